@@ -1,0 +1,42 @@
+"""newcomer: learn from everyone; serve the newcomer.
+
+The public names are imported on first use, so that `import newcomer` and `newcomer --help` stay quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+# public name -> module that defines it
+_HOME = {
+    "Logs": "logs",
+    "read_logs": "logs",
+    "fit": "fitting",
+    "Model": "model",
+    "load": "model",
+}
+
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'newcomer' has no attribute '{name}'")
+    value = getattr(import_module(f"newcomer.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if TYPE_CHECKING:
+    from newcomer.fitting import fit as fit
+    from newcomer.logs import Logs as Logs
+    from newcomer.logs import read_logs as read_logs
+    from newcomer.model import Model as Model
+    from newcomer.model import load as load

@@ -1,0 +1,57 @@
+"""One family of errors: what was wrong, where, and what to do, printed as one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class NewcomerError(ValueError):
+    """Anything the caller can mend. `what`, `where` and `todo` are kept apart for programs."""
+
+    def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
+        self.what, self.where, self.todo = what, where, todo
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        place = f" ({self.where})" if self.where else ""
+        return f"{self.what}{place}" + (f": {self.todo}" if self.todo else "")
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # The keyword-only parts would be lost when the error crosses a process boundary.
+        return _rebuild, (type(self), self.what, self.where, self.todo)
+
+
+class LogsError(NewcomerError):
+    """The logs, or the items table, cannot be used as they are."""
+
+
+class ModelError(NewcomerError):
+    """A model cannot be fitted, read or used."""
+
+
+class PolicyError(NewcomerError):
+    """A policy was configured or called wrongly; its state is unchanged."""
+
+
+class StoreError(NewcomerError):
+    """The decision store cannot be reached or refused the operation."""
+
+
+class MissingExtra(NewcomerError):
+    """An optional part of the package is not installed."""
+
+    @classmethod
+    def of(cls, extra: str, *, purpose: str) -> MissingExtra:
+        """The error for a missing optional dependency group, e.g. `of("report", purpose="charts")`."""
+        return cls(f"{purpose} need the extra [{extra}]", todo=f"pip install 'newcomer[{extra}]'")
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint `; did you mean 'x'?` for a misspelt name, or nothing."""
+    close = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _rebuild(kind: type[NewcomerError], what: str, where: str, todo: str) -> NewcomerError:
+    return kind(what, where=where, todo=todo)

@@ -1,0 +1,47 @@
+# Everything a person types. Needs Python 3.11+ with venv, make and a package index; `make` alone lists the targets.
+PYTHON ?= python3
+RUN := .venv/bin/python
+ARGS ?=
+# Two test processes that each use one thread: faster than one process that uses them all, and repeatable.
+ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 POLARS_MAX_THREADS=1
+PINS := pyproject.toml $(wildcard requirements/*.txt)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint format bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+
+demo: .venv/.ready-demo ## make logs, fit them, see what was learned: files in ./demo
+	@$(RUN) -m newcomer demo --force $(ARGS)
+
+test: .venv/.ready-test ## run the tests; ARGS="-k rank" chooses
+	@$(ONE_THREAD) $(RUN) -m pytest -n 2 $(ARGS)
+
+lint: .venv/.ready-test ## style (ruff) and types (mypy --strict)
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+	@$(RUN) -m mypy --strict -p newcomer
+
+format: .venv/.ready-test ## rewrite the files in the house style
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+bench: .venv/.ready-test ## measure against the alternatives, side by side in one run
+	@$(ONE_THREAD) $(RUN) -m benchmarks $(ARGS)
+
+clean: ## remove the environment and caches; results stay
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	@find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# The stamp is written last, so an interrupted set-up is never taken for a finished one.
+.venv/.ready-%: $(PINS) tools/prepare.py
+	@$(PYTHON) tools/prepare.py $*
+
+# An environment knows its folder by its absolute path: prepare it again when the folder was moved or copied.
+ifneq ($(shell cat .venv/.folder 2>/dev/null),$(CURDIR))
+.venv/.ready-demo .venv/.ready-test: moved
+.PHONY: moved
+moved:
+endif

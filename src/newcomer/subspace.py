@@ -1,0 +1,162 @@
+"""The shared subspace: SOLD's corrected second moment, its eigenvectors, and the distance of two subspaces.
+
+Within a history length, E[M] = E[D1] S E[D2] with S = E[beta beta^T], which the paper inverts: S = D1^-1 M D2^-1. Over
+users of different lengths D1 and D2 are dependent (they share the length), and inverting the pooled means is biased. What
+holds for any mixture of lengths is
+
+    sum_s w_s D1_s S D2_s = M            (s: strata of equal length, w_s their shares of users),
+
+a linear equation in S, positive definite in the Frobenius inner product, solved here by conjugate gradients with the paper's
+pooled inverse as preconditioner. For equal lengths it is the paper's estimator; `literal=True` gives the paper's for ragged ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from newcomer.moments import Moments
+
+Floats = NDArray[np.float64]
+Norm = Literal["spectral", "frobenius"]
+
+# A direction is uncovered where its coverage is below this share of the best covered one.
+UNCOVERED = 1e-8
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How well logged actions reach the feature space.
+
+    `smallest` is the paper's lambda_A, min_i lambda_min(D_i), over the covered directions; `inverse_norm` its B = max_i
+    ||D_i^-1||; `covered` (d, c) and `uncovered` (d, d - c) are orthonormal.
+    """
+
+    smallest: float
+    inverse_norm: float
+    covered: Floats
+    uncovered: Floats
+
+
+def coverage_of(moments: Moments) -> Coverage:
+    """Coverage of the pooled logs; a direction counts as covered if both halves reach it."""
+    first, second = moments.mean_coverage
+    values, vectors = np.linalg.eigh((first + second) / 2)
+    fine = values > UNCOVERED * max(values[-1], 0.0)
+    covered, uncovered = vectors[:, fine], vectors[:, ~fine]
+    smallest = 0.0
+    if covered.shape[1]:
+        # In the standard basis when all is covered: no rounding from a change of coordinates.
+        inside = [d if fine.all() else covered.T @ d @ covered for d in (first, second)]
+        smallest = min(float(np.linalg.eigvalsh(d)[0]) for d in inside)
+    return Coverage(smallest, 1.0 / smallest if smallest > 0 else np.inf, covered, uncovered)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Undoes what coverage did to M, in coordinates of the covered span (d, c)."""
+
+    span: Floats
+    weights: Floats  # (S,) shares of users
+    strata: Floats  # (S, 2, c, c) mean D1, D2 of a stratum
+    inverses: Floats  # (2, c, c) inverses of the pooled means
+
+    @classmethod
+    def of(cls, moments: Moments, coverage: Coverage) -> Correction:
+        """From the strata of `moments`, restricted to the covered span."""
+        span = coverage.covered
+        strata = span.T @ (moments.coverage / np.maximum(moments.users, 1)[:, None, None, None]) @ span
+        pooled = span.T @ moments.mean_coverage @ span
+        return cls(span, moments.users / max(moments.count, 1), strata, np.linalg.inv(pooled).astype(np.float64))
+
+    def pooled(self, matrices: Floats) -> Floats:
+        """The paper's D1^-1 M D2^-1, symmetrised, of each of `matrices` (..., d, d)."""
+        return _symmetric(self._pooled(self.span.T @ matrices @ self.span))
+
+    def stratified(self, matrix: Floats) -> Floats:
+        """The symmetrised solution S of sum_s w_s D1_s S D2_s = M (d, d)."""
+        inside = self.span.T @ matrix @ self.span
+        if len(self.weights) == 1:
+            return _symmetric(self._pooled(inside))
+        return _symmetric(conjugate_gradients(self._mixture, inside, self._pooled))
+
+    def _pooled(self, matrices: Floats) -> Floats:
+        corrected: Floats = self.inverses[0] @ matrices @ self.inverses[1]
+        return corrected
+
+    def _mixture(self, matrix: Floats) -> Floats:
+        parts = zip(self.weights, self.strata, strict=True)
+        return sum((w * (first @ matrix @ second) for w, (first, second) in parts), np.zeros_like(matrix))
+
+
+def conjugate_gradients(
+    apply: Callable[[Floats], Floats], target: Floats, precondition: Callable[[Floats], Floats], *, steps: int = 200
+) -> Floats:
+    """Solve apply(X) = target, X and target matrices, to rounding (Hestenes and Stiefel 1952, preconditioned)."""
+    solution = precondition(target)
+    residual = target - apply(solution)
+    # The preconditioner D1^-1 . D2^-1 is self-adjoint and positive because D1 and D2 are.
+    direction = scaled = precondition(residual)
+    energy = float(np.vdot(residual, scaled))
+    limit = np.finfo(np.float64).eps * float(np.linalg.norm(target))
+    for _ in range(steps):
+        if np.linalg.norm(residual) <= limit or energy <= 0:
+            break
+        image = apply(direction)
+        step = energy / float(np.vdot(direction, image))
+        solution = solution + step * direction
+        residual = residual - step * image
+        scaled = precondition(residual)
+        energy, last = float(np.vdot(residual, scaled)), energy
+        direction = scaled + (energy / last) * direction
+    return solution
+
+
+def second_moment(moments: Moments, *, literal: bool = False) -> Floats:
+    """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches."""
+    correction = Correction.of(moments, coverage_of(moments))
+    inside = correction.pooled(moments.product) if literal else correction.stratified(moments.product)
+    return _symmetric(correction.span @ inside @ correction.span.T)
+
+
+def population_mean(moments: Moments) -> Floats:
+    """Estimate of E[beta] (d,): summed half estimates over summed coverage. Linear in beta, so free of strata."""
+    span = coverage_of(moments).covered
+    total = span.T @ moments.mean_coverage.sum(axis=0) @ span
+    return span @ np.linalg.solve(total, span.T @ moments.pairs.estimates.sum(axis=(0, 1)) / max(moments.count, 1))
+
+
+def top_eigenvectors(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
+    """All eigenvalues (d,), largest first, and the `rank` leading eigenvectors (d, rank) with deterministic signs."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1].copy(), fix_signs(vectors[:, ::-1][:, :rank])
+
+
+def fix_signs(basis: Floats) -> Floats:
+    """The same columns with the largest entry of each positive."""
+    if basis.shape[1] == 0:
+        return basis.copy()
+    # Rounding first: of two entries of equal size, the earlier decides on every machine.
+    largest = np.argmax(np.round(np.abs(basis), 9), axis=0)
+    signs = np.sign(basis[largest, np.arange(basis.shape[1])])
+    return np.ascontiguousarray(basis * np.where(signs == 0, 1.0, signs))
+
+
+def distance(basis: Floats, other: Floats, *, norm: Norm = "spectral") -> float:
+    """Distance of two subspaces, each given by an orthonormal basis (d, k): the norm of the difference of projections.
+
+    Spectral: the sine of the largest angle, in [0, 1]. Frobenius: at most sqrt(2k). Through residuals, which are exact
+    for small angles where arccos is not.
+    """
+    there, back = basis - other @ (other.T @ basis), other - basis @ (basis.T @ other)
+    if norm == "frobenius":
+        return float(np.hypot(np.linalg.norm(there), np.linalg.norm(back)))
+    return float(min(1.0, max((np.linalg.norm(x, 2) if x.size else 0.0) for x in (there, back))))
+
+
+def _symmetric(matrices: Floats) -> Floats:
+    return (matrices + np.swapaxes(matrices, -1, -2)) / 2

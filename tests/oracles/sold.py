@@ -1,0 +1,55 @@
+"""SOLD straight from the paper, one d x d matrix per user: slow, obvious, and what the fast code must match."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def half_ridge(X, r, mu):
+    """Algorithm 1, step 3, and the definition of D in "Additional Notation"."""
+    d = X.shape[1]
+    V = mu * np.eye(d) + X.T @ X
+    return np.linalg.inv(V) @ (X.T @ r), np.eye(d) - mu * np.linalg.inv(V)
+
+
+def half_pseudo(X, r):
+    """The pseudo-inverse version in "Additional Algorithms": D is the projection onto the rows of X."""
+    V = X.T @ X
+    values, W = np.linalg.eigh(V)
+    W = W[:, values > max(X.shape) * np.finfo(float).eps * values[-1]]
+    return np.linalg.pinv(V, hermitian=True) @ (X.T @ r), np.linalg.pinv(W @ W.T, hermitian=True)
+
+
+def user_terms(X, r, mu):
+    """(M_n, D_n1, D_n2, beta_n1, beta_n2) of one user; mu None or 0: pseudo-inverse."""
+    halves = [(X[i::2], r[i::2]) for i in (0, 1)]
+    (b1, D1), (b2, D2) = (half_ridge(x, y, mu) if mu else half_pseudo(x, y) for x, y in halves)
+    return (np.outer(b1, b2) + np.outer(b2, b1)) / 2, D1, D2, b1, b2
+
+
+def literal(histories, mu):
+    """Algorithm 1, steps 4 to 6: D1^-1 M D2^-1, symmetrised, lengths pooled."""
+    terms = [user_terms(X, r, mu) for X, r in histories if len(r) >= 2]
+    M, D1, D2 = (np.mean([t[i] for t in terms], axis=0) for i in range(3))
+    S = np.linalg.inv(D1) @ M @ np.linalg.inv(D2)
+    return (S + S.T) / 2
+
+
+def stratified(histories, mu):
+    """The solution S of sum_s w_s D1_s S D2_s = M over exact history lengths, by one d^2 x d^2 system."""
+    terms = [(len(r), user_terms(X, r, mu)) for X, r in histories if len(r) >= 2]
+    M = np.mean([t[0] for _, t in terms], axis=0)
+    d = len(M)
+    system = np.zeros((d * d, d * d))
+    for length in {h for h, _ in terms}:
+        same = [t for h, t in terms if h == length]
+        D1, D2 = (np.mean([t[i] for t in same], axis=0) for i in (1, 2))
+        system += len(same) / len(terms) * np.kron(D1, D2)  # row-major vec(D1 S D2) = (D1 kron D2^T) vec(S)
+    S = np.linalg.solve(system, M.ravel()).reshape(d, d)
+    return (S + S.T) / 2
+
+
+def mean(histories, mu):
+    """E[beta]: the sum of all half estimates, corrected by the sum of all D."""
+    terms = [user_terms(X, r, mu) for X, r in histories if len(r) >= 2]
+    return np.linalg.solve(sum(t[1] + t[2] for t in terms), sum(t[3] + t[4] for t in terms))

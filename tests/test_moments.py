@@ -1,0 +1,95 @@
+"""Guards the sums over users: against a per-user loop, under merging, and under any order or batching."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newcomer.errors import LogsError
+from newcomer.moments import bucket_count, bucket_of, group_bounds, merge, moments_of, stratum
+from tests.helpers import batch_of, histories
+from tests.oracles import sold
+
+RIDGES = st.sampled_from([None, 0.3, 1.0, 20.0])
+
+
+def close(a, b, tolerance=1e-9):
+    a, b = np.asarray(a), np.asarray(b)
+    assert np.abs(a - b).max(initial=0) <= tolerance * max(1.0, np.abs(b).max(initial=0))
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), dim=st.integers(1, 7), users=st.integers(3, 25), ridge=RIDGES)
+def test_sums_match_a_loop_over_users(seed, dim, users, ridge):
+    parts = histories(np.random.default_rng(seed), users=users, dim=dim, lengths=(1, 17))
+    got = moments_of(batch_of(parts), ridge)
+    usable = [(i, sold.user_terms(X, r, ridge)) for i, (X, r) in enumerate(parts) if len(r) >= 2]
+    assert got.count == len(usable) and got.too_short == users - len(usable)
+    buckets = bucket_count(dim)
+    hashes = batch_of(parts).hashes
+    groups = np.searchsorted(group_bounds(buckets), np.arange(buckets), side="right") - 1
+    products, squares = np.zeros_like(got.pairs.products), np.zeros_like(got.pairs.squares)
+    estimates = np.zeros_like(got.pairs.estimates)
+    for i, (M, _, _, b1, b2) in usable:
+        where = bucket_of(hashes[i : i + 1], buckets)[0]
+        products[where] += M
+        squares[groups[where]] += M @ M
+        estimates[where] += np.array([b1, b2])
+    close(got.pairs.products, products)
+    close(got.pairs.squares, squares)
+    close(got.pairs.estimates, estimates)
+    for length, total in zip(got.lengths, got.coverage, strict=True):
+        same = [t for i, t in usable if len(parts[i][1]) == length]
+        close(total, [sum(t[1] for t in same), sum(t[2] for t in same)])
+
+
+def test_repeated_and_zero_features_are_projections_without_ridge():
+    rng = np.random.default_rng(1)
+    row = rng.standard_normal(4)
+    X = np.array([row, row, 2 * row, np.zeros(4), row, np.zeros(4)])
+    parts = [(X, rng.standard_normal(6)), (np.zeros((4, 4)), np.ones(4))]
+    got = moments_of(batch_of(parts), None)
+    terms = [sold.user_terms(x, r, None) for x, r in parts[:1]]
+    close(got.coverage.sum(axis=0), [terms[0][1], terms[0][2]])
+    close(got.pairs.products.sum(axis=0), terms[0][0])
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), ridge=RIDGES)
+def test_merging_is_associative_commutative_and_free_of_order(seed, ridge):
+    rng = np.random.default_rng(seed)
+    parts = histories(rng, users=30, dim=5, lengths=(1, 80))
+    whole = moments_of(batch_of(parts), ridge)
+    order = rng.permutation(30)
+    cuts = np.sort(rng.choice(np.arange(1, 30), 2, replace=False))
+    a, b, c = (moments_of(batch_of([parts[i] for i in part], part), ridge) for part in np.split(order, cuts))
+    for other in (merge(merge(a, b), c), merge(a, merge(b, c)), merge(c, merge(b, a))):
+        assert other.rows == whole.rows and other.too_short == whole.too_short
+        np.testing.assert_array_equal(other.lengths, whole.lengths)
+        np.testing.assert_array_equal(other.users, whole.users)
+        np.testing.assert_array_equal(other.pairs.counts, whole.pairs.counts)
+        for name in ("coverage", "gram"):
+            close(getattr(other, name), getattr(whole, name), 1e-10)
+        for name in ("estimates", "products", "squares", "largest"):
+            close(getattr(other.pairs, name), getattr(whole.pairs, name), 1e-10)
+
+
+def test_moments_of_different_settings_do_not_merge():
+    parts = histories(np.random.default_rng(0), users=4, dim=3, lengths=(2, 4))
+    with pytest.raises(LogsError, match="cannot be merged"):
+        merge(moments_of(batch_of(parts), 1.0), moments_of(batch_of(parts), 2.0))
+
+
+def test_strata_are_exact_then_four_per_octave():
+    assert [stratum(h) for h in (2, 17, 64, 65, 79, 80, 127, 128, 159, 160, 1000)] == [
+        2, 17, 64, 64, 64, 80, 112, 128, 128, 160, 896,
+    ]  # fmt: skip
+    assert group_bounds(16).tolist() == [0, 1, 2, 4, 8, 16]
+
+
+def test_only_short_users_give_empty_moments():
+    parts = histories(np.random.default_rng(0), users=4, dim=3, lengths=(1, 1))
+    got = moments_of(batch_of(parts), 1.0)
+    assert got.count == 0 and got.too_short == 4 and got.coverage.shape == (0, 2, 3, 3)

@@ -17,6 +17,8 @@ _HOME = {
     "fit": "fitting",
     "Model": "model",
     "load": "model",
+    "play": "simulation",
+    "summary": "outcomes",
 }
 
 __all__ = [*_HOME, "__version__"]
@@ -40,3 +42,5 @@ if TYPE_CHECKING:
     from newcomer.logs import read_logs as read_logs
     from newcomer.model import Model as Model
     from newcomer.model import load as load
+    from newcomer.outcomes import summary as summary
+    from newcomer.simulation import play as play

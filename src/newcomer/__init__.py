@@ -17,6 +17,8 @@ _HOME = {
     "fit": "fitting",
     "Model": "model",
     "load": "model",
+    "Uniform": "policies.simple",
+    "PopulationMean": "policies.simple",
     "play": "simulation",
     "summary": "outcomes",
 }
@@ -44,3 +46,5 @@ if TYPE_CHECKING:
     from newcomer.model import load as load
     from newcomer.outcomes import summary as summary
     from newcomer.simulation import play as play
+    from newcomer.policies.simple import PopulationMean as PopulationMean
+    from newcomer.policies.simple import Uniform as Uniform

@@ -11,6 +11,15 @@ from numba import njit
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+# Sums may be reordered and fused so that they run in vector registers; NaN and infinity keep their meaning.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+# Features and rewards beyond this size would overflow when squared and summed.
+HUGE = 1e100
+# Scores this close, relative to the best, are a tie.
+TIE = 1e-12
 
 
 @njit(cache=True, error_model="numpy")
@@ -53,7 +62,67 @@ def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: NDArray[n
             inverse[n, i, i] = scale
 
 
+@njit(cache=True)
+def fault(features: Floats, reward: Floats) -> int:
+    """0 if all rewards (m,) and features (m, d) are usable, 1 if some rewards are NaN, 2 + the first bad row if not."""
+    missing = 0
+    for i in range(features.shape[0]):
+        if np.isnan(reward[i]):
+            missing = 1
+        elif not abs(reward[i]) < HUGE:
+            return 2 + i
+        for j in range(features.shape[1]):
+            if not abs(features[i, j]) < HUGE:
+                return 2 + i
+    return missing
+
+
+@njit(cache=True)
+def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
+    """Write the first allowed index within a tie of the best score of each row (m, K) to `chosen` (m,).
+
+    Returns -1, or the first row with a score that is not finite.
+    """
+    for i in range(scores.shape[0]):
+        best = -np.inf
+        for a in range(scores.shape[1]):
+            score = scores[i, a]
+            if not abs(score) < np.inf:
+                return i
+            if score > best and (mask.size == 0 or mask[i, a]):
+                best = score
+        limit = best - TIE * abs(best)
+        for a in range(scores.shape[1]):
+            if scores[i, a] >= limit and (mask.size == 0 or mask[i, a]):
+                chosen[i] = a
+                break
+    return -1
+
+
+@njit(cache=True, fastmath=FAST)
+def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None:
+    """out[i, a] = actions[i, a] . mean[users[i]]; one block of actions (1, K, d) serves all rows."""
+    shared = actions.shape[0] == 1
+    for i in range(users.size):
+        block = actions[0] if shared else actions[i]
+        weights = mean[users[i]]
+        for a in range(block.shape[0]):
+            total = 0.0
+            for j in range(block.shape[1]):
+                total += block[a, j] * weights[j]
+            out[i, a] = total
+
+
 def warm() -> None:
     """Load every kernel from the cache, compiling those that are not there yet."""
     one = np.ones((1, 1, 1))
     invert_cholesky(one, 0.0, np.empty_like(one), np.empty(1, dtype=np.bool_))
+    row, table, who, mask = (
+        np.ones((1, 1)),
+        np.empty((1, 1)),
+        np.zeros(1, dtype=np.int64),
+        np.ones((0, 0), dtype=np.bool_),
+    )
+    fault(row, row[0])
+    mean_scores(row, who, one, table)
+    first_best(table, mask, who)

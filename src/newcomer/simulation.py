@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -51,7 +51,7 @@ def play(
     users: int | range,
     seed: int,
     batch: int | None = None,
-    progress: Progress | bool | None = None,
+    progress: Progress | Literal[False] | None = None,
 ) -> pl.DataFrame:
     """Play every policy for every newcomer and return one row for each policy, user and round.
 
@@ -183,7 +183,7 @@ def _check_episode(episode: Episode, others: list[Episode], dim: int, horizon: i
 
 
 @contextmanager
-def _reporting(progress: Progress | bool | None, total: int) -> Iterator[Callable[[int], None]]:
+def _reporting(progress: Progress | Literal[False] | None, total: int) -> Iterator[Callable[[int], None]]:
     """A function that counts user-rounds and reports them to a callback, a bar, or nobody."""
     done = 0
 
@@ -195,7 +195,7 @@ def _reporting(progress: Progress | bool | None, total: int) -> Iterator[Callabl
     if callable(progress):
         report: Progress = progress
         yield advance
-    elif progress is False or (progress is None and not sys.stderr.isatty()):
+    elif progress is False or not sys.stderr.isatty():
         yield lambda rounds: None
     else:
         with _bar(total) as report:

@@ -101,8 +101,9 @@ def test_regret_is_never_negative_and_zero_for_the_best_choice():
 
 
 def test_the_phase_is_that_of_the_choice_and_null_without_a_subspace():
-    rows = play({"greedy": Greedy(stay=3), "first": First()})
-    assert rows.filter(pl.col("policy") == "first")["in_subspace"].null_count() == 7 * 8
+    rows = play({"greedy": Greedy(stay=3), "first": First(), "never": Greedy(stay=0)})
+    for name in ("first", "never"):
+        assert rows.filter(pl.col("policy") == name)["in_subspace"].null_count() == 7 * 8
     greedy = rows.filter(pl.col("policy") == "greedy")
     assert (greedy["in_subspace"] == (greedy["t"] <= 3)).all()
     left = exits(rows)

@@ -66,7 +66,7 @@ def play(
     Returns
     -------
     Columns `policy`, `user`, `t` (from 1), `action`, `reward`, `regret` (best mean on offer less the chosen one's, of
-    that round) and `in_subspace` (was the choice made in the subspace; null where a policy has none).
+    that round) and `in_subspace` (was the choice made in the subspace; null for a policy that does not begin in one).
     """
     group = range(users) if isinstance(users, int) else users
     _require(len(policies) > 0, "there is no policy to play", "pass a dict of names and policies")
@@ -126,25 +126,19 @@ def _crowds(world: Newcomers, users: range, horizon: int, seed: int, batch: int 
 def _rounds(
     policy: Player, crowd: _Crowd, rngs: list[np.random.Generator], advance: Callable[[int], None]
 ) -> tuple[Ints, Bools | None]:
-    """Choices (n, T) and, for a policy that has a subspace, whether each was made in it (n, T)."""
+    """Choices (n, T) and, for a policy that begins in a subspace, whether each was made in it (n, T)."""
     n, who = len(rngs), np.arange(len(rngs))
     state = policy.start(n)
-    chosen = np.empty((n, crowd.horizon), dtype=np.int64)
-    inside: list[Bools | None] = []
+    chosen, inside = np.empty((n, crowd.horizon), dtype=np.int64), np.empty((n, crowd.horizon), dtype=bool)
+    phase = getattr(policy, "in_subspace", lambda _: np.zeros(n, dtype=bool))
+    begins_inside = bool(np.all(phase(state)))
     for t in range(crowd.horizon):
         actions, mask = crowd.offers(t)
-        inside.append(_inside(policy, state))
+        inside[:, t] = phase(state)
         chosen[:, t] = own = _checked_choice(policy.choose(state, actions, rngs, mask=mask), actions)
         policy.update(state, actions[who, own], np.array([e.rewards[t, a] for e, a in zip(crowd.episodes, own)]))
         advance(n)
-    known = [phase for phase in inside if phase is not None]
-    return chosen, np.stack(known, axis=1) if known else None
-
-
-def _inside(policy: Player, state: Any) -> Bools | None:
-    ask = getattr(policy, "in_subspace", None)
-    answer = ask(state) if ask is not None else None
-    return None if answer is None else np.array(answer, dtype=bool)
+    return chosen, inside if begins_inside else None
 
 
 def _rows(name: str, crowd: _Crowd, chosen: Ints, inside: Bools | None) -> pl.DataFrame:

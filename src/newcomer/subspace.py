@@ -53,7 +53,7 @@ def coverage_of(moments: Moments) -> Coverage:
         # In the standard basis when all is covered: no rounding from a change of coordinates.
         inside = [d if fine.all() else covered.T @ d @ covered for d in (first, second)]
         smallest = min(float(np.linalg.eigvalsh(d)[0]) for d in inside)
-    return Coverage(smallest, 1.0 / smallest if smallest > 0 else np.inf, covered, uncovered)
+    return Coverage(smallest, 1.0 / max(smallest, np.finfo(np.float64).eps), covered, uncovered)
 
 
 @dataclass(frozen=True)

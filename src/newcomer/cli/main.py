@@ -1,0 +1,98 @@
+"""The command line: `newcomer COMMAND ...`, one command a module, and what every exit code means.
+
+Exit 0 done; 1 our bug; 2 usage; 3 bad logs; 4 bad model; 5 a check says broken; 6 missing extra or unreachable store;
+130 interrupted. Heavy libraries are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from newcomer import __version__, errors
+from newcomer.cli import demo, fit, inspect, screen
+
+# Typer re-exports only this child of the parser's own error class.
+_UsageError = typer.BadParameter.__mro__[1]
+_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.StoreError: 6}
+
+app = typer.Typer(
+    name="newcomer",
+    help="Learn from everyone; serve the newcomer: what users of your logs share, and good decisions for a new one.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("fit")(fit.command)
+app.command("inspect")(inspect.command)
+app.command("demo")(demo.command)
+
+
+@app.callback(invoke_without_command=True)
+def _start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    if version:
+        print(f"newcomer {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """The console entry point; ends the process with the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal that lacks a character gets "?", not a traceback
+            stream.reconfigure(errors="replace")
+    sys.exit(execute(arguments))
+
+
+def execute(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; every failure is one sentence on stderr."""
+    try:
+        return int(app(args=arguments, prog_name="newcomer", standalone_mode=False) or 0)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:  # noqa: BLE001 - the one place that turns whatever happened into a sentence
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    if isinstance(error, _UsageError):
+        screen.complain(_usage(error))
+        return 2
+    if isinstance(error, errors.NewcomerError):
+        screen.complain(str(error))
+        return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 2)
+    if isinstance(error, OSError):
+        screen.complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        return 2
+    return _own_bug(error)
+
+
+def _usage(error: Exception) -> str:
+    """The parser's complaint and where to look, as one sentence."""
+    context = getattr(error, "ctx", None)
+    asked = context.command_path if context else "newcomer"
+    told = str(error.format_message()).rstrip(".")  # type: ignore[attr-defined]
+    return f"{told}; see `{asked} --help`"
+
+
+def _own_bug(error: Exception) -> int:
+    if os.environ.get("NEWCOMER_TRACE"):
+        traceback.print_exception(error)
+    kind = type(error).__name__
+    hint = "please report it with what NEWCOMER_TRACE=1 in front of the command shows"
+    screen.complain(f"this is a bug in newcomer ({kind}: {_first_line(error)}); {hint}")
+    return 1
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["no message"])[0]

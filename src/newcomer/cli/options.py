@@ -1,0 +1,70 @@
+"""What people type, turned into values: ranks, sizes, column names. Each parser refuses in one sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from newcomer.errors import nearest
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def parse_rank(text: str) -> int | Literal["auto"]:
+    """`auto`, or a whole number from 1."""
+    if text == "auto":
+        return "auto"
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise typer.BadParameter(f"the rank is 'auto' or a whole number from 1, not '{text}'", param_hint="--rank")
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `500MB`, `2 GiB` or a plain number."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.strip().upper())
+    if not found or found[2] not in _UNITS:
+        raise typer.BadParameter(f"a size is a number with KB, MB or GB, not '{text}'", param_hint="--memory")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def parse_columns(pairs: Sequence[str]) -> dict[str, str]:
+    """`user=uid` pairs: our name of a column = its name in the file."""
+    columns = {}
+    for pair in pairs:
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs):
+            raise typer.BadParameter(f"a column is renamed as user=uid, not '{pair}'", param_hint="--column")
+        columns[ours] = theirs
+    return columns
+
+
+def parse_estimator(name: str) -> str:
+    """One of the estimators that `newcomer.fit` knows."""
+    from newcomer.fitting import ESTIMATORS
+
+    if name not in ESTIMATORS:
+        hint = nearest(name, ESTIMATORS) or f"; choose one of {', '.join(ESTIMATORS)}"
+        raise typer.BadParameter(f"there is no estimator '{name}'{hint}", param_hint="--estimator")
+    return name
+
+
+def parse_delta(value: float) -> float:
+    """A probability strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise typer.BadParameter(f"delta is a probability between 0 and 1, not {value:g}", param_hint="--delta")
+    return value
+
+
+def free_to_write(path: Path, *, force: bool, make_folder: bool = False) -> Path:
+    """The path, if nothing would be overwritten and its folder is there; asked before the long work, not after."""
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder", param_hint="--out")
+    if path.exists() and not force:
+        raise typer.BadParameter(f"{path} is there already: pass --force to overwrite it", param_hint="--out")
+    if not (make_folder or path.absolute().parent.is_dir()):
+        raise typer.BadParameter(f"the folder {path.parent} does not exist", param_hint="--out")
+    return path

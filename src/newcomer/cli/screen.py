@@ -1,0 +1,62 @@
+"""Where the commands write: results on stdout, progress and advice on stderr, and how a sentence or an object looks.
+
+Rich honours NO_COLOR and leaves colours out when the output is not a terminal; `--json` is one object on one line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+
+def result() -> Console:
+    """The console for results, on stdout."""
+    return Console(highlight=False)
+
+
+def aside() -> Console:
+    """The console for progress, advice and errors, on stderr."""
+    return Console(stderr=True, highlight=False)
+
+
+def advise(sentences: Sequence[str]) -> None:
+    """Things to know, one a line, on stderr."""
+    for sentence in sentences:
+        aside().print(Text.assemble(("note: ", "yellow"), sentence), soft_wrap=True)
+
+
+def suggest(commands: Sequence[tuple[str, str]]) -> None:
+    """Commands to try next with what each is for, on stderr, ready to be copied."""
+    width = max(len(command) for command, _ in commands)
+    lines = [Text.assemble(("  " + command.ljust(width), "bold"), ("   " + why, "dim")) for command, why in commands]
+    aside().print(Text("\n").join([Text("Next"), *lines]), soft_wrap=True)
+
+
+def complain(sentence: str) -> None:
+    """One sentence about what went wrong, on stderr."""
+    aside().print(Text.assemble(("error: ", "bold red"), sentence), soft_wrap=True)
+
+
+def print_json(command: str, content: Mapping[str, Any]) -> None:
+    """One JSON object on stdout; what is not a finite number is null."""
+    whole = _plain({"version": 1, "command": command, **content})
+    sys.stdout.write(json.dumps(whole, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types in place of NumPy's, records and infinities."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

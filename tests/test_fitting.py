@@ -1,0 +1,139 @@
+"""Guards nc.fit: what it learns, that it does not depend on order, batches or scale, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import newcomer as nc
+from newcomer.errors import LogsError, ModelError
+from newcomer.fitting import fit
+from newcomer.subspace import distance
+from newcomer.worlds import Synthetic
+
+
+def arrays(seed=0, users=600, dim=6, lengths=(1, 12)):
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(lengths[0], lengths[1] + 1, users)
+    user = np.repeat(np.arange(users), steps)
+    X = rng.standard_normal((len(user), dim)) / np.sqrt(dim)
+    beta = rng.standard_normal((users, 2)) @ rng.standard_normal((2, dim)) + 0.5
+    return user, X, np.einsum("nd,nd->n", X, beta[user]) + 0.3 * rng.standard_normal(len(user))
+
+
+def same(a, b, tolerance=1e-10):
+    for name in ("spectrum", "mean", "covariance"):
+        x, y = getattr(a, name), getattr(b, name)
+        assert np.abs(x - y).max() <= tolerance * max(1.0, np.abs(y).max())
+    assert distance(a.basis, b.basis) <= tolerance
+    assert a.noise_variance == pytest.approx(b.noise_variance, rel=tolerance)
+
+
+def test_the_prior_of_a_sold_model_is_close_to_the_truth():
+    world = Synthetic(dim=10, rank=2, scale=1.0, offset=0.5, seed=1)
+    model = fit(world.logs(20_000, 12, seed=1), rank=3, estimator="sold")
+    assert distance(fit(world.logs(20_000, 12, seed=1), rank=2, estimator="sold").basis, world.basis) < 0.1
+    assert np.linalg.norm(model.mean - world.mean) < 0.1 * np.linalg.norm(world.mean)
+    assert np.linalg.norm(model.covariance - world.covariance) < 0.2 * np.linalg.norm(world.covariance)
+    assert model.noise_variance == pytest.approx(0.25, rel=0.05)
+    assert np.linalg.eigvalsh(model.covariance)[0] > -1e-12
+
+
+@pytest.mark.parametrize("estimator", ["sold", "sold-pinv"])
+def test_the_answer_does_not_depend_on_order_or_batches(estimator, monkeypatch):
+    user, X, r = arrays()
+    first = fit(nc.Logs.from_arrays(user=user, features=X, reward=r), rank=2, estimator=estimator)
+    # Users in another order, rows of different users interleaved, each user's own order kept.
+    keys = np.random.default_rng(1).random(len(user))
+    for u in np.unique(user):
+        keys[user == u] = np.sort(keys[user == u])
+    order = np.argsort(keys)
+    shuffled = nc.Logs.from_arrays(user=user[order], features=X[order], reward=r[order])
+    same(fit(shuffled, rank=2, estimator=estimator), first)
+    monkeypatch.setattr("newcomer.logs.BATCH_BYTES", 4000)
+    same(fit(shuffled, rank=2, estimator=estimator), first)
+    assert shuffled.summary.fingerprint == first.fingerprint
+
+
+def test_the_answer_does_not_depend_on_threads():
+    code = (
+        "import numpy as np, newcomer as nc; from newcomer.worlds import Synthetic;"
+        "m = nc.fit(Synthetic.learnable(seed=2).logs(1500, 20, seed=2), rank=2, estimator='sold');"
+        "print(repr(m.spectrum.tolist()))"
+    )
+    answers = []
+    for threads in ("1", "2"):
+        env = {**__import__("os").environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads}
+        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        answers.append(np.array([float(x) for x in out.stdout.strip("[]\n").split(",")]))
+    np.testing.assert_allclose(answers[0], answers[1], rtol=1e-10, atol=1e-10 * answers[0][0])
+
+
+def test_the_scale_of_features_does_not_matter_when_the_ridge_is_chosen():
+    user, X, r = arrays(1)
+    model, scaled = (
+        fit(nc.Logs.from_arrays(user=user, features=s * X, reward=r), rank=2, estimator="sold") for s in (1, 1e3)
+    )
+    assert distance(model.basis, scaled.basis) < 1e-9
+    assert scaled.parameters["ridge"] == pytest.approx(1e6 * model.parameters["ridge"])
+
+
+def test_literal_and_stratified_differ_only_for_ragged_histories():
+    user, X, r = arrays(2, lengths=(8, 8))
+    even = nc.Logs.from_arrays(user=user, features=X, reward=r)
+    same(fit(even, rank=2, literal=True, estimator="sold"), fit(even, rank=2, estimator="sold"))
+    user, X, r = arrays(2, lengths=(2, 30))
+    ragged = nc.Logs.from_arrays(user=user, features=X, reward=r)
+    gap = fit(ragged, rank=2, literal=True, estimator="sold").spectrum - fit(ragged, rank=2, estimator="sold").spectrum
+    assert np.abs(gap).max() > 1e-3
+
+
+def test_plain_logs_of_items_just_work():
+    rng = np.random.default_rng(0)
+    taste = rng.integers(0, 2, 400)
+    user = np.repeat(np.arange(400), 12)
+    item = rng.integers(0, 8, len(user))
+    reward = np.where((item % 2) == taste[user], 1.0, -1.0) + 0.3 * rng.standard_normal(len(user))
+    model = fit(nc.Logs.from_arrays(user=user, action=item, reward=reward), estimator="sold")
+    assert model.rank == 1 and model.action_ids == tuple(range(8))
+    np.testing.assert_array_equal(np.sign(model.basis[:, 0] * model.basis[0, 0]), [1, -1] * 4)
+
+
+def test_uncovered_directions_are_told_or_refused():
+    user, X, r = arrays(3)
+    logs = nc.Logs.from_arrays(user=user, features=np.column_stack([X, np.zeros(len(X))]), reward=r)
+    facts = fit(logs, rank=2, estimator="sold").evidence["coverage"]
+    assert facts["uncovered"] == 1 and facts["uncovered_features"] == [6] and facts["lambda_A"] > 0
+    with pytest.raises(LogsError, match="1 of 7 directions"):
+        fit(logs, rank=2, uncovered="error", estimator="sold")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"estimator": "solt"}, "did you mean 'sold'"),
+        ({"rank": 0}, "rank is 0"),
+        ({"rank": 7}, "from 1 to 6"),
+        ({"rank": 2.5}, "rank is 2.5"),
+        ({"ridge": -1.0, "estimator": "sold"}, "ridge is -1"),
+        ({"ridge": 1.0, "estimator": "sold-pinv"}, "has no ridge"),
+        ({"null": False, "estimator": "sold"}, "null"),
+        ({"uncovered": "ignore", "estimator": "sold"}, "uncovered is 'ignore'"),
+    ],
+)
+def test_bad_options_get_one_sentence(options, message):
+    user, X, r = arrays()
+    with pytest.raises(ModelError, match=message):
+        fit(nc.Logs.from_arrays(user=user, features=X, reward=r), **options)
+
+
+def test_too_few_usable_users_are_refused():
+    with pytest.raises(LogsError, match="1 of 3 users have the two rows"):
+        fit(nc.Logs.from_arrays(user=[1, 1, 2, 3], features=np.eye(4), reward=np.ones(4)))
+    with pytest.raises(LogsError, match="rank 3 takes at least 3"):
+        fit(nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.eye(4), reward=np.ones(4)), rank=3)
+    with pytest.raises(LogsError, match="all features are zero"):
+        fit(nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.zeros((4, 2)), reward=np.ones(4)), estimator="sold")

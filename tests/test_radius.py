@@ -1,0 +1,108 @@
+"""Guards Delta_off: each bound against its formula on per-user matrices, norms, clipping, and that it covers the truth."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import newcomer as nc
+from newcomer.errors import ModelError
+from newcomer.moments import bucket_count, bucket_of, group_bounds, moments_of
+from newcomer.radius import KINDS, Ingredients, coverage_error, moment_error, subspace_radius
+from newcomer.subspace import coverage_of, distance, second_moment, top_eigenvectors
+from newcomer.worlds import Synthetic
+from tests.helpers import batch_of, histories
+from tests.oracles import radii, sold
+
+
+def setting(ridge, lengths=(8, 8), users=150, dim=5):
+    parts = histories(np.random.default_rng(0), users=users, dim=dim, lengths=lengths)
+    batch = batch_of(parts)
+    moments = moments_of(batch, ridge)
+    spectrum = top_eigenvectors(second_moment(moments), 2)[0]
+    terms = [sold.user_terms(X, r, ridge) for X, r in parts]
+    return parts, batch, terms, moments, Ingredients.of(moments, coverage_of(moments), spectrum, 2)
+
+
+@pytest.mark.parametrize("ridge", [1.0, None])
+def test_bounds_on_the_moment_match_their_formulas(ridge):
+    parts, batch, terms, moments, x = setting(ridge)
+    Ms = [t[0] for t in terms]
+    R = max(np.abs(r).max() for _, r in parts)
+    L = R**2 * 4 / 4 if ridge else max(np.linalg.norm(t[3]) * np.linalg.norm(t[4]) for t in terms)
+    where = np.searchsorted(group_bounds(64), bucket_of(batch.hashes, bucket_count(5)), side="right") - 1
+    groups = [[M for M, g in zip(Ms, where, strict=True) if g == i] for i in range(7)]
+    for delta in (0.2, 0.05, 1e-6):
+        assert moment_error(x, "hoeffding", delta) == pytest.approx(radii.hoeffding(5, 150, L, delta), rel=1e-9)
+        assert moment_error(x, "bernstein", delta) == pytest.approx(radii.bernstein(Ms, L, delta), rel=1e-9)
+        assert moment_error(x, "martingale", delta) == pytest.approx(radii.martingale(groups, L, delta), rel=1e-9)
+        assert coverage_error(x, delta) == pytest.approx(np.sqrt(8 * np.log(10 / delta) / 150))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_theorem_and_the_identity(kind):
+    _, _, terms, moments, x = setting(1.0, users=20_000, dim=2)
+    S = second_moment(moments)
+    values = np.linalg.eigvalsh(S)[::-1]
+    B = max(1 / np.linalg.eigvalsh(np.mean([t[i] for t in terms], axis=0))[0] for i in (1, 2))
+    gap = values[1] - 0.0
+    for simplified in (True, False):
+        dM, dD = moment_error(x, kind, 0.1 / 3), 0.0 if simplified else coverage_error(x, 0.1 / 3)
+        expected = radii.theorem(2, gap, B, moments.reward_max, dM, dD)
+        options = {"delta": 0.1, "clip": False, "simplified": simplified}
+        raw = subspace_radius(x, kind, norm="frobenius", **options)
+        assert np.isfinite(raw) and raw == pytest.approx(expected, rel=1e-9)
+        assert subspace_radius(x, kind, norm="spectral", **options) == pytest.approx(raw / np.sqrt(2))
+        sharper = subspace_radius(x, kind, norm="frobenius", form="identity", **options)
+        assert sharper == pytest.approx(expected / 2 * gap / values[1], rel=1e-9)
+
+
+def test_infinite_unless_coverage_is_known_well_enough():
+    *_, x = setting(1.0, users=60)
+    assert subspace_radius(x, "bernstein", clip=False) == np.inf
+    assert subspace_radius(x, "bernstein") == 1.0
+    assert subspace_radius(x, "bernstein", norm="frobenius") == pytest.approx(2.0)
+    assert np.isfinite(subspace_radius(x, "bernstein", clip=False, simplified=True))
+
+
+def test_ragged_histories_use_the_longest_range():
+    parts, _, _, moments, x = setting(0.5, lengths=(2, 100))
+    R = max(np.abs(r).max() for _, r in parts)
+    longest = max(len(r) for _, r in parts)
+    bound = R**2 * np.sqrt(np.ceil(longest / 2) * (longest // 2)) / (4 * 0.5)
+    assert bound <= x.largest_range <= 1.25 * bound
+    assert x.mean_square_range < x.largest_range**2
+
+
+@pytest.fixture(scope="module")
+def model():
+    return nc.fit(Synthetic.learnable(dim=8, seed=0).logs(3000, 12, seed=0), rank=2, estimator="sold")
+
+
+def test_a_model_answers_for_every_kind_norm_and_level(model):
+    for kind in KINDS:
+        raw = [model.radius(kind, delta=d, clip=False, simplified=True) for d in (0.3, 0.05, 0.001)]
+        assert raw == sorted(raw)
+        assert model.radius(kind, norm="frobenius") <= 2.0 and model.radius(kind) <= 1.0
+    assert model.radius("bernstein", delta=0.05, clip=False, simplified=True) == pytest.approx(
+        model.radius("bernstein", clip=False, simplified=True)
+    )
+
+
+def test_bad_questions_get_one_sentence(model):
+    with pytest.raises(ModelError, match=r"no radius of kind 'hoefding'.*did you mean 'hoeffding'"):
+        model.radius("hoefding")
+    with pytest.raises(ModelError, match="delta is 1.5"):
+        model.radius(delta=1.5)
+
+
+def test_radii_cover_the_true_error():
+    """They exceed it by far (docs/radius.md says how far), so 20 of 20 worlds must be covered."""
+    for seed in range(20):
+        world = Synthetic.learnable(dim=6, seed=seed)
+        model = nc.fit(world.logs(2000, 12, seed=seed), rank=2, estimator="sold", null=False)
+        for norm in ("spectral", "frobenius"):
+            error = distance(model.basis, world.basis, norm=norm)
+            for kind in KINDS:
+                for form in ("theorem", "identity"):
+                    assert error <= model.radius(kind, norm=norm, clip=False, simplified=True, form=form)

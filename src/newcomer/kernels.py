@@ -113,6 +113,56 @@ def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None
             out[i, a] = total
 
 
+@njit(cache=True, fastmath=FAST)
+def append_row(
+    factor: Floats, residual: Floats, cross: Floats, variance: Floats, error: Floats, floor: float, gain: Floats
+) -> None:
+    """Append one row to each packed lower triangle L_s = `factor[s]` and to `residual[s]` = L_s^-1 (errors so far).
+
+    `cross` (S, t) and `variance` (S,) are the new row of the matrix L_s L_s^T, whose squared pivot is at least `floor`;
+    `gain[s]` becomes the log density of `error[s]` given the errors before it, up to a constant.
+    """
+    count = cross.shape[1]
+    begin = count * (count + 1) // 2
+    for s in range(cross.shape[0]):
+        row = factor[s, begin:]
+        left, known = variance[s], 0.0
+        for i in range(count):
+            above = factor[s, i * (i + 1) // 2 :]
+            total = 0.0
+            for j in range(i):
+                total += above[j] * row[j]
+            value = (cross[s, i] - total) / above[i]
+            row[i] = value
+            left -= value * value
+            known += value * residual[s, i]
+        pivot = np.sqrt(max(left, floor))
+        row[count] = pivot
+        residual[s, count] = (error[s] - known) / pivot
+        gain[s] = -np.log(pivot) - residual[s, count] ** 2 / 2
+
+
+@njit(cache=True, fastmath=FAST)
+def solve_rows(factor: Floats, residual: Floats, out: Floats) -> None:
+    """Replace each row x of `out` (q, t) by L^-T (residual - L^-1 x), L the packed lower triangle `factor`."""
+    count = out.shape[1]
+    for q in range(out.shape[0]):
+        x = out[q]
+        for i in range(count):
+            row = factor[i * (i + 1) // 2 :]
+            total = 0.0
+            for j in range(i):
+                total += row[j] * x[j]
+            x[i] = (x[i] - total) / row[i]
+        for i in range(count):
+            x[i] = residual[i] - x[i]
+        for i in range(count - 1, -1, -1):
+            row = factor[i * (i + 1) // 2 :]
+            x[i] /= row[i]
+            for j in range(i):
+                x[j] -= x[i] * row[j]
+
+
 def warm() -> None:
     """Load every kernel from the cache, compiling those that are not there yet."""
     one = np.ones((1, 1, 1))
@@ -126,3 +176,5 @@ def warm() -> None:
     fault(row, row[0])
     mean_scores(row, who, one, table)
     first_best(table, mask, who)
+    append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
+    solve_rows(row[0], row[0], row)

@@ -19,6 +19,11 @@ _HOME = {
     "load": "model",
     "Uniform": "policies.simple",
     "PopulationMean": "policies.simple",
+    "MUCB": "policies.models",
+    "MmUCB": "policies.models",
+    "MTS": "policies.models",
+    "MmTS": "policies.mixtures",
+    "MixTS": "policies.mixtures",
     "play": "simulation",
     "summary": "outcomes",
 }
@@ -46,5 +51,10 @@ if TYPE_CHECKING:
     from newcomer.model import load as load
     from newcomer.outcomes import summary as summary
     from newcomer.simulation import play as play
+    from newcomer.policies.mixtures import MixTS as MixTS
+    from newcomer.policies.mixtures import MmTS as MmTS
+    from newcomer.policies.models import MTS as MTS
+    from newcomer.policies.models import MUCB as MUCB
+    from newcomer.policies.models import MmUCB as MmUCB
     from newcomer.policies.simple import PopulationMean as PopulationMean
     from newcomer.policies.simple import Uniform as Uniform

@@ -55,7 +55,7 @@ def command(
 def _read(
     path: str, items: Path | None, columns: dict[str, str], intercept: bool, grouped: bool, memory: str | None
 ) -> Logs:
-    from newcomer.logs import read_logs
+    from newcomer import read_logs
 
     size = {} if memory is None else {"memory": options.parse_size(memory)}
     return read_logs(path, items=items, columns=columns, intercept=intercept, grouped=grouped, **size)

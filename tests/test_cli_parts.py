@@ -1,0 +1,223 @@
+"""Guards the parts of the command line that need no data: option parsing, plots, tables, progress, JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from rich.console import Console, RenderableType
+
+from newcomer.cli import options, screen
+from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
+from newcomer.cli.progress import Meter
+from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
+from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
+
+
+def printed(*parts: RenderableType, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
+    for part in parts:
+        console.print(part)
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def radius(kind: str, value: float, raw: float) -> RadiusFindings:
+    return RadiusFindings(kind, value, raw, value, raw, value, raw)
+
+
+def findings(**changes: object) -> Findings:
+    usual: dict[str, object] = {
+        "estimator": "sold",
+        "dim": 50,
+        "rank": 2,
+        "logs": {"users": 5000, "rows": 100_000, "too_short": 0, "ties": 0},
+        "ridge": {"value": 1.0, "why": "given"},
+        "evidence": RankFindings("auto", (9.0, 4.0, 0.5, 0.4), (1.0, 0.9, 0.8, 0.7), 1 / 64, 2, 2),
+        "coverage": {"lambda_A": 0.09, "uncovered": 0, "uncovered_features": []},
+        "delta": 0.05,
+        "radius": (radius("bernstein", 1.0, np.inf), radius("martingale", 0.3, 0.3)),
+        "noise_variance": 0.25,
+        "intercept": False,
+        "fingerprint": "0f",
+    }
+    return Findings(**{**usual, **changes})  # type: ignore[arg-type]
+
+
+def test_a_rank_is_auto_or_a_number_from_one() -> None:
+    assert options.parse_rank("auto") == "auto" and options.parse_rank("3") == 3
+    for wrong in ("0", "-1", "two", "1.5", ""):
+        with pytest.raises(typer.BadParameter, match="'auto' or a whole number"):
+            options.parse_rank(wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("500MB", 500_000_000), ("2 GiB", 2**31), ("1.5kb", 1500), ("1024", 1024), ("7B", 7)]
+)
+def test_sizes_have_units(text: str, size: int) -> None:
+    assert options.parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "5 parsecs", "-5MB", "5MBMB"])
+def test_what_is_not_a_size_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="a size is a number"):
+        options.parse_size(text)
+
+
+def test_columns_are_renamed_in_pairs() -> None:
+    assert options.parse_columns(["user=uid", "reward=r=1"]) == {"user": "uid", "reward": "r=1"}
+    for wrong in ("user", "user=", "=uid"):
+        with pytest.raises(typer.BadParameter, match="renamed as user=uid"):
+            options.parse_columns([wrong])
+
+
+def test_delta_is_a_probability() -> None:
+    assert options.parse_delta(0.05) == 0.05
+    for wrong in (0.0, 1.0, -1.0, float("nan")):
+        with pytest.raises(typer.BadParameter, match="probability"):
+            options.parse_delta(wrong)
+
+
+def test_outputs_are_not_overwritten_by_accident(tmp_path: Path) -> None:
+    taken = tmp_path / "m.newcomer"
+    taken.touch()
+    with pytest.raises(typer.BadParameter, match="--force"):
+        options.free_to_write(taken, force=False)
+    assert options.free_to_write(taken, force=True) == taken
+    with pytest.raises(typer.BadParameter, match="is a folder"):
+        options.free_to_write(tmp_path, force=True)
+    with pytest.raises(typer.BadParameter, match="does not exist"):
+        options.free_to_write(tmp_path / "no" / "m.newcomer", force=False)
+
+
+def test_a_bar_shades_what_chance_gives() -> None:
+    assert scree_bar(6, 2, kept=True, glyphs=ASCII).plain == "==####"
+    assert scree_bar(2, 5, kept=False, glyphs=ASCII).plain == "==..."
+    assert scree_bar(0, 0, kept=False, glyphs=ASCII).plain == ""
+
+
+def test_the_scree_plot_draws_square_roots_and_marks_what_is_kept() -> None:
+    lines = printed(scree([16.0, 4.0, -1.0], [1.0, 1.0, 1.0], rank=2, total=50, glyphs=ASCII)).splitlines()
+    assert [line.count("#") + line.count("=") for line in lines[:3]] == [40, 20, 0]
+    assert [line.count("=") + line.count(".") for line in lines[:3]] == [
+        11,
+        11,
+        11,
+    ]  # ten cells and the point of the number
+    assert [line.rstrip().endswith("kept") for line in lines[:3]] == [True, True, False]
+    assert "and 47 more" in lines[3]
+
+
+def test_a_plot_of_nothing_at_all_is_a_plot() -> None:
+    assert "0" in printed(scree([0.0, 0.0], [], rank=0, total=2))
+
+
+def test_terminals_without_blocks_get_ascii() -> None:
+    assert glyphs_for("utf-8") is BLOCKS and glyphs_for("UTF8") is BLOCKS and glyphs_for("ascii") is ASCII
+    assert all(ord(letter) < 128 for letter in printed(*tell(findings(), glyphs=ASCII)))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0.00"), (27.931, "27.9"), (5168.2, "5,168"), (1e-9, "1.0e-09"), (0.0898, "0.0898"), (np.inf, "infinite"), (np.nan, "unknown"), (123.4, "123")],
+)  # fmt: skip
+def test_numbers_have_three_figures(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_one_of_a_thing_is_singular() -> None:
+    assert (count(1, "user"), count(5000, "user")) == ("1 user", "5,000 users")
+
+
+def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
+    text = printed(*tell(findings()))
+    assert max(len(line) for line in text.splitlines()) <= 80
+    for part in (
+        "5,000 users",
+        "rank 2",
+        "largest of 63 sign flips",
+        "lambda_A",
+        "martingale",
+        "0.300",
+        "probability 0.95",
+    ):
+        assert part in text
+
+
+def test_users_left_out_and_ties_are_told() -> None:
+    line = logs_line(findings(logs={"users": 5, "rows": 9, "too_short": 1, "ties": 2}))
+    assert "1 user with a single row left out" in line and "2 rows at equal times" in line
+
+
+def test_the_reason_for_the_rank_is_told() -> None:
+    def evidence(chosen: str, stand_out: int | None, differing: int = 2) -> RankFindings:
+        return RankFindings(chosen, (9.0, 4.0), (1.0, 1.0), 1 / 64, stand_out, differing)
+
+    assert "they stand out from chance" in rank_line(findings())
+    assert "it stands out" in rank_line(findings(rank=1, evidence=evidence("auto", 1)))
+    assert "do not differ" in rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
+    assert "nothing: no direction" in rank_line(findings(rank=0, evidence=evidence("auto", 0)))
+    assert rank_line(findings(evidence=evidence("given", 1))).endswith("as asked; 1 stands out from chance")
+    assert rank_line(findings(evidence=evidence("given", 0))).endswith("as asked; none stands out from chance")
+    assert rank_line(findings(evidence=evidence("given", 2))).endswith("as asked")
+    assert rank_line(findings(evidence=RankFindings("given", (9.0, 4.0)))).endswith("as asked")
+
+
+def test_uncovered_directions_are_counted_and_named() -> None:
+    line = coverage_line(findings(coverage={"lambda_A": 0.1, "uncovered": 2, "uncovered_features": [3, 7]}))
+    assert "2 directions never seen" in line and "features 3, 7" in line
+
+
+def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
+    assert method_line(findings(estimator="sold-pinv", ridge={"value": None, "why": "none"})) == "sold-pinv (none)"
+
+
+def test_vacuous_bounds_are_called_vacuous() -> None:
+    assert verdict([radius("bernstein", 1.0, np.inf)]).startswith("All vacuous")
+    assert verdict(findings().radius) == "A bound of 1 or more is vacuous."
+
+
+@pytest.mark.parametrize("rank", [0, 50])
+def test_no_subspace_or_the_whole_space_has_no_error(rank: int) -> None:
+    assert "none to speak of" in printed(*tell(findings(rank=rank, radius=())))
+
+
+def test_json_is_one_object_of_plain_values(capsys: pytest.CaptureFixture[str]) -> None:
+    screen.print_json("fit", {"a": np.float64(1.5), "b": np.arange(2), "c": float("inf"), "d": (1, None), "e": "å"})
+    text = capsys.readouterr().out
+    assert text.count("\n") == 1
+    assert json.loads(text) == {
+        "version": 1,
+        "command": "fit",
+        "a": 1.5,
+        "b": [0, 1],
+        "c": None,
+        "d": [1, None],
+        "e": "å",
+    }
+
+
+def meter_output(seconds: list[float], *, terminal: bool) -> str:
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=100, color_system=None, legacy_windows=False)
+    clock = iter([0.0, *(moment for second in seconds for moment in [second] * (2 if terminal else 1))])
+    with Meter("Fitting", console=console, clock=lambda: next(clock, seconds[-1])) as meter:
+        for step, _ in enumerate(seconds, start=1):
+            meter(1000 * step, 1000 * len(seconds))
+    return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+
+def test_quick_work_shows_no_progress() -> None:
+    assert meter_output([0.2, 0.9], terminal=False) == meter_output([0.2, 0.9], terminal=True) == ""
+
+
+def test_without_a_terminal_progress_is_a_line_now_and_then() -> None:
+    lines = meter_output([2.0, 10.0, 31.0, 33.0], terminal=False).splitlines()
+    assert lines == ["Fitting: 25%, 500 rows/s, 6 s left", "Fitting: 100%, 121 rows/s, 0 s left"]
+
+
+def test_in_a_terminal_progress_has_a_rate() -> None:
+    shown = meter_output([2.0, 4.0], terminal=True)
+    assert "Fitting" in shown and "50%" in shown and "500 rows/s" in shown

@@ -1,0 +1,59 @@
+"""One colour per policy, everywhere: charts, reports, pages.
+
+Hues follow Okabe and Ito (2008) and Tol's schemes, which people with colour-vision deficiencies tell apart; the UCB and the TS form of an algorithm are a darker and a lighter tone. A name with additions ("ProBALL-UCB, tau 5")
+has its algorithm's colour; several such names in one picture differ by their dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from zlib import crc32
+
+COLOURS: Mapping[str, str] = {
+    "LinUCB": "#4D4D4D",
+    "LinTS": "#8C8C8C",
+    "ProBALL-UCB": "#0072B2",
+    "ProBALL-TS": "#56B4E9",
+    "LOCAL-UCB": "#B0369B",
+    "PriorUCB": "#D55E00",
+    "PriorTS": "#E69F00",
+    "PopulationMean": "#009E73",
+    "Uniform": "#BC9E82",
+    "mUCB": "#332288",
+    "mTS": "#8F8BD8",
+    "mmUCB": "#661100",
+    "mmTS": "#CC6677",
+    "MixTS": "#999933",
+    "true prior": "#000000",
+    "true subspace": "#117733",
+}
+SPARE = ("#6A3D9A", "#B15928", "#1B7F79", "#A6761D", "#7A1FA2", "#3F7F3F", "#B03060", "#46699A")
+DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))
+
+
+def canonical(name: str) -> str:
+    """The known policy that a name speaks of: the longest one it contains, spelling apart; else the name itself."""
+    plain = _plain(name)
+    known = [policy for policy in COLOURS if _plain(policy) in plain]
+    return max(known, key=len) if known else name
+
+
+def colour(name: str) -> str:
+    """The colour of a policy as #RRGGBB; an unknown name always gets the same spare one."""
+    policy = canonical(name)
+    return COLOURS.get(policy) or SPARE[crc32(policy.encode()) % len(SPARE)]
+
+
+def dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """A dash pattern for each name: solid, unless an earlier name has the same colour."""
+    seen: dict[str, int] = {}
+    patterns: dict[str, tuple[int, ...]] = {}
+    for name in names:
+        shade = colour(name)
+        patterns[name] = DASHES[seen.get(shade, 0) % len(DASHES)]
+        seen[shade] = seen.get(shade, 0) + 1
+    return patterns
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

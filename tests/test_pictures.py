@@ -1,0 +1,146 @@
+"""Guards pictures: files that open, one colour per policy, switch points where users left, charts in plain text."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+from newcomer import palette, pictures, terminal
+from newcomer.errors import NewcomerError
+from newcomer.outcomes import curves
+
+
+def rows(names=("LinUCB", "ProBALL-UCB"), horizon=40, users=3):
+    """Regret 1 a round; a policy with ProBALL in its name leaves the subspace at rounds 11, 21 and 31."""
+    t = np.arange(1, horizon + 1)
+    frames = []
+    for name in names:
+        for user in range(users):
+            inside = (
+                pl.Series(t <= 10 * (user + 1)) if "ProBALL" in name else pl.Series([None] * horizon, dtype=pl.Boolean)
+            )
+            columns = {"policy": name, "user": user, "t": t, "action": 0, "reward": 1.0, "regret": 1.0 + user}
+            frames.append(pl.DataFrame({**columns, "in_subspace": inside}))
+    return pl.concat(frames)
+
+
+def size(path):
+    """Width and height from a PNG's header."""
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    return struct.unpack(">II", data[16:24])
+
+
+def test_regret_and_reward_curves_are_pictures(tmp_path):
+    for draw in (pictures.regret_curves, pictures.reward_curves):
+        width, height = size(draw(rows(), tmp_path / "picture.png", title="title"))
+        assert width > 1000 and height > 600
+
+
+def test_switch_points_are_the_median_exit():
+    frame = rows()
+    points = pictures._switches(frame, curves(frame))
+    assert points.to_dicts() == [{"policy": "ProBALL-UCB", "t": 21, "regret": 42.0}]
+
+
+def test_no_switch_point_where_most_users_stay():
+    frame = rows().filter(pl.col("t") <= 20)
+    assert pictures._switches(frame, curves(frame)).is_empty()
+
+
+def test_scree_with_and_without_a_null(tmp_path):
+    spectrum = np.linspace(3, -1, 40)
+    size(pictures.scree(spectrum, np.tile(spectrum / 10, (5, 1)), tmp_path / "a.png", rank=2))
+    size(pictures.scree(spectrum, None, tmp_path / "b.png"))
+
+
+def test_lines_in_panels_with_logarithmic_axes(tmp_path):
+    table = pl.DataFrame(
+        {"n": [10, 100] * 4, "y": [1.0, 0.1] * 4, "se": [2.0, 0.01] * 4}
+        | {"policy": ["LinUCB"] * 4 + ["new"] * 4, "world": ["a", "a", "b", "b"] * 2}
+    )
+    axes = {"x": pictures.Axis("n", "users", log=True), "y": pictures.Axis("y", "error", log=True)}
+    wide = size(pictures.draw_lines(table, tmp_path / "a.png", **axes, error="se", facet="world", marked=True))
+    tall = size(pictures.draw_lines(table, tmp_path / "b.png", **axes, error="se", facet="world", columns=1))
+    assert wide[0] > tall[0] and wide[1] < tall[1]
+    with pytest.raises(NewcomerError, match="no column 'wrld'; did you mean 'world'"):
+        pictures.draw_lines(table, tmp_path / "c.png", **axes, facet="wrld")
+
+
+def test_long_lines_are_thinned_but_keep_their_ends():
+    thin = pictures._thin(rows(horizon=2000), "policy", pictures.Axis("t", "round"))
+    counts = thin.group_by("policy").len()["len"]
+    assert counts.max() <= 2 * pictures.POINTS and thin["t"].min() == 1 and thin["t"].max() == 2000
+
+
+def test_logarithmic_ticks():
+    assert pictures._ticks(0.5, 5000) == [1, 10, 100, 1000]
+    assert pictures._ticks(0.9, 6) == [1, 2, 5]
+
+
+def test_every_policy_has_a_colour_of_its_own():
+    assert len(set(palette.COLOURS.values())) == len(palette.COLOURS)
+    assert not set(palette.SPARE) & set(palette.COLOURS.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [("ProBALL-UCB", "ProBALL-UCB"), ("ProBALLUCB", "ProBALL-UCB"), ("proball_ucb, tau = 5", "ProBALL-UCB")]
+    + [("mmUCB", "mmUCB"), ("mUCB", "mUCB"), ("population mean", "PopulationMean"), ("LocalUCB", "LOCAL-UCB")],
+)
+def test_spellings_and_variants_share_their_policy_s_colour(name, policy):
+    assert palette.canonical(name) == policy and palette.colour(name) == palette.COLOURS[policy]
+
+
+def test_unknown_names_always_get_the_same_colour():
+    assert palette.colour("mine") == palette.colour("mine") and palette.colour("mine") in palette.SPARE
+
+
+def test_names_of_one_colour_differ_by_dashes():
+    patterns = palette.dashes(["ProBALL-UCB", "LinUCB", "ProBALL-UCB, tau 5"])
+    assert patterns["ProBALL-UCB"] == patterns["LinUCB"] == (1, 0) != patterns["ProBALL-UCB, tau 5"]
+
+
+def test_without_the_extra_pictures_say_what_to_install():
+    code = "import sys; sys.modules['altair'] = None\ntry:\n import newcomer.pictures\nexcept ValueError as e: print(e)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "[report]" in said and "pip install" in said
+
+
+def test_a_chart_in_text():
+    x = np.arange(5)
+    chart = terminal.curves({"up": (x, x), "flat": (x, 0 * x)}, width=24, height=5, x_title="t", y_title="y")
+    assert chart.splitlines() == [
+        "y",
+        "4 |                  AAA",
+        "  |             AAAAA",
+        "2 |        AAAAA",
+        "  |   AAAAA",
+        "0 |AAABBBBBBBBBBBBBBBBBB",
+        "  +---------------------",
+        "   0         t         4",
+        "",
+        "  A up             4",
+        "  B flat           0",
+    ]
+
+
+def test_a_text_chart_keeps_to_its_width():
+    series = {
+        f"policy number {i} with a long name" * 3: (np.arange(1, 100), np.arange(1, 100) * 1e4 * i) for i in range(5)
+    }
+    for width in (24, 40, 100):
+        assert max(map(len, terminal.curves(series, width=width, height=8).splitlines())) <= width
+
+
+def test_bad_text_charts_are_refused():
+    with pytest.raises(NewcomerError, match="cannot be drawn"):
+        terminal.curves({})
+    with pytest.raises(NewcomerError, match="'a' cannot be drawn"):
+        terminal.curves({"a": ([1, 2], [np.nan, 1])})
+    assert "1" in terminal.curves({"constant": ([1.0], [1.0])})

@@ -11,6 +11,7 @@ import pytest
 
 from newcomer.errors import NewcomerError
 from newcomer.worlds import Newcomers, Synthetic, World, stream
+from newcomer.worlds.contract import check_world
 
 SMALL = Synthetic(dim=6, rank=2, choices=4, seed=3)
 
@@ -108,9 +109,59 @@ def test_logs_come_from_the_population_whatever_newcomers_do():
     assert np.array_equal(flat(stray, 40, 5, 0)["reward"], flat(SMALL, 40, 5, 0)["reward"])
 
 
-def test_logs_in_memory_hold_the_histories():
-    logs, rows = SMALL.logs(300, (2, 7), seed=0), flat(SMALL, 300, (2, 7), 0)
+@pytest.mark.parametrize("world", [SMALL, replace(SMALL, items=9)])
+def test_logs_in_memory_hold_the_histories(world):
+    logs, rows = world.logs(300, (2, 7), seed=0), flat(world, 300, (2, 7), 0)
     assert (logs.summary.users, logs.summary.rows, logs.summary.dim) == (300, len(rows["user"]), 6)
+    (batch,) = logs.batches(10_000)
+    user, order = (
+        np.repeat(batch.users, batch.lengths),
+        np.argsort(np.repeat(batch.users, batch.lengths), kind="stable"),
+    )
+    assert np.array_equal(user[order], rows["user"]) and np.array_equal(batch.rewards[order], rows["reward"])
+    assert np.array_equal(batch.features[order], rows["features"])
+
+
+@pytest.mark.parametrize("world", [SMALL, replace(SMALL, items=9, outside=0.5), Synthetic.printed()])
+def test_our_worlds_keep_the_contract(world):
+    check_world(world)
+
+
+def test_the_contract_notices_what_breaks_it():
+    class Forgetful:
+        """Draws from a generator of its own."""
+
+        dim, own = 6, np.random.default_rng(0)
+
+        def episode(self, rng, horizon):
+            return SMALL.episode(self.own, horizon)
+
+    class Biased:
+        """Pays more than it says."""
+
+        dim = 6
+
+        def episode(self, rng, horizon):
+            episode = SMALL.episode(rng, horizon)
+            return replace(episode, rewards=episode.rewards + 1.0)
+
+    class Lying(Biased):
+        dim = 7
+
+    class Monotonous(Biased):
+        """Everyone is the same."""
+
+        def episode(self, rng, horizon):
+            return SMALL.episode(stream(0, "test"), horizon)
+
+    for world, complaint in [
+        (Forgetful, "generator alone"),
+        (Biased, "centred"),
+        (Lying, "shape"),
+        (Monotonous, "alike"),
+    ]:
+        with pytest.raises(AssertionError, match=complaint):
+            check_world(world())
 
 
 def read(folder: Path) -> list[pl.DataFrame]:

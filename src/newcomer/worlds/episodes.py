@@ -45,7 +45,7 @@ class Episode:
 
 
 @dataclass(frozen=True)
-class Histories:
+class LogRows:
     """Some users' log rows, users in order and each user's rows in time order.
 
     `user`, `step` and `reward` are (rows,), `features` (rows, d); `action` (rows,) indexes the catalogue if there is one.

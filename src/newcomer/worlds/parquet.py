@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from polars.io.plugins import register_io_source
 
 from newcomer.errors import NewcomerError
-from newcomer.worlds.episodes import Histories
+from newcomer.worlds.episodes import LogRows
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 _PART = "_part"  # which file a row goes to; not written
 
 
-def write_histories(parts: Iterable[Histories], path: str | Path, *, users: int, files: int, grouped: bool) -> None:
+def write_rows(parts: Iterable[LogRows], path: str | Path, *, users: int, files: int, grouped: bool) -> None:
     """Write a stream of histories to one file, or to `files` files in the directory `path`.
 
     Grouped rows stand user by user and no user spans two files. Otherwise each block of users is written in the order
@@ -44,13 +44,13 @@ def write_items(features: Floats, path: str | Path) -> None:
     pl.DataFrame({"action": np.arange(len(features)), "features": _lists(features)}).write_parquet(Path(path))
 
 
-def _parts(part: Histories, users: int, files: int, grouped: bool) -> Ints:
+def _parts(part: LogRows, users: int, files: int, grouped: bool) -> Ints:
     """The file of each row, in the order in which the rows will be written."""
     position = part.user * files // users if grouped else np.arange(len(part.user)) * files // len(part.user)
     return np.asarray(position, dtype=np.int64)
 
 
-def _frame(part: Histories, file: Ints, grouped: bool) -> pl.DataFrame:
+def _frame(part: LogRows, file: Ints, grouped: bool) -> pl.DataFrame:
     order = slice(None) if grouped else np.lexsort((part.user, part.step))
     columns: dict[str, object] = {"user": part.user[order], "step": part.step[order]}
     if part.action is None:

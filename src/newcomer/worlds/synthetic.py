@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.errors import NewcomerError
-from newcomer.worlds.episodes import Episode, Histories, stream
+from newcomer.worlds.episodes import Episode, LogRows, stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -134,11 +134,14 @@ class Synthetic:
 
         parts = list(self.histories(users, steps, seed))
         user = np.concatenate([part.user for part in parts])
-        features = np.concatenate([part.features for part in parts])
         reward = np.concatenate([part.reward for part in parts])
+        if self.catalogue is not None:
+            action = np.concatenate([part.action for part in parts if part.action is not None])
+            return Logs.from_arrays(user=user, action=action, items=self.catalogue, reward=reward)
+        features = np.concatenate([part.features for part in parts])
         return Logs.from_arrays(user=user, features=features, reward=reward)
 
-    def histories(self, users: int, steps: int | tuple[int, int], seed: int) -> Iterator[Histories]:
+    def histories(self, users: int, steps: int | tuple[int, int], seed: int) -> Iterator[LogRows]:
         """The same histories in blocks of users, so that no more than one block need be in memory."""
         shortest, longest = (steps, steps) if isinstance(steps, int) else steps
         _require(users >= 1, f"users={users}", "at least one user")
@@ -162,9 +165,9 @@ class Synthetic:
         With `files` above one, `path` is a directory of that many parts. `grouped=False` writes rows as they happened,
         not user by user, so that users span all files.
         """
-        from newcomer.worlds.parquet import write_histories
+        from newcomer.worlds.parquet import write_rows
 
-        write_histories(self.histories(users, steps, seed), path, users=users, files=files, grouped=grouped)
+        write_rows(self.histories(users, steps, seed), path, users=users, files=files, grouped=grouped)
 
     def write_items(self, path: str | Path) -> None:
         """Write the catalogue as an items table (`action`, `features`)."""
@@ -174,14 +177,14 @@ class Synthetic:
             raise NewcomerError("this world has no items", where="items=None", todo="make it with items=1000, say")
         write_items(self.catalogue, path)
 
-    def _block(self, rng: np.random.Generator, first: int, shortest: int, longest: int) -> Histories:
+    def _block(self, rng: np.random.Generator, first: int, shortest: int, longest: int) -> LogRows:
         lengths = rng.integers(shortest, longest, endpoint=True, size=BLOCK)
         user = np.repeat(np.arange(BLOCK), lengths)
         step = np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         betas = self._latent(rng, BLOCK) @ self.factor.T
         action, features = self._shown(rng, len(user))
         reward = np.einsum("nd,nd->n", features, betas[user]) + self._noise(rng, (len(user),))
-        return Histories(user + first, step, features, reward, action)
+        return LogRows(user + first, step, features, reward, action)
 
     def _shown(self, rng: np.random.Generator, rows: int) -> tuple[Ints | None, Floats]:
         """Actions of a uniform logging policy, with their features."""
@@ -238,11 +241,11 @@ class Synthetic:
         return spread + np.outer(self._latent_mean, self._latent_mean)
 
 
-def _cut(part: Histories, users: int) -> Histories:
+def _cut(part: LogRows, users: int) -> LogRows:
     """The rows of users below `users`."""
     rows = int(np.searchsorted(part.user, users))
     action = None if part.action is None else part.action[:rows]
-    return Histories(part.user[:rows], part.step[:rows], part.features[:rows], part.reward[:rows], action)
+    return LogRows(part.user[:rows], part.step[:rows], part.features[:rows], part.reward[:rows], action)
 
 
 def _unit_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:

@@ -6,9 +6,9 @@ Users are ordered by their id, so that the result does not depend on the order i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -34,6 +34,17 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.rewards)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        arrays = (self.rewards, self.actions, self.features, self.propensities, self.steps)
+        return int(self.users.estimated_size()) + sum(array.nbytes for array in arrays if array is not None)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        """Rows `start:stop`, as views."""
+        columns = ("users", "rewards", "actions", "features", "propensities", "steps")
+        return replace(self, **{name: _part(getattr(self, name), start, stop) for name in columns})
 
 
 @dataclass(frozen=True)
@@ -149,3 +160,7 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
 
 def _take(column: NDArray[Kind], order: Ints | None) -> NDArray[Kind]:
     return column if order is None else column[order]
+
+
+def _part(column: Any, start: int, stop: int) -> Any:
+    return None if column is None else column[start:stop]

@@ -13,8 +13,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.batch import Floats
-from newcomer.columns import Place, feature_array
-from newcomer.errors import LogsError
+from newcomer.columns import Place, feature_array, feature_lists, identifiers, numbers
+from newcomer.errors import LogsError, nearest
 
 ONE_HOT_LIMIT = 2000
 
@@ -38,6 +38,23 @@ class Items:
                 todo="pass items= with the features of each action, or keep the most frequent actions",
             )
         return cls(distinct)
+
+    @classmethod
+    def from_frame(cls, frame: pl.DataFrame, *, source: str = "items", other: str = "action") -> Items:
+        """A table with unique ids in `action` (or as the logs call it, `other`) and features.
+
+        Features are the list column `features`, or else all other numeric columns in order; `name` is optional.
+        """
+        place = Place(source)
+        action = "action" if "action" in frame.columns or other not in frame.columns else other
+        if action not in frame.columns:
+            todo = f"columns are {', '.join(frame.columns[:12])}{nearest(action, frame.columns)}"
+            raise LogsError(f"items have no column '{action}'", where=source, todo=todo)
+        if not len(frame):
+            raise LogsError("the items table has no rows", where=source, todo="give every action a row")
+        ids = _unique(identifiers(frame[action], place), place)
+        names = tuple(map(str, frame["name"])) if "name" in frame.columns and action != "name" else None
+        return cls(ids, _feature_matrix(frame.drop(action, *(["name"] if names else [])), place), names)
 
     @classmethod
     def from_array(cls, matrix: NDArray[np.generic]) -> Items:
@@ -71,6 +88,29 @@ class Items:
             return
         out[:] = 0.0
         out[np.arange(len(codes)), codes] = 1.0
+
+
+def _unique(ids: pl.Series, place: Place) -> pl.Series:
+    if ids.n_unique() == len(ids):
+        return ids
+    row = int(ids.is_first_distinct().arg_min() or 0)
+    todo = "keep one row per action"
+    raise LogsError(f"item {ids[row]!r} is there more than once", where=place.column(ids.name, row), todo=todo)
+
+
+def _feature_matrix(frame: pl.DataFrame, place: Place) -> Floats:
+    if "features" in frame.columns:
+        return feature_lists(frame["features"], place).astype(np.float64)
+    columns = [column for column in frame if column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)]
+    if not columns:
+        todo = "add numeric columns, or a column features of lists; or leave items out for one-hot features"
+        raise LogsError("items have no numeric columns", where=place.source, todo=todo)
+    return np.column_stack([numbers(column, place) for column in columns])
+
+
+def _meant(column: pl.Series) -> bool:
+    """Text that is mostly numbers was meant as numbers: `numbers` then names the value that is not one."""
+    return column.dtype == pl.String and 2 * column.cast(pl.Float64, strict=False).count() > len(column)
 
 
 def _other_type(found: pl.DataType, wanted: pl.DataType, where: str) -> LogsError:

@@ -7,59 +7,97 @@ items table batch by batch and never stored per row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from os import PathLike, fspath
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer.advice import SAMPLE, intercept_advice, short_advice
 from newcomer.batch import Batch, Floats
 from newcomer.columns import Epoch, Place, feature_array, identifiers
 from newcomer.errors import LogsError
-from newcomer.histories import Histories, Rows, arrange
+from newcomer.frames import from_arrays, is_table, names_of, to_polars, unequal
+from newcomer.histories import Histories
 from newcomer.items import Items
-from newcomer.survey import Summary, Survey, survey
-from newcomer.tables import Layout, extract
+from newcomer.reading import Paths, Progress, Reader, column_names, find_files, read_table
+from newcomer.sources import Grouped, Source, collect
+from newcomer.survey import Summary, Survey
+from newcomer.tables import Layout, Renames, extract, resolve
 
 BATCH_BYTES = 32 << 20
+MEMORY = 256 << 20
 
 
-class Source(Protocol):
-    """Histories in parts, each of whole users, in the same order every time."""
+def read_logs(
+    path: Paths,
+    *,
+    items: Any = None,
+    columns: Renames | None = None,
+    intercept: bool = False,
+    grouped: bool = False,
+    memory: int | None = None,
+    epoch: Epoch | None = None,
+    progress: Progress | None = None,
+) -> Logs:
+    """Read and check logs from Parquet or CSV.
 
-    def parts(self) -> Iterator[Histories]:
-        """Read the parts one after another."""
-        ...
-
-    def close(self) -> None:
-        """Release files."""
-        ...
-
-
-class Held:
-    """Histories held in memory."""
-
-    def __init__(self, part: Histories) -> None:
-        self._part = part
-
-    def parts(self) -> Iterator[Histories]:
-        """The one part."""
-        yield self._part
-
-    def close(self) -> None:
-        """Nothing to release."""
+    Parameters
+    ----------
+    path
+        A file, folder or glob, or a list of these.
+    items
+        Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
+        columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
+        action is its own direction (one-hot, at most 2,000).
+    columns
+        Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, as `{"user": "uid"}`.
+        `features` may name several numeric columns, and None leaves an optional column out.
+    intercept
+        Add a constant feature, last.
+    grouped
+        Rows are already grouped by user: stream the files on every pass and keep nothing.
+    memory
+        Bytes of columns to hold; larger logs are spilled to a temporary folder. Default 256 MB.
+    epoch
+        The unit, if `step` holds Unix times as integers; equal times of a user are then allowed.
+    progress
+        Called while reading with (rows done, rows in all).
+    """
+    files = tuple(find_files(path))
+    layout = _layout(files, columns, epoch)
+    reader = Reader(files, layout)
+    if not reader.total:
+        raise LogsError("no rows", where=files[0], todo="pass logs with at least one row")
+    catalogue = _catalogue(items, layout, reader.distinct_actions)
+    ignored = _ignored(items, catalogue)
+    if grouped:
+        streamed = Grouped(reader, catalogue)
+        return Logs(streamed, streamed.survey(progress), catalogue, intercept=intercept, ignored_items=ignored)
+    chunks = reader.rows(catalogue, progress)
+    source, total = collect(chunks, catalogue, memory=MEMORY if memory is None else memory, rows=reader.total)
+    return Logs(source, total, catalogue, intercept=intercept, ignored_items=ignored)
 
 
 class Logs:
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`."""
 
-    def __init__(self, source: Source, *, items: Items | None, dim: int, total: Survey, intercept: bool) -> None:
-        self._source, self._items = source, items
+    def __init__(
+        self,
+        source: Source,
+        total: Survey,
+        items: Items | None,
+        *,
+        intercept: bool = False,
+        ignored_items: bool = False,
+    ) -> None:
+        self._source, self._items, self._ignored_items = source, items, ignored_items
         self.intercept = intercept
-        self.dim = dim + intercept
+        self.dim = (total.dim if items is None else items.dim) + intercept
         self.summary: Summary = total.summary(dim=self.dim, intercept=intercept)
-        self.advice: list[str] = []
 
     @classmethod
     def from_arrays(
@@ -93,11 +131,11 @@ class Logs:
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
-        columns = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
-        frame = _frame({name: values for name, values in columns.items() if values is not None})
+        given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
+        frame = from_arrays({name: values for name, values in given.items() if values is not None})
         matrix = None if features is None else feature_array(np.asarray(features))
         if matrix is not None and len(matrix) != len(frame):
-            raise _lengths({"user": len(frame), "features": len(matrix)})
+            raise unequal({"user": len(frame), "features": len(matrix)})
         if matrix is None and action is None:
             raise LogsError("neither features nor actions", todo="pass features= or action=")
         layout = Layout(
@@ -106,10 +144,29 @@ class Logs:
             propensity=None if propensity is None else "propensity",
             epoch=epoch,
         )
-        return cls._from_table(frame, layout, items=items, intercept=intercept, features=matrix)
+        return cls._from_frame(frame, layout, items=items, intercept=intercept, features=matrix)
 
     @classmethod
-    def _from_table(
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        items: Any = None,
+        columns: Renames | None = None,
+        intercept: bool = False,
+        epoch: Epoch | None = None,
+    ) -> Logs:
+        """Logs from a Polars or pandas frame, or any table that exports Arrow; arguments as in `read_logs`.
+
+        >>> frame = pl.DataFrame({"uid": [1, 1, 2, 2], "action": ["a", "b", "b", "a"], "reward": [1, 0, 1, 1]})
+        >>> Logs.from_frame(frame, columns={"user": "uid"})
+        Logs(2 users, 4 rows, 2 features)
+        """
+        layout = resolve(names_of(frame), columns, epoch=epoch)
+        return cls._from_frame(to_polars(frame, layout.names()), layout, items=items, intercept=intercept)
+
+    @classmethod
+    def _from_frame(
         cls,
         frame: pl.DataFrame,
         layout: Layout,
@@ -119,13 +176,23 @@ class Logs:
         features: NDArray[np.floating] | None = None,
     ) -> Logs:
         if not len(frame):
-            raise LogsError("no rows", todo="pass at least one row")
-        catalogue = None if layout.action is None else _catalogue(items, frame[layout.action])
+            raise LogsError("no rows", todo="pass logs with at least one row")
+        catalogue = _catalogue(items, layout, lambda: identifiers(frame[str(layout.action)], Place()))
         rows = extract(frame, layout, catalogue, Place(), features=features)
-        part = arrange(rows)
-        return cls(
-            Held(part), items=catalogue, dim=_dim(rows, catalogue), total=survey(part, catalogue), intercept=intercept
-        )
+        source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows))
+        return cls(source, total, catalogue, intercept=intercept, ignored_items=_ignored(items, catalogue))
+
+    @cached_property
+    def advice(self) -> list[str]:
+        """What might be done better, in plain sentences."""
+        said = short_advice(self.summary)
+        if self._ignored_items:
+            said.append(
+                "The logs bring their own features, so items= was not used; columns={'features': None} uses it."
+            )
+        if not self.intercept and not self.one_hot:
+            said += intercept_advice(self.summary, next(self.batches(rows=SAMPLE)).features)
+        return said
 
     @property
     def action_ids(self) -> tuple[int | str, ...] | None:
@@ -196,34 +263,31 @@ def _cuts(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _frame(columns: dict[str, ArrayLike]) -> pl.DataFrame:
-    arrays = {name: np.asarray(values) for name, values in columns.items()}
-    lengths = {name: len(values) if values.ndim == 1 else -1 for name, values in arrays.items()}
-    if -1 in lengths.values() or len(set(lengths.values())) > 1:
-        raise _lengths({name: values.shape for name, values in arrays.items()})
-    return pl.DataFrame([_series(name, values) for name, values in arrays.items()])
+def _layout(sources: Sequence[str], columns: Renames | None, epoch: Epoch | None) -> Layout:
+    """The one layout of all files."""
+    first = resolve(column_names(sources[0]), columns, source=sources[0], epoch=epoch)
+    for source in sources[1:]:
+        layout = resolve(column_names(source), columns, source=source, epoch=epoch)
+        odd = sorted(set(layout.names()) ^ set(first.names()))
+        if odd:
+            here, there = ("only here", "not in") if odd[0] in layout.names() else ("missing here", "there in")
+            todo = "write all files with the same columns"
+            raise LogsError(f"column '{odd[0]}' is {here}, {there} {sources[0]}", where=source, todo=todo)
+    return first
 
 
-def _series(name: str, values: NDArray[np.generic]) -> pl.Series:
-    try:
-        return pl.Series(name, values.tolist() if values.dtype.kind in "OU" else values)
-    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
-        raise LogsError(f"{name} mixes types", where=name, todo="use one type throughout") from error
-
-
-def _lengths(shapes: dict[str, Any]) -> LogsError:
-    found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    return LogsError(f"arrays differ in shape: {found}", todo="pass one entry per row in every array")
-
-
-def _catalogue(items: Any, actions: pl.Series) -> Items:
+def _catalogue(items: Any, layout: Layout, actions: Callable[[], pl.Series]) -> Items | None:
+    """Where features of actions come from; None if every row brings its own."""
+    if layout.action is None:
+        return None
     if items is None:
-        return Items.one_hot(identifiers(actions, Place()))
+        return Items.one_hot(actions())
+    if isinstance(items, str | PathLike):
+        return Items.from_frame(read_table(items), source=fspath(items), other=layout.action)
+    if is_table(items):
+        return Items.from_frame(to_polars(items), other=layout.action)
     return Items.from_array(np.asarray(items))
 
 
-def _dim(rows: Rows, items: Items | None) -> int:
-    if rows.features is not None:
-        return int(rows.features.shape[1])
-    assert items is not None
-    return items.dim
+def _ignored(items: Any, catalogue: Items | None) -> bool:
+    return items is not None and catalogue is None

@@ -55,6 +55,7 @@ class Survey:
     reward: float = 0.0
     squared_reward: float = 0.0
     max_reward: float = 0.0
+    dim: int = 0
 
     def __add__(self, other: Survey) -> Survey:
         return Survey(
@@ -67,6 +68,7 @@ class Survey:
             reward=self.reward + other.reward,
             squared_reward=self.squared_reward + other.squared_reward,
             max_reward=max(self.max_reward, other.max_reward),
+            dim=max(self.dim, other.dim),
         )
 
     def summary(self, *, dim: int, intercept: bool) -> Summary:
@@ -100,6 +102,7 @@ def survey(part: Histories, items: Items | None) -> Survey:
         reward=float(part.rewards.sum()),
         squared_reward=float(part.rewards @ part.rewards),
         max_reward=float(np.abs(part.rewards).max()),
+        dim=0 if part.features is None else int(part.features.shape[1]),
     )
 
 

@@ -1,0 +1,211 @@
+"""Ratings as rewards beta_i . phi_j: the factorisation that the MovieLens experiments take for the truth, twice.
+
+Both have users (n, d) of rank k and movie features (m, d) of norm at most 1, d = 200 and k = 18 as in the paper.
+
+**literal**: what the paper describes. Alternating ridge regressions in d dimensions give the features; users are then shrunk
+by a nuclear norm until their rank is exactly k. Soft-thresholding leaves trailing directions next to nothing: the
+eigenvalues of E[beta beta^T] fall by five orders of magnitude, and no estimator could show a step after the k-th of them
+from 5000 histories of 50 noisy ratings.
+
+**balanced**: the same rewards can be written in many coordinates, since beta -> A beta, phi -> A^-T phi changes no
+prediction. So: a rank-k factorisation with little ridge and no soft-thresholding; coordinates in which E[theta theta^T] is a
+multiple of the identity, so that the k eigenvalues are *equal* and what differs between directions (nearly everybody likes
+the same movies; fine tastes move ratings little) is carried by the features; then d - k further features on which beta is
+zero, taken from what a d-dimensional factorisation says of the movies beyond the first k coordinates, uncorrelated, and of
+`SPARE` times the median size of the first k; last, a random rotation. The step after k is real, and large enough to see.
+
+A tenth of the ratings is held out of either fit, and `rmse` is the error of the very factorisation on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from newcomer.errors import ModelError
+from newcomer.files import pack, unpack, write
+from newcomer.worlds.download import cache_folder
+from newcomer.worlds.episodes import stream
+from newcomer.worlds.lowrank import Observed, alternate, shrink_to_rank
+from newcomer.worlds.ratings import Ratings
+
+Floats = NDArray[np.float64]
+Kind = Literal["literal", "balanced"]
+
+RIDGE = {"literal": 12.0, "balanced": 2.0}
+SWEEPS = {"literal": 8, "balanced": 15}
+SPARE = 3.0  # size of the features that matter to nobody, relative to the median of those that do
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that, besides the ratings, decides a factorisation."""
+
+    kind: Kind = "literal"
+    dim: int = 200
+    rank: int = 18
+    ridge: float = RIDGE["literal"]
+    holdout: float = 0.1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Reward vectors `users` (n, d) of rank `recipe.rank` and features `movies` (m, d) of norm at most 1.
+
+    `rmse` is the error on the held-out ratings, `threshold` the nuclear-norm weight (0 if there is none).
+    """
+
+    users: Floats
+    movies: Floats
+    recipe: Recipe
+    rmse: float
+    threshold: float = 0.0
+
+    @property
+    def dim(self) -> int:
+        """Feature dimension d."""
+        return int(self.movies.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """Rank k of the users."""
+        return self.recipe.rank
+
+    @cached_property
+    def spectrum(self) -> Floats:
+        """Eigenvalues (d,) of the users' second moment, largest first; zero after the first k."""
+        values = np.linalg.svd(self.users, compute_uv=False) ** 2 / len(self.users)
+        return np.concatenate([values, np.zeros(self.dim - len(values))])
+
+
+def factorise(
+    ratings: Ratings,
+    *,
+    kind: Kind = "literal",
+    dim: int = 200,
+    rank: int = 18,
+    ridge: float | None = None,
+    holdout: float = 0.1,
+    seed: int = 0,
+    cache: str | Path | None = None,
+) -> Factors:
+    """Factorise ratings, or read the same factorisation from the cache (see `cache_folder`).
+
+    Parameters
+    ----------
+    kind : "literal", the paper's, or "balanced", with k equal eigenvalues; see the module.
+    ridge : of the alternating regressions; None takes 12 (literal) or 2 (balanced).
+    holdout : share of ratings kept out of the fit, to measure its error on.
+    """
+    recipe = Recipe(kind, dim, rank, RIDGE.get(kind, 0.0) if ridge is None else ridge, holdout, seed)
+    _check(recipe, ratings)
+    place = cache_folder(cache) / f"factors-{_key(recipe, ratings)}.safetensors"
+    factors = _read(place, recipe)
+    if factors is None:
+        factors = _fit(recipe, ratings)
+        _write(place, factors)
+    return factors
+
+
+def _check(recipe: Recipe, ratings: Ratings) -> None:
+    good = {
+        f"kind={recipe.kind!r}": recipe.kind in RIDGE,
+        f"rank={recipe.rank}, dim={recipe.dim}": 1 <= recipe.rank < recipe.dim <= min(ratings.shape),
+        f"ridge={recipe.ridge}": recipe.ridge > 0,
+        f"holdout={recipe.holdout}": 0 < recipe.holdout < 1,
+    }
+    for where, holds in good.items():
+        if not holds:
+            todo = "use kind literal or balanced, 1 <= rank < dim <= users and movies, ridge > 0, 0 < holdout < 1"
+            raise ModelError("these ratings cannot be factorised so", where=where, todo=todo)
+
+
+def _fit(recipe: Recipe, ratings: Ratings) -> Factors:
+    train, test = _split(recipe, ratings)
+    threshold = 0.0
+    if recipe.kind == "literal":
+        users, movies, threshold = _literal(train, recipe)
+    else:
+        users, movies = _balanced(train, recipe)
+    scale = float(np.linalg.norm(movies, axis=1).max())
+    return Factors(users * scale, movies / scale, recipe, test.error(users, movies), threshold)
+
+
+def _split(recipe: Recipe, ratings: Ratings) -> tuple[Observed, Observed]:
+    """Ratings to fit, and ratings to measure the error on."""
+    test = stream(recipe.seed, "held-out ratings").random(len(ratings.rating)) < recipe.holdout
+    parts = [Observed(ratings.user[p], ratings.movie[p], ratings.rating[p], ratings.shape) for p in (~test, test)]
+    return parts[0], parts[1]
+
+
+def _literal(train: Observed, recipe: Recipe) -> tuple[Floats, Floats, float]:
+    start, movies = _wide(train, recipe, recipe.ridge)
+    users, threshold = shrink_to_rank(train, movies, recipe.rank, start)
+    return users, movies, threshold
+
+
+def _wide(train: Observed, recipe: Recipe, ridge: float) -> tuple[Floats, Floats]:
+    """A factorisation in all d dimensions."""
+    rng = stream(recipe.seed, "wide factors")
+    return alternate(train, recipe.dim, ridge=ridge, sweeps=SWEEPS["literal"], rng=rng)
+
+
+def _balanced(train: Observed, recipe: Recipe) -> tuple[Floats, Floats]:
+    rng = stream(recipe.seed, "narrow factors")
+    narrow = alternate(train, recipe.rank, ridge=recipe.ridge, sweeps=SWEEPS["balanced"], rng=rng)
+    latents, shown = whiten_users(*narrow)
+    size = float(np.median(np.sqrt(np.mean(shown**2, axis=0))))
+    spare = SPARE * size * _beyond(shown, _wide(train, recipe, RIDGE["literal"])[1])
+    turn = np.linalg.qr(stream(recipe.seed, "rotation").standard_normal((recipe.dim, recipe.dim)))[0]
+    return latents @ turn[: recipe.rank], np.hstack([shown, spare]) @ turn
+
+
+def whiten_users(users: Floats, movies: Floats) -> tuple[Floats, Floats]:
+    """The same products users @ movies.T with mean outer product of the users = identity.
+
+    Columns follow the singular vectors of the product, so those of the movies are orthogonal, largest first.
+    """
+    left, from_users = np.linalg.qr(users)
+    right, from_movies = np.linalg.qr(movies)
+    turn_users, values, turn_movies = np.linalg.svd(from_users @ from_movies.T)
+    root = np.sqrt(len(users))
+    return left @ turn_users * root, right @ turn_movies.T * (values / root)
+
+
+def _beyond(shown: Floats, wide: Floats) -> Floats:
+    """The d - k strongest directions of `wide` (m, d) uncorrelated with `shown` (m, k), each of mean square 1."""
+    basis = np.linalg.qr(shown)[0]
+    left = np.linalg.svd(wide - basis @ (basis.T @ wide), full_matrices=False)[0]
+    return np.asarray(left[:, : wide.shape[1] - shown.shape[1]] * np.sqrt(len(wide)))
+
+
+def _key(recipe: Recipe, ratings: Ratings) -> str:
+    """Content hash of data, parameters and the constants of this version of the method."""
+    method = [FORMAT, SWEEPS, SPARE, RIDGE]
+    text = json.dumps([ratings.fingerprint, asdict(recipe), method], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _write(place: Path, factors: Factors) -> None:
+    facts = {"rmse": factors.rmse, "threshold": factors.threshold, "recipe": asdict(factors.recipe)}
+    write(place, pack("factors", {"users": factors.users, "movies": factors.movies}, facts))
+
+
+def _read(place: Path, recipe: Recipe) -> Factors | None:
+    """The cached factorisation, or None if there is none that can be trusted: it is then made anew."""
+    if not place.is_file():
+        return None
+    try:
+        arrays, facts = unpack(place.read_bytes(), "factors", where=str(place))
+    except ModelError:
+        return None
+    return Factors(arrays["users"], arrays["movies"], recipe, facts["rmse"], facts["threshold"])

@@ -6,6 +6,7 @@ Users are ordered by their id, so that the result does not depend on the order i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -65,9 +66,31 @@ class Histories:
         """Number of rows."""
         return len(self.rewards)
 
-    def ids(self, first: int, last: int) -> NDArray[np.generic]:
-        """Ids of users `first:last`: integers, or an object array of str."""
-        return self.users[first:last].to_numpy()
+    def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of users with at most `rows` rows each, or one user."""
+        first, users = 0, len(self.offsets) - 1
+        while first < users:
+            last = int(np.searchsorted(self.offsets, self.offsets[first] + rows, side="right")) - 1
+            last = min(max(last, first + 1), users)
+            yield first, last
+            first = last
+
+    def slice(self, first: int, last: int) -> Histories:
+        """Users `first:last`, as views; ties stay with the whole."""
+        start, stop = int(self.offsets[first]), int(self.offsets[last])
+        columns = ("rewards", "actions", "features", "propensities")
+        return replace(
+            self,
+            users=self.users[first:last],
+            hashes=self.hashes[first:last],
+            offsets=self.offsets[first : last + 1] - start,
+            ties=0,
+            **{name: _part(getattr(self, name), start, stop) for name in columns},
+        )
+
+    def ids(self) -> NDArray[np.generic]:
+        """Ids of the users: integers, or an object array of str."""
+        return self.users.to_numpy()
 
 
 def arrange(rows: Rows) -> Histories:

@@ -29,7 +29,7 @@ from newcomer.survey import Summary, Survey
 from newcomer.tables import Layout, Renames, extract, resolve
 
 BATCH_BYTES = 32 << 20
-MEMORY = 256 << 20
+MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
 
 def read_logs(
@@ -61,7 +61,7 @@ def read_logs(
     grouped
         Rows are already grouped by user: stream the files on every pass and keep nothing.
     memory
-        Bytes of columns to hold; larger logs are spilled to a temporary folder. Default 256 MB.
+        Bytes of columns to hold; larger logs are spilled to a temporary folder. Default 128 MB.
     epoch
         The unit, if `step` holds Unix times as integers; equal times of a user are then allowed.
     progress
@@ -215,31 +215,29 @@ class Logs:
         if target < 1:
             raise LogsError(f"batches of {rows} rows", todo="ask for at least one row")
         for part in self._source.parts():
-            for first, last in _cuts(part.offsets, target):
-                yield self._batch(part, first, last)
+            for first, last in part.cuts(target):
+                yield self._batch(part.slice(first, last))
 
-    def _batch(self, part: Histories, first: int, last: int) -> Batch:
-        start, stop = int(part.offsets[first]), int(part.offsets[last])
-        codes = None if part.actions is None else part.actions[start:stop]
+    def _batch(self, part: Histories) -> Batch:
         return Batch(
-            users=part.ids(first, last),
-            hashes=part.hashes[first:last],
-            offsets=part.offsets[first : last + 1] - start,
-            features=self._features(part, codes, start, stop),
-            rewards=part.rewards[start:stop],
-            actions=None if codes is None else codes.astype(np.int64),
-            propensities=None if part.propensities is None else part.propensities[start:stop],
+            users=part.ids(),
+            hashes=part.hashes,
+            offsets=part.offsets,
+            features=self._features(part),
+            rewards=part.rewards,
+            actions=None if part.actions is None else part.actions.astype(np.int64),
+            propensities=part.propensities,
         )
 
-    def _features(self, part: Histories, codes: NDArray[np.int32] | None, start: int, stop: int) -> Floats:
+    def _features(self, part: Histories) -> Floats:
         if part.features is not None and not self.intercept:
-            return part.features[start:stop].astype(np.float64, copy=False)
-        out = np.empty((stop - start, self.dim))
+            return part.features.astype(np.float64, copy=False)
+        out = np.empty((part.rows, self.dim))
         plain = out[:, :-1] if self.intercept else out
         if part.features is not None:
-            plain[:] = part.features[start:stop]
-        elif self._items is not None and codes is not None:
-            self._items.fill(codes, plain)
+            plain[:] = part.features
+        elif self._items is not None and part.actions is not None:
+            self._items.fill(part.actions, plain)
         if self.intercept:
             out[:, -1] = 1.0
         return out
@@ -251,16 +249,6 @@ class Logs:
     def __repr__(self) -> str:
         s = self.summary
         return f"Logs({s.users:,} users, {s.rows:,} rows, {s.dim} features)"
-
-
-def _cuts(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
-    """Ranges of users with at most `rows` rows each, or one user."""
-    first, users = 0, len(offsets) - 1
-    while first < users:
-        last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1
-        last = min(max(last, first + 1), users)
-        yield first, last
-        first = last
 
 
 def _layout(sources: Sequence[str], columns: Renames | None, epoch: Epoch | None) -> Layout:

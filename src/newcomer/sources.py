@@ -95,7 +95,9 @@ def collect(chunks: Iterable[Rows], items: Items | None, *, memory: int, rows: i
         if size > memory:
             buckets = _buckets(size * rows // sum(map(len, held)), memory)
             return _spilled(chain(_drain(held), chunks), items, buckets)
-    part = arrange(concatenate(held))
+    joined = concatenate(held)
+    held.clear()
+    part = arrange(joined)
     return Held(part), survey(part, items)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
+from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,13 +91,18 @@ class Survey:
 
 
 def survey(part: Histories, items: Items | None) -> Survey:
-    """Survey of some users' histories; features of items are looked at once per item, not per row."""
+    """Survey of some users' histories, a slice at a time so that temporaries stay small."""
+    described = None if items is None else _describe_items(items)
+    slices = (part.slice(first, last) for first, last in part.cuts(CHUNK))
+    return reduce(add, (_survey(piece, described) for piece in slices), Survey(ties=part.ties))
+
+
+def _survey(part: Histories, items: tuple[Floats, Hashes] | None) -> Survey:
     norms, hashes = _describe_rows(part, items)
     return Survey(
         users=len(part.users),
         rows=part.rows,
         too_short=int(np.count_nonzero(np.diff(part.offsets) < 2)),
-        ties=part.ties,
         fingerprint=_fingerprint(part, hashes),
         squared_norm=float(norms.sum()),
         reward=float(part.rewards.sum()),
@@ -106,12 +112,12 @@ def survey(part: Histories, items: Items | None) -> Survey:
     )
 
 
-def _describe_rows(part: Histories, items: Items | None) -> tuple[Floats, Hashes]:
+def _describe_rows(part: Histories, items: tuple[Floats, Hashes] | None) -> tuple[Floats, Hashes]:
+    """Squared norms and hashes of the features of every row; those of items are worked out once per item."""
     if part.features is not None:
         return _describe(part.features)
     assert items is not None and part.actions is not None
-    norms, hashes = _describe_items(items)
-    return norms[part.actions], hashes[part.actions]
+    return items[0][part.actions], items[1][part.actions]
 
 
 def _describe_items(items: Items) -> tuple[Floats, Hashes]:

@@ -8,10 +8,10 @@ PINS := pyproject.toml $(wildcard requirements/*.txt)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench bench-peers clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
 demo: .venv/.ready-demo ## make logs, fit them, see what was learned: files in ./demo
 	@$(RUN) -m newcomer demo --force $(ARGS)
@@ -30,6 +30,12 @@ format: .venv/.ready-test ## rewrite the files in the house style
 
 bench: .venv/.ready-test ## measure against the alternatives, side by side in one run
 	@$(ONE_THREAD) $(RUN) -m benchmarks $(ARGS)
+
+bench-peers: benchmarks/peers/.venv/.ready ## measure beside other bandit libraries, in an environment of their own
+	@$(ONE_THREAD) benchmarks/peers/.venv/bin/python -m benchmarks.peers $(ARGS)
+
+benchmarks/peers/.venv/.ready: $(PINS) benchmarks/peers/requirements.txt benchmarks/peers/prepare.py
+	@$(PYTHON) benchmarks/peers/prepare.py
 
 clean: ## remove the environment and caches; results stay
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist

@@ -182,11 +182,11 @@ class Mixture:
 
 
 def _make_room(state: Evidence, need: int, limit: int) -> None:
-    """Grow the arrays so that a user can have `need` rows, doubling up to `limit`."""
+    """Grow the arrays so that a user can have `need` rows, by half as much again, up to `limit`."""
     room = state.features.shape[1]
     if need <= room:
         return
-    room = min(limit, max(8, 2 * room))
+    room = min(limit, max(8, room + room // 2))
     state.features = _padded(state.features, room, axis=1)
     state.reward = _padded(state.reward, room, axis=1)
     state.factor = _padded(state.factor, room * (room + 1) // 2, axis=2)

@@ -38,7 +38,7 @@ class MmTS:
     variances: Floats = field(kw_only=True)
     weights: Floats | None = field(default=None, kw_only=True)
     noise_sd: float = field(default=NOISE_SD, kw_only=True)
-    votes: int = field(default=1000, kw_only=True)
+    votes: int = field(default=256, kw_only=True)
 
     def __post_init__(self) -> None:
         self._sampler.check()
@@ -113,7 +113,7 @@ class MixTS:
     covariances: Floats = field(kw_only=True)
     weights: Floats | None = field(default=None, kw_only=True)
     noise_sd: float = field(default=NOISE_SD, kw_only=True)
-    votes: int = field(default=1000, kw_only=True)
+    votes: int = field(default=256, kw_only=True)
 
     def __post_init__(self) -> None:
         self._sampler.check()

@@ -69,6 +69,7 @@ def test_what_is_not_a_size_is_refused(text: str) -> None:
 
 def test_columns_are_renamed_in_pairs() -> None:
     assert options.parse_columns(["user=uid", "reward=r=1"]) == {"user": "uid", "reward": "r=1"}
+    assert options.parse_columns(["features=a,b", "step="]) == {"features": ["a", "b"], "step": None}
     for wrong in ("user", "user=", "=uid"):
         with pytest.raises(typer.BadParameter, match="renamed as user=uid"):
             options.parse_columns([wrong])

@@ -45,8 +45,8 @@ def make_logs(world: Synthetic, folder: Path, *, seed: int = 0) -> Path:
 
 def learn(world: Synthetic, path: Path) -> Learned:
     """Fit the logs at `path`, save the model beside them and measure it against the world."""
-    from newcomer.fitting import fit
     from newcomer import read_logs
+    from newcomer.fitting import fit
     from newcomer.subspace import distance
 
     model = fit(read_logs(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -28,6 +29,7 @@ def command(
     intercept: Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")] = False,
     grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
+    epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is drawn; sold draws nothing.")] = 0,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
@@ -38,34 +40,70 @@ def command(
     LOGS has the columns user, reward, features or action, and if possible step.
     """
     target = options.free_to_write(out, force=force)
-    wanted, estimator = options.parse_rank(rank), options.parse_estimator(estimator)
+    asked = Asked(options.parse_rank(rank), options.parse_estimator(estimator), ridge)
     delta = options.parse_delta(delta)
-    read = _read(logs, items, options.parse_columns(column or []), intercept, grouped, memory)
-    model = _fit(read, wanted, estimator, ridge)
+    source = Source(
+        items=items,
+        columns=options.parse_columns(column or []),
+        intercept=intercept,
+        grouped=grouped,
+        memory=None if memory is None else options.parse_size(memory),
+        epoch=None if epoch is None else options.parse_epoch(epoch),
+    )
+    read = source.read(logs)
+    model = asked.fit(read)
     model.save(target)
     found = findings_of(model, delta=delta)
     if json:
-        screen.print_json("fit", {"model": str(target), **found.to_dict()})
+        screen.print_json("fit", {"model": str(target), "advice": read.advice, **found.to_dict()})
         return
     show(found, saved=target)
     screen.advise(read.advice)
     screen.suggest(next_commands(found, logs=logs, model=target))
 
 
-def _read(
-    path: str, items: Path | None, columns: dict[str, str], intercept: bool, grouped: bool, memory: str | None
-) -> Logs:
-    from newcomer import read_logs
+@dataclass(frozen=True)
+class Source:
+    """How the logs are to be read."""
 
-    size = {} if memory is None else {"memory": options.parse_size(memory)}
-    return read_logs(path, items=items, columns=columns, intercept=intercept, grouped=grouped, **size)
+    items: Path | None
+    columns: dict[str, str | list[str] | None]
+    intercept: bool
+    grouped: bool
+    memory: int | None
+    epoch: Literal["s", "ms", "us", "ns"] | None
+
+    def read(self, path: str) -> Logs:
+        """Read and check the logs, saying how far it is."""
+        from newcomer import read_logs
+
+        with Meter("Reading") as meter:
+            return read_logs(
+                path,
+                items=self.items,
+                columns=self.columns,
+                intercept=self.intercept,
+                grouped=self.grouped,
+                memory=self.memory,
+                epoch=self.epoch,
+                progress=meter,
+            )
 
 
-def _fit(logs: Logs, rank: int | Literal["auto"], estimator: str, ridge: float | None) -> Model:
-    from newcomer.fitting import fit
+@dataclass(frozen=True)
+class Asked:
+    """What is to be fitted."""
 
-    with Meter("Fitting") as meter:
-        return fit(logs, rank=rank, estimator=estimator, ridge=ridge, progress=meter)
+    rank: int | Literal["auto"]
+    estimator: str
+    ridge: float | None
+
+    def fit(self, logs: Logs) -> Model:
+        """Fit, saying how far it is."""
+        from newcomer import fit
+
+        with Meter("Fitting") as meter:
+            return fit(logs, rank=self.rank, estimator=self.estimator, ridge=self.ridge, progress=meter)
 
 
 def next_commands(found: Findings, *, logs: str, model: Path) -> list[tuple[str, str]]:

@@ -31,15 +31,27 @@ def parse_size(text: str) -> int:
     return int(float(found[1]) * _UNITS[found[2]])
 
 
-def parse_columns(pairs: Sequence[str]) -> dict[str, str]:
-    """`user=uid` pairs: our name of a column = its name in the file."""
-    columns = {}
+def parse_columns(pairs: Sequence[str]) -> dict[str, str | list[str] | None]:
+    """`user=uid` pairs: our name of a column = its name in the file.
+
+    Features may name several (`features=a,b`); an optional column is left out with nothing (`step=`).
+    """
+    columns: dict[str, str | list[str] | None] = {}
     for pair in pairs:
         ours, equals, theirs = pair.partition("=")
-        if not (ours and equals and theirs):
+        if not (ours and equals) or (not theirs and ours in ("user", "reward")):
             raise typer.BadParameter(f"a column is renamed as user=uid, not '{pair}'", param_hint="--column")
-        columns[ours] = theirs
+        columns[ours] = theirs.split(",") if ours == "features" and "," in theirs else theirs or None
     return columns
+
+
+def parse_epoch(text: str) -> Literal["s", "ms", "us", "ns"]:
+    """A unit of Unix times."""
+    units: tuple[Literal["s", "ms", "us", "ns"], ...] = ("s", "ms", "us", "ns")
+    for unit in units:
+        if text == unit:
+            return unit
+    raise typer.BadParameter(f"the unit of times is one of {', '.join(units)}, not '{text}'", param_hint="--epoch")
 
 
 def parse_estimator(name: str) -> str:

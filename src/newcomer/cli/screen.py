@@ -33,9 +33,9 @@ def advise(sentences: Sequence[str]) -> None:
 
 def suggest(commands: Sequence[tuple[str, str]]) -> None:
     """Commands to try next with what each is for, on stderr, ready to be copied."""
-    width = max(len(command) for command, _ in commands)
-    lines = [Text.assemble(("  " + command.ljust(width), "bold"), ("   " + why, "dim")) for command, why in commands]
-    aside().print(Text("\n").join([Text("Next"), *lines]), soft_wrap=True)
+    width = max(len(why) for _, why in commands)
+    lines = [Text.assemble(("  " + why.ljust(width), "dim"), ("   " + command, "bold")) for command, why in commands]
+    aside().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
 
 
 def complain(sentence: str) -> None:

@@ -1,0 +1,254 @@
+"""Guards the commands as a person or a program meets them: what goes to stdout and stderr, exit codes, start-up time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import newcomer
+from newcomer import errors
+from newcomer.cli import main
+from newcomer.worlds.synthetic import Synthetic
+
+HEAVY = ("numba", "scipy", "polars", "altair")
+
+
+class Outcome(NamedTuple):
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., Outcome]
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run a command in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Outcome:
+        code = main.execute([str(argument) for argument in arguments])
+        return Outcome(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Small logs with two hidden directions of twelve."""
+    path = tmp_path_factory.mktemp("logs") / "logs.parquet"
+    Synthetic.learnable(dim=12, seed=1).write_logs(path, 1500, 12, 1)
+    return path
+
+
+def shell(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A fresh Python, since this one has imported everything already."""
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
+
+
+def next_commands(told: str) -> list[str]:
+    """The commands below the heading Next, without their first word."""
+    return re.findall(r"^  .*   newcomer (.*)$", told, flags=re.MULTILINE)
+
+
+def one_sentence(text: str) -> bool:
+    return text.startswith("error: ") and text.count("\n") == 1 and "Traceback" not in text
+
+
+def test_fit_finds_saves_and_says_what_was_found(call: Command, logs: Path) -> None:
+    done = call("fit", logs)
+    assert done.code == 0 and Path("model.newcomer").exists()
+    for part in (
+        "1,500 users, 18,000 rows, 12 features",
+        "(rank 2)",
+        "kept",
+        "lambda_A",
+        "hoeffding",
+        "vacuous",
+        "Saved",
+    ):
+        assert part in done.out
+    assert newcomer.load("model.newcomer").rank == 2
+
+
+def test_what_to_do_next_goes_to_stderr_and_runs(call: Command, logs: Path) -> None:
+    told = call("fit", logs).err
+    commands = next_commands(told)
+    assert len(commands) == 3
+    assert [call(*command.split()).code for command in commands] == [0, 0, 0]
+
+
+def test_inspect_shows_what_fit_showed(call: Command, logs: Path) -> None:
+    fitted = call("fit", logs).out
+    assert call("inspect", "model.newcomer").out == fitted[: fitted.index("Saved")]
+
+
+def test_json_is_for_programs(call: Command, logs: Path) -> None:
+    done = call("fit", logs, "--json", "--out", "m.newcomer")
+    found = json.loads(done.out)
+    assert (done.code, found["version"], found["command"], found["model"]) == (0, 1, "fit", "m.newcomer")
+    assert found["rank"] == 2 and found["logs"]["users"] == 1500 and len(found["radius"]) == 3
+    again = json.loads(call("inspect", "m.newcomer", "--json").out)
+    assert {**again, "command": "fit", "advice": found["advice"]} == found
+
+
+def test_options_reach_the_fit(call: Command, logs: Path) -> None:
+    given = json.loads(call("fit", logs, "--rank", 3, "--ridge", 2.5, "--json").out)
+    assert (given["rank"], given["ridge"]["value"], given["evidence"]["chosen"]) == (3, 2.5, "given")
+    other = json.loads(call("fit", logs, "--estimator", "sold-pinv", "--intercept", "--force", "--json").out)
+    assert (other["estimator"], other["dim"], other["intercept"]) == ("sold-pinv", 13, True)
+
+
+def test_reading_options_do_not_change_the_answer(call: Command, logs: Path) -> None:
+    plain = json.loads(call("fit", logs, "--json").out)
+    for option in (["--grouped"], ["--memory", "1MB"]):
+        other = json.loads(call("fit", logs, *option, "--force", "--json").out)
+        assert other["fingerprint"] == plain["fingerprint"]
+        assert other["evidence"]["eigenvalues"] == pytest.approx(plain["evidence"]["eigenvalues"], rel=1e-10, abs=1e-12)
+
+
+def test_columns_may_have_other_names_and_actions_a_table(call: Command) -> None:
+    world = Synthetic(dim=6, items=40, seed=2)
+    world.write_logs("raw.parquet", 600, 8, 2)
+    world.write_items("items.parquet")
+    import polars as pl
+
+    pl.read_parquet("raw.parquet").rename({"user": "uid", "reward": "stars"}).write_csv("logs.csv")
+    done = call(
+        "fit", "logs.csv", "--items", "items.parquet", "--column", "user=uid", "--column", "reward=stars", "--json"
+    )
+    assert json.loads(done.out)["dim"] == 6
+
+
+def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> None:
+    Path("model.newcomer").write_text("precious")
+    refused = call("fit", logs)
+    assert refused.code == 2 and "--force" in refused.err and Path("model.newcomer").read_text() == "precious"
+    assert call("fit", logs, "--force").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["fit"], 2, "LOGS"),
+        (["fit", "x.parquet", "--rnk", "3"], 2, "--rank"),
+        (["fit", "x.parquet", "--rank", "two"], 2, "'auto' or a whole number"),
+        (["fit", "x.parquet", "--estimator", "sod"], 2, "did you mean 'sold'"),
+        (["fit", "x.parquet", "--delta", "2"], 2, "probability"),
+        (["fit", "x.parquet", "--memory", "lots"], 2, "a size is a number"),
+        (["fit", "x.parquet", "--column", "user"], 2, "user=uid"),
+        (["fat"], 2, "fit"),
+        (["fit", "nowhere.parquet"], 3, "nowhere.parquet"),
+        (["inspect", "nowhere.newcomer"], 4, "nowhere.newcomer"),
+        (["inspect", __file__], 4, "not a newcomer file"),
+    ],
+)
+def test_what_goes_wrong_is_one_sentence_and_a_code(call: Command, arguments: list[str], code: int, told: str) -> None:
+    done = call(*arguments)
+    assert (done.code, done.out) == (code, "")
+    assert one_sentence(done.err) and told in done.err
+
+
+def test_bad_logs_are_told_with_their_column(call: Command) -> None:
+    Path("logs.csv").write_text("usr,action,reward\n1,2,0.5\n1,3,0.5\n")
+    done = call("fit", "logs.csv")
+    assert done.code == 3 and one_sentence(done.err) and "'usr'" in done.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.LogsError("bad"), 3),
+        (errors.ModelError("bad"), 4),
+        (errors.MissingExtra.of("report", purpose="charts"), 6),
+        (errors.StoreError("bad"), 6),
+        (errors.PolicyError("bad"), 2),
+        (PermissionError(13, "Permission denied", "m.newcomer"), 2),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("oh"), 1),
+    ],
+)
+def test_exit_codes(call: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+    def fail(path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("newcomer.model.load", fail)
+    done = call("inspect", "m.newcomer")
+    assert done.code == code and "Traceback" not in done.err
+
+
+def test_our_own_bugs_say_so_and_how_to_see_the_trace(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("newcomer.model.load", lambda path: 1 / 0)
+    plain = call("inspect", "m.newcomer").err
+    assert one_sentence(plain) and "this is a bug in newcomer (ZeroDivisionError: division by zero)" in plain
+    assert "NEWCOMER_TRACE=1" in plain
+    monkeypatch.setenv("NEWCOMER_TRACE", "1")
+    assert "Traceback" in call("inspect", "m.newcomer").err
+
+
+def test_rank_zero_is_an_answer(call: Command) -> None:
+    Synthetic.printed(dim=10, seed=3).write_logs("noise.parquet", 400, 6, 3)
+    done = call("fit", "noise.parquet")
+    assert done.code == 0 and "nothing: no direction stands out from chance (rank 0)" in done.out
+    assert "--rank 1" in done.err
+
+
+def test_the_version_and_the_help_are_there(call: Command) -> None:
+    assert call("--version").out == f"newcomer {newcomer.__version__}\n"
+    alone = call()
+    assert alone.code == 0 and alone.out == call("--help").out
+    assert all(command in alone.out for command in ("fit", "inspect", "demo"))
+
+
+@pytest.mark.parametrize("code", ["import newcomer", "from newcomer.cli.main import execute; execute(['--help'])"])
+def test_starting_imports_nothing_heavy(code: str) -> None:
+    done = shell(f"{code}\nimport sys\nprint([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)")
+    assert done.returncode == 0 and done.stderr == "[]\n"
+
+
+def test_python_m_is_the_same_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "newcomer", "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout == f"newcomer {newcomer.__version__}\n"
+
+
+def test_colours_only_where_they_are_wanted(call: Command, logs: Path) -> None:
+    call("fit", logs)
+    code = "from newcomer.cli.main import run; run(['inspect', 'model.newcomer'])"
+    assert "\x1b[" not in shell(code).stdout
+    assert "\x1b[" in shell(code, FORCE_COLOR="1", NO_COLOR="", TERM="xterm-256color").stdout
+    plain = shell(code, FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color").stdout
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain)
+
+
+def test_a_terminal_that_knows_only_ascii_is_served(call: Command, logs: Path) -> None:
+    call("fit", logs)
+    done = shell("from newcomer.cli.main import run; run(['inspect', 'model.newcomer'])", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and "#####" in done.stdout and "?" not in done.stdout
+
+
+def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> None:
+    done = call("demo")
+    assert done.code == 0 and Path("demo/logs.parquet").exists() and Path("demo/model.newcomer").exists()
+    distance = float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0])
+    assert distance < 0.2
+    commands = next_commands(done.err)
+    assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
+    assert call("demo").code == 2, "an earlier demo is kept"
+
+
+def test_the_demo_speaks_json(call: Command) -> None:
+    found = json.loads(call("demo", "--json", "--out", "here").out)
+    assert (found["command"], found["folder"], found["rank"]) == ("demo", "here", 2)
+    assert found["truth"]["distance"] < 0.2 < found["truth"]["blind"]

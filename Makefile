@@ -11,7 +11,7 @@ PINS := pyproject.toml $(wildcard requirements/*.txt)
 .PHONY: help demo test lint format bench bench-peers clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 demo: .venv/.ready-demo ## make logs, fit them, see what was learned: files in ./demo
 	@$(RUN) -m newcomer demo --force $(ARGS)

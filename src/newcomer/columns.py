@@ -12,7 +12,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from newcomer.batch import Floats, Ints
 from newcomer.errors import LogsError
@@ -104,8 +104,13 @@ def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> ND
     return _finite(flat.cast(kept).to_numpy().reshape(-1, dim), column.name, place)
 
 
-def feature_array(values: NDArray[np.generic], name: str = "features") -> NDArray[np.floating]:
+def feature_array(given: ArrayLike, name: str = "features") -> NDArray[np.floating]:
     """An array (rows, d) of finite numbers; float32 stays float32."""
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        todo = "give every row the same number of features"
+        raise LogsError(f"{name} are not an array of shape (rows, d)", where=name, todo=todo) from error
     if values.ndim != 2 or values.shape[1] == 0:
         todo = "pass an array of shape (rows, d)"
         raise LogsError(f"{name} have shape {values.shape}", where=name, todo=todo)
@@ -156,8 +161,9 @@ def _parse_times(column: pl.Series, place: Place) -> pl.Series:
         parsed = column.str.to_datetime(strict=False, time_unit="us")
     except pl.exceptions.PolarsError:
         parsed = pl.Series(column.name, [None] * len(column), dtype=pl.Datetime("us"))
-    row = _first(parsed.is_null)
-    if row is not None:
+    if parsed.null_count():
+        neither = parsed.is_null() & column.cast(pl.Int64, strict=False).is_null()
+        row = int((neither if neither.any() else parsed.is_null()).arg_max() or 0)
         raise _text(column[row], column.name, place, row, "integers or timestamps such as 2024-05-01 12:30:00")
     return parsed
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from newcomer.batch import Floats
 from newcomer.columns import Place, feature_array, feature_lists, identifiers, numbers
@@ -57,9 +57,10 @@ class Items:
         return cls(ids, _feature_matrix(frame.drop(action, *(["name"] if names else [])), place), names)
 
     @classmethod
-    def from_array(cls, matrix: NDArray[np.generic]) -> Items:
-        """Row i of the matrix (items, d) is action i."""
-        return cls(pl.Series(np.arange(len(matrix))), feature_array(matrix, "items").astype(np.float64, copy=False))
+    def from_array(cls, features: ArrayLike) -> Items:
+        """Row i of the features (items, d) is action i."""
+        matrix = feature_array(features, "items").astype(np.float64, copy=False)
+        return cls(pl.Series(np.arange(len(matrix))), matrix)
 
     @property
     def dim(self) -> int:

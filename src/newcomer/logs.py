@@ -133,7 +133,7 @@ class Logs:
         """
         given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
-        matrix = None if features is None else feature_array(np.asarray(features))
+        matrix = None if features is None else feature_array(features)
         if matrix is not None and len(matrix) != len(frame):
             raise unequal({"user": len(frame), "features": len(matrix)})
         if matrix is None and action is None:
@@ -274,7 +274,7 @@ def _catalogue(items: Any, layout: Layout, actions: Callable[[], pl.Series]) -> 
         return Items.from_frame(read_table(items), source=fspath(items), other=layout.action)
     if is_table(items):
         return Items.from_frame(to_polars(items), other=layout.action)
-    return Items.from_array(np.asarray(items))
+    return Items.from_array(items)
 
 
 def _ignored(items: Any, catalogue: Items | None) -> bool:

@@ -25,6 +25,7 @@ from newcomer.tables import Layout, extract
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 SUFFIXES = (".parquet", ".pq", ".csv", ".tsv", ".csv.gz", ".tsv.gz")
 CHUNK_BYTES = 16 << 20
+CHUNK_ROWS = 1024  # at least
 Progress = Callable[[int, int], None]
 
 
@@ -102,7 +103,7 @@ class Reader:
                     progress(done, self.total)
 
     def _frames(self, file: str) -> Iterator[pl.DataFrame]:
-        size = max(1024, CHUNK_BYTES // self._row_bytes(file))
+        size = max(CHUNK_ROWS, CHUNK_BYTES // self._row_bytes(file))
         with _translated(file):
             for frame in scan(file).select(self.layout.names()).collect_batches(chunk_size=size):
                 if len(frame):
@@ -134,7 +135,7 @@ class Reader:
 
     def _distinct(self, file: str, name: str) -> pl.Series:
         with _translated(file):
-            column = scan(file).select(pl.col(name).unique()).collect(engine="streaming")
+            column = scan(file).select(pl.col(name).drop_nulls().unique()).collect(engine="streaming")
         return identifiers(self._converted(column)[name], Place(file))
 
     def _count(self, file: str) -> int:

@@ -82,7 +82,7 @@ class Spill:
     def _load(self, bucket: int) -> Rows:
         with self._raw(bucket).open("rb") as file:
             frames = [pl.read_ipc_stream(file.read(size)) for size in self._slices[bucket]]
-        return _from_frame(pl.concat(frames), timestamps=self._timestamps)
+        return concatenate([_from_frame(frame, timestamps=self._timestamps) for frame in frames])
 
     def _save(self, part: Histories, bucket: int) -> None:
         try:

@@ -53,15 +53,15 @@ def resolve(
         if name not in available:
             raise _missing(name, available, source)
     chosen = {part: renames.get(part, part) for part in _PARTS if part in renames or part in available}
-    for part in ("user", "reward"):
-        if chosen.get(part) is None:
-            raise _missing(part, available, source)
+    user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
+    if user is None or reward is None:
+        raise _missing("user" if user is None else "reward", available, source)
     features = chosen.get("features")
     if features is None and chosen.get("action") is None:
         raise _missing("action", available, source)
     return Layout(
-        user=str(chosen["user"]),
-        reward=str(chosen["reward"]),
+        user=user,
+        reward=reward,
         step=_single(chosen.get("step"), "step"),
         action=_single(chosen.get("action"), "action") if features is None else None,
         features=features if features is None or isinstance(features, str) else tuple(features),

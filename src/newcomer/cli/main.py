@@ -19,6 +19,7 @@ from newcomer.cli import demo, fit, inspect, screen
 
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
+INTERRUPTED = 130
 _CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.StoreError: 6}
 
 app = typer.Typer(
@@ -57,11 +58,14 @@ def run(arguments: Sequence[str] | None = None) -> None:
 def execute(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every failure is one sentence on stderr."""
     try:
-        return int(app(args=arguments, prog_name="newcomer", standalone_mode=False) or 0)
+        code = int(app(args=arguments, prog_name="newcomer", standalone_mode=False) or 0)
     except KeyboardInterrupt:
-        return 130
+        code = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place that turns whatever happened into a sentence
-        return _explain(error)
+        code = _explain(error)
+    if code == INTERRUPTED:
+        screen.aside().print("interrupted")
+    return code
 
 
 def _explain(error: Exception) -> int:

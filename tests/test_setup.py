@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import re
@@ -14,6 +15,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+INSTALLED_AS = {"vl_convert": "vl-convert-python"}
 PIN = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*")
 
 
@@ -73,6 +75,26 @@ def test_every_declared_dependency_is_pinned() -> None:
     core = {re.split(r"[<>=]", entry)[0] for entry in project["dependencies"]}
     assert core | names["report"] | {"hatchling", "editables"} <= pins("demo").keys()
     assert names["test"] - {"newcomer"} <= pins("test").keys()
+
+
+def imported(folder: str) -> set[str]:
+    """Packages that the files of a folder import from elsewhere, by the names they are installed under."""
+    trees = [ast.parse(path.read_text()) for path in (ROOT / folder).rglob("*.py") if "peers" not in path.parts]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    partly = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom) and not node.level}
+    names = {name.split(".")[0] for name in plain | partly} - set(sys.stdlib_module_names)
+    return {INSTALLED_AS.get(name, name) for name in names} - {"newcomer", "tests", "benchmarks", "experiments"}
+
+
+def test_what_is_imported_is_declared_and_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = [
+        *project["dependencies"],
+        *(part for extra in project["optional-dependencies"].values() for part in extra),
+    ]
+    assert imported("src") <= {re.split(r"[<>=\[]", entry)[0] for entry in declared}
+    assert imported("src") | imported("tests") | imported("benchmarks") <= pins("test").keys()
 
 
 def test_stamps_come_last_and_tests_include_the_demo(

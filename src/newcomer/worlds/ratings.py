@@ -8,6 +8,7 @@ The licence of the data forbids redistribution, so none of it is in this package
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,8 @@ from newcomer.errors import LogsError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
+
+_ROW = re.compile(rb"\d+::\d+::\d+::\d+")
 
 
 @dataclass(frozen=True)
@@ -128,18 +131,16 @@ def _numbers(path: Path) -> Ints:
     """
     names = [f"column_{index}" for index in range(1, 8)]
     schema = {name: pl.Int64 if index % 2 == 0 else pl.String for index, name in enumerate(names)}
+    content = _bytes(path)
     try:
-        frame = pl.read_csv(_bytes(path), separator=":", has_header=False, schema=schema, quote_char=None)
-    except pl.exceptions.PolarsError as error:
-        raise LogsError(
-            "expected four integers separated by '::'", where=f"{path.name}: {error}"[:200], todo="unpack it anew"
-        ) from error
-    table = frame.select(names[::2])
-    if sum(table.null_count().row(0)):
-        missing = int(table.select(pl.any_horizontal(pl.all().is_null()).arg_max()).item()) + 1
-        raise LogsError(
-            "expected four integers separated by '::'", where=f"{path.name}, line {missing}", todo="unpack it anew"
-        )
+        table = pl.read_csv(content, separator=":", has_header=False, schema=schema, quote_char=None).select(names[::2])
+        whole = not sum(table.null_count().row(0))
+    except pl.exceptions.PolarsError:
+        whole = False
+    if not whole:
+        line = next((i for i, row in enumerate(content.splitlines(), 1) if not _ROW.fullmatch(row)), 0)
+        where = f"{path.name}, line {line}" if line else f"{path.name} is empty"
+        raise LogsError("expected four integers separated by '::'", where=where, todo="unpack it anew")
     return np.ascontiguousarray(table.to_numpy().T)
 
 

@@ -134,7 +134,7 @@ def _numbers(path: Path) -> Ints:
     content = _bytes(path)
     try:
         table = pl.read_csv(content, separator=":", has_header=False, schema=schema, quote_char=None).select(names[::2])
-        whole = not sum(table.null_count().row(0))
+        whole = len(table) > 0 and not sum(table.null_count().row(0))
     except pl.exceptions.PolarsError:
         whole = False
     if not whole:

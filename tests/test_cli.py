@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -60,7 +61,7 @@ def shell(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def next_commands(told: str) -> list[str]:
     """The commands below the heading Next, without their first word."""
-    return re.findall(r"^  .*   newcomer (.*)$", told, flags=re.MULTILINE)
+    return re.findall(r"^  .*   \S*newcomer (.*)$", told, flags=re.MULTILINE)
 
 
 def one_sentence(text: str) -> bool:
@@ -126,10 +127,11 @@ def test_columns_may_have_other_names_and_actions_a_table(call: Command) -> None
     import polars as pl
 
     pl.read_parquet("raw.parquet").rename({"user": "uid", "reward": "stars"}).write_csv("logs.csv")
-    done = call(
-        "fit", "logs.csv", "--items", "items.parquet", "--column", "user=uid", "--column", "reward=stars", "--json"
-    )
-    assert json.loads(done.out)["dim"] == 6
+    options = ["--items", "items.parquet", "--column", "user=uid", "--column", "reward=stars", "--memory", "100MB"]
+    assert json.loads(call("fit", "logs.csv", *options, "--json").out)["dim"] == 6
+    told = call("fit", "logs.csv", *options, "--intercept", "--force").err
+    commands = next_commands(told)
+    assert len(commands) > 1 and {call(*shlex.split(command)).code for command in commands} == {0}
 
 
 def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> None:

@@ -186,6 +186,19 @@ def test_no_subspace_or_the_whole_space_has_no_error(rank: int) -> None:
     assert "none to speak of" in printed(*tell(findings(rank=rank, radius=())))
 
 
+def test_the_program_is_called_as_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "env" / "bin"
+    home.mkdir(parents=True)
+    monkeypatch.setattr("sys.executable", str(home / "python"))
+    monkeypatch.setenv("PATH", str(home))
+    monkeypatch.chdir(tmp_path)
+    assert screen.program() == f"{home / 'python'} -m newcomer"
+    (home / "newcomer").touch(mode=0o755)
+    assert screen.program() == "newcomer"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert screen.program() == "env/bin/newcomer"
+
+
 def test_json_is_one_object_of_plain_values(capsys: pytest.CaptureFixture[str]) -> None:
     screen.print_json("fit", {"a": np.float64(1.5), "b": np.arange(2), "c": float("inf"), "d": (1, None), "e": "å"})
     text = capsys.readouterr().out

@@ -53,8 +53,8 @@ def _close(out: Path, logs: Path, seconds: float) -> None:
     screen.result().print(facts([("Files", f"{logs}, {out / 'model.newcomer'} ({seconds:.0f} s in all)")]))
     screen.suggest(
         [
-            (f"newcomer inspect {out / 'model.newcomer'}", "what the model knows"),
-            (f"newcomer fit {logs} --rank 3 --out {out / 'three.newcomer'}", "insist on three directions"),
-            (f"newcomer fit {logs} --json --out {out / 'again.newcomer'}", "for a program"),
+            (f"inspect {out / 'model.newcomer'}", "what the model knows"),
+            (f"fit {logs} --rank 3 --out {out / 'three.newcomer'}", "insist on three directions"),
+            (f"fit {logs} --json --out {out / 'again.newcomer'}", "for a program"),
         ]
     )

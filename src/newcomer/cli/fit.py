@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -42,15 +43,8 @@ def command(
     target = options.free_to_write(out, force=force)
     asked = Asked(options.parse_rank(rank), options.parse_estimator(estimator), ridge)
     delta = options.parse_delta(delta)
-    source = Source(
-        items=items,
-        columns=options.parse_columns(column or []),
-        intercept=intercept,
-        grouped=grouped,
-        memory=None if memory is None else options.parse_size(memory),
-        epoch=None if epoch is None else options.parse_epoch(epoch),
-    )
-    read = source.read(logs)
+    source = Source(logs, items, tuple(column or ()), intercept, grouped, memory, epoch)
+    read = source.read()
     model = asked.fit(read)
     model.save(target)
     found = findings_of(model, delta=delta)
@@ -59,35 +53,47 @@ def command(
         return
     show(found, saved=target)
     screen.advise(read.advice)
-    screen.suggest(next_commands(found, logs=logs, model=target))
+    screen.suggest(next_commands(found, source=source, model=target))
 
 
 @dataclass(frozen=True)
 class Source:
-    """How the logs are to be read."""
+    """Where the logs are and how they are to be read, as it was typed."""
 
-    items: Path | None
-    columns: dict[str, str | list[str] | None]
-    intercept: bool
-    grouped: bool
-    memory: int | None
-    epoch: Literal["s", "ms", "us", "ns"] | None
+    path: str
+    items: Path | None = None
+    columns: tuple[str, ...] = ()
+    intercept: bool = False
+    grouped: bool = False
+    memory: str | None = None
+    epoch: str | None = None
 
-    def read(self, path: str) -> Logs:
+    def read(self) -> Logs:
         """Read and check the logs, saying how far it is."""
         from newcomer import read_logs
 
+        columns = options.parse_columns(self.columns)
+        memory = None if self.memory is None else options.parse_size(self.memory)
+        epoch = None if self.epoch is None else options.parse_epoch(self.epoch)
         with Meter("Reading") as meter:
             return read_logs(
-                path,
+                self.path,
                 items=self.items,
-                columns=self.columns,
+                columns=columns,
                 intercept=self.intercept,
                 grouped=self.grouped,
-                memory=self.memory,
-                epoch=self.epoch,
+                memory=memory,
+                epoch=epoch,
                 progress=meter,
             )
+
+    def typed(self) -> str:
+        """The arguments that name the same logs in another command."""
+        valued = [("--items", self.items), *(("--column", pair) for pair in self.columns)]
+        valued += [("--memory", self.memory), ("--epoch", self.epoch)]
+        words = [self.path, *(word for name, value in valued if value is not None for word in (name, str(value)))]
+        flags = [name for name, on in (("--intercept", self.intercept), ("--grouped", self.grouped)) if on]
+        return shlex.join([*words, *flags])
 
 
 @dataclass(frozen=True)
@@ -106,14 +112,16 @@ class Asked:
             return fit(logs, rank=self.rank, estimator=self.estimator, ridge=self.ridge, progress=meter)
 
 
-def next_commands(found: Findings, *, logs: str, model: Path) -> list[tuple[str, str]]:
-    """Up to three commands that make sense after this fit, and what each is for."""
-    inspect = (f"newcomer inspect {model}", "the same, from the file")
+def next_commands(found: Findings, *, source: Source, model: Path) -> list[tuple[str, str]]:
+    """Up to three commands that make sense after this fit, as arguments of newcomer, and what each is for."""
+    logs, file = source.typed(), shlex.quote(str(model))
+    inspect = (f"inspect {file}", "the same, from the file")
     if found.rank == 0:
-        return [(f"newcomer fit {logs} --rank 1 --force", "the strongest direction anyway"), inspect]
+        return [(f"fit {logs} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
     other = "sold-pinv" if found.estimator == "sold" else "sold"
+    beside = shlex.quote(str(model.with_name(f"{model.stem}-{other}.newcomer")))
     return [
         inspect,
-        (f"newcomer inspect {model} --json", "for a program"),
-        (f"newcomer fit {logs} --estimator {other} --out other.newcomer", "does another estimator agree?"),
+        (f"inspect {file} --json", "for a program"),
+        (f"fit {logs} --estimator {other} --out {beside}", "does another estimator agree?"),
     ]

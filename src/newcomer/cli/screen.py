@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -32,10 +36,19 @@ def advise(sentences: Sequence[str]) -> None:
 
 
 def suggest(commands: Sequence[tuple[str, str]]) -> None:
-    """Commands to try next with what each is for, on stderr, ready to be copied."""
-    width = max(len(why) for _, why in commands)
-    lines = [Text.assemble(("  " + why.ljust(width), "dim"), ("   " + command, "bold")) for command, why in commands]
+    """What to try next: (arguments of newcomer, what for), on stderr, ready to be copied."""
+    width, name = max(len(why) for _, why in commands), program()
+    lines = [Text.assemble(("  " + why.ljust(width), "dim"), (f"   {name} {rest}", "bold")) for rest, why in commands]
     aside().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
+
+
+def program() -> str:
+    """What the person has to type to run this very newcomer: its environment need not be on the path."""
+    ours = Path(sys.executable).with_name("newcomer")
+    if not ours.exists():
+        return f"{shlex.quote(sys.executable)} -m newcomer"
+    found = shutil.which("newcomer")
+    return "newcomer" if found and Path(found).resolve() == ours.resolve() else shlex.quote(os.path.relpath(ours))
 
 
 def complain(sentence: str) -> None:

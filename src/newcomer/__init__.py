@@ -17,6 +17,8 @@ _HOME = {
     "fit": "fitting",
     "Model": "model",
     "load": "model",
+    "LinUCB": "policies.linear",
+    "LinTS": "policies.linear",
     "Uniform": "policies.simple",
     "PopulationMean": "policies.simple",
     "MUCB": "policies.models",
@@ -56,5 +58,7 @@ if TYPE_CHECKING:
     from newcomer.policies.models import MTS as MTS
     from newcomer.policies.models import MUCB as MUCB
     from newcomer.policies.models import MmUCB as MmUCB
+    from newcomer.policies.linear import LinTS as LinTS
+    from newcomer.policies.linear import LinUCB as LinUCB
     from newcomer.policies.simple import PopulationMean as PopulationMean
     from newcomer.policies.simple import Uniform as Uniform

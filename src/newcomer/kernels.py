@@ -22,6 +22,10 @@ HUGE = 1e100
 TIE = 1e-12
 
 
+# For compiled loops that live beside their maths: numba itself is imported here alone.
+compiled = njit(cache=True, error_model="numpy")
+
+
 @njit(cache=True, error_model="numpy")
 def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: NDArray[np.bool_]) -> None:
     """For each symmetric `gram[n]` = L L^T write L^-1 to `inverse[n]`; `fine[n]` is False where a squared pivot of L
@@ -177,4 +181,7 @@ def warm() -> None:
     mean_scores(row, who, one, table)
     first_best(table, mask, who)
     append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
-    solve_rows(row[0], row[0], row)
+    solve_rows(row[0], row[0], np.ones((1, 1)))
+    from newcomer import ridge_kernels  # later, because it needs the constants above
+
+    ridge_kernels.warm()

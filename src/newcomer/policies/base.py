@@ -18,6 +18,7 @@ with one per user, results do not depend on how users are put into batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -32,6 +33,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Kind = TypeVar("Kind", bound=State)
+Generators = Sequence[Generator]
 Random = Generator | Sequence[Generator] | None
 
 NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
@@ -111,6 +113,21 @@ def own(state: Kind, kind: type[Kind]) -> Kind:
     return state
 
 
+def foreign(needed: str) -> PolicyError:
+    """The error for a state that another policy, or other settings, started."""
+    return PolicyError(f"this state is not one of {needed}", todo="use the state with the policy that started it")
+
+
+def who(state: State, users: ArrayLike | None) -> Ints:
+    """The positions (m,) asked about; all users by default."""
+    return _everyone(len(state)) if users is None else positions(users, len(state))
+
+
+@lru_cache(maxsize=16)
+def _everyone(count: int) -> Ints:
+    return np.arange(count)
+
+
 def newcomers(n: int) -> int:
     """The number of users to start with, checked."""
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
@@ -128,14 +145,14 @@ def offer(
     given = floats(actions, "actions")
     if given.ndim == 2:
         given = given[None]
-    who = np.arange(len(state)) if users is None else positions(users, len(state))
+    asked = who(state, users)
     if given.ndim != 3 or given.shape[1] == 0 or (dim is not None and given.shape[2] != dim):
         raise PolicyError(
             f"actions must have shape (m, K, {dim or 'd'}) or (K, {dim or 'd'}) with K >= 1, not {np.shape(actions)}"
         )
-    if len(given) != len(who) and np.ndim(actions) == 3:
-        raise PolicyError(f"actions are for {len(given)} users and {len(who)} were asked about")
-    return Offer(given, who, NO_MASK if mask is None else allowed(mask, len(who), given.shape[1]))
+    if len(given) != len(asked) and np.ndim(actions) == 3:
+        raise PolicyError(f"actions are for {len(given)} users and {len(asked)} were asked about")
+    return Offer(given, asked, NO_MASK if mask is None else allowed(mask, len(asked), given.shape[1]))
 
 
 def allowed(mask: ArrayLike, rows: int, count: int) -> Bools:
@@ -161,18 +178,18 @@ def rewards(
         x = x[None]
     if r.ndim == 0:
         r = r[None]
-    who = np.arange(len(state)) if users is None else positions(users, len(state))
-    if x.shape[0] != len(who) or x.ndim != 2 or r.shape != who.shape or (dim is not None and x.shape[1] != dim):
+    told = who(state, users)
+    if x.ndim != 2 or len(x) != len(told) or r.shape != told.shape or (dim is not None and x.shape[1] != dim):
         raise PolicyError(
-            f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(who)} users"
+            f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(told)} users"
             f" of dimension {dim or 'd'}"
         )
     fault = kernels.fault(x, r)
     if fault == 0:
-        return Rewards(x, r, who)
+        return Rewards(x, r, told)
     if fault == 1:
         known = ~np.isnan(r)
-        return Rewards(x[known], r[known], who[known])
+        return Rewards(x[known], r[known], told[known])
     raise PolicyError(
         "features and rewards must be finite numbers below 1e100 in size",
         where=f"row {fault - 2}",
@@ -198,6 +215,13 @@ def pick(scores: Floats, asked: Offer) -> Ints:
     return chosen
 
 
+def best_for(coefficients: Floats, asked: Offer) -> Ints:
+    """The best allowed action (m,) of each row if its reward vector is that row of `coefficients` (m, d)."""
+    out = asked.table()
+    kernels.mean_scores(coefficients, np.arange(len(out)), asked.actions, out)
+    return pick(out, asked)
+
+
 def masked(scores: Floats, asked: Offer) -> Floats:
     """The scores, checked, with -inf where an action may not be chosen."""
     if not np.isfinite(scores).all():
@@ -219,12 +243,12 @@ def one_hot(chosen: Ints, asked: Offer) -> Floats:
     return out
 
 
-def generators(rng: Random, rows: int, who: str) -> Sequence[Generator]:
+def generators(rng: Random, rows: int, policy: str) -> Generators:
     """One generator per row: the given ones, or the same for all, drawn from in the order of the rows."""
     if isinstance(rng, Generator):
         return [rng] * rows
     if rng is None:
-        raise PolicyError(f"{who} chooses at random", todo="pass rng=numpy.random.default_rng(seed)")
+        raise PolicyError(f"{policy} chooses at random", todo="pass rng=numpy.random.default_rng(seed)")
     if not isinstance(rng, Sequence | np.ndarray) or not all(isinstance(one, Generator) for one in rng):
         raise PolicyError("rng must be a numpy Generator, or a list of one Generator per user")
     if len(rng) != rows:
@@ -232,7 +256,7 @@ def generators(rng: Random, rows: int, who: str) -> Sequence[Generator]:
     return rng
 
 
-def normals(rngs: Sequence[Generator], size: int) -> Floats:
+def normals(rngs: Generators, size: int) -> Floats:
     """Standard normal draws (m, size), each row from its own generator."""
     out = np.empty((len(rngs), size))
     for row, rng in zip(out, rngs, strict=True):

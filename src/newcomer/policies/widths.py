@@ -1,0 +1,66 @@
+"""How wide a confidence set is: the practical widths of the paper's experiments, and those of its theorem.
+
+practical     0.33 sqrt(dim log(1 + 10 T / dim)), after Li et al. (2010); no guarantee, good in practice
+theoretical   R + C R sqrt(dim log(T / delta)), R bounding the reward vector's norm and the noise, C universal; C = 1
+              is the usual reading, and what makes the regret bounds of LinUCB and ProBALL-UCB hold
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, sqrt
+
+from newcomer.errors import PolicyError, nearest
+from newcomer.policies import base
+
+NAMES = ("practical", "theoretical")
+
+
+@dataclass(frozen=True)
+class Theory:
+    """What the theorem's widths depend on: reward bound R, failure probability delta, the constant C."""
+
+    bound: float = 1.0
+    delta: float = 0.05
+    constant: float = 1.0
+
+    def __post_init__(self) -> None:
+        base.number(self.bound, "bound")
+        base.number(self.constant, "constant")
+        if not 0 < self.delta < 1:
+            raise PolicyError(f"delta must lie between 0 and 1, not {self.delta!r}")
+
+
+DEFAULT = Theory()
+
+
+def practical(dim: int, horizon: int) -> float:
+    """0.33 sqrt(dim log(1 + 10 T / dim))."""
+    return 0.33 * sqrt(dim * log(1 + 10 * horizon / dim))
+
+
+def theoretical(dim: int, horizon: int, theory: Theory) -> float:
+    """R + C R sqrt(dim log(T / delta)), for V that starts at the identity."""
+    return theory.bound + theory.constant * theory.bound * sqrt(dim * log(horizon / theory.delta))
+
+
+def resolve(
+    widths: str | float | Sequence[float], dims: Sequence[int], horizon: int, theory: Theory
+) -> tuple[float, ...]:
+    """One width for each dimension, from a name or from the widths themselves."""
+    if isinstance(widths, str):
+        return tuple(named(widths, dim, horizon, theory) for dim in dims)
+    given = tuple(widths) if isinstance(widths, Sequence) else (widths,)
+    if len(given) != len(dims):
+        raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {widths!r}")
+    for width in given:
+        base.number(width, "widths")
+    return tuple(float(width) for width in given)
+
+
+def named(name: str, dim: int, horizon: int, theory: Theory) -> float:
+    """The width of this name."""
+    if name not in NAMES:
+        raise PolicyError(f"widths must be {' or '.join(NAMES)}, not '{name}'{nearest(name, NAMES)}")
+    return practical(dim, horizon) if name == "practical" else theoretical(dim, horizon, theory)

@@ -165,7 +165,7 @@ def _factor(moment: Floats, mean: Floats, basis: Floats) -> Floats:
 
 
 def _noise_variance(moments: Moments, moment: Floats) -> float:
-    """E[r^2] = sigma^2 + E[phi^T S phi], averaged over rows."""
+    """E[r^2] = sigma^2 + E[phi^T S phi], averaged over odd steps."""
     power = moments.reward_squares / moments.rows
     noise = power - float(np.vdot(moment, moments.gram)) / moments.rows
     return max(noise, SMALLEST_NOISE * power, np.finfo(np.float64).tiny)

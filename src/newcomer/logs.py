@@ -28,7 +28,7 @@ from newcomer.sources import Grouped, Source, collect
 from newcomer.survey import Summary, Survey
 from newcomer.tables import Layout, Renames, extract, resolve
 
-BATCH_BYTES = 32 << 20
+BATCH_BYTES = 64 << 20
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
 
@@ -210,7 +210,7 @@ class Logs:
         return self._items is not None and self._items.matrix is None
 
     def batches(self, rows: int | None = None) -> Iterator[Batch]:
-        """Batches of whole users in a fixed order, each of about `rows` rows (default: 32 MB of features)."""
+        """Batches of whole users in a fixed order, each of about `rows` rows (default: 64 MB of features)."""
         target = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
         if target < 1:
             raise LogsError(f"batches of {rows} rows", todo="ask for at least one row")

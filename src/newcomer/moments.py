@@ -37,7 +37,7 @@ class PairSums:
 
     counts: Ints  # (B,) users
     estimates: Floats  # (B, 2, d) sums of b1, b2
-    products: Floats  # (B, d, d) sums of M
+    products: Floats  # (B, d, d) sums of b1 b2^T, whose symmetric part is the sum of M
     squares: Floats  # (G, d, d) sums of M^2
     largest: float  # largest |b1| |b2|
 
@@ -60,9 +60,9 @@ class Moments:
     users: Ints  # (S,)
     coverage: Floats  # (S, 2, d, d) sums of D1, D2
     pairs: PairSums
-    gram: Floats  # (d, d) sum of phi phi^T over rows
-    rows: int
-    reward_squares: float
+    gram: Floats  # (d, d) sum of phi phi^T over odd steps, enough for the noise variance
+    rows: int  # odd steps
+    reward_squares: float  # sum of r^2 over odd steps
     reward_max: float
     too_short: int
 
@@ -79,8 +79,7 @@ class Moments:
     @cached_property
     def product(self) -> Floats:
         """Mean of M over users."""
-        mean: Floats = self.pairs.products.sum(axis=0) / max(self.count, 1)
-        return mean
+        return symmetric(self.pairs.products.sum(axis=0)) / max(self.count, 1)
 
     @cached_property
     def mean_coverage(self) -> Floats:
@@ -124,8 +123,8 @@ def moments_of(batch: Batch, ridge: float | None) -> Moments:
         hashes.append(batch.hashes[who])
         count, total = strata.get(stratum(length), (0, 0.0))
         strata[stratum(length)] = (count + len(who), total + coverage)
-        rows += rewards.size
-        squares += float(np.vdot(rewards, rewards))
+        rows += rewards[:, ::2].size
+        squares += float((rewards[:, ::2] ** 2).sum())
         largest = max(largest, float(np.abs(rewards).max()))
     order = sorted(strata)
     return Moments(
@@ -170,16 +169,18 @@ def merge(a: Moments, b: Moments) -> Moments:
 
 
 def _halves(features: Floats, rewards: Floats, ridge: float | None, gram: Floats) -> tuple[Floats, Floats]:
-    """Estimates (n, 2, d) and summed coverage (2, d, d) of equally long histories; adds phi phi^T to `gram`."""
+    """Estimates (n, 2, d) and summed coverage (2, d, d) of equally long histories; adds odd steps' phi phi^T to `gram`."""
     count, length, dim = features.shape
     estimates, coverage = np.empty((count, 2, dim)), np.zeros((2, dim, dim))
     step = max(1, CHUNK_BYTES // (length * dim * 8))
     for start in range(0, count, step):
         part = slice(start, start + step)
-        flat = features[part].reshape(-1, dim)
-        gram += flat.T @ flat
         for i in (0, 1):
-            half = estimate_half(np.ascontiguousarray(features[part, i::2]), rewards[part, i::2], ridge)
+            steps = np.ascontiguousarray(features[part, i::2])
+            half = estimate_half(steps, rewards[part, i::2], ridge)
+            if i == 0:
+                flat = steps.reshape(-1, dim)
+                gram += flat.T @ flat
             estimates[part, i] = half.estimates
             roots = half.roots.reshape(-1, dim)
             coverage[i] += roots.T @ roots
@@ -198,11 +199,16 @@ def _pair_sums(pairs: list[Floats], hashes: list[NDArray[np.uint64]], dim: int) 
     by_bucket = [slice(a, b) for a, b in pairwise(ends)]
     by_group = [slice(a, b) for a, b in pairwise(ends[group_bounds(buckets)])]
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    products, squares = np.empty((buckets, dim, dim)), np.empty((len(by_group), dim, dim))
+    for s, out in zip(by_bucket, products, strict=True):
+        np.matmul(first[s].T, second[s], out=out)
+    for s, out in zip(by_group, squares, strict=True):
+        _sum_of_squares(first[s], second[s], out)
     return PairSums(
         counts=np.diff(ends).astype(np.int64),
         estimates=np.array([estimates[s].sum(axis=0) for s in by_bucket]),
-        products=np.array([_symmetric(first[s].T @ second[s]) for s in by_bucket]),
-        squares=np.array([_sum_of_squares(first[s], second[s]) for s in by_group]),
+        products=products,
+        squares=squares,
         largest=float(norms.max(initial=0.0)),
     )
 
@@ -212,15 +218,15 @@ def bucket_of(hashes: NDArray[np.uint64], buckets: int) -> Ints:
     return (mix(hashes) & np.uint64(buckets - 1)).astype(np.int64)
 
 
-def _symmetric(matrix: Floats) -> Floats:
-    return (matrix + matrix.T) / 2
+def symmetric(matrices: Floats) -> Floats:
+    """Symmetric part of each of `matrices` (..., d, d)."""
+    return (matrices + np.swapaxes(matrices, -1, -2)) / 2
 
 
-def _sum_of_squares(first: Floats, second: Floats) -> Floats:
+def _sum_of_squares(first: Floats, second: Floats, out: Floats) -> None:
     """Sum of M_n^2 = [ (b1.b2)(b1 b2^T + b2 b1^T) + |b2|^2 b1 b1^T + |b1|^2 b2 b2^T ] / 4."""
     inner = np.einsum("nd,nd->n", first, second)
     cross = (inner[:, None] * first).T @ second
     scaled_first = np.linalg.norm(second, axis=1)[:, None] * first
     scaled_second = np.linalg.norm(first, axis=1)[:, None] * second
-    total: Floats = cross + cross.T + scaled_first.T @ scaled_first + scaled_second.T @ scaled_second
-    return total / 4
+    out[:] = (cross + cross.T + scaled_first.T @ scaled_first + scaled_second.T @ scaled_second) / 4

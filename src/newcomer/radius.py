@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.errors import ModelError, nearest
-from newcomer.moments import Moments, group_bounds
+from newcomer.moments import Moments, group_bounds, symmetric
 from newcomer.subspace import Coverage, Norm
 
 Floats = NDArray[np.float64]
@@ -176,7 +176,7 @@ def _martingale(moments: Moments, L: float) -> Martingale:
     seen_users = 0
     spread, weighted, steps, largest = np.zeros((dim, dim)), np.zeros((dim, dim)), 0.0, 0.0
     for (first, last), square in zip(pairwise(group_bounds(len(pairs.counts))), pairs.squares, strict=True):
-        users, total = int(pairs.counts[first:last].sum()), pairs.products[first:last].sum(axis=0)
+        users, total = int(pairs.counts[first:last].sum()), symmetric(pairs.products[first:last].sum(axis=0))
         centre, variance = _past(seen, seen_users, L)
         step = float(np.sqrt(2 / (N * variance)))
         around = square - centre @ total - total @ centre + users * (centre @ centre)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
-from newcomer.moments import Moments
+from newcomer.moments import Moments, symmetric
 from newcomer.subspace import Correction, coverage_of
 
 Floats = NDArray[np.float64]
@@ -61,9 +61,10 @@ def rank_evidence(moments: Moments) -> RankEvidence:
     correction = Correction.of(moments, coverage_of(moments))
     pairs = moments.pairs
     means = pairs.estimates.sum(axis=0) / max(moments.count, 1)
+    products = symmetric(pairs.products)
     shift = _cross(pairs.estimates[:, 0], means[1]) + _cross(means[0], pairs.estimates[:, 1])
-    centred = pairs.products - shift + pairs.counts[:, None, None] * _cross(means[0], means[1])
-    return RankEvidence(*(_test(correction.pooled(sums) / max(moments.count, 1)) for sums in (pairs.products, centred)))
+    centred = products - shift + pairs.counts[:, None, None] * _cross(means[0], means[1])
+    return RankEvidence(*(_test(correction.pooled(sums) / max(moments.count, 1)) for sums in (products, centred)))
 
 
 def _test(parts: Floats) -> RankTest:
@@ -85,10 +86,10 @@ def _test(parts: Floats) -> RankTest:
 def _flipped(parts: Floats) -> Floats:
     """Every balanced signed sum of the parts, (B - 1, c, c)."""
     signs = hadamard(len(parts))[1:].astype(np.float64)
-    return (signs @ parts.reshape(len(parts), -1)).reshape(-1, *parts.shape[1:])
+    flipped: Floats = signs @ parts.reshape(len(parts), -1)
+    return flipped.reshape(-1, *parts.shape[1:])
 
 
 def _cross(first: Floats, second: Floats) -> Floats:
     """Symmetrised outer product over the last axes."""
-    outer = first[..., :, None] * second[..., None, :]
-    return (outer + np.swapaxes(outer, -1, -2)) / 2
+    return symmetric(first[..., :, None] * second[..., None, :])

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.moments import Moments
+from newcomer.moments import Moments, symmetric
 
 Floats = NDArray[np.float64]
 Norm = Literal["spectral", "frobenius"]
@@ -75,14 +75,14 @@ class Correction:
 
     def pooled(self, matrices: Floats) -> Floats:
         """The paper's D1^-1 M D2^-1, symmetrised, of each of `matrices` (..., d, d)."""
-        return _symmetric(self._pooled(self.span.T @ matrices @ self.span))
+        return symmetric(self._pooled(self.span.T @ matrices @ self.span))
 
     def stratified(self, matrix: Floats) -> Floats:
         """The symmetrised solution S of sum_s w_s D1_s S D2_s = M (d, d)."""
         inside = self.span.T @ matrix @ self.span
         if len(self.weights) == 1:
-            return _symmetric(self._pooled(inside))
-        return _symmetric(conjugate_gradients(self._mixture, inside, self._pooled))
+            return symmetric(self._pooled(inside))
+        return symmetric(conjugate_gradients(self._mixture, inside, self._pooled))
 
     def _pooled(self, matrices: Floats) -> Floats:
         corrected: Floats = self.inverses[0] @ matrices @ self.inverses[1]
@@ -120,7 +120,7 @@ def second_moment(moments: Moments, *, literal: bool = False) -> Floats:
     """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches."""
     correction = Correction.of(moments, coverage_of(moments))
     inside = correction.pooled(moments.product) if literal else correction.stratified(moments.product)
-    return _symmetric(correction.span @ inside @ correction.span.T)
+    return symmetric(correction.span @ inside @ correction.span.T)
 
 
 def population_mean(moments: Moments) -> Floats:
@@ -156,7 +156,3 @@ def distance(basis: Floats, other: Floats, *, norm: Norm = "spectral") -> float:
     if norm == "frobenius":
         return float(np.hypot(np.linalg.norm(there), np.linalg.norm(back)))
     return float(min(1.0, max((np.linalg.norm(x, 2) if x.size else 0.0) for x in (there, back))))
-
-
-def _symmetric(matrices: Floats) -> Floats:
-    return (matrices + np.swapaxes(matrices, -1, -2)) / 2

@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from newcomer.model import Model as Model
     from newcomer.model import load as load
     from newcomer.outcomes import summary as summary
-    from newcomer.simulation import play as play
+    from newcomer.policies.linear import LinTS as LinTS
+    from newcomer.policies.linear import LinUCB as LinUCB
     from newcomer.policies.mixtures import MixTS as MixTS
     from newcomer.policies.mixtures import MmTS as MmTS
     from newcomer.policies.models import MTS as MTS
     from newcomer.policies.models import MUCB as MUCB
     from newcomer.policies.models import MmUCB as MmUCB
-    from newcomer.policies.linear import LinTS as LinTS
-    from newcomer.policies.linear import LinUCB as LinUCB
     from newcomer.policies.simple import PopulationMean as PopulationMean
     from newcomer.policies.simple import Uniform as Uniform
+    from newcomer.simulation import play as play

@@ -147,11 +147,12 @@ class VowpalWabbit:
         from vowpalwabbit import Workspace
 
         self.workspace = Workspace(f"--cb_explore_adf {explore} --quiet --noconstant --random_seed 1")
+        self.form = "| " + " ".join(f"{index}:%.7g" for index in range(dim))
         self.lines: list[str] = []
         self.chosen = (0, 1.0)
 
     def choose(self, actions: np.ndarray) -> int:
-        self.lines = [self.line(row) for row in actions.tolist()]
+        self.lines = [self.form % tuple(row) for row in actions.tolist()]
         pairs = self.workspace.predict(self.lines)
         index = int(np.argmax(pairs))
         self.chosen = (index, pairs[index])
@@ -162,11 +163,6 @@ class VowpalWabbit:
         lines = list(self.lines)
         lines[index] = f"0:{-reward}:{probability} {lines[index]}"
         self.workspace.learn(lines)
-
-    @staticmethod
-    def line(row: list[float]) -> str:
-        """One action in the text format."""
-        return "| " + " ".join([f"{index}:{value:.7g}" for index, value in enumerate(row)])
 
 
 PLAYERS: dict[str, Callable[[int, int], Player]] = {

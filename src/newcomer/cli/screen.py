@@ -48,7 +48,10 @@ def program() -> str:
     if not ours.exists():
         return f"{shlex.quote(sys.executable)} -m newcomer"
     found = shutil.which("newcomer")
-    return "newcomer" if found and Path(found).resolve() == ours.resolve() else shlex.quote(os.path.relpath(ours))
+    if found and Path(found).resolve() == ours.resolve():
+        return "newcomer"
+    near = os.path.relpath(ours)
+    return shlex.quote(str(ours) if near.startswith("..") else near)
 
 
 def complain(sentence: str) -> None:

@@ -10,14 +10,13 @@ import time
 
 import numpy as np
 import polars as pl
+from tests.oracles import sold
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from tests.oracles import sold
 
 USERS, STEPS, DIM, RANK = 5000, 50, 200, 18
 LOOP_USERS = 100  # of the loop, whose time is proportional to the users
-
 
 
 def loop(features: np.ndarray, rewards: np.ndarray) -> None:

@@ -34,7 +34,7 @@ bench: .venv/.ready-test ## measure against the alternatives, side by side in on
 bench-peers: benchmarks/peers/.venv/.ready ## measure beside other bandit libraries, in an environment of their own
 	@$(ONE_THREAD) benchmarks/peers/.venv/bin/python -m benchmarks.peers $(ARGS)
 
-benchmarks/peers/.venv/.ready: $(PINS) benchmarks/peers/requirements.txt benchmarks/peers/prepare.py
+benchmarks/peers/.venv/.ready: requirements/demo.txt benchmarks/peers/requirements.txt benchmarks/peers/prepare.py
 	@$(PYTHON) benchmarks/peers/prepare.py
 
 clean: ## remove the environment and caches; results stay

@@ -101,6 +101,13 @@ def test_unknown_names_always_get_the_same_colour():
     assert palette.colour("mine") == palette.colour("mine") and palette.colour("mine") in palette.SPARE
 
 
+def test_unknown_names_in_one_picture_get_different_colours():
+    names = [f"mine {i}" for i in range(len(palette.SPARE))] + ["LinUCB"]
+    assert len(set(palette.colours(names).values())) == len(names)
+    assert palette.colours(names)["LinUCB"] == palette.colour("LinUCB")
+    assert set(palette.dashes(names).values()) == {(1, 0)}
+
+
 def test_names_of_one_colour_differ_by_dashes():
     patterns = palette.dashes(["ProBALL-UCB", "LinUCB", "ProBALL-UCB, tau 5"])
     assert patterns["ProBALL-UCB"] == patterns["LinUCB"] == (1, 0) != patterns["ProBALL-UCB, tau 5"]

@@ -27,7 +27,7 @@ COLOURS: Mapping[str, str] = {
     "true prior": "#000000",
     "true subspace": "#117733",
 }
-SPARE = ("#6A3D9A", "#B15928", "#1B7F79", "#A6761D", "#7A1FA2", "#3F7F3F", "#B03060", "#46699A")
+SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#7A6A00")
 DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))
 
 
@@ -44,12 +44,22 @@ def colour(name: str) -> str:
     return COLOURS.get(policy) or SPARE[crc32(policy.encode()) % len(SPARE)]
 
 
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """Colours for the lines of one picture: each name's own, an unknown name moving on to a spare one still free."""
+    chosen: dict[str, str] = {}
+    for name in names:
+        first, taken = colour(name), set(chosen.values())
+        if first in SPARE and first in taken:
+            first = next((spare for spare in SPARE if spare not in taken), first)
+        chosen[name] = first
+    return chosen
+
+
 def dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """A dash pattern for each name: solid, unless an earlier name has the same colour."""
+    """A dash pattern for each line of one picture: solid, unless an earlier line has the same colour."""
     seen: dict[str, int] = {}
     patterns: dict[str, tuple[int, ...]] = {}
-    for name in names:
-        shade = colour(name)
+    for name, shade in colours(names).items():
         patterns[name] = DASHES[seen.get(shade, 0) % len(DASHES)]
         seen[shade] = seen.get(shade, 0) + 1
     return patterns

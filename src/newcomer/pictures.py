@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from newcomer.errors import MissingExtra, NewcomerError, nearest
 from newcomer.outcomes import curves, exits
-from newcomer.palette import colour, dashes
+from newcomer.palette import colours, dashes
 
 try:
     import altair as alt
@@ -138,6 +139,11 @@ class _Lines:
     marked: bool
     names: tuple[str, ...]
 
+    @cached_property
+    def hues(self) -> dict[str, str]:
+        """The colour of each line."""
+        return colours(self.names)
+
     def panel(self, frame: pl.DataFrame, points: pl.DataFrame | None) -> Any:
         """Bands below, lines above them, marks on top."""
         shown = _thin(_positive(frame, self.x, self.y), self.series, self.x)
@@ -156,13 +162,13 @@ class _Lines:
             low = pl.when(low > 0).then(low).otherwise(middle / 10)
         edges = frame.with_columns(low.alias(self.y.column), _high=middle + half)
         return [
-            alt.Chart(own).mark_area(color=colour(name), opacity=0.18, clip=True).encode(alt.Y2("_high:Q"))
+            alt.Chart(own).mark_area(color=self.hues[name], opacity=0.18, clip=True).encode(alt.Y2("_high:Q"))
             for name, own in self._by_series(edges)
         ]
 
     def _marks(self, frame: pl.DataFrame, shape: str, size: int) -> list[Any]:
         return [
-            alt.Chart(own).mark_point(shape=shape, size=size, fill=colour(name), stroke="white", opacity=1)
+            alt.Chart(own).mark_point(shape=shape, size=size, fill=self.hues[name], stroke="white", opacity=1)
             for name, own in self._by_series(frame)
         ]
 
@@ -170,7 +176,7 @@ class _Lines:
         return ((str(key[0]), own) for key, own in frame.group_by(self.series, maintain_order=True))
 
     def _stroke(self) -> alt.Color:
-        hues = alt.Scale(domain=list(self.names), range=[colour(name) for name in self.names])
+        hues = alt.Scale(domain=list(self.names), range=list(self.hues.values()))
         return alt.Color(f"{self.series}:N", title=None, scale=hues)
 
     def _pattern(self) -> alt.StrokeDash:

@@ -17,6 +17,8 @@ _HOME = {
     "fit": "fitting",
     "Model": "model",
     "load": "model",
+    "ProBALLUCB": "policies.proball",
+    "ProBALLTS": "policies.proball",
     "LinUCB": "policies.linear",
     "LinTS": "policies.linear",
     "Uniform": "policies.simple",
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from newcomer.policies.models import MTS as MTS
     from newcomer.policies.models import MUCB as MUCB
     from newcomer.policies.models import MmUCB as MmUCB
+    from newcomer.policies.proball import ProBALLTS as ProBALLTS
+    from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
     from newcomer.policies.simple import PopulationMean as PopulationMean
     from newcomer.policies.simple import Uniform as Uniform
     from newcomer.simulation import play as play

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from newcomer.kernels import FAST, Floats, Ints
+from newcomer.kernels import FAST, Bools, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
@@ -276,6 +276,187 @@ def learn(
         count[u] += 1
 
 
+@njit(cache=True)
+def _inside(count: int, squares: float, rule: Floats) -> bool:
+    """Is round count + 1 played in the subspace? `rule`: Delta tau, Delta tau', k, d."""
+    t = count + 1
+    bend = rule[1] * np.sqrt(rule[2] * squares / t) if squares > 0.0 else 0.0
+    return rule[0] * np.sqrt(t) + bend <= rule[3]
+
+
+@njit(cache=True)
+def inside(count: Ints, squares: Floats, rule: Floats, out: Bools) -> None:
+    """out[u] = is user u served in the subspace?"""
+    for u in range(out.size):
+        out[u] = _inside(count[u], squares[u], rule)
+
+
+@njit(cache=True)
+def phase_scores(
+    basis: Floats,
+    small_factor: Floats,
+    small_mean: Floats,
+    full_factor: Floats,
+    full_mean: Floats,
+    count: Ints,
+    squares: Floats,
+    kept: Ints,
+    rule: Floats,
+    users: Ints,
+    actions: Floats,
+    widths: Floats,
+    width: float,
+    out: Floats,
+) -> bool:
+    """Optimistic scores (m, K) of each row in its phase; False if a user has left but has no full system."""
+    low = np.empty((actions.shape[1], basis.shape[0]))
+    for i in range(users.size):
+        u = users[i]
+        block = actions[0] if actions.shape[0] == 1 else actions[i]
+        if _inside(count[u], squares[u], rule):
+            _project(basis, block, low)
+            _ucb_row(small_factor[u], small_mean[u], low, widths[0] if widths.size == 1 else widths[i], out[i])
+        elif kept[u] < 0:
+            _ucb_row(full_factor[u], full_mean[u], block, width, out[i])
+        else:
+            return False
+    return True
+
+
+@njit(cache=True)
+def phase_samples(
+    basis: Floats,
+    small_factor: Floats,
+    small_mean: Floats,
+    full_factor: Floats,
+    full_mean: Floats,
+    count: Ints,
+    squares: Floats,
+    kept: Ints,
+    rule: Floats,
+    users: Ints,
+    noise: Floats,
+    widths: Floats,
+    width: float,
+    out: Floats,
+) -> bool:
+    """Coefficients (m, d) drawn in the phase of each row; False if a user has left but has no full system."""
+    low = np.empty(basis.shape[0])
+    for i in range(users.size):
+        u = users[i]
+        if _inside(count[u], squares[u], rule):
+            alpha = widths[0] if widths.size == 1 else widths[i]
+            _sample(small_factor[u], small_mean[u], noise[i, : low.size], alpha, low)
+            out[i] = 0.0
+            for c in range(low.size):
+                for j in range(basis.shape[1]):
+                    out[i, j] += low[c] * basis[c, j]
+        elif kept[u] < 0:
+            _sample(full_factor[u], full_mean[u], noise[i], width, out[i])
+        else:
+            return False
+    return True
+
+
+@njit(cache=True)
+def phase_learn(
+    basis: Floats,
+    small_factor: Floats,
+    small_gram: Floats,
+    small_carry: Floats,
+    small_moment: Floats,
+    small_mean: Floats,
+    small_guard: Floats,
+    small_count: Ints,
+    full_factor: Floats,
+    full_gram: Floats,
+    full_carry: Floats,
+    full_moment: Floats,
+    full_mean: Floats,
+    full_guard: Floats,
+    full_count: Ints,
+    rows: Floats,
+    kept: Ints,
+    cross: Floats,
+    kappa: Floats,
+    squares: Floats,
+    rule: Floats,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+    begin: int,
+) -> tuple[int, int]:
+    """Rewards from row `begin` on, until a user needs room for a row, (row, -1), or a full system, (next row, user)."""
+    low = np.empty((1, basis.shape[0]))
+    for i in range(begin, users.size):
+        u, x = users[i], features[i]
+        if kept[u] == rows.shape[1]:
+            return i, -1
+        _project(basis, features[i : i + 1], low)
+        _learn(
+            small_factor[u],
+            small_gram[u],
+            small_carry[u],
+            small_moment[u],
+            small_mean[u],
+            small_guard[u],
+            low[0],
+            reward[i],
+        )
+        small_count[u] += 1
+        full_count[u] += 1
+        if cross.size > 0:
+            for c in range(low.shape[1]):
+                for j in range(x.size):
+                    cross[u, c, j] += low[0, c] * x[j]
+            kappa[u] = np.sqrt(_largest(small_factor[u], cross[u]))
+            squares[u] += kappa[u] ** 2
+        if kept[u] < 0:
+            _learn(
+                full_factor[u],
+                full_gram[u],
+                full_carry[u],
+                full_moment[u],
+                full_mean[u],
+                full_guard[u],
+                x,
+                reward[i],
+            )
+            continue
+        rows[u, kept[u]] = x
+        kept[u] += 1
+        for j in range(x.size):
+            full_moment[u, j] += reward[i] * x[j]
+        if not _inside(small_count[u], squares[u], rule):
+            return i + 1, u
+    return users.size, -1
+
+
+@njit(cache=True)
+def _largest(factor: Floats, cross: Floats) -> float:
+    """The largest eigenvalue of C^T V^-1 C, which is that of (W C) (W C)^T."""
+    image = np.zeros(cross.shape)
+    offset = 0
+    for i in range(cross.shape[0]):
+        for p in range(i + 1):
+            for j in range(cross.shape[1]):
+                image[i, j] += factor[offset + p] * cross[p, j]
+        offset += i + 1
+    return max(np.linalg.eigvalsh(image @ image.T)[-1], 0.0)
+
+
+@njit(cache=True)
+def fold(rows: Floats, gram: Floats, carry: Floats) -> None:
+    """Add rows (t, d) to the V of one user, which starts at the identity if it is still zero."""
+    if gram[0] == 0.0:
+        place = -1
+        for i in range(rows.shape[1]):
+            place += i + 1
+            gram[place] = 1.0
+    for s in range(rows.shape[0]):
+        add_outer(gram, carry, rows[s])
+
+
 def warm() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
@@ -285,3 +466,10 @@ def warm() -> None:
     samples(row, row, who, row, width, table)
     learn(row.copy(), row.copy(), table * 0, table, table.copy(), guard, who.copy(), who, row, width)
     refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
+    inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
+    fold(row, np.zeros(1), np.zeros(1))
+    rule, systems = np.ones(4), (row, row, row, row)
+    phase_scores(row, *systems, who, width, who, rule, who, one, width, 1.0, table)
+    phase_samples(row, *systems, who, width, who, rule, who, row, width, 1.0, table)
+    small, full = ([np.ones((1, 1)) for _ in range(5)] + [guard.copy(), who.copy()] for _ in range(2))
+    phase_learn(row, *small, *full, one, who.copy(), one.copy(), *np.ones((3, 4)), who, row, width, 0)

@@ -1,14 +1,11 @@
 """State: what a policy remembers of its users, as a dataclass of arrays with users first.
 
 States are plain data: policies change them in place, and anyone may take some users out, put several states together,
-or turn one into bytes. The bytes are a safetensors file with one metadata key `newcomer`, sorted JSON that names the
-format, the kind of state and the hash of the tensors, so that nothing else is ever taken for a state.
+or turn one into bytes, a file of newcomer/files.py that names the kind of state, so that nothing else is taken for one.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Self, get_type_hints
@@ -16,9 +13,9 @@ from typing import Any, Self, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer import files
 from newcomer.errors import ModelError, PolicyError
 
-FORMAT = 1
 Array = NDArray[Any]
 
 
@@ -60,26 +57,13 @@ class State:
 
     def to_bytes(self) -> bytes:
         """The state as safetensors bytes, the same for equal states."""
-        from safetensors.numpy import save
-
-        # safetensors writes the memory of non-contiguous arrays as it lies, in silence.
-        tensors = {name: np.ascontiguousarray(array) for name, array, _ in self.arrays()}
-        header = {"format": FORMAT, "kind": type(self).__name__, "sha256": _digest(tensors)}
-        return bytes(save(tensors, metadata={"newcomer": json.dumps(header, sort_keys=True)}))
+        return files.pack(type(self).__name__, {name: array for name, array, _ in self.arrays()}, {})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The state that `to_bytes` wrote; anything else is refused."""
-        tensors, header = _unpack(data)
-        if header.get("format") != FORMAT:
-            raise ModelError(
-                f"the state has format {header.get('format')} and this version reads {FORMAT}", todo="upgrade newcomer"
-            )
-        if header.get("kind") != cls.__name__:
-            raise ModelError(f"the bytes hold a {header.get('kind')}, not a {cls.__name__}")
-        if header.get("sha256") != _digest(tensors):
-            raise ModelError("the state's bytes do not match their hash", todo="restore them from a good copy")
-        return cls.rebuild(tensors)
+        arrays, _ = files.unpack(data, cls.__name__)
+        return cls.rebuild({name: np.array(array) for name, array in arrays.items()})
 
     @classmethod
     def rebuild(cls, arrays: dict[str, Array], prefix: str = "") -> Self:
@@ -135,28 +119,3 @@ def _stack(name: str, parts: list[Array], grows: bool) -> Array:
         out[(slice(start, start + len(part)), *map(slice, part.shape[1:]))] = part
         start += len(part)
     return out
-
-
-def _unpack(data: bytes) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Arrays and header of safetensors bytes. Reads the header itself: the library drops the metadata."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        tensors = {name: np.array(array) for name, array in load(bytes(data)).items()}
-        size = int.from_bytes(data[:8], "little")
-        header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["newcomer"])
-    except (SafetensorError, ValueError, KeyError, TypeError) as problem:
-        raise ModelError("the bytes are not a whole newcomer state", todo="they may be truncated") from problem
-    if not isinstance(header, dict):
-        raise ModelError("the bytes are not a whole newcomer state", todo="they may be truncated")
-    return tensors, header
-
-
-def _digest(tensors: dict[str, Array]) -> str:
-    total = hashlib.sha256()
-    for name in sorted(tensors):
-        array = tensors[name]
-        total.update(f"{name}:{array.dtype.str}:{array.shape};".encode())
-        total.update(array.tobytes())
-    return total.hexdigest()

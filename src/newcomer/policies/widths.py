@@ -51,7 +51,7 @@ def resolve(
     """One width for each dimension, from a name or from the widths themselves."""
     if isinstance(widths, str):
         return tuple(named(widths, dim, horizon, theory) for dim in dims)
-    given = tuple(widths) if isinstance(widths, Sequence) else (widths,)
+    given = (widths,) if isinstance(widths, int | float) else tuple(widths)
     if len(given) != len(dims):
         raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {widths!r}")
     for width in given:

@@ -1,0 +1,135 @@
+"""The two phases of ProBALL: a small system in the shared subspace, and the full one that is built when it is needed.
+
+In the subspace phase nothing of size d x d exists: a user has the k x k system of U^T phi and the rows seen. The full
+system is assembled from the rows in the round after which the subspace is left, and both are kept up from then on,
+because with tau' > 0 the phase may flip back. Once d rows have gathered they are added to V, so that memory stays below
+2.5 d^2 numbers a user however long the subspace phase lasts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from newcomer import ridge, ridge_kernels
+from newcomer.policies.state import State, growing
+from newcomer.ridge import Ridge
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+FIRST_ROWS = 16
+
+
+@dataclass
+class Phases(State):
+    """What ProBALL remembers of n users in d dimensions and a subspace of rank k.
+
+    The triangles of `full` are (n, 0) until a user needs them; `cross` is (n, 0, 0) unless tau' > 0.
+    """
+
+    small: Ridge
+    full: Ridge = growing()
+    rows: Floats = growing()  # (n, c, d), the rows not yet in the V of `full`
+    kept: Ints  # (n,), how many they are; -1 once the full system is in use
+    cross: Floats  # (n, k, d), C = U^T sum phi phi^T
+    kappa: Floats  # (n,), |C| in the norm of the small system's inverse, for the coming round
+    squares: Floats  # (n,), the sum of kappa^2 over rounds
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together."""
+        super().check()
+        n, k, d = len(self.small), self.small.dim, self.full.dim
+        self.refuse_unless(self.small.complete and self.rows.ndim == 3 and self.rows.shape[2] == d)
+        self.refuse_unless(self.cross.shape in ((n, 0, 0), (n, k, d)))
+        self.refuse_unless(all(part.shape == (n,) for part in (self.kept, self.kappa, self.squares)))
+        self.refuse_unless(all(part.dtype == np.float64 for part in (self.rows, self.cross, self.kappa, self.squares)))
+        self.refuse_unless(self.kept.dtype == np.int64 and bool(np.all(self.kept >= -1)))
+        self.refuse_unless(bool(np.all(self.kept <= self.rows.shape[1])))
+        self.refuse_unless(self.full.complete or bool(np.all(self.kept >= 0)))
+
+
+def start(n: int, dim: int, rank: int, *, bends: bool, outside: bool) -> Phases:
+    """n newcomers; `bends` if tau' > 0, `outside` if the subspace is left before the first round."""
+    empty = np.zeros((n, 0))
+    full = Ridge(*np.zeros((2, n, dim)), empty, empty, empty, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
+    cross = np.zeros((n, rank, dim) if bends else (n, 0, 0))
+    state = Phases(
+        ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), cross, *np.zeros((2, n))
+    )
+    if outside:
+        state.full, state.kept[:] = ridge.start(n, dim), -1
+    return state
+
+
+def inside(state: Phases, rule: Floats) -> Bools:
+    """Whether each user (n,) is served in the subspace; `rule` holds Delta tau, Delta tau', k and d."""
+    out = np.empty(len(state), dtype=np.bool_)
+    ridge_kernels.inside(state.small.count, state.squares, rule, out)
+    return out
+
+
+def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: Floats, users: Ints) -> None:
+    """Take rewards (m,) for features (m, d) into the state, in this order; `basis` is U^T (k, d)."""
+    row = 0
+    while row < len(users):
+        row, leaver = ridge_kernels.phase_learn(
+            basis,
+            *_parts(state.small),
+            *_parts(state.full),
+            state.rows,
+            state.kept,
+            state.cross,
+            state.kappa,
+            state.squares,
+            rule,
+            users,
+            features,
+            reward,
+            row,
+        )
+        if leaver >= 0:
+            _leave(state, leaver)
+        elif row < len(users):
+            _make_room(state, int(users[row]))
+
+
+def _parts(system: Ridge) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Ints]:
+    s = system
+    return s.factor, s.gram, s.carry, s.moment, s.mean, s.guard, s.count
+
+
+def _leave(state: Phases, user: int) -> None:
+    """Build the full system of a user from the rows seen."""
+    _fold(state, user)
+    full = state.full
+    full.factor = _widen(full.factor, full.gram.shape[1])
+    ridge_kernels.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
+    state.kept[user] = -1
+
+
+def _make_room(state: Phases, user: int) -> None:
+    """Room for one more row: a longer buffer, or, once it holds d rows, an empty one."""
+    _, length, dim = state.rows.shape
+    if length < max(dim, FIRST_ROWS):
+        longer = np.zeros((len(state), min(max(2 * length, FIRST_ROWS), max(dim, FIRST_ROWS)), dim))
+        longer[:, :length] = state.rows
+        state.rows = longer
+    else:
+        _fold(state, user)
+
+
+def _fold(state: Phases, user: int) -> None:
+    """Add the rows of a user to V."""
+    full, size = state.full, ridge.packed_size(state.full.dim)
+    full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
+    ridge_kernels.fold(state.rows[user, : state.kept[user]], full.gram[user], full.carry[user])
+    state.kept[user] = 0
+
+
+def _widen(triangles: Floats, size: int) -> Floats:
+    # Zeros of users who do not need theirs are never touched, so they take no memory.
+    return triangles if triangles.shape[1] == size else np.zeros((len(triangles), size))

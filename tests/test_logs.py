@@ -276,6 +276,19 @@ def test_float32_features_stay_compact_and_exact() -> None:
     assert batch.features.dtype == np.float64 and (batch.features == features).all()
 
 
+@pytest.mark.parametrize("memory", [None, 1])
+def test_arrays_of_a_batch_are_contiguous_writable_and_float64(tmp_path: Path, memory: int | None) -> None:
+    """Compiled loops take one kind of array; others would be compiled again or refused."""
+    columns = {"user": ["a", "a", "b"], "features": [[1.0, 2.0]] * 3, "reward": [1, 2, 3], "propensity": [0.5] * 3}
+    pl.DataFrame(columns).write_parquet(tmp_path / "logs.parquet")
+    arrays = {**columns, "features": np.asfortranarray(columns["features"])}
+    for logs in (nc.read_logs(tmp_path / "logs.parquet", memory=memory), nc.Logs.from_arrays(**arrays)):
+        for batch in logs.batches(rows=1):
+            for array in (batch.features, batch.rewards, batch.propensities, batch.hashes, batch.offsets, batch.users):
+                assert array.flags.c_contiguous and array.flags.writeable
+            assert batch.features.dtype == batch.rewards.dtype == np.float64
+
+
 @pytest.mark.parametrize("convert", ["pandas", "pyarrow", "lazy"])
 def test_tables_of_other_libraries(convert: str) -> None:
     frame = pl.DataFrame(

@@ -116,7 +116,8 @@ def feature_array(given: ArrayLike, name: str = "features") -> NDArray[np.floati
         raise LogsError(f"{name} have shape {values.shape}", where=name, todo=todo)
     if values.dtype.kind not in "fiub":
         raise LogsError(f"{name} are not numbers", where=name, todo="pass a numeric array")
-    exact: NDArray[np.floating] = values.astype(np.float32 if values.dtype == np.float32 else np.float64, copy=False)
+    kept = np.float32 if values.dtype == np.float32 else np.float64
+    exact: NDArray[np.floating] = np.ascontiguousarray(values, dtype=kept)
     return _finite(exact, name, Place())
 
 

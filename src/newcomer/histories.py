@@ -90,7 +90,7 @@ class Histories:
 
     def ids(self) -> NDArray[np.generic]:
         """Ids of the users: integers, or an object array of str."""
-        return self.users.to_numpy()
+        return self.users.to_numpy(writable=True)
 
 
 def arrange(rows: Rows) -> Histories:
@@ -117,7 +117,7 @@ def hash_users(users: pl.Series) -> NDArray[np.uint64]:
     if users.dtype != pl.String:
         return mix(users.to_numpy().astype(np.int64, copy=False).view(np.uint64))
     digests = b"".join(blake2b(user.encode(), digest_size=8).digest() for user in users)
-    return np.frombuffer(digests, dtype="<u8").astype(np.uint64, copy=False)
+    return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def _encode(users: pl.Series) -> tuple[pl.Series, Ints]:
@@ -182,7 +182,9 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
 
 
 def _take(column: NDArray[Kind], order: Ints | None) -> NDArray[Kind]:
-    return column if order is None else column[order]
+    if order is not None:
+        return column[order]
+    return column if column.flags.writeable else column.copy()  # compiled loops would be compiled twice otherwise
 
 
 def _part(column: Any, start: int, stop: int) -> Any:

@@ -56,7 +56,7 @@ def resolve(
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
         raise _missing("user" if user is None else "reward", available, source)
-    features = chosen.get("features")
+    features = chosen.get("features") or None
     if features is None and chosen.get("action") is None:
         raise _missing("action", available, source)
     return Layout(

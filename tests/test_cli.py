@@ -17,6 +17,7 @@ import pytest
 import newcomer
 from newcomer import errors
 from newcomer.cli import main
+from newcomer.cli.demo import gain_line
 from newcomer.worlds.synthetic import Synthetic
 
 HEAVY = ("numba", "scipy", "polars", "altair")
@@ -242,15 +243,36 @@ def test_a_terminal_that_knows_only_ascii_is_served(call: Command, logs: Path) -
 
 def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> None:
     done = call("demo")
-    assert done.code == 0 and Path("demo/logs.parquet").exists() and Path("demo/model.newcomer").exists()
-    distance = float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0])
-    assert distance < 0.2
+    assert done.code == 0 and {path.name for path in Path("demo").iterdir()} == {
+        "logs.parquet",
+        "model.newcomer",
+        "regret.png",
+    }
+    assert float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0]) < 0.2
+    assert "A ProBALL-UCB" in done.out and "times less" in done.out
     commands = next_commands(done.err)
     assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
     assert call("demo").code == 2, "an earlier demo is kept"
 
 
-def test_the_demo_speaks_json(call: Command) -> None:
+def test_the_demo_speaks_json_and_newcomers_gain(call: Command) -> None:
     found = json.loads(call("demo", "--json", "--out", "here").out)
     assert (found["command"], found["folder"], found["rank"]) == ("demo", "here", 2)
     assert found["truth"]["distance"] < 0.2 < found["truth"]["blind"]
+    assert 5 * found["regret"]["ProBALL-UCB"] < found["regret"]["LinUCB"] < found["regret"]["Uniform"]
+
+
+def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(rows: object, folder: Path) -> Path:
+        raise errors.MissingExtra.of("report", purpose="charts")
+
+    monkeypatch.setattr("newcomer.demo.draw", missing)
+    monkeypatch.setattr("newcomer.demo.NEWCOMERS", 3)
+    monkeypatch.setattr("newcomer.demo.USERS", 1000)
+    done = call("demo")
+    assert done.code == 0 and "note: no regret.png: charts need the extra [report]" in done.err
+
+
+def test_a_demo_that_finds_nothing_says_so() -> None:
+    assert "start from nothing" in gain_line({"LinUCB": 60.0})
+    assert "6.00 instead of 60.0: 10.0 times less" in gain_line({"LinUCB": 60.0, "ProBALL-UCB": 6.0})

@@ -1,10 +1,10 @@
-"""`newcomer demo`: makes logs, fits them, and holds what was found against the truth."""
+"""`newcomer demo`: makes logs, fits them, holds what was found against the truth, and lets newcomers gain from it."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,15 @@ from newcomer.cli import options, screen
 from newcomer.cli.findings import findings_of
 from newcomer.cli.render import facts, number
 from newcomer.cli.story import show
+from newcomer.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from newcomer.demo import Learned
+
+
+MEAN = "(tastes of this world average out to zero, so PopulationMean is no better than chance)"
 
 
 def command(
@@ -20,26 +29,26 @@ def command(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
-    """Make logs with a hidden taste, find it, compare with the truth."""
-    from newcomer import demo
+    """Make logs with a hidden taste, find it, and use it on new users."""
+    from newcomer import demo, meeting
 
     begun = time.monotonic()
-    for name in (demo.LOGS, demo.MODEL):
+    for name in (demo.LOGS, demo.MODEL, demo.PICTURE):
         options.free_to_write(out / name, force=force, make_folder=True)
     world = demo.make_world(seed)
-    screen.aside().print(
-        f"Making logs: {demo.USERS:,} users, {demo.STEPS} steps each, {world.rank} hidden directions of {world.dim}"
-    )
+    _say(f"1. Logs: {demo.USERS:,} users, {demo.STEPS} steps each, {world.rank} hidden directions of {world.dim}")
     logs = demo.make_logs(world, out, seed=seed)
+    _say("2. Fit: what do these users share?")
     learned = demo.learn(world, logs)
-    found = findings_of(learned.model)
+    _tell_fit(learned, json)
+    _say(f"3. Newcomers: {demo.NEWCOMERS} new users, {demo.ROUNDS} decisions each, with and without the logs")
+    rows = demo.meet_newcomers(world, learned.model, seed=seed)
+    picture = _draw(rows, out)
     if json:
-        truth = {"distance": learned.distance, "blind": learned.blind}
-        screen.print_json("demo", {"folder": str(out), "truth": truth, **found.to_dict()})
+        screen.print_json("demo", {"folder": str(out), **_facts(learned, rows)})
         return
-    show(found)
-    screen.result().print(facts([("Truth", truth_line(learned.distance, learned.blind))]))
-    _close(out, logs, time.monotonic() - begun)
+    _tell_newcomers(rows)
+    _close([logs, out / demo.MODEL, *picture], time.monotonic() - begun)
 
 
 def truth_line(distance: float, blind: float) -> str:
@@ -49,12 +58,66 @@ def truth_line(distance: float, blind: float) -> str:
     )
 
 
-def _close(out: Path, logs: Path, seconds: float) -> None:
-    screen.result().print(facts([("Files", f"{logs}, {out / 'model.newcomer'} ({seconds:.0f} s in all)")]))
+def gain_line(regret: dict[str, float]) -> str:
+    """What the logs were worth to a newcomer, in one sentence."""
+    if "ProBALL-UCB" not in regret:
+        return "nothing shared was found, so newcomers start from nothing"
+    factor = regret["LinUCB"] / regret["ProBALL-UCB"]
+    return f"with the logs newcomers lose {number(regret['ProBALL-UCB'])} instead of {number(regret['LinUCB'])}: {factor:.1f} times less"
+
+
+def _say(text: str) -> None:
+    screen.aside().print(f"\n{text}", style="bold")
+
+
+def _tell_fit(learned: Learned, json: bool) -> None:
+    if json:
+        return
+    show(findings_of(learned.model))
+    screen.result().print(facts([("Truth", truth_line(learned.distance, learned.blind))]))
+
+
+def _draw(rows: pl.DataFrame, out: Path) -> list[Path]:
+    from newcomer import demo
+
+    try:
+        return [demo.draw(rows, out)]
+    except MissingExtra as missing:
+        screen.advise([f"no {demo.PICTURE}: {missing}"])
+        return []
+
+
+def _regret(rows: pl.DataFrame) -> dict[str, float]:
+    from newcomer import summary
+
+    table = summary(rows)
+    return dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
+
+
+def _facts(learned: Learned, rows: pl.DataFrame) -> dict[str, Any]:
+    truth = {"distance": learned.distance, "blind": learned.blind}
+    return {"truth": truth, "regret": _regret(rows), **findings_of(learned.model).to_dict()}
+
+
+def _tell_newcomers(rows: pl.DataFrame) -> None:
+    from newcomer.demo import regret_lines
+    from newcomer.terminal import curves
+
+    console = screen.result()
+    plot = curves(regret_lines(rows), width=72, height=12, x_title="decision", y_title="reward lost so far (regret)")
+    console.print(plot, markup=False)
+    console.print()
+    console.print(facts([("Gain", gain_line(_regret(rows))), ("", MEAN)]))
+
+
+def _close(files: list[Path], seconds: float) -> None:
+    logs, model, *_ = files
+    names = ", ".join(str(file) for file in files)
+    screen.result().print(facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
     screen.suggest(
         [
-            (f"inspect {out / 'model.newcomer'}", "what the model knows"),
-            (f"fit {logs} --rank 3 --out {out / 'three.newcomer'}", "insist on three directions"),
-            (f"fit {logs} --json --out {out / 'again.newcomer'}", "for a program"),
+            (f"inspect {model}", "what the model knows"),
+            (f"fit {logs} --rank 3 --out {model.with_name('three.newcomer')}", "insist on three directions"),
+            (f"fit {logs} --json --out {model.with_name('again.newcomer')}", "the fit, for a program"),
         ]
     )

@@ -30,7 +30,7 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Make logs with a hidden taste, find it, and use it on new users."""
-    from newcomer import demo, meeting
+    from newcomer import demo
 
     begun = time.monotonic()
     for name in (demo.LOGS, demo.MODEL, demo.PICTURE):

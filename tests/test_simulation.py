@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars as pl
@@ -252,3 +252,47 @@ def test_bad_summaries_are_refused():
         nc.summary(rows.drop("regret"))
     with pytest.raises(NewcomerError, match="window=0"):
         nc.summary(rows, window=0)
+
+
+def model_of(world):
+    return nc.fit(world.logs(5000, 20, seed=0), rank=2, null=False)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_our_policies_do_not_notice_the_batch_size(batch):
+    world = Synthetic(dim=8, rank=2, choices=5, outside=0.5, seed=1)
+    model = nc.fit(world.logs(500, 10, seed=0), rank=2, null=False)
+    policies = {
+        "LinUCB": nc.LinUCB(8, horizon=40),
+        "LinTS": nc.LinTS(8, horizon=40),
+        "ProBALL-UCB": nc.ProBALLUCB(model, horizon=40, tau=2.0, radius=1.0),
+        "ProBALL-TS": nc.ProBALLTS(model, horizon=40, tau=2.0, radius=1.0),
+        "PopulationMean": nc.PopulationMean(model),
+        "Uniform": nc.Uniform(),
+    }
+    settings = {"horizon": 40, "users": 9, "seed": 3}
+    rows = nc.play(policies, world, **settings)
+    assert rows.equals(nc.play(policies, world, **settings, batch=batch))
+    assert exits(rows).filter(pl.col("policy") == "ProBALL-UCB")["left_at"].to_list() == [17] * 9  # 2 sqrt(17) > 8
+
+
+def test_in_a_learned_subspace_regret_is_a_fraction_of_linucb_s():
+    world = Synthetic.learnable(seed=0)
+    policies = {
+        "LinUCB": nc.LinUCB(50, horizon=500),
+        "ProBALL-UCB": nc.ProBALLUCB(model_of(world), horizon=500, tau=0.0),
+    }
+    rows = nc.play(policies, world, horizon=500, users=30, seed=0)
+    table = nc.summary(rows, reference="LinUCB").row(1, named=True)
+    assert table["ratio"] <= 0.15 and table["stayed"] == 1.0
+
+
+def test_an_early_exit_spares_those_wholly_outside():
+    world = Synthetic.learnable(seed=0)
+    policies = {
+        "LinUCB": nc.LinUCB(50, horizon=2000),
+        "ProBALL-UCB": nc.ProBALLUCB(model_of(world), horizon=2000, tau=5.0, radius=1.0),
+    }
+    rows = nc.play(policies, replace(world, outside=1.0, length=1.0), horizon=2000, users=30, seed=0)
+    assert set(exits(rows)["left_at"]) == {101}
+    assert nc.summary(rows, reference="LinUCB")["ratio"][1] <= 1.1

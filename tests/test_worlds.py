@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 
 from newcomer.errors import NewcomerError
+from newcomer.fitting import fit
+from newcomer.subspace import distance
 from newcomer.worlds import Newcomers, Synthetic, World, stream
 from newcomer.worlds.contract import check_world
 
@@ -227,3 +229,10 @@ def test_impossible_requests_are_refused(tmp_path):
         SMALL.write_logs(tmp_path / "logs.parquet", 5, 5, 0, files=0)
     with pytest.raises(NewcomerError, match="horizon=0"):
         SMALL.episode(stream(0, "test"), 0)
+
+
+def test_5000_users_reveal_the_learnable_subspace_and_not_the_printed_one():
+    for make, found in [(Synthetic.learnable, True), (Synthetic.printed, False)]:
+        world = make(seed=1)
+        error = distance(fit(world.logs(5000, 20, seed=1), rank=2, null=False).basis, world.basis)
+        assert error < 0.2 if found else error > 0.9

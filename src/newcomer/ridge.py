@@ -58,6 +58,11 @@ class Ridge(State):
         """Whether the triangles are there."""
         return bool(self.factor.shape[1] == self.gram.shape[1] == self.carry.shape[1] > 0)
 
+    @property
+    def parts(self) -> kernels.System:
+        """The arrays in the order of the compiled loops."""
+        return self.factor, self.gram, self.carry, self.moment, self.mean, self.guard, self.count
+
     def check(self) -> None:
         """Refuse arrays that do not fit together."""
         super().check()
@@ -114,8 +119,7 @@ def start_from(n: int, mean: Floats, precision: Floats) -> Ridge:
 
 def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> None:
     """Take rewards (m,) for features (m, d) into the systems of `users` (m,), in this order."""
-    s = system
-    kernels.learn(s.factor, s.gram, s.carry, s.moment, s.mean, s.guard, s.count, users, features, reward)
+    kernels.learn(system.parts, users, features, reward)
 
 
 def precision(system: Ridge) -> Floats:

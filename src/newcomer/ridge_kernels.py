@@ -14,6 +14,11 @@ from newcomer.kernels import FAST, Bools, Floats, Ints
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 
+# The arrays of ridge.Ridge: factor, gram, carry, moment, mean, guard, count.
+System = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Ints]
+# Where users are in ProBALL: rewards seen, sum of kappa^2, rows kept (-1: full system in use), and the rule.
+Place = tuple[Ints, Floats, Ints, Floats]
+
 
 @njit(cache=True, fastmath=FAST)
 def _variances(factor: Floats, block: Floats, out: Floats) -> None:
@@ -80,13 +85,6 @@ def ucb_scores(factor: Floats, mean: Floats, users: Ints, actions: Floats, width
         _ucb_row(factor[u], mean[u], block, widths[0] if widths.size == 1 else widths[i], out[i])
 
 
-@njit(cache=True)
-def variances(factor: Floats, users: Ints, actions: Floats, out: Floats) -> None:
-    """out[i, a] = x^T V^-1 x in the system of users[i], x = actions[i, a]."""
-    for i in range(users.size):
-        _variances(factor[users[i]], actions[0] if actions.shape[0] == 1 else actions[i], out[i])
-
-
 @njit(cache=True, fastmath=FAST)
 def _sample(factor: Floats, mean: Floats, noise: Floats, width: float, out: Floats) -> None:
     """out = mean + width W^T noise, normal with covariance width^2 V^-1 if the noise is standard normal."""
@@ -125,22 +123,28 @@ def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
 
 
 @njit(cache=True, fastmath=FAST)
-def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
-    """Turn W into the factor of (V + x x^T)^-1 and write V^-1 x to `gain`; returns 1 + x^T V^-1 x."""
-    size = x.size
-    z = np.empty(size)
+def _apply(factor: Floats, x: Floats) -> Floats:
+    """W x."""
+    out = np.empty(x.size)
     offset = 0
-    for i in range(size):
+    for i in range(x.size):
         row = factor[offset : offset + i + 1]
         offset += i + 1
         total = 0.0
         for j in range(i + 1):
             total += row[j] * x[j]
-        z[i] = total
-        gain[i] = 0.0
+        out[i] = total
+    return out
+
+
+@njit(cache=True, fastmath=FAST)
+def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
+    """Turn W into the factor of (V + x x^T)^-1 and write V^-1 x to `gain`; returns 1 + x^T V^-1 x."""
+    z = _apply(factor, x)
+    gain[:] = 0.0
     offset = 0
     before = 1.0
-    for i in range(size):
+    for i in range(x.size):
         row = factor[offset : offset + i + 1]
         offset += i + 1
         after = before + z[i] * z[i]
@@ -215,65 +219,30 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
 
 
 @njit(cache=True, fastmath=FAST)
-def _apply(factor: Floats, x: Floats) -> Floats:
-    """W x."""
-    out = np.empty(x.size)
-    offset = 0
-    for i in range(x.size):
-        total = 0.0
-        for j in range(i + 1):
-            total += factor[offset + j] * x[j]
-        out[i] = total
-        offset += i + 1
-    return out
-
-
-@njit(cache=True, fastmath=FAST)
-def _learn(
-    factor: Floats,
-    gram: Floats,
-    carry: Floats,
-    moment: Floats,
-    mean: Floats,
-    guard: Floats,
-    x: Floats,
-    reward: float,
-) -> None:
-    """One reward in one user's system: V += x x^T, b += reward x, and W, the mean to match."""
-    size = x.size
-    gain = np.empty(size)
-    add_outer(gram, carry, x)
-    total = _turn_factor(factor, x, gain)
+def _learn(system: System, u: int, x: Floats, reward: float) -> None:
+    """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match."""
+    factor, gram, carry, moments, means, guards, count = system
+    moment, mean, guard, gain = moments[u], means[u], guards[u], np.empty(x.size)
+    add_outer(gram[u], carry[u], x)
+    total = _turn_factor(factor[u], x, gain)
     surprise = reward
-    for j in range(size):
+    for j in range(x.size):
         surprise -= x[j] * mean[j]
-    for j in range(size):
+    for j in range(x.size):
         moment[j] += reward * x[j]
         mean[j] += surprise / total * gain[j]
         guard[0] += x[j] * x[j]
+    count[u] += 1
     guard[2] += 1.0
     if guard[0] > guard[1] or guard[2] >= guard[3]:
-        refresh(gram, factor, moment, mean, guard)
+        refresh(gram[u], factor[u], moment, mean, guard)
 
 
 @njit(cache=True)
-def learn(
-    factor: Floats,
-    gram: Floats,
-    carry: Floats,
-    moment: Floats,
-    mean: Floats,
-    guard: Floats,
-    count: Ints,
-    users: Ints,
-    features: Floats,
-    reward: Floats,
-) -> None:
+def learn(system: System, users: Ints, features: Floats, reward: Floats) -> None:
     """Rewards in turn: row i goes into the system of users[i]; a user may occur more than once."""
     for i in range(users.size):
-        u = users[i]
-        _learn(factor[u], gram[u], carry[u], moment[u], mean[u], guard[u], features[i], reward[i])
-        count[u] += 1
+        _learn(system, users[i], features[i], reward[i])
 
 
 @njit(cache=True)
@@ -281,7 +250,7 @@ def _inside(count: int, squares: float, rule: Floats) -> bool:
     """Is round count + 1 played in the subspace? `rule`: Delta tau, Delta tau', k, d."""
     t = count + 1
     bend = rule[1] * np.sqrt(rule[2] * squares / t) if squares > 0.0 else 0.0
-    return rule[0] * np.sqrt(t) + bend <= rule[3]
+    return bool(rule[0] * np.sqrt(t) + bend <= rule[3])
 
 
 @njit(cache=True)
@@ -294,14 +263,9 @@ def inside(count: Ints, squares: Floats, rule: Floats, out: Bools) -> None:
 @njit(cache=True)
 def phase_scores(
     basis: Floats,
-    small_factor: Floats,
-    small_mean: Floats,
-    full_factor: Floats,
-    full_mean: Floats,
-    count: Ints,
-    squares: Floats,
-    kept: Ints,
-    rule: Floats,
+    small: tuple[Floats, Floats],
+    full: tuple[Floats, Floats],
+    place: Place,
     users: Ints,
     actions: Floats,
     widths: Floats,
@@ -309,13 +273,14 @@ def phase_scores(
     out: Floats,
 ) -> bool:
     """Optimistic scores (m, K) of each row in its phase; False if a user has left but has no full system."""
+    (factor, mean), (full_factor, full_mean), (count, squares, kept, rule) = small, full, place
     low = np.empty((actions.shape[1], basis.shape[0]))
     for i in range(users.size):
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
         if _inside(count[u], squares[u], rule):
             _project(basis, block, low)
-            _ucb_row(small_factor[u], small_mean[u], low, widths[0] if widths.size == 1 else widths[i], out[i])
+            _ucb_row(factor[u], mean[u], low, widths[0] if widths.size == 1 else widths[i], out[i])
         elif kept[u] < 0:
             _ucb_row(full_factor[u], full_mean[u], block, width, out[i])
         else:
@@ -326,14 +291,9 @@ def phase_scores(
 @njit(cache=True)
 def phase_samples(
     basis: Floats,
-    small_factor: Floats,
-    small_mean: Floats,
-    full_factor: Floats,
-    full_mean: Floats,
-    count: Ints,
-    squares: Floats,
-    kept: Ints,
-    rule: Floats,
+    small: tuple[Floats, Floats],
+    full: tuple[Floats, Floats],
+    place: Place,
     users: Ints,
     noise: Floats,
     widths: Floats,
@@ -341,12 +301,12 @@ def phase_samples(
     out: Floats,
 ) -> bool:
     """Coefficients (m, d) drawn in the phase of each row; False if a user has left but has no full system."""
+    (factor, mean), (full_factor, full_mean), (count, squares, kept, rule) = small, full, place
     low = np.empty(basis.shape[0])
     for i in range(users.size):
         u = users[i]
         if _inside(count[u], squares[u], rule):
-            alpha = widths[0] if widths.size == 1 else widths[i]
-            _sample(small_factor[u], small_mean[u], noise[i, : low.size], alpha, low)
+            _sample(factor[u], mean[u], noise[i, : low.size], widths[0] if widths.size == 1 else widths[i], low)
             out[i] = 0.0
             for c in range(low.size):
                 for j in range(basis.shape[1]):
@@ -361,75 +321,51 @@ def phase_samples(
 @njit(cache=True)
 def phase_learn(
     basis: Floats,
-    small_factor: Floats,
-    small_gram: Floats,
-    small_carry: Floats,
-    small_moment: Floats,
-    small_mean: Floats,
-    small_guard: Floats,
-    small_count: Ints,
-    full_factor: Floats,
-    full_gram: Floats,
-    full_carry: Floats,
-    full_moment: Floats,
-    full_mean: Floats,
-    full_guard: Floats,
-    full_count: Ints,
+    small: System,
+    full: System,
+    place: Place,
     rows: Floats,
-    kept: Ints,
-    cross: Floats,
-    kappa: Floats,
-    squares: Floats,
-    rule: Floats,
-    users: Ints,
-    features: Floats,
-    reward: Floats,
+    bend: tuple[Floats, Floats],
+    told: tuple[Ints, Floats, Floats],
     begin: int,
 ) -> tuple[int, int]:
     """Rewards from row `begin` on, until a user needs room for a row, (row, -1), or a full system, (next row, user)."""
+    (users, features, reward), (count, squares, kept, rule), (cross, kappa) = told, place, bend
     low = np.empty((1, basis.shape[0]))
     for i in range(begin, users.size):
         u, x = users[i], features[i]
         if kept[u] == rows.shape[1]:
             return i, -1
         _project(basis, features[i : i + 1], low)
-        _learn(
-            small_factor[u],
-            small_gram[u],
-            small_carry[u],
-            small_moment[u],
-            small_mean[u],
-            small_guard[u],
-            low[0],
-            reward[i],
-        )
-        small_count[u] += 1
-        full_count[u] += 1
+        _learn(small, u, low[0], reward[i])
         if cross.size > 0:
-            for c in range(low.shape[1]):
-                for j in range(x.size):
-                    cross[u, c, j] += low[0, c] * x[j]
-            kappa[u] = np.sqrt(_largest(small_factor[u], cross[u]))
+            _add_cross(cross[u], low[0], x)
+            kappa[u] = np.sqrt(_largest(small[0][u], cross[u]))
             squares[u] += kappa[u] ** 2
         if kept[u] < 0:
-            _learn(
-                full_factor[u],
-                full_gram[u],
-                full_carry[u],
-                full_moment[u],
-                full_mean[u],
-                full_guard[u],
-                x,
-                reward[i],
-            )
+            _learn(full, u, x, reward[i])
             continue
-        rows[u, kept[u]] = x
+        _keep(full[3][u], rows[u, kept[u]], x, reward[i])
         kept[u] += 1
-        for j in range(x.size):
-            full_moment[u, j] += reward[i] * x[j]
-        if not _inside(small_count[u], squares[u], rule):
+        if not _inside(count[u], squares[u], rule):
             return i + 1, u
     return users.size, -1
+
+
+@njit(cache=True)
+def _keep(moment: Floats, row: Floats, x: Floats, reward: float) -> None:
+    """Write x down for later, and add its reward to b now."""
+    for j in range(x.size):
+        row[j] = x[j]
+        moment[j] += reward * x[j]
+
+
+@njit(cache=True)
+def _add_cross(cross: Floats, low: Floats, x: Floats) -> None:
+    """C += (U^T x) x^T."""
+    for c in range(low.size):
+        for j in range(x.size):
+            cross[c, j] += low[c] * x[j]
 
 
 @njit(cache=True)
@@ -442,19 +378,21 @@ def _largest(factor: Floats, cross: Floats) -> float:
             for j in range(cross.shape[1]):
                 image[i, j] += factor[offset + p] * cross[p, j]
         offset += i + 1
-    return max(np.linalg.eigvalsh(image @ image.T)[-1], 0.0)
+    return float(max(np.linalg.eigvalsh(image @ image.T)[-1], 0.0))
 
 
-@njit(cache=True)
-def fold(rows: Floats, gram: Floats, carry: Floats) -> None:
-    """Add rows (t, d) to the V of one user, which starts at the identity if it is still zero."""
-    if gram[0] == 0.0:
-        place = -1
-        for i in range(rows.shape[1]):
-            place += i + 1
-            gram[place] = 1.0
-    for s in range(rows.shape[0]):
-        add_outer(gram, carry, rows[s])
+@njit(cache=True, fastmath=False)
+def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
+    """Add a symmetric matrix (d, d) to a packed triangle by Kahan's compensated sum."""
+    offset = 0
+    for i in range(square.shape[0]):
+        row, lost = gram[offset : offset + i + 1], carry[offset : offset + i + 1]
+        offset += i + 1
+        for j in range(i + 1):
+            part = square[i, j] - lost[j]
+            total = row[j] + part
+            lost[j] = (total - row[j]) - part
+            row[j] = total
 
 
 def warm() -> None:
@@ -462,14 +400,13 @@ def warm() -> None:
     one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
     width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
     ucb_scores(row, row, who, one, width, table)
-    variances(row, who, one, table)
     samples(row, row, who, row, width, table)
-    learn(row.copy(), row.copy(), table * 0, table, table.copy(), guard, who.copy(), who, row, width)
     refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
+    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
+    learn(system, who, row, width)
     inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
-    fold(row, np.zeros(1), np.zeros(1))
-    rule, systems = np.ones(4), (row, row, row, row)
-    phase_scores(row, *systems, who, width, who, rule, who, one, width, 1.0, table)
-    phase_samples(row, *systems, who, width, who, rule, who, row, width, 1.0, table)
-    small, full = ([np.ones((1, 1)) for _ in range(5)] + [guard.copy(), who.copy()] for _ in range(2))
-    phase_learn(row, *small, *full, one, who.copy(), one.copy(), *np.ones((3, 4)), who, row, width, 0)
+    add_square(np.ones(1), np.zeros(1), row)
+    place, pair = (who.copy(), np.zeros(1), np.full(1, -1), np.zeros(4)), (row, row)
+    phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
+    phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
+    phase_learn(row, system, system, place, one, (np.zeros((1, 0, 0)), width.copy()), (who, row, width), 0)

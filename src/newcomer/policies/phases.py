@@ -8,13 +8,13 @@ because with tau' > 0 the phase may flip back. Once d rows have gathered they ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from newcomer import ridge, ridge_kernels
-from newcomer.policies.state import State, growing
+from newcomer.policies.state import GROWS, State
 from newcomer.ridge import Ridge
 
 Floats = NDArray[np.float64]
@@ -32,12 +32,16 @@ class Phases(State):
     """
 
     small: Ridge
-    full: Ridge = growing()
-    rows: Floats = growing()  # (n, c, d), the rows not yet in the V of `full`
+    full: Ridge = field(metadata=GROWS)
+    rows: Floats = field(metadata=GROWS)  # (n, c, d), the rows not yet in the V of `full`
     kept: Ints  # (n,), how many they are; -1 once the full system is in use
     cross: Floats  # (n, k, d), C = U^T sum phi phi^T
     kappa: Floats  # (n,), |C| in the norm of the small system's inverse, for the coming round
     squares: Floats  # (n,), the sum of kappa^2 over rounds
+
+    def place(self, rule: Floats) -> ridge_kernels.Place:
+        """Where users are, for the compiled loops."""
+        return self.small.count, self.squares, self.kept, rule
 
     def check(self) -> None:
         """Refuse arrays that do not fit together."""
@@ -55,7 +59,8 @@ class Phases(State):
 def start(n: int, dim: int, rank: int, *, bends: bool, outside: bool) -> Phases:
     """n newcomers; `bends` if tau' > 0, `outside` if the subspace is left before the first round."""
     empty = np.zeros((n, 0))
-    full = Ridge(*np.zeros((2, n, dim)), empty, empty, empty, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
+    mean, moment = np.zeros((2, n, dim))
+    full = Ridge(mean, moment, empty, empty, empty, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
     cross = np.zeros((n, rank, dim) if bends else (n, 0, 0))
     state = Phases(
         ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), cross, *np.zeros((2, n))
@@ -74,32 +79,15 @@ def inside(state: Phases, rule: Floats) -> Bools:
 
 def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: Floats, users: Ints) -> None:
     """Take rewards (m,) for features (m, d) into the state, in this order; `basis` is U^T (k, d)."""
-    row = 0
+    row, bend, told = 0, (state.cross, state.kappa), (users, features, reward)
     while row < len(users):
         row, leaver = ridge_kernels.phase_learn(
-            basis,
-            *_parts(state.small),
-            *_parts(state.full),
-            state.rows,
-            state.kept,
-            state.cross,
-            state.kappa,
-            state.squares,
-            rule,
-            users,
-            features,
-            reward,
-            row,
+            basis, state.small.parts, state.full.parts, state.place(rule), state.rows, bend, told, row
         )
         if leaver >= 0:
             _leave(state, leaver)
         elif row < len(users):
             _make_room(state, int(users[row]))
-
-
-def _parts(system: Ridge) -> tuple[Floats, Floats, Floats, Floats, Floats, Floats, Ints]:
-    s = system
-    return s.factor, s.gram, s.carry, s.moment, s.mean, s.guard, s.count
 
 
 def _leave(state: Phases, user: int) -> None:
@@ -126,7 +114,9 @@ def _fold(state: Phases, user: int) -> None:
     """Add the rows of a user to V."""
     full, size = state.full, ridge.packed_size(state.full.dim)
     full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
-    ridge_kernels.fold(state.rows[user, : state.kept[user]], full.gram[user], full.carry[user])
+    rows = state.rows[user, : state.kept[user]]
+    begin = np.eye(full.dim) if full.gram[user, 0] == 0 else 0.0  # V starts at I, and its first entry stays above 0
+    ridge_kernels.add_square(full.gram[user], full.carry[user], begin + rows.T @ rows)
     state.kept[user] = 0
 
 

@@ -130,14 +130,9 @@ class _Rule:
         small, full = state.small, state.full
         if not kernel(
             self.basis,
-            small.factor,
-            small.mean,
-            full.factor,
-            full.mean,
-            small.count,
-            state.squares,
-            state.kept,
-            self.switch,
+            (small.factor, small.mean),
+            (full.factor, full.mean),
+            state.place(self.switch),
             users,
             given,
             self.low_widths(state, users),

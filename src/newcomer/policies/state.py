@@ -7,7 +7,7 @@ or turn one into bytes, a file of newcomer/files.py that names the kind of state
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self, get_type_hints
 
 import numpy as np
@@ -19,9 +19,8 @@ from newcomer.errors import ModelError, PolicyError
 Array = NDArray[Any]
 
 
-def growing() -> Any:
-    """A dataclass field whose trailing axes may differ between states of one kind; `concat` pads it with zeros."""
-    return field(metadata={"grows": True})
+# Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
+GROWS = {"grows": True}
 
 
 @dataclass

@@ -1,0 +1,244 @@
+"""The contract of policies and worlds as functions you can run on your own.
+
+    from newcomer.testing import check_policy
+
+    def test_mine():
+        check_policy(MyPolicy(dim=5))
+
+Each promise of policies/base.py is tried on random users, actions and rewards; the first one that is broken raises an
+AssertionError that says which. Nothing here needs a test framework. `check_world` does the same for worlds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from newcomer.errors import NewcomerError
+from newcomer.policies.base import Policy
+from newcomer.worlds.contract import check_world
+
+Floats = NDArray[np.float64]
+
+USERS, ACTIONS, ROUNDS = 4, 6, 12
+
+
+__all__ = ["PROMISES", "check_policy", "check_world"]
+
+
+def check_policy(policy: Policy, *, dim: int | None = None, seed: int = 0) -> None:
+    """Try every promise of the policy contract; features have `dim` entries, by default what the policy's fields say.
+
+    Deterministic policies must not depend on the generators they are given; those that refuse to choose without one are
+    taken to be random, and are held to the same promises with equal generators.
+    """
+    trial = Trial(policy, dim or _dimension(policy), seed)
+    for promise in PROMISES:
+        promise(trial)
+
+
+def _dimension(policy: Policy) -> int:
+    """The dimension in a policy's fields `dim`, `model` or `centers`; 5 if there is none, as for Uniform."""
+    centers = getattr(policy, "centers", None)
+    if centers is not None:
+        return int(np.shape(centers)[1])
+    return int(getattr(policy, "dim", getattr(getattr(policy, "model", None), "dim", 5)))
+
+
+class Trial:
+    """One policy with the users, actions and rewards it is tried on."""
+
+    def __init__(self, policy: Policy, dim: int, seed: int) -> None:
+        self.policy, self.dim, self.seed = policy, dim, seed
+        rng = np.random.default_rng(seed)
+        self.beta = rng.standard_normal((USERS, dim)) / np.sqrt(dim)
+        self.actions = rng.standard_normal((USERS, ACTIONS, dim)) / np.sqrt(dim)
+
+    def rngs(self, count: int = USERS) -> list[Generator]:
+        """Fresh generators, one per user, always the same."""
+        return [np.random.default_rng([self.seed, 7, user]) for user in range(count)]
+
+    def choose(self, state: Any, actions: Floats | None = None, **options: Any) -> NDArray[np.int64]:
+        """A choice with fresh generators for as many rows as are asked about."""
+        rows = len(options["users"]) if options.get("users") is not None else len(state)
+        given = self.actions if actions is None else actions
+        return self.policy.choose(state, given, self.rngs(rows), **options)
+
+    def learned(self, rounds: int = ROUNDS) -> Any:
+        """A state after some rounds with every user."""
+        state, rng = self.policy.start(USERS), np.random.default_rng(self.seed + 1)
+        for _ in range(rounds):
+            actions = rng.standard_normal(self.actions.shape) / np.sqrt(self.dim)
+            chosen = actions[np.arange(USERS), self.policy.choose(state, actions, self.rngs())]
+            self.policy.update(state, chosen, (chosen * self.beta).sum(axis=1) + 0.1 * rng.standard_normal(USERS))
+        return state
+
+
+def _say(holds: bool, promise: str) -> None:
+    if not holds:
+        raise AssertionError(f"the policy breaks its contract: {promise}")
+
+
+def _refused(call: Callable[[], object], what: str) -> None:
+    try:
+        call()
+    except NewcomerError:
+        return
+    raise AssertionError(f"the policy breaks its contract: it accepted {what}")
+
+
+def shapes(trial: Trial) -> None:
+    """Choices, probabilities and scores have the promised shapes and values."""
+    policy, state = trial.policy, trial.learned()
+    chosen = trial.choose(state)
+    _say(len(state) == USERS, "len(state) is the number of users")
+    _say(chosen.shape == (USERS,) and chosen.dtype.kind == "i", "choose returns one integer a user")
+    _say(bool(np.all((0 <= chosen) & (chosen < ACTIONS))), "choices are indices of actions")
+    chances = policy.probabilities(state, trial.actions, trial.rngs())
+    _say(chances.shape == (USERS, ACTIONS), "probabilities are (m, K)")
+    _say(bool(np.all(chances >= 0) and np.allclose(chances.sum(axis=1), 1)), "probabilities sum to one")
+    _say(policy.scores(state, trial.actions, trial.rngs()).shape == (USERS, ACTIONS), "scores are (m, K)")
+    inside = policy.in_subspace(state)
+    _say(inside.shape == (USERS,) and inside.dtype == np.bool_, "in_subspace is a boolean a user")
+
+
+def purity(trial: Trial) -> None:
+    """Asking changes nothing, and equal generators give equal answers."""
+    policy, state = trial.policy, trial.learned()
+    before = state.to_bytes()
+    first, second = trial.choose(state), trial.choose(state)
+    policy.probabilities(state, trial.actions, trial.rngs())
+    policy.scores(state, trial.actions, trial.rngs())
+    policy.in_subspace(state)
+    _say(np.array_equal(first, second), "equal questions have equal answers")
+    _say(state.to_bytes() == before, "asking leaves the state as it was")
+
+
+def determinism(trial: Trial) -> None:
+    """The same history gives the same state, byte for byte."""
+    _say(trial.learned().to_bytes() == trial.learned().to_bytes(), "equal histories give equal states")
+
+
+def batches(trial: Trial) -> None:
+    """A user's answer does not depend on who else is in the batch, nor on how actions are shared."""
+    policy, state = trial.policy, trial.learned()
+    together = policy.choose(state, trial.actions, trial.rngs())
+    alone = [
+        policy.choose(state, trial.actions[[u]], [rng], users=[u])[0]
+        for u, rng in zip(range(USERS), trial.rngs(), strict=True)
+    ]
+    _say(bool(np.array_equal(together, alone)), "choices do not depend on the batch")
+    same = np.broadcast_to(trial.actions[0], trial.actions.shape)
+    _say(np.array_equal(trial.choose(state, trial.actions[0]), trial.choose(state, same)), "(K, d) serves all users")
+    single = policy.choose(state, trial.actions, np.random.default_rng(3))
+    _say(single.shape == (USERS,), "one generator serves all users")
+
+
+def late_rewards(trial: Trial) -> None:
+    """Rewards may come for any users, in any number; NaN means nothing yet."""
+    policy, state = trial.policy, trial.learned()
+    before = state.to_bytes()
+    policy.update(state, trial.actions[:, 0], np.full(USERS, np.nan))
+    policy.update(state, np.empty((0, trial.dim)), np.empty(0), users=np.empty(0, dtype=np.int64))
+    _say(state.to_bytes() == before, "a reward of NaN changes nothing")
+    twice, once = trial.learned(), trial.learned()
+    policy.update(twice, trial.actions[:2, 0], [0.5, 0.25], users=[1, 1])
+    policy.update(once, trial.actions[:1, 0], [0.5], users=[1])
+    policy.update(once, trial.actions[1:2, 0], [0.25], users=[1])
+    _say(twice.to_bytes() == once.to_bytes(), "several rewards of a user at once equal the same ones in turn")
+
+
+def masks(trial: Trial) -> None:
+    """What is masked is not chosen; masking all is refused."""
+    policy, state = trial.policy, trial.learned()
+    for action in range(ACTIONS):
+        only = np.arange(ACTIONS) == action
+        _say(bool(np.all(trial.choose(state, mask=only) == action)), "the only allowed action is chosen")
+        chances = policy.probabilities(state, trial.actions, trial.rngs(), mask=only)
+        _say(bool(np.allclose(chances[:, action], 1)), "the only allowed action is certain")
+    hidden = np.ones((USERS, ACTIONS), dtype=np.bool_)
+    hidden[np.arange(USERS), trial.choose(state)] = False
+    _say(bool(np.all(hidden[np.arange(USERS), trial.choose(state, mask=hidden)])), "a masked action is not chosen")
+    scores = policy.scores(state, trial.actions, trial.rngs(), mask=hidden)
+    _say(bool(np.all(np.isneginf(scores) == ~hidden)), "scores are -inf exactly where masked")
+    _refused(lambda: trial.choose(state, mask=np.zeros(ACTIONS, dtype=np.bool_)), "a mask that allows nothing")
+
+
+def ties(trial: Trial) -> None:
+    """Of equal actions a policy that is certain takes the first; their order does not matter otherwise."""
+    policy, state = trial.policy, trial.learned()
+    chances = policy.probabilities(state, trial.actions, trial.rngs())
+    if not np.isin(chances, (0.0, 1.0)).all():
+        return
+    doubled = np.concatenate([trial.actions, trial.actions], axis=1)
+    chosen = trial.choose(state)
+    _say(np.array_equal(trial.choose(state, doubled), chosen), "the lowest index wins a tie")
+    order = np.random.default_rng(trial.seed).permutation(ACTIONS)
+    _say(np.array_equal(order[trial.choose(state, trial.actions[:, order])], chosen), "the order of actions is moot")
+
+
+def saving(trial: Trial) -> None:
+    """States can be cut, joined and turned into bytes, and go on as before."""
+    policy, state = trial.policy, trial.learned()
+    kind = type(state)
+    again = kind.from_bytes(state.to_bytes())
+    parts = kind.concat([state.take([0]), state.take(range(1, USERS))])
+    for copy in (again, parts):
+        _say(copy.to_bytes() == state.to_bytes(), "a copied state equals the original")
+        _say(np.array_equal(trial.choose(copy), trial.choose(state)), "a copied state chooses alike")
+    for one in (state, again, parts):
+        policy.update(one, trial.actions[:, 1], np.ones(USERS))
+    _say(again.to_bytes() == state.to_bytes() == parts.to_bytes(), "a copied state learns alike")
+    data = state.to_bytes()
+    _refused(lambda: kind.from_bytes(data[:-1]), "truncated bytes")
+    _refused(lambda: state.take([USERS]), "a user who does not exist")
+
+
+def refusals(trial: Trial) -> None:
+    """Calls that make no sense are refused with our errors, and change nothing."""
+    policy, state, actions = trial.policy, trial.learned(), trial.actions
+    before = state.to_bytes()
+    broken = actions.copy()
+    features = actions[:, 0].copy()
+    for bad in (np.nan, np.inf):
+        broken[-1, -1, -1] = features[-1, -1] = bad
+        _refused(lambda: trial.choose(state, broken), f"an action with {bad}")
+        _refused(lambda: policy.update(state, features, np.ones(USERS)), f"features with {bad}")
+    plain = actions[:, 0]
+    _refused(lambda: policy.update(state, plain, np.full(USERS, np.inf)), "an infinite reward")
+    _refused(lambda: policy.update(state, plain, np.ones(USERS - 1)), "fewer rewards than users")
+    _refused(lambda: policy.update(state, plain[:1], np.ones(1), users=[USERS]), "a user who does not exist")
+    _refused(lambda: policy.update(state, plain[:1], np.ones(1), users=[-1]), "a negative user")
+    _refused(lambda: trial.choose(state, actions[:-1]), "actions for fewer users")
+    _refused(lambda: trial.choose(state, actions[:, :0]), "no actions")
+    _refused(lambda: trial.choose(state, actions[0, 0]), "a vector of actions")
+    _refused(lambda: policy.start(-1), "a negative number of users")
+    _say(state.to_bytes() == before, "a refused call changes nothing")
+
+
+def small_cases(trial: Trial) -> None:
+    """One action, one user and no users are nothing special."""
+    policy = trial.policy
+    one = policy.start(1)
+    _say(bool(trial.choose(one, trial.actions[0, :1])[0] == 0), "a single action is chosen")
+    policy.update(one, trial.actions[0, 0], 1.0)
+    none = policy.start(0)
+    _say(trial.choose(none, trial.actions[0]).shape == (0,), "nobody chooses nothing")
+
+
+PROMISES = (
+    shapes,
+    purity,
+    determinism,
+    batches,
+    late_rewards,
+    masks,
+    ties,
+    saving,
+    refusals,
+    small_cases,
+)

@@ -53,7 +53,7 @@ def test_the_answer_does_not_depend_on_order_or_batches(estimator, monkeypatch):
     order = np.argsort(keys)
     shuffled = nc.Logs.from_arrays(user=user[order], features=X[order], reward=r[order])
     same(fit(shuffled, rank=2, estimator=estimator), first)
-    monkeypatch.setattr("newcomer.logs.BATCH_BYTES", 4000)
+    monkeypatch.setattr("newcomer.fitting._batch_rows", lambda dim: 80)
     same(fit(shuffled, rank=2, estimator=estimator), first)
     assert shuffled.summary.fingerprint == first.fingerprint
 

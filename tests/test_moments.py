@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newcomer.errors import LogsError
-from newcomer.moments import bucket_count, bucket_of, group_bounds, merge, moments_of, stratum, symmetric
+from newcomer.moments import bucket_count, bucket_of, group_bounds, longest, merge, moments_of, stratum, symmetric
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
 
@@ -83,10 +83,24 @@ def test_moments_of_different_settings_do_not_merge():
 
 
 def test_strata_are_exact_then_four_per_octave():
-    assert [stratum(h) for h in (2, 17, 64, 65, 79, 80, 127, 128, 159, 160, 1000)] == [
-        2, 17, 64, 64, 64, 80, 112, 128, 128, 160, 896,
-    ]  # fmt: skip
+    lengths = (2, 17, 64, 65, 79, 80, 127, 128, 159, 160, 1000)
+    assert [stratum(h, 50) for h in lengths] == [2, 17, 64, 64, 64, 80, 112, 128, 128, 160, 896]
+    assert [stratum(h, 300) for h in (2, 3, 17, 64, 1000)] == [2, 2, 16, 64, 512]
+    for dim in (50, 300):
+        for h in range(2, 3000):
+            assert stratum(longest(stratum(h, dim), dim), dim) == stratum(h, dim)
+            assert stratum(longest(stratum(h, dim), dim) + 1, dim) > stratum(h, dim)
     assert group_bounds(16).tolist() == [0, 1, 2, 4, 8, 16]
+
+
+def test_a_large_dimension_takes_coarser_strata_and_gathers_rows_of_many_users():
+    rng = np.random.default_rng(0)
+    parts = histories(rng, users=40, dim=260, lengths=(2, 9))
+    got = moments_of(batch_of(parts), 1.0)
+    assert got.lengths.tolist() == [2, 4, 8]
+    terms = [sold.user_terms(X, r, 1.0) for X, r in parts]
+    close(got.coverage.sum(axis=0), [sum(t[1] for t in terms), sum(t[2] for t in terms)])
+    close(symmetric(got.pairs.products.sum(axis=0)), sum(t[0] for t in terms))
 
 
 def test_only_short_users_give_empty_moments():

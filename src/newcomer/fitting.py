@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from newcomer.engines.local import reduce
 from newcomer.errors import LogsError, ModelError, nearest
-from newcomer.logs import Logs
+from newcomer.logs import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.moments import Moments, merge, moments_of
 from newcomer.radius import Ingredients
 from newcomer.rank import RankTest, rank_evidence
-from newcomer.subspace import Coverage, coverage_of, population_mean, second_moment, top_eigenvectors
+from newcomer.subspace import Correction, Coverage, coverage_of, population_mean, second_moment, top_eigenvectors
 
 Floats = NDArray[np.float64]
 
@@ -57,14 +57,15 @@ def fit(
     """
     _check(logs, rank, estimator, ridge, null)
     mu, why = _ridge(logs, estimator, ridge)
-    moments = reduce(logs, partial(moments_of, ridge=mu), merge, progress=progress)
+    moments = reduce(logs, partial(moments_of, ridge=mu), merge, rows=_batch_rows(logs.dim), progress=progress)
     coverage = coverage_of(moments)
     _check_coverage(coverage, logs, uncovered)
-    tests = rank_evidence(moments) if null else None
+    correction = Correction.of(moments, coverage)
+    tests = rank_evidence(moments, correction=correction) if null else None
     chosen = tests.moment.rank if rank == "auto" and tests else int(rank)
-    moment = second_moment(moments, literal=literal)
+    moment = second_moment(moments, literal=literal, correction=correction)
     spectrum, basis = top_eigenvectors(moment, chosen)
-    mean = population_mean(moments)
+    mean = population_mean(moments, coverage=coverage)
     evidence = {
         "logs": asdict(logs.summary),
         "ridge": {"value": mu, "why": why},
@@ -82,7 +83,12 @@ def fit(
         factor=_factor(moment, mean, basis),
         noise_variance=_noise_variance(moments, moment),
         estimator=estimator,
-        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered},
+        parameters={
+            "rank": rank if rank == "auto" else int(rank),
+            "ridge": mu,
+            "literal": literal,
+            "uncovered": uncovered,
+        },
         evidence=evidence,
         fingerprint=logs.summary.fingerprint,
         action_ids=logs.action_ids,
@@ -108,6 +114,11 @@ def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, nul
             f"{logs.summary.usable} of {logs.summary.users} users have the two rows that a history needs to be split",
             todo=f"rank {rank} takes at least {needed} such users: log more, or lower the rank",
         )
+
+
+def _batch_rows(dim: int) -> int:
+    """Rows of a batch: enough that adding up its d x d sums costs little beside computing them."""
+    return max(BATCH_BYTES // (8 * dim), 16 * dim)
 
 
 def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:

@@ -27,7 +27,8 @@ from newcomer.halves import estimate_half
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-EXACT_LENGTHS = 64
+EXACT_LENGTHS = 64  # up to this length and this dimension every history length is a stratum
+EXACT_DIM = 256
 CHUNK_BYTES = 3 << 20  # features worked on at a time: stays in a second-level cache
 
 
@@ -98,44 +99,52 @@ def group_bounds(buckets: int) -> Ints:
     return np.array([0, *(2**i for i in range(buckets.bit_length()))], dtype=np.int64)
 
 
-def stratum(length: int) -> int:
-    """Stratum of a history length: itself up to 64, then four per octave (named by the shortest)."""
+def stratum(length: int, dim: int) -> int:
+    """Stratum of a history length, named by its shortest: itself up to 64, then four per octave.
+
+    Above d = 256, where a d x d matrix per length would be large, one per octave throughout.
+    """
+    octave = length.bit_length() - 1
+    if dim > EXACT_DIM:
+        return 1 << octave
     if length <= EXACT_LENGTHS:
         return length
-    octave = length.bit_length() - 1
     quarter = (length - (1 << octave)) * 4 >> octave
     return (1 << octave) + (quarter << octave) // 4
+
+
+def longest(name: int, dim: int) -> int:
+    """The longest history in the stratum of this name."""
+    if dim > EXACT_DIM:
+        return 2 * name - 1
+    return name if name < EXACT_LENGTHS else name + (1 << name.bit_length() - 1) // 4 - 1
 
 
 def moments_of(batch: Batch, ridge: float | None) -> Moments:
     """The moments of some users. Users with one row are counted, not used."""
     dim = batch.features.shape[1]
-    strata: dict[int, tuple[int, Floats]] = {}
-    pairs, hashes, too_short = [], [], 0
-    rows, squares, largest = 0, 0.0, 0.0
-    gram = np.zeros((dim, dim))
+    strata: dict[int, _Stratum] = {}
+    gram = _Squares(dim)
+    pairs, hashes, rewards_seen, too_short = [], [], [], 0
     for length, who, features, rewards in batch.by_length():
         if length < 2:
             too_short += len(who)
             continue
-        estimates, coverage = _halves(features, rewards, ridge, gram)
-        pairs.append(estimates)
+        place = strata.setdefault(stratum(length, dim), _Stratum(dim))
+        pairs.append(place.add(features, rewards, ridge, gram))
         hashes.append(batch.hashes[who])
-        count, total = strata.get(stratum(length), (0, 0.0))
-        strata[stratum(length)] = (count + len(who), total + coverage)
-        rows += rewards[:, ::2].size
-        squares += float((rewards[:, ::2] ** 2).sum())
-        largest = max(largest, float(np.abs(rewards).max()))
+        rewards_seen.append(rewards)
+    odd = np.concatenate([r[:, ::2].ravel() for r in rewards_seen] or [np.empty(0)])
     order = sorted(strata)
     return Moments(
         ridge=float(ridge or 0.0),
         lengths=np.array(order, dtype=np.int64),
-        users=np.array([strata[s][0] for s in order], dtype=np.int64),
-        coverage=np.array([strata[s][1] for s in order]).reshape(len(order), 2, dim, dim),
-        gram=gram,
-        rows=rows,
-        reward_squares=squares,
-        reward_max=largest,
+        users=np.array([strata[s].users for s in order], dtype=np.int64),
+        coverage=np.array([[half.sum() for half in strata[s].halves] for s in order]).reshape(-1, 2, dim, dim),
+        gram=gram.sum(),
+        rows=len(odd),
+        reward_squares=float(odd @ odd),
+        reward_max=max((float(np.abs(r).max()) for r in rewards_seen), default=0.0),
         too_short=too_short,
         pairs=_pair_sums(pairs, hashes, dim),
     )
@@ -168,23 +177,54 @@ def merge(a: Moments, b: Moments) -> Moments:
     )
 
 
-def _halves(features: Floats, rewards: Floats, ridge: float | None, gram: Floats) -> tuple[Floats, Floats]:
-    """Estimates (n, 2, d) and summed coverage (2, d, d) of equally long histories; adds odd steps' phi phi^T to `gram`."""
-    count, length, dim = features.shape
-    estimates, coverage = np.empty((count, 2, dim)), np.zeros((2, dim, dim))
-    step = max(1, CHUNK_BYTES // (length * dim * 8))
-    for start in range(0, count, step):
-        part = slice(start, start + step)
-        for i in (0, 1):
-            steps = np.ascontiguousarray(features[part, i::2])
-            half = estimate_half(steps, rewards[part, i::2], ridge)
-            if i == 0:
-                flat = steps.reshape(-1, dim)
-                gram += flat.T @ flat
-            estimates[part, i] = half.estimates
-            roots = half.roots.reshape(-1, dim)
-            coverage[i] += roots.T @ roots
-    return estimates, coverage
+class _Squares:
+    """A sum of A^T A over blocks of rows A, gathered until a product is worth its d x d result."""
+
+    def __init__(self, dim: int) -> None:
+        self._total = np.zeros((dim, dim))
+        self._blocks: list[Floats] = []
+        self._held = 0
+        self._enough = max(dim, CHUNK_BYTES // (16 * dim))
+
+    def add(self, rows: Floats) -> None:
+        """Take rows (n, d)."""
+        self._blocks.append(rows)
+        self._held += len(rows)
+        if self._held >= self._enough:
+            self.sum()
+
+    def sum(self) -> Floats:
+        """The sum so far."""
+        if self._blocks:
+            rows = self._blocks[0] if len(self._blocks) == 1 else np.concatenate(self._blocks)
+            self._total += rows.T @ rows
+            self._blocks, self._held = [], 0
+        return self._total
+
+
+class _Stratum:
+    """Users and coverage of one stratum."""
+
+    def __init__(self, dim: int) -> None:
+        self.users = 0
+        self.halves = (_Squares(dim), _Squares(dim))
+
+    def add(self, features: Floats, rewards: Floats, ridge: float | None, gram: _Squares) -> Floats:
+        """Take equally long histories; returns their estimates (n, 2, d). Features of odd steps also go to `gram`."""
+        count, length, dim = features.shape
+        self.users += count
+        estimates = np.empty((count, 2, dim))
+        step = max(1, CHUNK_BYTES // (length * dim * 8))
+        for start in range(0, count, step):
+            part = slice(start, start + step)
+            for i, squares in enumerate(self.halves):
+                steps = np.ascontiguousarray(features[part, i::2])
+                half = estimate_half(steps, rewards[part, i::2], ridge)
+                estimates[part, i] = half.estimates
+                squares.add(half.roots.reshape(-1, dim))
+                if i == 0:
+                    gram.add(steps.reshape(-1, dim))
+        return estimates
 
 
 def _pair_sums(pairs: list[Floats], hashes: list[NDArray[np.uint64]], dim: int) -> PairSums:

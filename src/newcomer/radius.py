@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.errors import ModelError, nearest
-from newcomer.moments import Moments, group_bounds, symmetric
+from newcomer.moments import Moments, group_bounds, longest, symmetric
 from newcomer.subspace import Coverage, Norm
 
 Floats = NDArray[np.float64]
@@ -155,8 +155,8 @@ def _ranges(moments: Moments) -> Floats:
     """L per stratum: the bound on ||M_n|| for its users (its longest history, where it spans several lengths)."""
     if not moments.ridge:
         return np.full(len(moments.lengths), moments.pairs.largest)
-    longest = np.where(moments.lengths < 64, moments.lengths, 1.25 * moments.lengths)
-    halves = np.sqrt(np.ceil(longest / 2) * np.floor(longest / 2))
+    steps = np.array([longest(int(name), moments.dim) for name in moments.lengths])
+    halves = np.sqrt((steps + 1) // 2 * (steps // 2))
     ranges: Floats = moments.reward_max**2 * halves / (4 * moments.ridge)
     return ranges
 

@@ -56,9 +56,9 @@ class RankEvidence:
     covariance: RankTest
 
 
-def rank_evidence(moments: Moments) -> RankEvidence:
+def rank_evidence(moments: Moments, *, correction: Correction | None = None) -> RankEvidence:
     """Test both moments; lengths are pooled on both sides of the comparison."""
-    correction = Correction.of(moments, coverage_of(moments))
+    correction = correction or Correction.of(moments, coverage_of(moments))
     pairs = moments.pairs
     means = pairs.estimates.sum(axis=0) / max(moments.count, 1)
     products = symmetric(pairs.products)

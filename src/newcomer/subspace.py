@@ -44,16 +44,27 @@ class Coverage:
 
 def coverage_of(moments: Moments) -> Coverage:
     """Coverage of the pooled logs; a direction counts as covered if both halves reach it."""
-    first, second = moments.mean_coverage
-    values, vectors = np.linalg.eigh((first + second) / 2)
-    fine = values > UNCOVERED * max(values[-1], 0.0)
-    covered, uncovered = vectors[:, fine], vectors[:, ~fine]
-    smallest = 0.0
-    if covered.shape[1]:
-        # In the standard basis when all is covered: no rounding from a change of coordinates.
-        inside = [d if fine.all() else covered.T @ d @ covered for d in (first, second)]
-        smallest = min(float(np.linalg.eigvalsh(d)[0]) for d in inside)
+    halves = moments.mean_coverage
+    covered, uncovered = _split(np.hstack([_unreached(half) for half in halves]))
+    inside = covered.T @ halves @ covered
+    smallest = float(np.linalg.eigvalsh(inside)[:, 0].min()) if covered.shape[1] else 0.0
     return Coverage(smallest, 1.0 / max(smallest, np.finfo(np.float64).eps), covered, uncovered)
+
+
+def _unreached(half: Floats) -> Floats:
+    """Orthonormal directions (d, m) that one half never reaches."""
+    values, vectors = np.linalg.eigh(half)
+    missed: Floats = vectors[:, values <= UNCOVERED * max(values[-1], 0.0)]
+    return missed
+
+
+def _split(missed: Floats) -> tuple[Floats, Floats]:
+    """Orthonormal bases of the complement of the span of `missed` (d, m), and of that span."""
+    if not missed.shape[1]:
+        return np.eye(len(missed)), missed  # the standard basis: no rounding from a change of coordinates
+    vectors, sizes, _ = np.linalg.svd(missed)
+    count = int((sizes > 1e-6).sum())  # what both halves miss is there twice
+    return vectors[:, count:], vectors[:, :count]
 
 
 @dataclass(frozen=True)
@@ -116,16 +127,16 @@ def conjugate_gradients(
     return solution
 
 
-def second_moment(moments: Moments, *, literal: bool = False) -> Floats:
+def second_moment(moments: Moments, *, literal: bool = False, correction: Correction | None = None) -> Floats:
     """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches."""
-    correction = Correction.of(moments, coverage_of(moments))
+    correction = correction or Correction.of(moments, coverage_of(moments))
     inside = correction.pooled(moments.product) if literal else correction.stratified(moments.product)
     return symmetric(correction.span @ inside @ correction.span.T)
 
 
-def population_mean(moments: Moments) -> Floats:
+def population_mean(moments: Moments, *, coverage: Coverage | None = None) -> Floats:
     """Estimate of E[beta] (d,): summed half estimates over summed coverage. Linear in beta, so free of strata."""
-    span = coverage_of(moments).covered
+    span = (coverage or coverage_of(moments)).covered
     total = span.T @ moments.mean_coverage.sum(axis=0) @ span
     return span @ np.linalg.solve(total, span.T @ moments.pairs.estimates.sum(axis=(0, 1)) / max(moments.count, 1))
 

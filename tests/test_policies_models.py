@@ -11,6 +11,7 @@ import newcomer as nc
 from newcomer.clusters import cluster
 from newcomer.errors import ModelError, PolicyError
 from newcomer.policies.components import Evidence
+from newcomer.testing import check_policy
 from tests.oracles import models as oracle
 
 DIM, COUNT = 4, 3
@@ -50,6 +51,21 @@ def after(policy, history):
 
 def some_actions(seed, count=6, dim=DIM):
     return np.random.default_rng(seed).standard_normal((count, dim))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_contract(name):
+    check_policy(EVERY[name])
+
+
+def test_contract_in_one_dimension_with_one_model():
+    for policy in (
+        nc.MUCB([[1.0]], horizon=5),
+        nc.MTS([[1.0]]),
+        nc.MmTS([[1.0]], variances=0.5, votes=50),
+        nc.MixTS([[1.0]], covariances=[[0.5]], votes=50),
+    ):
+        check_policy(policy)
 
 
 # mUCB and mmUCB

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.peers.players import PLAYERS, Player
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OURS = "newcomer LinUCB"
+OURS, OURS_SAMPLED = "newcomer LinUCB", "newcomer LinTS"
 COUNT = 20
 DISTRIBUTIONS = ["newcomer", "contextualbandits", "mabwiser", "coba", "bayesianbandits", "river", "vowpalwabbit"]
 
@@ -80,8 +80,13 @@ def measure(dim: int, rounds: int, repeats: int, names: list[str]) -> list[dict[
             play(PLAYERS[name](dim, COUNT), warmup)
             turns[name].append(play(PLAYERS[name](dim, COUNT), game))
             print(f"d = {dim}, turn {repeat + 1} of {repeats}: {name} {turns[name][-1][0]:.0f} us", file=sys.stderr)
-    ours = statistics.median(turn[0] for turn in turns[OURS])
-    return [row(dim, name, turns[name], ours) for name in names]
+    ours = {name: statistics.median(turn[0] for turn in turns[name]) for name in (OURS, OURS_SAMPLED)}
+    return [row(dim, name, turns[name], ours[alike(name)]) for name in names]
+
+
+def alike(name: str) -> str:
+    """Our policy of the same kind: Thompson sampling beside Thompson sampling, UCB beside all else."""
+    return OURS_SAMPLED if name.endswith("TS") else OURS
 
 
 def row(dim: int, name: str, turns: list[tuple[float, float]], ours: float) -> dict[str, object]:
@@ -128,8 +133,9 @@ def page(rows: list[dict[str, object]], rounds: int, repeats: int) -> str:
         "# Beside other libraries",
         "",
         f"`make bench-peers` wrote this page. One user, {COUNT} fresh unit vectors a round, {rounds} rounds of choose + update,",
-        f"one thread, medians of {repeats} alternating turns in one run; every library gets the round as a float64 NumPy",
-        "array, and what it does to read it is its time. Ours is the public `choose` and `update` with all checks.",
+        f"one thread, processor time, medians of {repeats} alternating turns in one run; every library gets the round as a float64 NumPy",
+        "array, and what it does to read it is its time. Ours is the public `choose` and `update` with all checks; Thompson",
+        "sampling is compared with our LinTS, all else with our LinUCB.",
         "",
         f"{versions()}; Python {platform.python_version()}, NumPy {np.__version__}.",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -133,6 +134,17 @@ def test_columns_may_have_other_names_and_actions_a_table(call: Command) -> None
     told = call("fit", "logs.csv", *options, "--intercept", "--force").err
     commands = next_commands(told)
     assert len(commands) > 1 and {call(*shlex.split(command)).code for command in commands} == {0}
+
+
+def test_plain_ratings_just_work_although_some_items_are_rare(call: Command) -> None:
+    """Items rated once are seen by one half of the histories only; they count as never seen."""
+    rng = random.Random(5)
+    rows = [(user, step, rng.randrange(8), rng.gauss(0, 1)) for user in range(300) for step in range(6)]
+    rows[5::6] = [(user, 5, 100 + user if user < 3 else 7, reward) for user, _, _, reward in rows[5::6]]
+    lines = [f"{user},{step},{action},{reward}" for user, step, action, reward in rows]
+    Path("ratings.csv").write_text("\n".join(["user,step,action,reward", *lines]))
+    done = call("fit", "ratings.csv", "--rank", 2, "--json")
+    assert done.code == 0 and json.loads(done.out)["coverage"]["uncovered"] == 3
 
 
 def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> None:

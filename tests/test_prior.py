@@ -1,0 +1,236 @@
+"""Guards the prior of reward vectors: its likelihood and gradient against dense formulas, the climb, and what is chosen."""
+
+from __future__ import annotations
+
+import operator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from newcomer.ascent import Climber
+from newcomer.expectation import Prior, Task, compare, expect, merge, posterior_of
+from newcomer.logs import Logs
+from newcomer.pairs import pairs_of, start_from
+from newcomer.prior import estimate_prior, mean_precision, principal, revived, truncated
+from newcomer.subspace import distance, top_eigenvectors
+from newcomer.worlds import Synthetic
+from tests.helpers import batch_of, histories
+from tests.oracles import prior as oracle
+
+EVERY, NONE = np.ones(64, dtype=bool), np.zeros(64, dtype=bool)
+
+
+def close(a, b, tolerance=1e-9):
+    assert np.abs(a - b).max() <= tolerance * max(1.0, np.abs(b).max())
+
+
+def some_prior(rng, dim, rank, noise=0.4):
+    return Prior(rng.standard_normal(dim), rng.standard_normal((dim, rank)), noise)
+
+
+def sums_of(prior, parts):
+    return expect(batch_of(parts), (Task(prior, EVERY, NONE),))[0]
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), dim=st.integers(1, 6), rank=st.integers(0, 4))
+def test_a_pass_matches_the_dense_expectation_step(seed, dim, rank):
+    rng = np.random.default_rng(seed)
+    parts, prior = histories(rng, users=15, dim=dim), some_prior(rng, dim, rank)
+    sums = sums_of(prior, parts)
+    cross, system, weights = oracle.expectation(prior, parts)
+    close(sums.likelihood, oracle.likelihood(prior, parts))
+    close(sums.gradient, cross - (system @ prior.weights.ravel()).reshape(cross.shape))
+    close(sums.weights, weights)
+    close(sums.residual, oracle.residual(prior, parts))
+    assert (sums.users, sums.rows) == (15, sum(len(r) for _, r in parts))
+
+
+def test_the_gradient_is_that_of_the_likelihood():
+    rng = np.random.default_rng(0)
+    parts, prior = histories(rng, users=20, dim=3), some_prior(rng, 3, 2)
+    sums, W = sums_of(prior, parts), prior.weights
+    for i, j in np.ndindex(W.shape):
+        ends = []
+        for h in (1e-5, -1e-5):
+            moved = W.copy()
+            moved[i, j] += h
+            ends.append(oracle.likelihood(Prior(moved[:, 0], moved[:, 1:], prior.noise), parts))
+        assert sums.gradient[i, j] / prior.noise == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
+    ends = [oracle.likelihood(Prior(prior.mean, prior.factor, prior.noise * np.exp(h)), parts) for h in (1e-5, -1e-5)]
+    assert 0.5 * (sums.residual / prior.noise - sums.rows) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5)
+
+
+def test_posteriors_match_bayes_rule():
+    rng = np.random.default_rng(1)
+    parts, prior = histories(rng, users=4, dim=5, lengths=(7, 7)), some_prior(rng, 5, 3)
+    post = posterior_of(prior, np.stack([X for X, _ in parts]), np.stack([r for _, r in parts]))
+    for n, (X, r) in enumerate(parts):
+        mean, covariance = oracle.posterior(prior, X, r)
+        close(post.mean[n], mean)
+        close(post.covariance[n], covariance)
+
+
+def test_sums_do_not_depend_on_batches_and_tasks_see_only_their_users():
+    rng = np.random.default_rng(2)
+    parts, prior = histories(rng, users=120, dim=4), some_prior(rng, 4, 2)
+    half = np.arange(64) % 2 == 0
+    tasks = (Task(prior, half, ~half), Task(prior, ~half, half), Task(prior, EVERY, NONE))
+    one = expect(batch_of(parts), tasks)
+    two = merge(expect(batch_of(parts[:50], range(50)), tasks), expect(batch_of(parts[50:], range(50, 120)), tasks))
+    for a, b in zip(one, two, strict=True):
+        close(a.gradient, b.gradient)
+        assert a.likelihood == pytest.approx(b.likelihood) and a.users == b.users
+    close(one[0].gradient + one[1].gradient, one[2].gradient)
+    assert one[0].judged_likelihood == pytest.approx(one[1].likelihood, rel=1e-12)
+    assert one[0].judged_users == one[1].users and one[2].judged_users == 0
+
+
+def climb(parts, prior, penalty, passes):
+    batch = batch_of(parts)
+    climber = Climber(prior, pairs_of(batch).take(EVERY).gram[0], penalty)
+    values = []
+    for _ in range(passes):
+        climber.tell(expect(batch, (Task(climber.trial, EVERY, NONE),))[0])
+        values.append(climber.value)
+    return climber, values
+
+
+@pytest.mark.parametrize("strength", [0.0, 5.0])
+def test_climbing_never_descends_passes_exact_em_and_ends_at_a_fixed_point_of_it(strength):
+    rng = np.random.default_rng(3)
+    parts, start = histories(rng, users=60, dim=4, lengths=(2, 12)), some_prior(rng, 4, 2)
+    penalty = np.full(3, strength)
+    climber, values = climb(parts, start, penalty, 150)
+    assert all(b >= a for a, b in pairwise(values))
+    slow = start
+    for _ in range(40):
+        W, noise = oracle.em_step(slow, parts, penalty)
+        slow = Prior(W[:, 0], W[:, 1:], noise)
+    assert values[40] > oracle.likelihood(slow, parts) - 0.5 * penalty @ (slow.weights**2).sum(axis=0)
+    still, noise = oracle.em_step(climber.best, parts, penalty)
+    close(still, climber.best.weights, 1e-4)
+    assert noise == pytest.approx(climber.best.noise, rel=1e-4)
+
+
+def test_the_first_step_is_the_m_step_where_all_users_saw_the_same():
+    """With X_n the same for all users the shared Gram matrix is exact: the first step is EM's, but for the noise."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((6, 3))
+    parts = [(X, rng.standard_normal(6)) for _ in range(40)]
+    start = some_prior(rng, 3, 2)
+    climber, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
+    W, _ = oracle.em_step(start, parts, np.array([0.3, 0.7, 0.7]))
+    shrink = climber._step
+    close((climber.trial.weights - start.weights) / shrink, W - start.weights, 1e-8)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), dim=st.integers(1, 5))
+def test_all_pairs_match_two_loops_over_rows(seed, dim):
+    rng = np.random.default_rng(seed)
+    parts = histories(rng, users=30, dim=dim)
+    whole = pairs_of(batch_of(parts)).take(EVERY)
+    close(whole.products[0] / max(whole.pairable[0], 1), oracle.all_pairs(parts))
+    close(whole.gram[0], sum(X.T @ X for X, _ in parts))
+    close(whole.means[0], sum(X.T @ r / len(r) for X, r in parts))
+    split = pairs_of(batch_of(parts[:11], range(11))) + pairs_of(batch_of(parts[11:], range(11, 30)))
+    close(split.take(EVERY).products[0], whole.products[0])
+
+
+def test_the_start_is_the_truth_for_many_users():
+    world = Synthetic(dim=8, rank=2, scale=2.0, offset=0.5, seed=3)
+    parts = []
+    for b in world.logs(40_000, (2, 12), seed=1).batches():
+        parts.append(pairs_of(b))
+    start = start_from(sum(parts[1:], parts[0]).take(EVERY), 2)
+    close(start.mean, world.mean, 0.1)
+    close(start.factor @ start.factor.T, world.covariance, 0.15)
+    assert start.noise == pytest.approx(0.25, rel=0.1)
+
+
+def test_truncation_turns_lost_variance_into_noise_and_revival_brings_directions_back():
+    rng = np.random.default_rng(5)
+    prior, gram = some_prior(rng, 5, 3), np.diag(rng.uniform(1, 2, 5))
+    power = np.trace(prior.factor.T @ gram @ prior.factor) + prior.noise
+    for rank in range(4):
+        cut = truncated(prior, 10 * gram, 10, rank)
+        assert cut.factor.shape == (5, rank)
+        assert np.trace(cut.factor.T @ gram @ cut.factor) + cut.noise == pytest.approx(power)
+    dead = Prior(prior.mean, prior.factor * [1.0, 1e-9, 1.0], prior.noise)
+    back = revived(dead, prior, gram)
+    assert np.linalg.svd(back.factor, compute_uv=False)[-1] > 1e-3
+    close(principal(prior).factor @ principal(prior).factor.T, prior.factor @ prior.factor.T)
+
+
+def test_comparison_gives_paired_errors():
+    rng = np.random.default_rng(6)
+    parts = histories(rng, users=80, dim=3)
+    rivals = tuple(some_prior(rng, 3, rank) for rank in (0, 1, 2))
+    each = np.array([[oracle.likelihood(prior, [part]) for part in parts] for prior in rivals])
+    deficits, errors = compare(batch_of(parts), (rivals,), (EVERY,)).deficits()
+    best = each.sum(axis=1).argmax()
+    gap = each[best] - each
+    close(deficits, gap.mean(axis=1))
+    close(errors, gap.std(axis=1) / np.sqrt(79), 1e-8)
+
+
+def test_the_mean_is_shrunk_where_there_is_none():
+    none = Synthetic(dim=10, seed=1).logs(400, 8, seed=1)
+    some = Synthetic(dim=10, offset=1.0, seed=1).logs(400, 8, seed=1)
+    weak, strong = (
+        mean_precision(sum((pairs_of(b) for b in logs.batches()), pairs_of(next(logs.batches()))), EVERY)
+        for logs in (none, some)
+    )
+    assert strong < 5
+    assert weak > 50
+
+
+def basis_of(prior, rank):
+    return top_eigenvectors(np.outer(prior.mean, prior.mean) + prior.factor @ prior.factor.T, rank)[1]
+
+
+def test_the_rank_and_the_subspace_are_found():
+    world = Synthetic.learnable(dim=20, seed=1)
+    found = estimate_prior(world.logs(2500, 12, seed=1))
+    assert found.prior.factor.shape == (20, 2)
+    assert distance(basis_of(found.prior, 2), world.basis) < 0.12
+    assert found.prior.noise == pytest.approx(0.25, rel=0.05)
+    assert found.evidence["ranks"]["chosen"] == 2
+
+
+def test_nothing_shared_is_rank_zero():
+    rng = np.random.default_rng(0)
+    logs = Logs.from_arrays(
+        user=np.repeat(np.arange(300), 6), features=rng.standard_normal((1800, 5)), reward=rng.standard_normal(1800)
+    )
+    assert estimate_prior(logs).prior.factor.shape == (5, 0)
+
+
+def test_fifty_users_and_single_rows_are_enough_to_run():
+    world = Synthetic.learnable(dim=6, seed=2)
+    found = estimate_prior(world.logs(50, (1, 9), seed=2))
+    assert np.isfinite(found.likelihood) and found.prior.noise > 0.05
+
+
+def test_every_pass_is_told():
+    heard, rows = [], []
+    logs = Synthetic.learnable(dim=6, seed=2).logs(100, 6, seed=2)
+    found = estimate_prior(logs, rank=1, listen=heard.append, progress=lambda done, total: rows.append(done == total))
+    assert heard[-1].passes == found.passes == sum(rows)
+    assert heard[-1].stage == "fitting everybody"
+    fitting = [h.likelihood for h in heard if h.stage == "fitting everybody"]
+    assert fitting == sorted(fitting)
+
+
+def test_batches_and_order_do_not_matter():
+    logs = Synthetic.learnable(dim=5, seed=4).logs(60, 6, seed=4)
+    pairs = [pairs_of(b) for b in logs.batches(rows=50)]
+    assert len(pairs) > 3
+    total = pairs[0]
+    for part in pairs[1:]:
+        total = operator.add(total, part)
+    close(total.products, pairs_of(next(logs.batches())).products)

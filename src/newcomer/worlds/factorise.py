@@ -14,7 +14,8 @@ the same movies; fine tastes move ratings little) is carried by the features; th
 zero, taken from what a d-dimensional factorisation says of the movies beyond the first k coordinates, uncorrelated, and of
 `SPARE` times the median size of the first k; last, a random rotation. The step after k is real, and large enough to see.
 
-A tenth of the ratings is held out of either fit, and `rmse` is the error of the very factorisation on them.
+A tenth of the ratings is held out of either fit, and `rmse` is the error of the very factorisation on them. On MovieLens-1M
+with seed 0: 0.826 (literal, threshold 241, eigenvalues 127, 3.8, 1.6, ... 0.002) and 0.848 (balanced, 18 times 93.5).
 """
 
 from __future__ import annotations

@@ -132,10 +132,10 @@ def page(rows: list[dict[str, object]], rounds: int, repeats: int) -> str:
     parts = [
         "# Beside other libraries",
         "",
-        f"`make bench-peers` wrote this page. One user, {COUNT} fresh unit vectors a round, {rounds} rounds of choose + update,",
-        f"one thread, processor time, medians of {repeats} alternating turns in one run; every library gets the round as a float64 NumPy",
-        "array, and what it does to read it is its time. Ours is the public `choose` and `update` with all checks; Thompson",
-        "sampling is compared with our LinTS, all else with our LinUCB.",
+        f"`make bench-peers` wrote this page. One user, {COUNT} fresh unit vectors a round, {rounds} rounds of",
+        f"choose + update, one thread, processor time, medians of {repeats} alternating turns in one run. Every library",
+        "gets the round as a float64 NumPy array, and what it does to read it is its time. Ours is the public `choose`",
+        "and `update` with all checks; Thompson sampling is compared with our LinTS, all else with our LinUCB.",
         "",
         f"{versions()}; Python {platform.python_version()}, NumPy {np.__version__}.",
     ]
@@ -146,15 +146,15 @@ def page(rows: list[dict[str, object]], rounds: int, repeats: int) -> str:
 
 NOTES = """## How each library is used
 
-* **contextualbandits**: its `linreg.LinearRegression` object (`method="sm"`, `predict_ucb`), the same shared linear UCB.
+* **contextualbandits**: its `linreg.LinearRegression` object (`method="sm"`, `predict_ucb`), the same shared UCB.
 * **MABWiser**: one model per arm, so a single arm whose contexts are the round's candidates; it inverts the matrix at
   every update.
 * **coba**: `LinUCBLearner` on action features, which it takes as tuples.
-* **bayesianbandits**: `LipschitzContextualAgent`, its agent with a shared learner (`NormalRegressor`); its UCB estimates
+* **bayesianbandits**: `LipschitzContextualAgent`, its agent with a shared learner (`NormalRegressor`); UCB estimates
   quantiles from 1,000 samples, so Thompson sampling is measured too.
 * **river**: its LinUCB is disjoint, so the `BayesianLinearRegression` it is made of, shared, scored mean + deviation;
   features are dictionaries.
-* **Vowpal Wabbit**: `--cb_explore_adf` from Python in its text format. It takes gradient steps and keeps no d x d system:
+* **Vowpal Wabbit**: `--cb_explore_adf` from Python, as text. It takes gradient steps and keeps no d x d system:
   another algorithm, in the table because it is what many would pick. Most of its time is writing and parsing text.
 
 The regret says that each of them learns; with exploration at each library's own scale it is not a comparison of

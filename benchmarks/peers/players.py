@@ -140,7 +140,7 @@ class River:
 class VowpalWabbit:
     """Vowpal Wabbit: action-dependent features; gradient steps, O(d) an action, no d x d system at all.
 
-    `--regcbopt` (optimism over a confidence band) is its nearest relative of LinUCB, `--squarecb` its usual quick choice.
+    `--regcbopt` (optimism over a confidence band) is its nearest relative of LinUCB; `--squarecb` is a common choice.
     """
 
     def __init__(self, dim: int, count: int, explore: str = "--regcbopt") -> None:

@@ -66,7 +66,7 @@ def reward_error(vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, 
     if users.shape != (len(clusters.labels), clusters.centers.shape[1]) or features.shape[1] != users.shape[1]:
         raise ModelError(
             f"vectors {users.shape} and actions {features.shape} do not fit these clusters",
-            todo=f"pass the {len(clusters.labels)} clustered users and actions of dimension {clusters.centers.shape[1]}",
+            todo=f"pass the {len(clusters.labels)} users that were clustered and actions of the same dimension",
         )
     strays = users - clusters.centers[clusters.labels]
     parts = np.array_split(strays, max(1, len(users) * len(features) // _CHUNK))

@@ -1,9 +1,9 @@
 """The posterior of a mixture of Gaussians over a user's reward vector, through the rows seen.
 
-Prior: s ~ w, beta | s ~ N(m_s, Sig_s); rewards r = phi . beta + N(0, sigma^2). With X the t rows seen, the rewards under
-component s are N(X m_s, K_s), K_s = X Sig_s X^T + sigma^2 I = L_s L_s^T, and y_s = L_s^-1 (r - X m_s):
+Prior: s ~ w, beta | s ~ N(m_s, Sig_s); rewards r = phi . beta + N(0, sigma^2). With X the t rows seen, the rewards
+under component s are N(X m_s, K_s), K_s = X Sig_s X^T + sigma^2 I = L_s L_s^T, and y_s = L_s^-1 (r - X m_s):
 
-    log p_s   = log w_s - sum_i log L_ii - |y_s|^2 / 2       which grows by log N(r; phi . mean_s, sigma^2 + phi . Cov_s phi)
+    log p_s   = log w_s - sum_i log L_ii - |y_s|^2 / 2,  growing by log N(r; phi . mean_s, sigma^2 + phi . Cov_s phi)
     mean_s    = m_s + Sig_s X^T L_s^-T y_s
     a draw    = b + Sig_s X^T K_s^-1 (r - X b - e),          b ~ N(m_s, Sig_s), e ~ N(0, sigma^2 I)   (Matheron's rule)
 

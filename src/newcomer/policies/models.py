@@ -198,7 +198,7 @@ class MmUCB:
 
 @dataclass(frozen=True, eq=False)
 class MTS:
-    """Thompson sampling over the models `centers` (S, d) with prior `weights` (S,), equal by default; see the module."""
+    """Thompson sampling over the models `centers` (S, d) with prior `weights` (S,), equal by default."""
 
     centers: Floats
     weights: Floats | None = field(default=None, kw_only=True)
@@ -223,7 +223,7 @@ class MTS:
         mask: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> Ints:
-        """The best allowed action (m,) under a model drawn from the posterior; one number per row from its generator."""
+        """The best allowed action (m,) under a model drawn from the posterior, by one number per row."""
         asked = self._offer(state, actions, mask, users)
         rngs = base.generators(rng, len(asked.users), "MTS")
         drawn = draw(posterior(state.log_weights[asked.users]), rngs)

@@ -1,17 +1,19 @@
 """How much of a person's gender and age is in what a recommender knows of them?
 
-The paper's broader-impact section warns that latent states can reveal protected attributes. MovieLens users stated gender
-and age, so it can be measured: a logistic regression on a user's coordinates in the shared subspace, cross-validated over
-users, against the base rate (always saying the more frequent answer; an area under the ROC curve of 0.5).
+The paper's broader-impact section warns that latent states can reveal protected attributes. MovieLens users stated
+gender and age, so it can be measured: a logistic regression on a user's coordinates in the shared subspace,
+cross-validated over users, against the base rate (always saying the more frequent answer; an area under the ROC curve
+of 0.5).
 
 Two kinds of coordinates, both k numbers a user:
 
-* "factor vector": a user's vector in the factorisation of everybody's ratings, what a recommender keeps of a long-known user;
-* "posterior": the mean of a newcomer's beta given t of that newcomer's real ratings. The newcomer is a held-out user, and
-  the movie features and the prior N(mean, covariance) come from the other users only.
+* "factor vector": a user's vector in the factorisation of everybody's ratings, what a recommender keeps of a
+  long-known user;
+* "posterior": the mean of a newcomer's beta given t of that newcomer's real ratings. The newcomer is a held-out user,
+  and the movie features and the prior N(mean, covariance) come from the other users only.
 
-The attacker knows the attribute of the other users of the same kind, nothing else, and has not tried hard: these numbers are
-lower bounds on what can be learned.
+The attacker knows the attribute of the other users of the same kind, nothing else, and has not tried hard: these
+numbers are lower bounds on what can be learned.
 """
 
 from __future__ import annotations
@@ -90,8 +92,8 @@ def latent_coordinates(factors: Factors) -> Floats:
 def posterior_coordinates(test: Ratings, factors: Factors, count: int, *, seed: int) -> Floats:
     """Posterior means (n, k) of test users' latent states given `count` of their ratings, drawn uniformly.
 
-    beta = m + L z, z ~ N(0, I), with m and L L^T the mean and covariance of the users in `factors`; rewards have the noise
-    of its held-out error.
+    beta = m + L z, z ~ N(0, I), with m and L L^T the mean and covariance of the users in `factors`; rewards have the
+    noise of its held-out error.
     """
     mean = factors.users.mean(axis=0)
     _, values, right = np.linalg.svd(factors.users - mean, full_matrices=False)

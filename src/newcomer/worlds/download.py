@@ -1,8 +1,8 @@
 """Finding MovieLens-1M on this computer, or fetching it from its publisher.
 
-The data may be used for research but not redistributed, so it is never part of this package. It is looked for in a folder
-you name, in the folder NEWCOMER_DATA, and in the cache; it is fetched from files.grouplens.org only when you ask for it,
-checked against the MD5 sum that GroupLens publishes beside it, and its licence is shown.
+The data may be used for research but not redistributed, so it is never part of this package. It is looked for in a
+folder you name, in the folder NEWCOMER_DATA, and in the cache; it is fetched from files.grouplens.org only when you
+ask for it, checked against the MD5 sum that GroupLens publishes beside it, and its licence is shown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def find_movielens(path: str | Path | None = None, *, cache: str | Path | None =
     raise LogsError(
         "MovieLens-1M was not found",
         where=", ".join(map(str, places)),
-        todo="set NEWCOMER_DATA to the folder that holds ml-1m/, or fetch it: newcomer.worlds.download.download_movielens()",
+        todo="set NEWCOMER_DATA to the folder that holds ml-1m/, or call newcomer.worlds.download.download_movielens",
     )
 
 

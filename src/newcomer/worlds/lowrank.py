@@ -2,11 +2,11 @@
 
 With ratings r_ij on the observed set Omega, B (n, d) of users and F (m, d) of movies:
 
-* `alternate` minimises  sum_Omega (r_ij - b_i . f_j)^2 + ridge (|B|^2 + |F|^2)  by solving for B and F in turn, the
+* `alternate` minimises sum_Omega (r_ij - b_i . f_j)^2 + ridge (|B|^2 + |F|^2) by solving for B and F in turn, the
   maximum a posteriori estimate of probabilistic matrix factorisation (Salakhutdinov and Mnih 2007).
-* `shrink` keeps F and minimises  1/2 sum_Omega (r_ij - b_i . f_j)^2 + threshold |B|_*  over B, a convex problem, by
-  proximal gradient steps with singular-value soft-thresholding (Cai, Candes and Shen 2010), accelerated as FISTA (Beck and
-  Teboulle 2009) with restarts (O'Donoghue and Candes 2015).
+* `shrink` keeps F and minimises 1/2 sum_Omega (r_ij - b_i . f_j)^2 + threshold |B|_* over B, a convex problem, by
+  proximal gradient steps with singular-value soft-thresholding (Cai, Candes and Shen 2010), accelerated as FISTA (Beck
+  and Teboulle 2009) with restarts (O'Donoghue and Candes 2015).
 * `shrink_to_rank` finds a threshold at which the rank of B is what was asked for.
 """
 

@@ -2,9 +2,9 @@
 
 A newcomer is a user. Each round offers 20 movies of different genres; there are only 18 genres, so "different" means
 distinct genre strings ("Action|Sci-Fi"): a round draws 20 of them and one movie of each, both uniformly. 1/2 is the
-*variance* of the noise. The paper's offline logs are 5000 histories of 50 steps with uniform behaviour, of 1589 users: so users
-are drawn with replacement, one user may stand behind several histories, and newcomers are users who are in the logs
-too. That is the default; `held_out` keeps newcomers out of the logs.
+*variance* of the noise. The paper's offline logs are 5000 histories of 50 steps with uniform behaviour, of 1589 users:
+so users are drawn with replacement, one user may stand behind several histories, and newcomers are users who are in
+the logs too. That is the default; `held_out` keeps newcomers out of the logs.
 
 Which of the two factorisations is in use (see `newcomer.worlds.factorise`) is `world.factors.recipe.kind`.
 """
@@ -150,7 +150,7 @@ class MovieLens:
         return self._pick(rng, drawn[:, : self.choices])
 
     def logs(self, users: int = 5000, steps: int = 50, seed: int = 0) -> Logs:
-        """Histories of uniform behaviour: `users` of them, with replacement, of the logged users; actions are movies."""
+        """Histories of uniform behaviour: `users` of the logged users, with replacement; actions are movies."""
         from newcomer.logs import Logs
 
         _require(users >= 1 and steps >= 1, f"users={users}, steps={steps}", "at least one of each")

@@ -1,8 +1,9 @@
 """MovieLens-1M (Harper and Konstan 2015): the original `::` files as arrays, and the paper's filter.
 
-The filter counts once, on the raw data: users with at least 200 ratings and movies with at least 200 ratings. That gives
-the 1589 users and 1426 movies of the paper, with 547,830 ratings; repeating it until nothing changes would not (1160 x 980).
-The licence of the data forbids redistribution, so none of it is in this package: see `newcomer.worlds.download`.
+The filter counts once, on the raw data: users with at least 200 ratings and movies with at least 200 ratings. That
+gives the 1589 users and 1426 movies of the paper, with 547,830 ratings; repeating it until nothing changes would not
+(1160 x 980). The licence of the data forbids redistribution, so none of it is in this package: see
+`newcomer.worlds.download`.
 """
 
 from __future__ import annotations

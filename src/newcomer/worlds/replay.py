@@ -1,20 +1,20 @@
 """Replay of real ratings: no simulator, no noise of our making, no linear model behind the rewards.
 
-A newcomer is a user kept out of everything that was learned. Each round offers movies which that user really rated, and the
-reward is the rating the user really gave. Regret of a round is the best rating on offer less the chosen one's.
+A newcomer is a user kept out of everything that was learned. Each round offers movies which that user really rated,
+and the reward is the rating the user really gave. Regret of a round is the best rating on offer less the chosen one's.
 
 What keeps it honest:
 
 * Movie features come from a factorisation of the *other* users' ratings alone, and so do the logs.
-* No movie is offered twice to a newcomer: the user's movies are shuffled and dealt out in disjoint sets. Otherwise a policy
-  could profit from remembering movies instead of learning a taste. So T rounds of K candidates need a user with T K
-  ratings; users with fewer cannot be newcomers for that horizon (`eligible` counts those who can).
+* No movie is offered twice to a newcomer: the user's movies are shuffled and dealt out in disjoint sets. Otherwise a
+  policy could profit from remembering movies instead of learning a taste. So T rounds of K candidates need a user with
+  T K ratings; users with fewer cannot be newcomers for that horizon (`eligible` counts those who can).
 * A rating does not depend on what was shown before, so every policy gets exactly what its choice would have paid.
 
-What it cannot tell: how a user would rate a movie they never chose to see. People rate what they expected to like, so all
-candidates are better than a random movie, and differences between policies are smaller than on a whole catalogue. Nor were
-the logs made by uniform behaviour: each history is what a person chose to watch, in the order of rating, and SOLD's
-assumption that behaviour does not depend on taste fails to an extent that nobody knows.
+What it cannot tell: how a user would rate a movie they never chose to see. People rate what they expected to like, so
+all candidates are better than a random movie, and differences between policies are smaller than on a whole catalogue.
+Nor were the logs made by uniform behaviour: each history is what a person chose to watch, in the order of rating, and
+SOLD's assumption that behaviour does not depend on taste fails to an extent that nobody knows.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Replay:
     ) -> Replay:
         """The replay of the files at `path` (or NEWCOMER_DATA, or the cache), with a share of users `held_out`.
 
-        Nothing here asks for the paper's 200 dimensions: 40 predict held-out ratings as well (RMSE 0.831 against 0.830),
+        Nothing here asks for the paper's 200 dimensions: 40 predict held-out ratings as well (RMSE 0.831, not 0.830),
         and are kinder to policies that learn from the newcomer alone.
         """
         ratings = read_ratings(find_movielens(path, cache=cache)).filtered(least)

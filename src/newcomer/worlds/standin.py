@@ -1,8 +1,9 @@
 """A stand-in for MovieLens-1M in its own file format, for tests and quick runs where the data is not at hand.
 
-Nothing in it comes from the data: ratings are whole numbers 1 to 5 around a latent linear model (a level, how good a movie
-is, a few tastes), users rate more of what suits them, ids have gaps, titles have accents (Latin-1) and commas, genre strings
-repeat unevenly, and gender and age lean on the tastes, so that every code path that the real files take is taken.
+Nothing in it comes from the data: ratings are whole numbers 1 to 5 around a latent linear model (a level, how good a
+movie is, a few tastes), users rate more of what suits them, ids have gaps, titles have accents (Latin-1) and commas,
+genre strings repeat unevenly, and gender and age lean on the tastes, so that every code path that the real files take
+is taken.
 """
 
 from __future__ import annotations

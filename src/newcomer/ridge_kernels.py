@@ -16,7 +16,7 @@ EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 
 # The arrays of ridge.Ridge: factor, gram, carry, moment, mean, guard, count.
 System = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Ints]
-# Where users are in ProBALL: rewards seen, sum of kappa^2, rows kept (-1: full system in use), and the rule.
+# Where users are in ProBALL: rewards seen, sum of kappa^2, rows kept (-1: full system in use; -2: none), the rule.
 Place = tuple[Ints, Floats, Ints, Floats]
 
 
@@ -281,7 +281,7 @@ def phase_scores(
         if _inside(count[u], squares[u], rule):
             _project(basis, block, low)
             _ucb_row(factor[u], mean[u], low, widths[0] if widths.size == 1 else widths[i], out[i])
-        elif kept[u] < 0:
+        elif kept[u] == -1:
             _ucb_row(full_factor[u], full_mean[u], block, width, out[i])
         else:
             return False
@@ -311,7 +311,7 @@ def phase_samples(
             for c in range(low.size):
                 for j in range(basis.shape[1]):
                     out[i, j] += low[c] * basis[c, j]
-        elif kept[u] < 0:
+        elif kept[u] == -1:
             _sample(full_factor[u], full_mean[u], noise[i], width, out[i])
         else:
             return False
@@ -342,8 +342,9 @@ def phase_learn(
             _add_cross(cross[u], low[0], x)
             kappa[u] = np.sqrt(_largest(small[0][u], cross[u]))
             squares[u] += kappa[u] ** 2
-        if kept[u] < 0:
+        if kept[u] == -1:
             _learn(full, u, x, reward[i])
+        if kept[u] < 0:
             continue
         _keep(full[3][u], rows[u, kept[u]], x, reward[i])
         kept[u] += 1

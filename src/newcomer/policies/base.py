@@ -142,15 +142,15 @@ def offer(
 
     Whether the features are finite is left to `pick` and `masked`, where it shows in the scores without another pass.
     """
-    given = floats(actions, "actions")
-    if given.ndim == 2:
+    given, asked = floats(actions, "actions"), who(state, users)
+    shared = given.ndim == 2
+    if shared:
         given = given[None]
-    asked = who(state, users)
     if given.ndim != 3 or given.shape[1] == 0 or (dim is not None and given.shape[2] != dim):
         raise PolicyError(
             f"actions must have shape (m, K, {dim or 'd'}) or (K, {dim or 'd'}) with K >= 1, not {np.shape(actions)}"
         )
-    if len(given) != len(asked) and np.ndim(actions) == 3:
+    if len(given) != len(asked) and not shared:
         raise PolicyError(f"actions are for {len(given)} users and {len(asked)} were asked about")
     return Offer(given, asked, NO_MASK if mask is None else allowed(mask, len(asked), given.shape[1]))
 

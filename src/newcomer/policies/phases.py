@@ -2,7 +2,7 @@
 
 In the subspace phase nothing of size d x d exists: a user has the k x k system of U^T phi and the rows seen. The full
 system is assembled from the rows in the round after which the subspace is left, and both are kept up from then on,
-because with tau' > 0 the phase may flip back. Once d rows have gathered they are added to V, so that memory stays below
+because with tau' > 0 the phase may flip back. A policy that can never leave keeps no rows. Once d rows have gathered they are added to V, so that memory stays below
 2.5 d^2 numbers a user however long the subspace phase lasts.
 """
 
@@ -34,10 +34,15 @@ class Phases(State):
     small: Ridge
     full: Ridge = field(metadata=GROWS)
     rows: Floats = field(metadata=GROWS)  # (n, c, d), the rows not yet in the V of `full`
-    kept: Ints  # (n,), how many they are; -1 once the full system is in use
+    kept: Ints  # (n,), how many they are; -1 once the full system is in use; -2 if the policy can never leave
     cross: Floats  # (n, k, d), C = U^T sum phi phi^T
     kappa: Floats  # (n,), |C| in the norm of the small system's inverse, for the coming round
     squares: Floats  # (n,), the sum of kappa^2 over rounds
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Rank, dimension, and the rank again if C is kept, else 0."""
+        return self.small.mean.shape[1], self.full.mean.shape[1], self.cross.shape[1]
 
     def place(self, rule: Floats) -> ridge_kernels.Place:
         """Where users are, for the compiled loops."""
@@ -51,13 +56,13 @@ class Phases(State):
         self.refuse_unless(self.cross.shape in ((n, 0, 0), (n, k, d)))
         self.refuse_unless(all(part.shape == (n,) for part in (self.kept, self.kappa, self.squares)))
         self.refuse_unless(all(part.dtype == np.float64 for part in (self.rows, self.cross, self.kappa, self.squares)))
-        self.refuse_unless(self.kept.dtype == np.int64 and bool(np.all(self.kept >= -1)))
+        self.refuse_unless(self.kept.dtype == np.int64 and bool(np.all(self.kept >= -2)))
         self.refuse_unless(bool(np.all(self.kept <= self.rows.shape[1])))
-        self.refuse_unless(self.full.complete or bool(np.all(self.kept >= 0)))
+        self.refuse_unless(self.full.complete or not bool(np.any(self.kept == -1)))
 
 
-def start(n: int, dim: int, rank: int, *, bends: bool, outside: bool) -> Phases:
-    """n newcomers; `bends` if tau' > 0, `outside` if the subspace is left before the first round."""
+def start(n: int, dim: int, rank: int, rule: Floats, *, bends: bool) -> Phases:
+    """n newcomers under a rule; `bends` if tau' > 0."""
     empty = np.zeros((n, 0))
     mean, moment = np.zeros((2, n, dim))
     full = Ridge(mean, moment, empty, empty, empty, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
@@ -65,7 +70,9 @@ def start(n: int, dim: int, rank: int, *, bends: bool, outside: bool) -> Phases:
     state = Phases(
         ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), cross, *np.zeros((2, n))
     )
-    if outside:
+    if rule[0] == rule[1] == 0:  # it never leaves, so the rows are of no use
+        state.kept[:] = -2
+    elif rule[0] > dim:  # it leaves before the first round
         state.full, state.kept[:] = ridge.start(n, dim), -1
     return state
 

@@ -90,25 +90,28 @@ class _Rule:
         return self.widths[0] + np.where(kappa > 0, scale, 0.0) * kappa
 
     def start(self, n: int) -> Phases:
-        dim, rank = self.model.dim, self.model.rank
-        outside = not self.switch[0] <= dim
-        return phases.start(base.newcomers(n), dim, rank, bends=self.tau_prime > 0, outside=outside)
+        rank, dim, _ = self.shape
+        return phases.start(base.newcomers(n), dim, rank, self.switch, bends=self.tau_prime > 0)
+
+    @cached_property
+    def shape(self) -> tuple[int, int, int]:
+        """What `Phases.shape` must be."""
+        rank, dim = self.basis.shape
+        return rank, dim, rank if self.tau_prime > 0 else 0
 
     def own(self, state: Phases) -> Phases:
-        base.own(state, Phases)
-        rank, dim = self.basis.shape
-        if state.full.dim != dim or state.small.dim != rank or (state.cross.shape[1] > 0) != (self.tau_prime > 0):
-            raise base.foreign(f"dimension {dim}, rank {rank} and tau_prime = {self.tau_prime:g}")
+        if base.own(state, Phases).shape != self.shape:
+            raise base.foreign("this rank and dimension, and tau_prime as it is")
         return state
 
     def offer(self, state: Phases, actions: ArrayLike, mask: ArrayLike | None, users: ArrayLike | None) -> Offer:
-        return base.offer(self.own(state), actions, dim=self.model.dim, mask=mask, users=users)
+        return base.offer(self.own(state), actions, dim=self.shape[1], mask=mask, users=users)
 
     def inside(self, state: Phases) -> Bools:
         return phases.inside(self.own(state), self.switch)
 
     def learn(self, state: Phases, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
-        told = base.rewards(self.own(state), features, reward, dim=self.model.dim, users=users)
+        told = base.rewards(self.own(state), features, reward, dim=self.shape[1], users=users)
         phases.learn(state, self.basis, self.switch, told.features, told.reward, told.users)
 
     def scores(self, state: Phases, asked: Offer) -> Floats:

@@ -19,6 +19,7 @@ _HOME = {
     "load": "model",
     "ProBALLUCB": "policies.proball",
     "ProBALLTS": "policies.proball",
+    "LocalUCB": "policies.localucb",
     "LinUCB": "policies.linear",
     "LinTS": "policies.linear",
     "Uniform": "policies.simple",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from newcomer.outcomes import summary as summary
     from newcomer.policies.linear import LinTS as LinTS
     from newcomer.policies.linear import LinUCB as LinUCB
+    from newcomer.policies.localucb import LocalUCB as LocalUCB
     from newcomer.policies.mixtures import MixTS as MixTS
     from newcomer.policies.mixtures import MmTS as MmTS
     from newcomer.policies.models import MTS as MTS

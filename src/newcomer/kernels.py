@@ -182,6 +182,8 @@ def warm() -> None:
     first_best(table, mask, who)
     append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
     solve_rows(row[0], row[0], np.ones((1, 1)))
-    from newcomer import ridge_kernels  # later, because it needs the constants above
+    from newcomer import ridge_kernels  # later, because they need the constants above
+    from newcomer.local import duals, loops
 
-    ridge_kernels.warm()
+    for module in (ridge_kernels, loops, duals):
+        module.warm()

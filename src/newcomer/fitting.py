@@ -15,13 +15,15 @@ from newcomer.errors import LogsError, ModelError, nearest
 from newcomer.logs import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.moments import Moments, merge, moments_of
+from newcomer.prior import Estimate, estimate_prior
 from newcomer.radius import Ingredients
-from newcomer.rank import RankTest, rank_evidence
+from newcomer.rank import RankEvidence, RankTest, rank_evidence
+from newcomer.refine import basis_rank, with_prior
 from newcomer.subspace import Correction, Coverage, coverage_of, population_mean, second_moment, top_eigenvectors
 
 Floats = NDArray[np.float64]
 
-ESTIMATORS = ("sold", "sold-pinv")
+ESTIMATORS = ("em", "sold", "sold-pinv")
 SHOWN = 64  # leading eigenvalues kept as evidence
 SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
 
@@ -30,7 +32,7 @@ def fit(
     logs: Logs,
     *,
     rank: int | Literal["auto"] = "auto",
-    estimator: str = "sold",
+    estimator: str = "em",
     ridge: float | None = None,
     literal: bool = False,
     uncovered: Literal["restrict", "error"] = "restrict",
@@ -41,13 +43,15 @@ def fit(
 
     Parameters
     ----------
-    rank : dimension of the shared subspace, or "auto": leading eigenvalues above a null of sign flips.
-    estimator : "sold" (the paper's, with a ridge) or "sold-pinv" (its pseudo-inverse version).
+    rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
+        null of sign flips (sold).
+    estimator : "em" (the distribution of users, see `newcomer.prior`), "sold" (the paper's, with a ridge) or "sold-pinv"
+        (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : pool history lengths exactly as the paper does. By default lengths are kept apart, which differs
         only for ragged histories, where pooling is biased.
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
-    null : keep the null spectrum as evidence (needed for rank "auto").
+    null : keep the null spectrum as evidence (needed for rank "auto" of sold).
     progress : called with (rows done, rows in all).
 
     >>> from newcomer.worlds import Synthetic
@@ -62,7 +66,8 @@ def fit(
     _check_coverage(coverage, logs, uncovered)
     correction = Correction.of(moments, coverage)
     tests = rank_evidence(moments, correction=correction) if null else None
-    chosen = tests.moment.rank if rank == "auto" and tests else int(rank)
+    estimate = estimate_prior(logs, rank=rank, progress=progress) if estimator == "em" else None
+    chosen = _chosen(rank, tests, estimate)
     moment = second_moment(moments, literal=literal, correction=correction)
     spectrum, basis = top_eigenvectors(moment, chosen)
     mean = population_mean(moments, coverage=coverage)
@@ -76,7 +81,7 @@ def fit(
         evidence["rank"] |= {"moment": _facts(tests.moment), "covariance": _facts(tests.covariance)}
     if chosen:
         evidence["radius"] = Ingredients.of(moments, coverage, spectrum, chosen).to_dict()
-    return Model(
+    model = Model(
         basis=basis,
         spectrum=spectrum,
         mean=mean,
@@ -94,6 +99,15 @@ def fit(
         action_ids=logs.action_ids,
         intercept=logs.intercept,
     )
+    return model if estimate is None else with_prior(model, estimate, chosen)
+
+
+def _chosen(rank: int | str, tests: RankEvidence | None, estimate: Estimate | None) -> int:
+    if rank != "auto":
+        return int(rank)
+    if estimate is not None:
+        return basis_rank(estimate)
+    return tests.moment.rank if tests else 0
 
 
 def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, null: bool) -> None:
@@ -104,7 +118,7 @@ def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, nul
         raise ModelError(f"ridge is {ridge}", todo="pass a positive number, or estimator='sold-pinv' for none")
     if ridge is not None and estimator == "sold-pinv":
         raise ModelError("the pseudo-inverse version has no ridge", todo="drop ridge= or use estimator='sold'")
-    if rank == "auto" and not null:
+    if rank == "auto" and not null and estimator != "em":
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
     if rank != "auto" and not (isinstance(rank, int | np.integer) and 1 <= rank <= logs.dim):
         raise ModelError(f"rank is {rank!r}", todo=f"pass 'auto' or a number from 1 to {logs.dim}, the dimension")

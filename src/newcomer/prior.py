@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Partial = TypeVar("Partial")
 
-MOST = 24  # directions tried when the rank is open
+MOST = (8, 24)  # directions tried when the rank is open: few, then many if few are not enough
 FOLDS = 5
 FEW = 2000  # users below which every fold is held out in turn
 COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
@@ -122,17 +122,11 @@ def estimate_prior(
     passes = Passes(logs, progress, listen)
     pairs = passes.run(pairs_of, operator.add)
     search = Search(passes, pairs, splits_of(pairs))
-    users = int(pairs.users.sum())
-    most = min(logs.dim, MOST, max(1, users // 20)) if rank == "auto" else int(rank)
-    found = search.precision(search.begin(most), "choosing shrinkage")
-    why: dict[str, Any] = {"tried": [found.trail]}
     if rank == "auto":
-        comparison = search.truncations(found)
-        chosen = smallest_good(comparison)
-        why["ranks"] = rank_facts(comparison, chosen)
-        if chosen < most:
-            found = search.precision(search.begin(chosen), "choosing shrinkage again")
-            why["tried"].append(found.trail)
+        found, why = search.rank(min(logs.dim, max(1, int(pairs.users.sum()) // 20)))
+    else:
+        found = search.precision(search.begin(int(rank)), "choosing shrinkage")
+        why = {"tried": [found.trail]}
     return search.finish(found, why)
 
 
@@ -153,6 +147,21 @@ class Search:
     passes: Passes
     pairs: Pairs
     splits: list[Split]
+
+    def rank(self, most: int) -> tuple[Found, dict[str, Any]]:
+        """As many directions as held-out users call for, at most `most`; more are tried where the first few all matter."""
+        trails = []
+        for tried in MOST:
+            found = self.precision(self.begin(min(tried, most)), "choosing the rank")
+            trails.append(found.trail)
+            comparison = self.truncations(found)
+            chosen = smallest_good(comparison)
+            if chosen < tried or tried >= most:
+                break
+        if chosen < len(comparison.sums) - 1:
+            found = self.precision(self.begin(chosen), "choosing shrinkage")
+            trails.append(found.trail)
+        return found, {"tried": trails, "ranks": rank_facts(comparison, chosen)}
 
     def begin(self, rank: int) -> Found:
         """The moments of each split, at a precision well above what the lengths of their directions suggest."""

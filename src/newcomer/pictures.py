@@ -121,7 +121,7 @@ def draw_lines(
         return _save(shape.panel(frame, points).properties(title=title, width=520, height=340), path)
     panels = [
         shape.panel(_only(frame, facet, value), None if points is None else _only(points, facet, value)).properties(
-            title=alt.Title(str(value), fontSize=13, fontWeight="normal"), width=330, height=230
+            title=alt.Title(str(value).split("\n"), fontSize=13, fontWeight="normal"), width=330, height=230
         )
         for value in frame[facet].unique(maintain_order=True)
     ]

@@ -1,0 +1,80 @@
+"""Every figure by its id, and the run that makes some of them: fits first, then what depends on them, then pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from newcomer.errors import NewcomerError, nearest
+from newcomer.experiments import eigenvalues, movielens, samples, simulation
+from newcomer.experiments.bench import Bench, Progress
+from newcomer.experiments.figure import Figure
+from newcomer.experiments.places import Setting
+from newcomer.experiments.scale import Scale
+from newcomer.worlds.download import cache_folder, find_movielens
+from newcomer.worlds.standin import write_standin
+
+_ALL = (*simulation.FIGURES, *eigenvalues.FIGURES, *movielens.FIGURES, *samples.FIGURES)
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in _ALL}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished figure."""
+
+    figure: Figure
+    picture: Path
+    table: Path
+
+
+def chosen(names: Sequence[str]) -> list[Figure]:
+    """The figures of these ids, each once, in the order of the catalogue; `all`, or nothing, is all of them."""
+    for name in names:
+        if name not in FIGURES and name != "all":
+            raise NewcomerError(f"there is no figure '{name}'{nearest(name, FIGURES)}", todo="--list shows all ids")
+    if not names or "all" in names:
+        return list(FIGURES.values())
+    return [figure for name, figure in FIGURES.items() if name in names]
+
+
+def open_bench(scale: Scale, *, data: Path | None, work: Path | None) -> Bench:
+    """The place of work for a scale; made-up ratings are written there if the scale wants them."""
+    folder = work or cache_folder() / "reproduce"
+    if scale.standin and data is None:
+        source = folder / "standin" / "ml-1m"
+        source = source if (source / "README").is_file() else write_standin(folder / "standin")
+    else:
+        source = find_movielens(data)
+    setting = Setting(scale.name, str(source.absolute()), str(cache_folder()))
+    return Bench.at(folder / scale.name, setting)
+
+
+def reproduce(
+    figures: Sequence[Figure],
+    scale: Scale,
+    bench: Bench,
+    *,
+    out: Path,
+    workers: int,
+    progress: Callable[[str], Progress],
+    made: Callable[[Made], None] = lambda _: None,
+) -> list[Made]:
+    """Make figures: PNG and CSV in `out`. `progress(stage)` gives a callback for each stage of the work."""
+    bench.do_all([fit for figure in figures for fit in figure.fits(scale)], workers=workers, progress=progress("fits"))
+    jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
+    bench.do_all(jobs, workers=workers, progress=progress("runs"))
+    out.mkdir(parents=True, exist_ok=True)
+    finished = []
+    for figure in figures:
+        finished.append(_make(figure, scale, bench, out))
+        made(finished[-1])
+    return finished
+
+
+def _make(figure: Figure, scale: Scale, bench: Bench, out: Path) -> Made:
+    table, picture = out / f"{figure.name}.csv", out / f"{figure.name}.png"
+    frame = figure.table(scale, bench)
+    frame.write_csv(table)
+    figure.draw(frame, picture)
+    return Made(figure, picture, table)

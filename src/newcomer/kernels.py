@@ -6,6 +6,9 @@ Numba compiles them once and caches them beside this file; they also run, slowly
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -13,6 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Loop = TypeVar("Loop", bound=Callable[..., object])
 
 # Sums may be reordered and fused so that they run in vector registers; NaN and infinity keep their meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -24,6 +28,11 @@ TIE = 1e-12
 
 # For compiled loops that live beside their maths: numba itself is imported here alone.
 compiled = njit(cache=True, error_model="numpy")
+
+
+def quiet(loop: Loop) -> Loop:
+    """For loops that meet features nobody has checked: without the compiler, Python would warn of NaN and infinity."""
+    return loop if hasattr(loop, "py_func") else np.errstate(invalid="ignore", over="ignore")(loop)
 
 
 @njit(cache=True, error_model="numpy")
@@ -103,6 +112,7 @@ def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
     return -1
 
 
+@quiet
 @njit(cache=True, fastmath=FAST)
 def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None:
     """out[i, a] = actions[i, a] . mean[users[i]]; one block of actions (1, K, d) serves all rows."""
@@ -182,8 +192,22 @@ def warm() -> None:
     first_best(table, mask, who)
     append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
     solve_rows(row[0], row[0], np.ones((1, 1)))
-    from newcomer import ridge_kernels  # later, because they need the constants above
-    from newcomer.local import duals, loops
+    _warm_triangles()
 
-    for module in (ridge_kernels, loops, duals):
-        module.warm()
+
+def _warm_triangles() -> None:
+    from newcomer import ridge_kernels as loops  # here, because it needs the constants above
+
+    one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
+    width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
+    loops.ucb_scores(row, row, who, one, width, table)
+    loops.samples(row, row, who, row, width, table)
+    loops.refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
+    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
+    loops.learn(system, who, row, width)
+    loops.inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
+    loops.add_square(np.ones(1), np.zeros(1), row)
+    place, pair = (who.copy(), np.zeros(1), np.full(1, -1), np.zeros(4)), (row, row)
+    loops.phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
+    loops.phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
+    loops.phase_learn(row, system, system, place, one, (np.zeros((1, 0, 0)), width.copy()), (who, row, width), 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from newcomer.kernels import FAST, Bools, Floats, Ints
+from newcomer.kernels import FAST, Bools, Floats, Ints, quiet
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
@@ -76,6 +76,7 @@ def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Flo
         out[a] = total + width * np.sqrt(out[a])
 
 
+@quiet
 @njit(cache=True, fastmath=FAST)
 def ucb_scores(factor: Floats, mean: Floats, users: Ints, actions: Floats, widths: Floats, out: Floats) -> None:
     """Optimistic scores (m, K) in the systems of `users`; `widths` is (m,), or (1,) for all alike."""
@@ -260,6 +261,7 @@ def inside(count: Ints, squares: Floats, rule: Floats, out: Bools) -> None:
         out[u] = _inside(count[u], squares[u], rule)
 
 
+@quiet
 @njit(cache=True)
 def phase_scores(
     basis: Floats,
@@ -394,20 +396,3 @@ def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
             total = row[j] + part
             lost[j] = (total - row[j]) - part
             row[j] = total
-
-
-def warm() -> None:
-    """Load every loop of this file from the cache, compiling those that are not there yet."""
-    one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
-    width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
-    ucb_scores(row, row, who, one, width, table)
-    samples(row, row, who, row, width, table)
-    refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
-    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
-    learn(system, who, row, width)
-    inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
-    add_square(np.ones(1), np.zeros(1), row)
-    place, pair = (who.copy(), np.zeros(1), np.full(1, -1), np.zeros(4)), (row, row)
-    phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
-    phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
-    phase_learn(row, system, system, place, one, (np.zeros((1, 0, 0)), width.copy()), (who, row, width), 0)

@@ -116,16 +116,98 @@ def draw_lines(
     marked : show each point of a line, for lines of few points.
     """
     _check_columns(frame, [x.column, y.column, series, *[name for name in (error, facet) if name]])
-    shape = _Lines(x, y, series, error, marked, tuple(map(str, frame[series].unique(maintain_order=True))))
     if facet is None:
+        shape = _Lines(x, y, series, error, marked, _names([frame], series))
         return _save(shape.panel(frame, points).properties(title=title, width=520, height=340), path)
     panels = [
-        shape.panel(_only(frame, facet, value), None if points is None else _only(points, facet, value)).properties(
-            title=alt.Title(str(value).split("\n"), fontSize=13, fontWeight="normal"), width=330, height=230
+        Panel(
+            str(value),
+            _only(frame, facet, value),
+            x,
+            y,
+            None if points is None else _only(points, facet, value),
+            marked,
         )
         for value in frame[facet].unique(maintain_order=True)
     ]
-    return _save(alt.concat(*panels, columns=columns, title=title, spacing=30), path)
+    return draw_panels(panels, path, series=series, error=error, columns=columns, title=title)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of several charts in a picture, with axes of its own; a line break in the title starts a second line."""
+
+    title: str
+    frame: pl.DataFrame
+    x: Axis
+    y: Axis
+    points: pl.DataFrame | None = None
+    marked: bool = False
+
+
+def draw_panels(
+    panels: Sequence[Panel],
+    path: str | Path,
+    *,
+    series: str = "policy",
+    error: str | None = None,
+    columns: int = 2,
+    title: str = "",
+) -> Path:
+    """Several line charts with one legend, `columns` in a row; the arguments are those of `draw_lines`."""
+    names = _names([panel.frame for panel in panels], series)
+    charts = [
+        _Lines(panel.x, panel.y, series, error, panel.marked, names)
+        .panel(panel.frame, panel.points)
+        .properties(title=_subtitle(panel.title), width=330, height=230)
+        for panel in panels
+    ]
+    return _save(alt.concat(*charts, columns=columns, title=title, spacing=30), path)
+
+
+def draw_outlines(
+    frame: pl.DataFrame, path: str | Path, *, series: str, facet: str, columns: int = 3, title: str = ""
+) -> Path:
+    """Closed outlines in the plane, filled lightly, one panel for each value of `facet` with axes of equal scale.
+
+    `frame` has `x`, `y` and `order` (the place of a point along its outline); an outline of one point is a dot.
+    """
+    _check_columns(frame, ["x", "y", "order", series, facet])
+    hues = colours(_names([frame], series))
+    panels = [_outlines(_only(frame, facet, value), series, hues) for value in frame[facet].unique(maintain_order=True)]
+    titled = [
+        chart.properties(title=_subtitle(str(value)), width=300, height=300)
+        for chart, value in zip(panels, frame[facet].unique(maintain_order=True), strict=True)
+    ]
+    return _save(alt.concat(*titled, columns=columns, title=title, spacing=30), path, legend_size=200)
+
+
+def _outlines(frame: pl.DataFrame, series: str, hues: dict[str, str]) -> Any:
+    middle = [(float(frame[c].min()) + float(frame[c].max())) / 2 for c in ("x", "y")]  # type: ignore[arg-type]
+    half = 0.54 * max(float(frame[c].max()) - float(frame[c].min()) for c in ("x", "y"))  # type: ignore[arg-type]
+    x, y = (
+        channel(
+            f"{column}:Q", title=f"beta, coordinate {place}", scale=alt.Scale(domain=[m - half, m + half], nice=False)
+        )
+        for channel, column, place, m in zip((alt.X, alt.Y), ("x", "y"), (1, 2), middle, strict=True)
+    )
+    stroke = alt.Color(f"{series}:N", title=None, scale=alt.Scale(domain=list(hues), range=list(hues.values())))
+    layers = []
+    for name, own in frame.group_by(series, maintain_order=True):
+        base = alt.Chart(own).encode(x, y, stroke)
+        dot = base.mark_circle(size=90, opacity=1)
+        line = base.mark_line(interpolate="linear-closed", fill=hues[str(name[0])], fillOpacity=0.12, clip=True)
+        layers.append(dot if len(own) == 1 else line.encode(alt.Order("order:Q")))
+    return alt.layer(*layers)
+
+
+def _names(frames: Sequence[pl.DataFrame], series: str) -> tuple[str, ...]:
+    """Names of lines, in the order in which they occur."""
+    return tuple(dict.fromkeys(str(name) for frame in frames for name in frame[series].unique(maintain_order=True)))
+
+
+def _subtitle(text: str) -> alt.Title:
+    return alt.Title(text.split("\n"), fontSize=13, fontWeight="normal")
 
 
 @dataclass(frozen=True)

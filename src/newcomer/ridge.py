@@ -48,6 +48,9 @@ class Ridge(State):
     guard: Floats  # (n, 4)
     count: Ints  # (n,), rewards seen
 
+    def __len__(self) -> int:
+        return len(self.mean)
+
     @property
     def dim(self) -> int:
         """Dimension d of the systems."""

@@ -173,12 +173,11 @@ def rewards(
     state: State, features: ArrayLike, reward: ArrayLike, *, dim: int | None, users: ArrayLike | None = None
 ) -> Rewards:
     """Check rewards; rows whose reward is NaN (nothing yet) are left out."""
-    x, r = floats(features, "features"), floats(reward, "reward")
+    x, r, told = floats(features, "features"), floats(reward, "reward"), who(state, users)
     if x.ndim == 1:
         x = x[None]
     if r.ndim == 0:
         r = r[None]
-    told = who(state, users)
     if x.ndim != 2 or len(x) != len(told) or r.shape != told.shape or (dim is not None and x.shape[1] != dim):
         raise PolicyError(
             f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(told)} users"

@@ -39,6 +39,9 @@ class Phases(State):
     kappa: Floats  # (n,), |C| in the norm of the small system's inverse, for the coming round
     squares: Floats  # (n,), the sum of kappa^2 over rounds
 
+    def __len__(self) -> int:
+        return len(self.kept)
+
     @property
     def shape(self) -> tuple[int, int, int]:
         """Rank, dimension, and the rank again if C is kept, else 0."""
@@ -92,12 +95,12 @@ def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: 
             basis, state.small.parts, state.full.parts, state.place(rule), state.rows, bend, told, row
         )
         if leaver >= 0:
-            _leave(state, leaver)
+            leave(state, leaver)
         elif row < len(users):
             _make_room(state, int(users[row]))
 
 
-def _leave(state: Phases, user: int) -> None:
+def leave(state: Phases, user: int) -> None:
     """Build the full system of a user from the rows seen."""
     _fold(state, user)
     full = state.full

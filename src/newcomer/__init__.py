@@ -22,6 +22,8 @@ _HOME = {
     "LocalUCB": "policies.localucb",
     "LinUCB": "policies.linear",
     "LinTS": "policies.linear",
+    "PriorTS": "policies.prior",
+    "PriorUCB": "policies.prior",
     "Uniform": "policies.simple",
     "PopulationMean": "policies.simple",
     "MUCB": "policies.models",
@@ -63,6 +65,8 @@ if TYPE_CHECKING:
     from newcomer.policies.models import MTS as MTS
     from newcomer.policies.models import MUCB as MUCB
     from newcomer.policies.models import MmUCB as MmUCB
+    from newcomer.policies.prior import PriorTS as PriorTS
+    from newcomer.policies.prior import PriorUCB as PriorUCB
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
     from newcomer.policies.simple import PopulationMean as PopulationMean

@@ -100,10 +100,12 @@ def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: 
             _make_room(state, int(users[row]))
 
 
-def leave(state: Phases, user: int) -> None:
-    """Build the full system of a user from the rows seen."""
+def leave(state: Phases, user: int, *, extra: Floats | None = None) -> None:
+    """Build the full system of a user from the rows seen; `extra` (d, d) is added to V, if it is not to start at I."""
     _fold(state, user)
     full = state.full
+    if extra is not None:
+        ridge_kernels.add_square(full.gram[user], full.carry[user], extra)
     full.factor = _widen(full.factor, full.gram.shape[1])
     ridge_kernels.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
     state.kept[user] = -1

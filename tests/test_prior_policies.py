@@ -1,0 +1,164 @@
+"""Guards PriorUCB and PriorTS: posteriors against Bayes' rule, the policy contract, scale, and the anytime-valid escape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from newcomer.errors import PolicyError
+from newcomer.model import Model
+from newcomer.policies import escape
+from newcomer.policies.prior import PriorTS, PriorUCB
+from newcomer.policies.simple import PopulationMean
+from newcomer.testing import PROMISES, Trial
+
+
+def make_model(dim=6, rank=2, seed=0, noise=0.3):
+    rng = np.random.default_rng(seed)
+    factor = rng.standard_normal((dim, rank))
+    basis = np.linalg.qr(factor)[0]
+    return Model(basis, np.ones(dim), rng.standard_normal(dim), factor, noise)
+
+
+def dense(prior_mean, prior_covariance, X, r, noise):
+    """Bayes' rule for joint Gaussians, with everything written out."""
+    gain = prior_covariance @ X.T @ np.linalg.inv(X @ prior_covariance @ X.T + noise * np.eye(len(r)))
+    return prior_mean + gain @ (r - X @ prior_mean), prior_covariance - gain @ X @ prior_covariance
+
+
+def history(model, rows=9, seed=1):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, model.dim))
+    return X, rng.standard_normal(rows), rng.standard_normal((7, model.dim))
+
+
+POLICIES = {
+    "UCB": PriorUCB(make_model(5)),
+    "UCB that escapes": PriorUCB(make_model(5), level=0.9),
+    "UCB that stays": PriorUCB(make_model(5), level=0.0),
+    "TS": PriorTS(make_model(5), votes=20),
+    "TS that escapes": PriorTS(make_model(5), level=0.9, votes=20),
+    "UCB of rank 0": PriorUCB(replace(make_model(5), factor=np.zeros((5, 0)))),
+}
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("name", POLICIES)
+def test_they_keep_every_promise(name, promise):
+    promise(Trial(POLICIES[name], 5, seed=1))
+
+
+@pytest.mark.parametrize("width", [0.0, 1.3])
+def test_scores_are_those_of_the_dense_posterior(width):
+    model = make_model()
+    X, r, actions = history(model)
+    policy = PriorUCB(model, width=width, level=0.0)
+    state = policy.start(1)
+    for x, y in zip(X, r, strict=True):
+        policy.update(state, x[None], [y])
+    mean, covariance = dense(model.mean, model.covariance, X, r, model.noise_variance)
+    expected = actions @ mean + width * np.sqrt(np.einsum("ad,de,ae->a", actions, covariance, actions))
+    np.testing.assert_allclose(policy.scores(state, actions[None])[0], expected, atol=1e-9)
+    np.testing.assert_allclose(PriorTS(model, level=0.0).scores(state, actions[None])[0], actions @ mean, atol=1e-9)
+
+
+def test_a_stranger_is_served_by_the_dense_posterior_of_the_full_prior():
+    model = make_model()
+    X, r, actions = history(model)
+    policy = PriorUCB(model, level=0.99)
+    state = policy.start(1)
+    size = None
+    for x, y in zip(X, 20 * r, strict=True):
+        policy.update(state, x[None], [y])
+        if size is None and not policy.in_subspace(state)[0]:
+            size = escape.SIZES[escape.likeliest(state.doubt, 0)]
+    assert size is not None
+    full = model.covariance + size * np.trace(model.covariance) / model.dim * np.eye(model.dim)
+    mean, covariance = dense(model.mean, full, X, 20 * r, model.noise_variance)
+    expected = actions @ mean + np.sqrt(np.einsum("ad,de,ae->a", actions, covariance, actions))
+    np.testing.assert_allclose(policy.scores(state, actions[None])[0], expected, rtol=1e-8, atol=1e-8)
+
+
+def test_draws_have_the_law_of_the_posterior():
+    model = make_model(4)
+    X, r, actions = history(model)
+    policy = PriorTS(model, level=0.0, votes=4000)
+    state = policy.start(1)
+    policy.update(state, X, r, users=np.zeros(len(r), dtype=int))
+    mean, covariance = dense(model.mean, model.covariance, X, r, model.noise_variance)
+    rng = np.random.default_rng(0)
+    wins = np.argmax(actions @ rng.multivariate_normal(mean, covariance, 40_000).T, axis=0)
+    shares = np.bincount(wins, minlength=len(actions)) / 40_000
+    votes = policy.probabilities(state, actions[None], np.random.default_rng(1))[0]
+    assert np.abs(votes - shares).max() < 0.04
+
+
+def test_rewards_times_a_hundred_give_the_same_actions():
+    model = make_model(8, 3)
+    scaled = replace(model, mean=100 * model.mean, factor=100 * model.factor, noise_variance=1e4 * model.noise_variance)
+    rng = np.random.default_rng(2)
+    plain, large = PriorUCB(model, level=0.2), PriorUCB(scaled, level=0.2)
+    a, b = plain.start(20), large.start(20)
+    for _ in range(30):
+        actions = rng.standard_normal((20, 5, 8))
+        chosen = plain.choose(a, actions)
+        np.testing.assert_array_equal(chosen, large.choose(b, actions))
+        features, reward = actions[np.arange(20), chosen], 3 * rng.standard_normal(20)
+        plain.update(a, features, reward)
+        large.update(b, features, 100 * reward)
+        np.testing.assert_array_equal(plain.in_subspace(a), large.in_subspace(b))
+
+
+def test_without_differences_it_is_the_population_mean():
+    model = replace(make_model(), factor=np.zeros((6, 0)))
+    X, r, actions = history(model)
+    policy, mean = PriorUCB(model, level=0.0), PopulationMean(model)
+    state = policy.start(1)
+    policy.update(state, X, r, users=np.zeros(len(r), dtype=int))
+    np.testing.assert_allclose(policy.scores(state, actions[None]), mean.scores(mean.start(1), actions[None]))
+
+
+def lives(model, betas, rounds, level, seed):
+    """Whether each user is still taken for one of the population after choosing among random actions."""
+    rng = np.random.default_rng(seed)
+    policy = PriorUCB(model, level=level)
+    state, who = policy.start(len(betas)), np.arange(len(betas))
+    for _ in range(rounds):
+        actions = rng.standard_normal((len(betas), 4, model.dim)) / np.sqrt(model.dim)
+        features = actions[who, policy.choose(state, actions)]
+        noise = np.sqrt(model.noise_variance) * rng.standard_normal(len(betas))
+        policy.update(state, features, np.einsum("nd,nd->n", features, betas) + noise)
+    return policy.in_subspace(state)
+
+
+def test_users_of_the_population_are_rarely_taken_for_strangers_and_strangers_are_found():
+    model = make_model(10, 2)
+    rng = np.random.default_rng(3)
+    usual = model.mean + rng.standard_normal((2000, 2)) @ model.factor.T
+    gone = 1 - lives(model, usual, 150, 0.1, seed=4).mean()
+    assert gone <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / 2000)
+    strange = usual[:100] + 2.0 * rng.standard_normal((100, 10))
+    assert lives(model, strange, 150, 0.01, seed=5).mean() < 0.1
+
+
+def test_the_evidence_has_mean_one_under_the_prior():
+    """The running product is a martingale: its mean over many users stays one, whatever the features."""
+    rng = np.random.default_rng(6)
+    n, d = 40_000, 3
+    state = escape.start(n, d)
+    for _ in range(4):
+        features, deviation = 0.5 * rng.standard_normal((n, d)), rng.uniform(1, 2, n)
+        escape.learn(state, np.arange(n), features, rng.standard_normal(n), deviation, 0.01)
+    products = np.exp(escape.evidence(state, np.arange(n)))
+    assert products.mean() == pytest.approx(1.0, abs=4 * products.std() / np.sqrt(n))
+
+
+def test_settings_are_checked():
+    with pytest.raises(PolicyError, match="level"):
+        PriorUCB(make_model(), level=1.0)
+    with pytest.raises(PolicyError, match="width"):
+        PriorUCB(make_model(), width=-1.0)
+    with pytest.raises(PolicyError, match="rank and dimension"):
+        PriorUCB(make_model(6)).in_subspace(PriorUCB(make_model(5)).start(1))

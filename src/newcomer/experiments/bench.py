@@ -8,27 +8,20 @@ of processes. Workers are spawned with one BLAS thread each.
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from io import BytesIO
-from multiprocessing import get_context
 from pathlib import Path
 
 import polars as pl
 
 from newcomer import __version__
-from newcomer.errors import NewcomerError
 from newcomer.experiments.jobs import Fit, Job, Play, Table, from_text, key, perform_fit, perform_play, to_text
 from newcomer.experiments.places import Setting
+from newcomer.experiments.pool import Progress, run_all
 from newcomer.files import write
 from newcomer.model import Model, load
-
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -79,47 +72,23 @@ class Bench:
 
     def do_all(self, jobs: Iterable[Job], *, workers: int, progress: Progress) -> None:
         """Do what is missing in `workers` processes."""
-        todo = self.missing(jobs)
-        if not todo:
-            return
-        with _one_thread(), ProcessPoolExecutor(min(workers, len(todo)), mp_context=get_context("spawn")) as pool:
-            plain = (str(self.folder), asdict(self.setting), self.identity)
-            futures = {pool.submit(_work, to_text(job), *plain): job for job in todo}
-            try:
-                _watch(futures, progress)
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        calls = [(to_text(job), *self.words) for job in self.missing(jobs)]
+        run_all(_work, calls, workers=workers, progress=progress)
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """The bench in plain words, for other processes."""
+        return str(self.folder), json.dumps(asdict(self.setting)), self.identity
+
+    @classmethod
+    def from_words(cls, folder: str, setting: str, identity: str) -> Bench:
+        """The inverse of `words`."""
+        return cls(Path(folder), Setting(**json.loads(setting)), identity)
 
 
-def _work(text: str, folder: str, setting: dict[str, str], identity: str) -> None:
-    """What a worker does: one job, told in plain words."""
-    Bench(Path(folder), Setting(**setting), identity).do(from_text(text))
-
-
-def _watch(futures: dict[Future[None], Job], progress: Progress) -> None:
-    waiting, total = set(futures), len(futures)
-    while waiting:
-        done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-        for future in done:
-            try:
-                future.result()
-            except BrokenProcessPool as error:
-                todo = "free some memory or lower --workers; what is finished is kept"
-                raise NewcomerError("a worker process died", where=to_text(futures[future]), todo=todo) from error
-        progress(total - len(waiting), total)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes spawned inside have one thread each: they read the environment when they import NumPy."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
+def _work(text: str, folder: str, setting: str, identity: str) -> None:
+    """What a worker does: one job."""
+    Bench.from_words(folder, setting, identity).do(from_text(text))
 
 
 def _keep(frame: pl.DataFrame, place: Path) -> None:

@@ -7,16 +7,27 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from newcomer.errors import NewcomerError, nearest
-from newcomer.experiments import eigenvalues, movielens, samples, simulation
-from newcomer.experiments.bench import Bench, Progress
+from newcomer.experiments import (
+    eigenvalues,
+    geometry,
+    insufficiency,
+    logger,
+    movielens,
+    overview,
+    replaying,
+    samples,
+    simulation,
+)
+from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.places import Setting
+from newcomer.experiments.pool import Progress, run_all
 from newcomer.experiments.scale import Scale
 from newcomer.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.standin import write_standin
 
-_ALL = (*simulation.FIGURES, *eigenvalues.FIGURES, *movielens.FIGURES, *samples.FIGURES)
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in _ALL}
+_MODULES = (overview, eigenvalues, simulation, movielens, samples, geometry, insufficiency, logger, replaying)
+FIGURES: dict[str, Figure] = {figure.name: figure for module in _MODULES for figure in module.FIGURES}
 
 
 @dataclass(frozen=True)
@@ -51,30 +62,23 @@ def open_bench(scale: Scale, *, data: Path | None, work: Path | None) -> Bench:
 
 
 def reproduce(
-    figures: Sequence[Figure],
-    scale: Scale,
-    bench: Bench,
-    *,
-    out: Path,
-    workers: int,
-    progress: Callable[[str], Progress],
-    made: Callable[[Made], None] = lambda _: None,
+    figures: Sequence[Figure], bench: Bench, *, out: Path, workers: int, progress: Callable[[str], Progress]
 ) -> list[Made]:
-    """Make figures: PNG and CSV in `out`. `progress(stage)` gives a callback for each stage of the work."""
-    bench.do_all([fit for figure in figures for fit in figure.fits(scale)], workers=workers, progress=progress("fits"))
+    """Make figures: PNG and CSV in `out`. `progress(stage)` gives a callback for each stage: fits, runs, pictures."""
+    scale = bench.setting.sizes
+    fits = [fit for figure in figures for fit in figure.fits(scale)]
+    bench.do_all(fits, workers=workers, progress=progress("fits"))
     jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
     bench.do_all(jobs, workers=workers, progress=progress("runs"))
     out.mkdir(parents=True, exist_ok=True)
-    finished = []
-    for figure in figures:
-        finished.append(_make(figure, scale, bench, out))
-        made(finished[-1])
-    return finished
+    calls = [(figure.name, str(out), *bench.words) for figure in figures]
+    run_all(_make, calls, workers=workers, progress=progress("pictures"))
+    return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]
 
 
-def _make(figure: Figure, scale: Scale, bench: Bench, out: Path) -> Made:
-    table, picture = out / f"{figure.name}.csv", out / f"{figure.name}.png"
-    frame = figure.table(scale, bench)
-    frame.write_csv(table)
-    figure.draw(frame, picture)
-    return Made(figure, picture, table)
+def _make(name: str, out: str, folder: str, setting: str, identity: str) -> None:
+    """Table and picture of one figure, from finished jobs."""
+    figure, bench = FIGURES[name], Bench.from_words(folder, setting, identity)
+    frame = figure.table(bench.setting.sizes, bench)
+    frame.write_csv(Path(out, f"{name}.csv"))
+    figure.draw(frame, Path(out, f"{name}.png"))

@@ -32,7 +32,7 @@ def error_jobs(scale: Scale, bench: Bench) -> list[Job]:
     return [
         Table("subspace error", (("world", world), ("users", users), ("seed", seed)))
         for world in WORLDS
-        for users in scale.sizes
+        for users in scale.error_sizes
         for seed in range(1, scale.repeats + 1)
     ]
 

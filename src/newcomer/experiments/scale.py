@@ -25,7 +25,8 @@ class Scale:
     """Sizes of every experiment.
 
     `taus` gives each world's grid, first value first; `shown` the value of the overview figure. `sizes` are the numbers of
-    offline users of the figures against N, `repeats` how many offline data sets each of them averages over.
+    offline users of the figures against N (`error_sizes` those of the subspace error alone), `repeats` how many data sets an
+    error is averaged over.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Scale:
     rank: int
     least: int  # ratings that users and movies need
     sizes: tuple[int, ...]
+    error_sizes: tuple[int, ...]
     repeats: int
     taus: dict[str, tuple[float, ...]]
     shown: dict[str, float]
@@ -61,8 +63,9 @@ FULL = Scale(
     dim=200,
     rank=18,
     least=200,
-    sizes=(250, 500, 1000, 2000, 5000, 10_000, 20_000),
-    repeats=5,
+    sizes=(250, 500, 1000, 2000, 5000),
+    error_sizes=(250, 500, 1000, 2000, 5000, 10_000, 20_000),
+    repeats=3,
     taus={
         PRINTED: (5.0, 0.5, 0.02, 0.005, 0.001, 0.0002),
         LEARNABLE: (5.0, 0.5, 0.02, 0.005, 0.001, 0.0002),
@@ -88,6 +91,7 @@ QUICK = Scale(
     rank=4,
     least=150,
     sizes=(250, 1000),
+    error_sizes=(250, 1000),
     repeats=2,
     taus={
         PRINTED: (5.0, 0.001),

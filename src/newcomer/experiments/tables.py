@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from newcomer.experiments import samples
+from newcomer.experiments import geometry, insufficiency, logger, samples
 from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 
 TABLES: Mapping[str, Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]] = {
     "subspace error": samples.subspace_error,
+    "insufficiency": insufficiency.run,
+    "reward-seeking logger": logger.run,
+    "geometry": geometry.run,
 }
 
 

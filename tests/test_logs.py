@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import newcomer as nc
 from newcomer.batch import Batch, mix
 from newcomer.engines.local import reduce
-from newcomer.survey import Summary
+from newcomer.intake.survey import Summary
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

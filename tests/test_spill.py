@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer import reading
 from newcomer.errors import LogsError
-from newcomer.histories import Rows
-from newcomer.spill import Spill
+from newcomer.intake import reading
+from newcomer.intake.histories import Rows
+from newcomer.intake.spill import Spill
 
 
 @pytest.fixture

@@ -16,17 +16,17 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer.advice import SAMPLE, intercept_advice, short_advice
 from newcomer.batch import Batch, Floats
-from newcomer.columns import Epoch, Place, feature_array, identifiers
 from newcomer.errors import LogsError
-from newcomer.frames import from_arrays, is_table, names_of, to_polars, unequal
-from newcomer.histories import Histories
-from newcomer.items import Items
-from newcomer.reading import Paths, Progress, Reader, column_names, find_files, read_table
-from newcomer.sources import Grouped, Source, collect
-from newcomer.survey import Summary, Survey
-from newcomer.tables import Layout, Renames, extract, resolve
+from newcomer.intake.advice import SAMPLE, intercept_advice, short_advice
+from newcomer.intake.columns import Epoch, Place, feature_array, identifiers
+from newcomer.intake.frames import from_arrays, is_table, names_of, to_polars, unequal
+from newcomer.intake.histories import Histories
+from newcomer.intake.items import Items
+from newcomer.intake.reading import Paths, Progress, Reader, column_names, find_files, read_table
+from newcomer.intake.sources import Grouped, Source, collect
+from newcomer.intake.survey import Summary, Survey
+from newcomer.intake.tables import Layout, Renames, extract, resolve
 
 BATCH_BYTES = 64 << 20
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment

@@ -1,0 +1,1 @@
+"""From files, frames and arrays to checked histories: what `newcomer.logs` is made of."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from newcomer.kernels import compiled
+from newcomer.local.algebra import cholesky, dot, solve
 from newcomer.local.problem import Floats
 
 
@@ -25,7 +26,7 @@ def pair_terms(
     The coordinates decouple: coordinate i maximises 2 u beta + 2 w r - (beta, r) Q (beta, r)^T, Q = [[a, e], [e, c]].
     Infinite where one Q is not positive definite. Writes gradients (2, 5) and Hessians (2, 5, 5) of both.
     """
-    energy = np.sum(mean * mean)
+    energy = dot(mean, mean)
     total, barrier = x[0] * (inner - energy) + x[1] * (outer - energy), 0.0
     slope[:], bend[:] = 0.0, 0.0
     slope[0, 0], slope[0, 1] = inner + energy, outer
@@ -54,7 +55,7 @@ def pair_terms(
         slope[0, 4] -= 2.0 * beta * r
         pa, pc, pe = c / det, a / det, -e / det
         for m in range(5):
-            qa, qc, qe = q[m]
+            qa, qc, qe = q[m, 0], q[m, 1], q[m, 2]
             slope[1, m] -= pa * qa + pc * qc + 2.0 * pe * qe
             ma, mc = pa * pa * qa + 2.0 * pa * pe * qe + pe * pe * qc, pe * pe * qa + 2.0 * pe * pc * qe + pc * pc * qc
             me = pa * pe * qa + (pa * pc + pe * pe) * qe + pe * pc * qc
@@ -69,11 +70,26 @@ def pair_terms(
 
 
 @compiled
-def newton(bend: Floats, lean: Floats) -> Floats:
-    """-bend^-1 lean, with the diagonal scaled to one and raised a little, so that a flat direction does no harm."""
-    scale = np.sqrt(np.diag(bend))
-    even = bend / np.outer(scale, scale) + 1e-13 * np.eye(lean.size)
-    return -np.linalg.solve(even, lean / scale) / scale
+def newton(slope: Floats, bend: Floats, weight: float, work: Floats, ahead: Floats) -> float:
+    """Writes the Newton step `ahead` of dual + weight * barrier and returns its decrement (0 if there is none).
+
+    The diagonal is scaled to one and raised a little, so that a flat direction does no harm.
+    """
+    matrix, lower, lean, scale = work[:5], work[5:10], work[10], work[11]
+    for m in range(5):
+        scale[m] = np.sqrt(bend[0, m, m] + weight * bend[1, m, m])
+        lean[m] = -(slope[0, m] + weight * slope[1, m]) / scale[m]
+    for m in range(5):
+        for n in range(5):
+            matrix[m, n] = (bend[0, m, n] + weight * bend[1, m, n]) / (scale[m] * scale[n])
+        matrix[m, m] += 1e-13
+    if not cholesky(matrix, lower):
+        return 0.0
+    solve(lower, lean, ahead)
+    decrement = dot(lean, ahead)
+    for m in range(5):
+        ahead[m] /= scale[m]
+    return decrement
 
 
 @compiled
@@ -86,26 +102,27 @@ def pair_bound(
     upper bound, so stopping early costs sharpness, never validity.
     """
     slope, bend, trial_slope, trial_bend = np.zeros((2, 5)), np.zeros((2, 5, 5)), np.zeros((2, 5)), np.zeros((2, 5, 5))
+    work, ahead, trial = np.empty((12, 5)), np.zeros(5), np.empty(5)
     value, wall = pair_terms(x, cone, polar, mean, half, inner, outer, slope, bend)
     first, best, last = value, value, accuracy / (4.0 + 2.0 * mean.size)
     weight = max(0.1 * abs(value) / (4.0 + 2.0 * mean.size), last)
     for _ in range(80):
-        lean = slope[0] + weight * slope[1]
-        ahead = newton(bend[0] + weight * bend[1], lean)
-        decrement = -np.sum(lean * ahead)
+        decrement = newton(slope, bend, weight, work, ahead)
         step, moved = 1.0, False
         for p in range(4):
             if ahead[p] < 0.0:
                 step = min(step, -0.95 * x[p] / ahead[p])
         while step > 1e-7 and decrement > 0.0:
-            trial = x + step * ahead
+            for p in range(5):
+                trial[p] = x[p] + step * ahead[p]
             found, at = pair_terms(trial, cone, polar, mean, half, inner, outer, trial_slope, trial_bend)
             if found - value + weight * (at - wall) <= -1e-4 * step * decrement:
                 moved = True
                 break
             step *= 0.5
         if moved:
-            x[:], value, wall, slope[:], bend[:] = trial, found, at, trial_slope, trial_bend
+            value, wall = found, at
+            x[:], slope[:], bend[:] = trial, trial_slope, trial_bend
             best = min(best, value)
         if value < -1e9 * (abs(first) + accuracy):
             return -np.inf  # without bound from below: nothing is feasible

@@ -18,6 +18,7 @@ from newcomer.local.pencil import Pencil, ball_bound, nearest, pair_bounds, penc
 from newcomer.local.problem import Floats, Problem, widths
 from newcomer.local.tilts import point, steepest, through, tilt_of
 
+STUCK = 1e5  # steepness, in tolerances, that no smooth maximum has
 ACCURACY = 1e-7  # promised gain, relative to LinUCB's width, below which a climb stops
 
 
@@ -113,15 +114,15 @@ def _starts(
 
 
 def _climb(out: Round, problem: Problem, a: int, action: Floats, starts: list[Floats]) -> None:
-    """Climb from every start and keep the best; where R matters, from more of them, and polish."""
+    """Climb from every start and keep the best; where R matters, from more of them, and polish what got stuck."""
     tolerance = ACCURACY * float(np.sqrt(problem.outer) * widths(problem, action[None])[0]) + 1e-300
     firsts = [start.copy() for start in starts]
-    short = [_keep(out, problem, a, action, start, tolerance) < problem.bound * (1.0 - 1e-9) for start in starts]
-    if all(short) or problem.bound == np.inf:
+    ends = [_keep(out, problem, a, action, start, tolerance) for start in starts]
+    if problem.bound == np.inf or all(end[loops.LENGTH] < problem.bound * (1.0 - 1e-9) for end in ends):
         return
-    for start in more_starts(problem, action):
-        _keep(out, problem, a, action, start, tolerance)
-    if out.upper[a] - out.values[a] > 10.0 * tolerance:
+    ends += [_keep(out, problem, a, action, start, tolerance) for start in more_starts(problem, action)]
+    stuck = max(ends, key=_value)[loops.STEEP] > STUCK * tolerance or not np.isfinite(out.values[a])
+    if stuck and out.upper[a] - out.values[a] > 10.0 * tolerance:
         found = [(out.tilts[a], out.theta[a])] if np.isfinite(out.values[a]) else []
         for tilt, theta in [*found, *((first, problem.basis.T @ problem.mean) for first in firsts)]:
             _take(out, problem, a, action, polished(problem, action, tilt, theta))
@@ -136,14 +137,20 @@ def _take(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats) ->
         out.values[a], out.tilts[a], out.theta[a] = value, tilt, theta
 
 
-def _keep(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats, tolerance: float) -> float:
-    """Climb from a tilt, keep what is best, and return the length of beta (infinite if infeasible)."""
-    theta, facts = np.empty(problem.rank), np.empty(loops.FACTS)
+def _keep(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats, tolerance: float) -> Floats:
+    """Climb from a tilt, keep what is best, and return the facts with the value behind them."""
+    theta, facts = np.empty(problem.rank), np.zeros(loops.FACTS)
     value, spent = loops.ascend(problem, action, tilt, tolerance, theta, facts)
     out.evaluations[a] += spent
     if value > out.values[a]:
         out.values[a], out.tilts[a], out.theta[a] = value, tilt, theta
-    return float(facts[loops.LENGTH]) if value > -np.inf else float(np.inf)
+    if value == -np.inf:
+        facts[loops.LENGTH] = np.inf
+    return np.append(facts, value)
+
+
+def _value(facts: Floats) -> float:
+    return float(facts[-1])
 
 
 def _inside_basis(problem: Problem, actions: Floats) -> Round:

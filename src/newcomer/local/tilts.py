@@ -45,17 +45,17 @@ def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
 
 def steepest(problem: Problem, action: Floats) -> Floats:
     """The tilt along the gradient of the value at U_hat itself, as far as is allowed; zero if U_hat is infeasible."""
-    sides = np.column_stack([problem.moment_inside, problem.basis.T @ action])
-    solved = np.asarray(np.linalg.solve(problem.gram_inside, sides), dtype=np.float64)
-    rest = problem.outer - max(problem.energy - float(sides[:, 0] @ solved[:, 0]), 0.0)
-    squared, share = loops.both(problem.inner, rest, 0.0)
-    theta = np.empty(problem.rank)
-    value, lam, _ = loops.inside(
-        problem.gram_inside, np.eye(problem.rank), sides, solved, problem.bound, squared, theta
-    )
+    k = problem.rank
+    sides = np.stack([problem.moment_inside, problem.basis.T @ action])
+    centre = np.asarray(np.linalg.solve(problem.gram_inside, sides[0]), dtype=np.float64)
+    fit = float(sides[0] @ centre)
+    squared, share = loops.both(problem.inner, problem.outer - max(problem.energy - fit, 0.0), 0.0)
+    work, theta, value, lam = np.empty((2 * k + 2, k)), np.empty(k), -np.inf, 0.0
+    if squared >= 0.0:
+        value, lam, _ = loops.inside(problem.gram_inside, np.eye(k), sides, problem.bound, squared - fit, work, theta)
     if value == -np.inf:
-        return tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
-    rows = np.column_stack([theta, solved[:, 0]])
+        return tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((k, 2)))
+    rows = np.column_stack([theta, centre])
     left = problem.moment[:, None] - problem.gram_basis @ rows
     columns = np.column_stack([action + 2.0 * lam * left[:, 0], -2.0 * lam * (1.0 - share) * left[:, 1]])
     return widened(problem, tilt_of(problem, columns, rows))

@@ -10,12 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from newcomer.calibration import error_draws
 from newcomer.engines.local import reduce
 from newcomer.errors import LogsError, ModelError, nearest
 from newcomer.logs import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.moments import Moments, merge, moments_of
-from newcomer.prior import Estimate, estimate_prior
+from newcomer.prior import Estimate, Passes, estimate_prior
 from newcomer.radius import Ingredients
 from newcomer.rank import RankEvidence, RankTest, rank_evidence
 from newcomer.refine import basis_rank, with_prior
@@ -37,6 +38,7 @@ def fit(
     literal: bool = False,
     uncovered: Literal["restrict", "error"] = "restrict",
     null: bool = True,
+    calibrate: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Model:
     """Learn what users have in common.
@@ -52,7 +54,8 @@ def fit(
         only for ragged histories, where pooling is biased.
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
     null : keep the null spectrum as evidence (needed for rank "auto" of sold).
-    progress : called with (rows done, rows in all).
+    calibrate : measure how sure the basis is by fitting parts of the users apart (em): the radius of kind "calibrated".
+    progress : called with (rows done, rows in all), once per pass over the logs.
 
     >>> from newcomer.worlds import Synthetic
     >>> model = fit(Synthetic.learnable(dim=20, seed=1).logs(2000, 10, seed=1))
@@ -81,6 +84,8 @@ def fit(
         evidence["rank"] |= {"moment": _facts(tests.moment), "covariance": _facts(tests.covariance)}
     if chosen:
         evidence["radius"] = Ingredients.of(moments, coverage, spectrum, chosen).to_dict()
+    if chosen and estimate is not None and calibrate:
+        evidence["calibrated"] = error_draws(Passes(logs, progress), estimate, chosen).to_dict()
     model = Model(
         basis=basis,
         spectrum=spectrum,

@@ -80,7 +80,8 @@ class Model:
 
         Parameters
         ----------
-        kind : "hoeffding", "bernstein" (the default) or "martingale".
+        kind : "calibrated" (see `newcomer.calibration`; the default of a model that has it; the options below `norm` do not
+            concern it), or the paper's "hoeffding", "bernstein" (else the default) or "martingale".
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
         simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.
@@ -91,12 +92,22 @@ class Model:
         if not 0 < delta < 1:
             raise ModelError(f"delta is {delta}", todo="choose a probability between 0 and 1")
         self.needs_basis("a radius")
+        if kind == "calibrated" or (kind is None and "calibrated" in self.evidence):
+            return self._calibrated(delta, norm)
         if "radius" not in self.evidence:
             raise ModelError("this model keeps no evidence for a radius", todo="fit it from logs, or pass radius=")
         ingredients = Ingredients.from_dict(self.evidence["radius"])
         return subspace_radius(
             ingredients, kind or "bernstein", delta=delta, norm=norm, clip=clip, simplified=simplified, form=form
         )
+
+    def _calibrated(self, delta: float, norm: Norm) -> float:
+        from newcomer.calibration import calibrated_radius
+
+        if "calibrated" not in self.evidence:
+            raise ModelError("this model keeps no calibrated radius", todo="fit it with estimator='em'")
+        draws = self.evidence["calibrated"]
+        return calibrated_radius(draws, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""

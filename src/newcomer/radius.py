@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 Form = Literal["theorem", "identity"]
 
 KINDS = ("hoeffding", "bernstein", "martingale")
+ALL = ("calibrated", *KINDS)
 LARGEST_STEP = 0.5  # of the martingale bound's g, which must stay below 1
 
 
@@ -106,7 +107,7 @@ def moment_error(x: Ingredients, kind: str, delta: float) -> float:
         return _bernstein(x, delta)
     if kind == "martingale":
         return _martingale_error(x, delta)
-    raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(KINDS)}{nearest(kind, KINDS)}")
+    raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(ALL)}{nearest(kind, ALL)}")
 
 
 def coverage_error(x: Ingredients, delta: float) -> float:

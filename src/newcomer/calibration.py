@@ -1,0 +1,137 @@
+"""The calibrated radius: how much do independent halves of the users disagree?
+
+Fit the prior to two disjoint parts of the users and compare the subspaces. With errors that are independent and, in d >> k dimensions, nearly
+orthogonal, the cosine of each angle between the two is the product of the cosines of their angles with the truth,
+
+    c = cos^2(part),   tan^2(part) = 1 / c - 1,   tan^2(all) = tan^2(part) / G      (G parts: squared errors fall like 1 / users),
+
+so every pair of parts gives a draw of the error of the whole, with nothing assumed about its size: halves that fit only noise are at right angles.
+A few draws give the scale and, with Student's law on their logarithms, the quantile for any level. Eighths are tried first (every user is read
+once per step, whatever the number of parts); where they disagree too much for errors to fall like 1 / users, several splits in
+halves follow. If halves agree no better than subspaces would whose last direction is drawn at random, nothing is known of it and the radius is the
+largest distance there is.
+
+Every part starts from its own moments: started from the common fit, parts would inherit its errors and agree by descent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import hadamard
+from scipy.stats import beta, t
+
+from newcomer.ascent import Climber
+from newcomer.expectation import Prior
+from newcomer.pairs import start_from
+from newcomer.prior import Estimate, Passes, Split
+from newcomer.subspace import Norm, top_eigenvectors
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+PARTS = 8
+SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
+SPLITS = 4
+TOLERANCE = 0.05  # gain in log-likelihood at which the fit of a part ends
+CHANCE = 0.01  # level at which agreement must differ from that of random directions
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Tangents of the error of the whole: largest, and Frobenius norm, one of each a pair of parts; or nothing is known."""
+
+    parts: int
+    spectral: tuple[float, ...]
+    frobenius: tuple[float, ...]
+    hopeless: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the model file."""
+        return {
+            "parts": self.parts,
+            "spectral": list(self.spectral),
+            "frobenius": list(self.frobenius),
+            "hopeless": self.hopeless,
+        }
+
+
+def error_draws(passes: Passes, estimate: Estimate, rank: int) -> Draws:
+    """Draws of the error of a basis of this rank from disagreeing parts of the logs."""
+    buckets = np.arange(len(estimate.pairs.users))
+    eighths = [buckets % PARTS == part for part in range(PARTS)]
+    bases = _fit(passes, estimate, eighths, rank)
+    cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
+    if np.median([_tangent(c, 1)[0] for c in cosines]) <= SMALL:
+        return _draws(cosines, PARTS, hopeless=False)
+    cosines = []
+    for row in range(1, SPLITS + 1):
+        side = hadamard(len(buckets))[row] > 0
+        first, second = _fit(passes, estimate, [side, ~side], rank)
+        cosines.append(_cosines(first, second))
+    return _draws(cosines, 2, hopeless=_by_chance(cosines, len(estimate.prior.mean), rank))
+
+
+def calibrated_radius(draws: Any, *, dim: int, rank: int, delta: float, norm: Norm) -> float:
+    """The distance that the error stays below with probability 1 - delta."""
+    most = float(np.sqrt(2 * min(rank, dim - rank))) if norm == "frobenius" else float(rank < dim)
+    if draws["hopeless"]:
+        return most
+    tangent = _quantile(np.asarray(draws[norm]), dim - rank, delta)
+    if norm == "spectral":
+        return min(most, tangent / float(np.hypot(1.0, tangent)))
+    return min(most, float(np.sqrt(2.0) * tangent / np.hypot(1.0, tangent / np.sqrt(rank))))
+
+
+def _quantile(values: Floats, free: int, delta: float) -> float:
+    """Upper quantile of one more draw: Student's prediction bound on the logarithms.
+
+    Splits share the users, so their mean is itself only one draw (hence twice the variance); and the length of an error in
+    `free` directions varies by at least one part in sqrt(2 free).
+    """
+    logs = np.log(np.maximum(values, 1e-12))
+    spread = max(float(logs.std(ddof=1)), 1.0 / np.sqrt(2.0 * max(free, 1))) * np.sqrt(2.0)
+    return float(np.exp(min(logs.mean() + t.ppf(1 - delta, len(logs) - 1) * spread, 300.0)))
+
+
+def _fit(passes: Passes, estimate: Estimate, parts: list[Bools], rank: int) -> list[Floats]:
+    """Bases fitted to each part of the buckets, each from its own moments."""
+    size = estimate.prior.factor.shape[1]
+    climbers = []
+    for part in parts:
+        sums = estimate.pairs.take(part)
+        climbers.append(Climber(start_from(sums, size), sums.gram[0], estimate.penalty))
+    splits = [Split(part, np.zeros_like(part)) for part in parts]
+    passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE)
+    return [_basis(climber.best or climber.trial, rank) for climber in climbers]
+
+
+def _basis(prior: Prior, rank: int) -> Floats:
+    return top_eigenvectors(np.outer(prior.mean, prior.mean) + prior.factor @ prior.factor.T, rank)[1]
+
+
+def _cosines(first: Floats, second: Floats) -> Floats:
+    return np.clip(np.linalg.svd(first.T @ second, compute_uv=False).astype(np.float64), 1e-9, 1.0)
+
+
+def _tangent(cosines: Floats, parts: int) -> tuple[float, float]:
+    """Largest tangent, and their Frobenius norm, of the error of `parts` parts together."""
+    squares = (1.0 / cosines - 1.0) / parts
+    return float(np.sqrt(squares.max())), float(np.sqrt(squares.sum()))
+
+
+def _draws(cosines: list[Floats], parts: int, *, hopeless: bool) -> Draws:
+    spectral, frobenius = zip(*(_tangent(c, parts) for c in cosines), strict=True)
+    return Draws(parts, spectral, frobenius, hopeless)
+
+
+def _by_chance(cosines: list[Floats], dim: int, rank: int) -> bool:
+    """Whether the least cosine is, on average, no more than random directions of the last dimension would have."""
+    free = dim - rank + 1
+    if free < 2:
+        return False
+    squares = np.mean([float(c.min()) ** 2 for c in cosines])
+    return bool(squares <= beta.ppf(1 - CHANCE, 0.5, (free - 1) / 2))

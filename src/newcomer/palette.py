@@ -26,6 +26,11 @@ COLOURS: Mapping[str, str] = {
     "MixTS": "#999933",
     "true prior": "#000000",
     "true subspace": "#117733",
+    "true beta": "#000000",
+    "SOLD": "#5E2D91",
+    "PMF": "#7A6A00",
+    "1/sqrt(N)": "#8C8C8C",
+    "completed ratings": "#000000",
 }
 SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#7A6A00")
 DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from newcomer import __version__, errors
-from newcomer.cli import demo, fit, inspect, screen
+from newcomer.cli import demo, fit, inspect, reproduce, screen
 
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -33,6 +33,7 @@ app = typer.Typer(
 app.command("fit")(fit.command)
 app.command("inspect")(inspect.command)
 app.command("demo")(demo.command)
+app.command("reproduce")(reproduce.command)
 
 
 @app.callback(invoke_without_command=True)

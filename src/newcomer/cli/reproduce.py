@@ -1,0 +1,102 @@
+"""`newcomer reproduce`: the paper's figures from real data, as pictures and tables; resumes where it was interrupted."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from newcomer.cli import screen
+from newcomer.cli.render import facts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from newcomer.experiments.catalogue import Made
+
+INTERVAL = 30.0  # seconds between lines without a terminal
+
+
+def command(
+    figures: Annotated[
+        list[str] | None, typer.Argument(metavar="[FIGURE ...|all]", help="Which; --list shows them.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small, on made-up ratings: minutes, and no data needed.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where pictures and tables go.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes; the results do not depend on it.")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder that holds ml-1m/ (NEWCOMER_DATA).")] = None,
+    work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """Make the paper's figures: every claim beside what comes out."""
+    from newcomer.experiments import catalogue
+    from newcomer.experiments.scale import FULL, QUICK
+
+    if show_list:
+        _list(json)
+        return
+    wanted, scale = catalogue.chosen(figures or []), QUICK if quick else FULL
+    folder = out or Path("experiments/quick" if quick else "experiments/results")
+    bench = catalogue.open_bench(scale, data=data, work=work)
+    begun = time.monotonic()
+    made = catalogue.reproduce(
+        wanted, bench, out=folder, workers=workers or os.cpu_count() or 1, progress=lambda stage: Clock(stage).tick
+    )
+    _tell(made, time.monotonic() - begun, json)
+
+
+class Clock:
+    """Says how far a stage is and how long it will take: on a terminal in place, elsewhere every half minute."""
+
+    def __init__(
+        self, stage: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.stage, self.console, self.clock = stage, console or screen.aside(), clock
+        self.begun = self.spoken = clock()
+
+    def tick(self, done: int, total: int) -> None:
+        """Note that `done` of `total` jobs are finished."""
+        now = self.clock()
+        line = self.line(done, total, now - self.begun)
+        if self.console.is_terminal:
+            self.console.print(line.ljust(60), end="\n" if done == total else "\r", soft_wrap=True)
+        elif now - self.spoken >= INTERVAL or done == total:
+            self.spoken = now
+            self.console.print(line, soft_wrap=True)
+
+    def line(self, done: int, total: int, seconds: float) -> str:
+        """The stage, its share and the time left."""
+        left = seconds * (total - done) / max(done, 1)
+        told = f"{seconds:.0f} s" if done == total else f"about {max(left / 60, 0.1):.1f} min left"
+        return f"{self.stage}: {done} of {total}, {told}"
+
+
+def _list(json: bool) -> None:
+    from newcomer.experiments.catalogue import FIGURES
+
+    claims = {name: figure.claim for name, figure in FIGURES.items()}
+    if json:
+        screen.print_json("reproduce", {"figures": claims})
+        return
+    screen.result().print(facts(list(claims.items())))
+
+
+def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
+    if json:
+        paths = {one.figure.name: {"picture": str(one.picture), "table": str(one.table)} for one in made}
+        screen.print_json("reproduce", {"figures": paths, "seconds": seconds})
+        return
+    rows = [(one.figure.name, f"{one.picture}, {one.table.name}") for one in made]
+    screen.result().print(facts(rows))
+    screen.aside().print(
+        f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and not repeated", soft_wrap=True
+    )

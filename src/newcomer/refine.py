@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from newcomer.forecast import forecast
 from newcomer.model import Model
 from newcomer.prior import Estimate
 from newcomer.subspace import top_eigenvectors
@@ -45,24 +46,20 @@ def with_prior(model: Model, estimate: Estimate, rank: int) -> Model:
         factor=prior.factor,
         noise_variance=prior.noise,
         estimator="em",
-        evidence={**model.evidence, "prior": facts_of(estimate)},
+        evidence={**model.evidence, "prior": facts_of(estimate, model.evidence["logs"]["mean_reward"])},
     )
 
 
-def facts_of(estimate: Estimate) -> dict[str, Any]:
-    """Why this prior, in plain numbers."""
+def facts_of(estimate: Estimate, mean_reward: float) -> dict[str, Any]:
+    """Why this prior, and what a newcomer may expect of it, in plain numbers."""
     prior, pairs = estimate.prior, estimate.pairs
-    rows = float(pairs.rows.sum())
-    gram = pairs.gram.sum(axis=0) / rows
+    rows = int(pairs.rows.sum())
     return {
         "passes": estimate.passes,
         "likelihood": estimate.likelihood / rows,
         "directions": int(prior.factor.shape[1]),
         "users": int(pairs.users.sum()),
-        "rows": int(rows),
-        "reward_power": float(pairs.squares.sum()) / rows,
-        "mean_variance": float(prior.mean @ gram @ prior.mean),
-        "user_variance": float(np.vdot(prior.factor, gram @ prior.factor)),
-        "noise_variance": prior.noise,
+        "rows": rows,
+        "forecast": forecast(prior, pairs.gram.sum(axis=0) / rows, mean_reward).to_dict(),
         **estimate.evidence,
     }

@@ -1,0 +1,104 @@
+"""What a newcomer may expect of a prior, before anybody comes: three shares of variance, and how fast taste shows.
+
+Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in (phi^T L z), and noise. After t
+random interactions z is known up to a covariance (I + t L^T C L / s2)^-1, so with v_j the eigenvalues of L^T C L (variance of rewards along the
+j-th direction of difference, C = E[phi phi^T]) the part of the score that can be told is
+
+    common + sum_j v_j (t v_j / s2) / (1 + t v_j / s2),      common = Var(phi^T m),
+
+and the gain of picking the best of a few actions over a random one is proportional to its square root (for normal scores). A known user is t at infinity, the
+population mean is t = 0. A policy that chooses its actions learns no slower than random ones in the directions that matter to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from newcomer.expectation import Prior
+
+Floats = NDArray[np.float64]
+
+NEAR = 0.9  # "within 10% of a known user"
+LOOK = 20  # interactions after which the gain over the population mean is told
+WORTH = 0.01  # gain over the population mean that is worth speaking of
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Variances of rewards (common, personal, noise) and what they mean for a newcomer.
+
+    `interactions` until a newcomer's gain is within 10% of a known user's; `mean_value`, `early_value`: gain of the population mean,
+    and after 20 interactions, as shares of a known user's.
+    """
+
+    common: float
+    personal: float
+    noise: float
+    interactions: int
+    mean_value: float
+    early_value: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers, for the model file."""
+        return asdict(self)
+
+
+def forecast(prior: Prior, gram: Floats, mean_reward: float) -> Forecast:
+    """From a prior, C = E[phi phi^T] (d, d) and the mean reward of the logs."""
+    lengths = np.maximum(np.linalg.eigvalsh(prior.factor.T @ gram @ prior.factor), 0.0)
+    common = max(float(prior.mean @ gram @ prior.mean) - mean_reward**2, 0.0)
+    return Forecast(
+        common=common,
+        personal=float(lengths.sum()),
+        noise=prior.noise,
+        interactions=_needed(common, lengths, prior.noise),
+        mean_value=_value(common, lengths, prior.noise, 0),
+        early_value=_value(common, lengths, prior.noise, LOOK),
+    )
+
+
+def sentences(facts: Mapping[str, Any]) -> list[str]:
+    """A forecast in plain words, for people who did not ask for eigenvalues."""
+    total = facts["common"] + facts["personal"] + facts["noise"]
+    share = [round(100 * facts[part] / total) if total else 0 for part in ("common", "personal", "noise")]
+    first = (
+        f"Of the variance of rewards, {share[0]}% is common to all users, {share[1]}% is personal taste along shared"
+        f" directions, and {share[2]}% is noise."
+    )
+    gain = facts["early_value"] / facts["mean_value"] - 1 if facts["mean_value"] > 0 else np.inf
+    if facts["personal"] <= 0 or gain < WORTH:
+        return [first, "Expect no gain over serving everybody the population mean: users hardly differ."]
+    needed = facts["interactions"]
+    wait = "from the first interaction" if needed == 0 else f"after about {needed:,} interaction{'s' * (needed != 1)}"
+    better = f"{100 * gain:.0f}% above the population mean" if gain < 10 else "far above the population mean"
+    return [
+        first,
+        f"A newcomer is within 10% of a known user {wait}.",
+        f"Expect to beat the population mean: after {LOOK} interactions choices are worth {better}.",
+    ]
+
+
+def _value(common: float, lengths: Floats, noise: float, steps: float) -> float:
+    """Gain of best choices after some steps, as a share of a known user's."""
+    total = common + float(lengths.sum())
+    known = common + float((lengths * (steps * lengths / (noise + steps * lengths))).sum()) if steps else common
+    return float(np.sqrt(known / total)) if total > 0 else 1.0
+
+
+def _needed(common: float, lengths: Floats, noise: float) -> int:
+    """Smallest number of steps with `NEAR` of a known user's gain, by doubling and bisection."""
+    low, high = -1, 1
+    while _value(common, lengths, noise, high) < NEAR:
+        low, high = high, 2 * high
+    if _value(common, lengths, noise, 0) >= NEAR:
+        return 0
+    low = max(low, 0)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _value(common, lengths, noise, middle) >= NEAR else (middle, high)
+    return high

@@ -85,7 +85,7 @@ def test_logarithmic_ticks():
 
 def test_every_policy_has_a_colour_of_its_own():
     assert len(set(palette.COLOURS.values())) == len(palette.COLOURS)
-    assert not set(palette.SPARE) & set(palette.COLOURS.values())
+    assert not set(palette.SPARE) & {*palette.COLOURS.values(), *palette.OTHERS.values()}
 
 
 @pytest.mark.parametrize(

@@ -255,13 +255,13 @@ def test_bad_summaries_are_refused():
 
 
 def model_of(world):
-    return nc.fit(world.logs(5000, 20, seed=0), rank=2, null=False)
+    return nc.fit(world.logs(5000, 20, seed=0), rank=2, estimator="sold", null=False)
 
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_our_policies_do_not_notice_the_batch_size(batch):
     world = Synthetic(dim=8, rank=2, choices=5, outside=0.5, seed=1)
-    model = nc.fit(world.logs(500, 10, seed=0), rank=2, null=False)
+    model = nc.fit(world.logs(500, 10, seed=0), rank=2, estimator="sold", null=False)
     policies = {
         "LinUCB": nc.LinUCB(8, horizon=40),
         "LinTS": nc.LinTS(8, horizon=40),

@@ -26,27 +26,30 @@ COLOURS: Mapping[str, str] = {
     "MixTS": "#999933",
     "true prior": "#000000",
     "true subspace": "#117733",
+}
+# Lines that are no policy: truths are black, rates grey; they need only differ from the policies beside them.
+OTHERS: Mapping[str, str] = {
     "true beta": "#000000",
     "SOLD": "#5E2D91",
     "PMF": "#7A6A00",
     "1/sqrt(N)": "#8C8C8C",
     "completed ratings": "#000000",
 }
-SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#7A6A00")
+SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#A05195")
 DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))
 
 
 def canonical(name: str) -> str:
-    """The known policy that a name speaks of: the longest one it contains, spelling apart; else the name itself."""
+    """The known line that a name speaks of: the longest one it contains, spelling apart; else the name itself."""
     plain = _plain(name)
-    known = [policy for policy in COLOURS if _plain(policy) in plain]
+    known = [line for line in (*COLOURS, *OTHERS) if _plain(line) in plain]
     return max(known, key=len) if known else name
 
 
 def colour(name: str) -> str:
     """The colour of a policy as #RRGGBB; an unknown name always gets the same spare one."""
     policy = canonical(name)
-    return COLOURS.get(policy) or SPARE[crc32(policy.encode()) % len(SPARE)]
+    return COLOURS.get(policy) or OTHERS.get(policy) or SPARE[crc32(policy.encode()) % len(SPARE)]
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:

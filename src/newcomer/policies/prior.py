@@ -222,7 +222,7 @@ class PriorUCB:
     model: Model
     _: KW_ONLY
     width: float = 1.0
-    level: float = 0.01
+    level: float = 0.05
 
     def __post_init__(self) -> None:
         self._belief.check()
@@ -291,7 +291,7 @@ class PriorTS:
 
     model: Model
     _: KW_ONLY
-    level: float = 0.01
+    level: float = 0.05
     votes: int = 256
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ ARGS ?=
 # Two test processes that each use one thread: faster than one process that uses them all, and repeatable.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 POLARS_MAX_THREADS=1
 PINS := pyproject.toml $(wildcard requirements/*.txt)
+LOOPS := $(shell grep -rl --include='*.py' njit src/newcomer)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -13,10 +14,10 @@ PINS := pyproject.toml $(wildcard requirements/*.txt)
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
-demo: .venv/.ready-demo ## make logs, fit them, see what was learned: files in ./demo
+demo: .venv/.ready-demo .venv/.warm ## make logs, fit them, see what was learned: files in ./demo
 	@$(RUN) -m newcomer demo --force $(ARGS)
 
-test: .venv/.ready-test ## run the tests; ARGS="-k rank" chooses
+test: .venv/.ready-test .venv/.warm ## run the tests; ARGS="-k rank" chooses
 	@$(ONE_THREAD) $(RUN) -m pytest -n 2 $(ARGS)
 
 lint: .venv/.ready-test ## style (ruff) and types (mypy --strict)
@@ -28,7 +29,7 @@ format: .venv/.ready-test ## rewrite the files in the house style
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-bench: .venv/.ready-test ## measure against the alternatives, side by side in one run
+bench: .venv/.ready-test .venv/.warm ## measure against the alternatives, side by side in one run
 	@$(ONE_THREAD) $(RUN) -m benchmarks $(ARGS)
 
 bench-peers: benchmarks/peers/.venv/.ready ## measure beside other bandit libraries, in an environment of their own
@@ -44,6 +45,12 @@ clean: ## remove the environment and caches; results stay
 # The stamp is written last, so an interrupted set-up is never taken for a finished one.
 .venv/.ready-%: $(PINS) tools/prepare.py
 	@$(PYTHON) tools/prepare.py $*
+
+# Set-up compiles the inner loops; they are compiled again here, not in front of the person, when their code changed.
+.venv/.warm: $(LOOPS)
+	@echo "Compiling the inner loops, which changed: about half a minute"
+	@$(RUN) -c "import newcomer.kernels; newcomer.kernels.warm()"
+	@touch $@
 
 # An environment knows its folder by its absolute path: prepare it again when the folder was moved or copied.
 ifneq ($(shell cat .venv/.folder 2>/dev/null),$(CURDIR))

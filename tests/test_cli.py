@@ -214,7 +214,7 @@ def test_our_own_bugs_say_so_and_how_to_see_the_trace(call: Command, monkeypatch
 
 
 def test_rank_zero_is_an_answer(call: Command) -> None:
-    Synthetic.printed(dim=10, seed=3).write_logs("noise.parquet", 400, 6, 3)
+    Synthetic(dim=10, scale=1e-6, seed=3).write_logs("noise.parquet", 400, 6, 3)
     done = call("fit", "noise.parquet")
     assert done.code == 0 and "nothing: no direction stands out from chance (rank 0)" in done.out
     assert "--rank 1" in done.err

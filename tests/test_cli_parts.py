@@ -40,6 +40,7 @@ def findings(**changes: object) -> Findings:
         "coverage": {"lambda_A": 0.09, "uncovered": 0, "uncovered_features": []},
         "delta": 0.05,
         "radius": (radius("bernstein", 1.0, np.inf), radius("martingale", 0.3, 0.3)),
+        "calibrated": None,
         "noise_variance": 0.25,
         "intercept": False,
         "fingerprint": "0f",
@@ -179,6 +180,11 @@ def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
 def test_vacuous_bounds_are_called_vacuous() -> None:
     assert verdict([radius("bernstein", 1.0, np.inf)]).startswith("All vacuous")
     assert verdict(findings().radius) == "A bound of 1 or more is vacuous."
+
+
+def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
+    assert "calibrated by bootstrap 0.0700; proved:" in printed(*tell(findings(calibrated=0.07)))
+    assert "calibrated" not in printed(*tell(findings()))
 
 
 @pytest.mark.parametrize("rank", [0, 50])

@@ -26,7 +26,7 @@ def setting(ridge, lengths=(8, 8), users=150, dim=5):
 
 @pytest.mark.parametrize("ridge", [1.0, None])
 def test_bounds_on_the_moment_match_their_formulas(ridge):
-    parts, batch, terms, moments, x = setting(ridge)
+    parts, batch, terms, _moments, x = setting(ridge)
     Ms = [t[0] for t in terms]
     R = max(np.abs(r).max() for _, r in parts)
     L = R**2 * 4 / 4 if ridge else max(np.linalg.norm(t[3]) * np.linalg.norm(t[4]) for t in terms)
@@ -66,7 +66,7 @@ def test_infinite_unless_coverage_is_known_well_enough():
 
 
 def test_ragged_histories_use_the_longest_range():
-    parts, _, _, moments, x = setting(0.5, lengths=(2, 100))
+    parts, _, _, _moments, x = setting(0.5, lengths=(2, 100))
     R = max(np.abs(r).max() for _, r in parts)
     longest = max(len(r) for _, r in parts)
     bound = R**2 * np.sqrt(np.ceil(longest / 2) * (longest // 2)) / (4 * 0.5)

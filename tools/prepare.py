@@ -141,6 +141,7 @@ def prepare(name, venv=FOLDER / ".venv"):
     for title, command in steps(venv, name):
         run_step(title, command, Path(venv) / "setup.log")
     (Path(venv) / ".folder").write_text(str(FOLDER))
+    (Path(venv) / ".warm").write_text("")
     for stamp in {"demo", name}:
         (Path(venv) / (".ready-" + stamp)).write_text("")
 

@@ -80,6 +80,7 @@ class Findings:
     coverage: Mapping[str, Any]
     delta: float
     radius: tuple[RadiusFindings, ...]
+    calibrated: float | None
     noise_variance: float
     intercept: bool
     fingerprint: str
@@ -106,6 +107,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         coverage=model.evidence["coverage"],
         delta=delta,
         radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
+        calibrated=model.radius("calibrated", delta=delta) if model.rank and "calibrated" in model.evidence else None,
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,

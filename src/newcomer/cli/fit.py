@@ -23,15 +23,17 @@ def command(
     logs: Annotated[str, typer.Argument(metavar="LOGS", help="Parquet or CSV: a file, a folder, or a quoted glob.")],
     items: Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions and their features.")] = None,
     rank: Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")] = "auto",
-    estimator: Annotated[str, typer.Option(metavar="NAME", help="sold, or sold-pinv (no ridge).")] = "sold",
-    ridge: Annotated[float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of sold; default: chosen.")] = None,
+    estimator: Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")] = "em",
+    ridge: Annotated[
+        float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
     column: Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")] = False,
     grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
     epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is drawn; sold draws nothing.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of what is drawn; no estimator draws yet.")] = 0,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -118,7 +120,7 @@ def next_commands(found: Findings, *, source: Source, model: Path) -> list[tuple
     inspect = (f"inspect {file}", "the same, from the file")
     if found.rank == 0:
         return [(f"fit {logs} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
-    other = "sold-pinv" if found.estimator == "sold" else "sold"
+    other = "em" if found.estimator == "sold" else "sold"
     beside = shlex.quote(str(model.with_name(f"{model.stem}-{other}.newcomer")))
     return [
         inspect,

@@ -83,6 +83,8 @@ def error_part(found: Findings) -> RenderableType:
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
     outer = Table.grid()
     outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
+    if found.calibrated is not None:
+        outer.add_row(f"calibrated by bootstrap {number(found.calibrated)}; proved:")
     outer.add_row(radius_table(found.radius))
     outer.add_row(Text(verdict(found.radius), "yellow"))
     return outer

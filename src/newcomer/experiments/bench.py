@@ -19,7 +19,7 @@ import polars as pl
 from newcomer import __version__
 from newcomer.experiments.jobs import Fit, Job, Play, Table, from_text, key, perform_fit, perform_play, to_text
 from newcomer.experiments.places import Setting
-from newcomer.experiments.pool import Progress, run_all
+from newcomer.experiments.pool import Crew, Progress
 from newcomer.files import write
 from newcomer.model import Model, load
 
@@ -70,10 +70,9 @@ class Bench:
         else:
             _keep(perform_table(job, self.setting), self.place(job))
 
-    def do_all(self, jobs: Iterable[Job], *, workers: int, progress: Progress) -> None:
-        """Do what is missing in `workers` processes."""
-        calls = [(to_text(job), *self.words) for job in self.missing(jobs)]
-        run_all(_work, calls, workers=workers, progress=progress)
+    def do_all(self, jobs: Iterable[Job], crew: Crew, *, progress: Progress) -> None:
+        """Let a crew do what is missing."""
+        crew.run(_work, [(to_text(job), *self.words) for job in self.missing(jobs)], progress=progress)
 
     @property
     def words(self) -> tuple[str, str, str]:

@@ -21,7 +21,7 @@ from newcomer.experiments import (
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.places import Setting
-from newcomer.experiments.pool import Progress, run_all
+from newcomer.experiments.pool import Crew, Progress
 from newcomer.experiments.scale import Scale
 from newcomer.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.standin import write_standin
@@ -66,13 +66,14 @@ def reproduce(
 ) -> list[Made]:
     """Make figures: PNG and CSV in `out`. `progress(stage)` gives a callback for each stage: fits, runs, pictures."""
     scale = bench.setting.sizes
-    fits = [fit for figure in figures for fit in figure.fits(scale)]
-    bench.do_all(fits, workers=workers, progress=progress("fits"))
-    jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
-    bench.do_all(jobs, workers=workers, progress=progress("runs"))
     out.mkdir(parents=True, exist_ok=True)
-    calls = [(figure.name, str(out), *bench.words) for figure in figures]
-    run_all(_make, calls, workers=workers, progress=progress("pictures"))
+    with Crew(workers) as crew:
+        fits = [fit for figure in figures for fit in figure.fits(scale)]
+        bench.do_all(fits, crew, progress=progress("fits"))
+        jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
+        bench.do_all(jobs, crew, progress=progress("runs"))
+        calls = [(figure.name, str(out), *bench.words) for figure in figures]
+        crew.run(_make, calls, progress=progress("pictures"))
     return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]
 
 

@@ -8,6 +8,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
+from types import TracebackType
+from typing import Self
 
 from newcomer.errors import NewcomerError
 
@@ -16,17 +18,25 @@ Progress = Callable[[int, int], None]
 Plain = str | int | float | None
 
 
-def run_all(work: Callable[..., None], calls: Sequence[tuple[Plain, ...]], *, workers: int, progress: Progress) -> None:
-    """Call `work` with each of the plain argument lists, in any order, in `workers` processes."""
-    if not calls:
-        return
-    with _one_thread(), ProcessPoolExecutor(min(workers, len(calls)), mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(work, *call) for call in calls}
-        try:
-            _watch(futures, progress)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+class Crew:
+    """Worker processes, to be used in a `with` block; none is started before there is work."""
+
+    def __init__(self, workers: int) -> None:
+        self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=error is None, cancel_futures=error is not None)
+
+    def run(self, work: Callable[..., None], calls: Sequence[tuple[Plain, ...]], *, progress: Progress) -> None:
+        """Call `work` with each of the plain argument lists, in any order; returns when all are done."""
+        if calls:
+            with _one_thread():
+                _watch({self._pool.submit(work, *call) for call in calls}, progress)
 
 
 def _watch(futures: set[Future[None]], progress: Progress) -> None:

@@ -57,6 +57,17 @@ def test_ragged_lengths_bias_the_literal_version_only():
     assert mixture < 0.03 < 2 * 0.03 < literal
 
 
+def test_directions_that_no_stratum_holds_together_do_not_blow_up():
+    """Rare items: the equation over strata alone is singular for such pairs, and its solution without bound."""
+    rng = np.random.default_rng(0)
+    parts = [(np.eye(12)[rng.integers(0, 8, 6)], rng.standard_normal(6)) for _ in range(300)]
+    for i, extra in enumerate([3, 5, 9, 14]):  # four users with more rows, on items of their own
+        parts[i] = (np.eye(12)[np.r_[rng.integers(0, 8, 6), np.full(extra, 8 + i)]], rng.standard_normal(6 + extra))
+    moments = moments_of(batch_of(parts), 1.0)
+    both = [np.linalg.eigvalsh(second_moment(moments, literal=flag)) for flag in (True, False)]
+    assert np.isfinite(both).all() and np.abs(both[1]).max() < 20 * np.abs(both[0]).max()
+
+
 def test_uncovered_directions_are_reported_and_left_out():
     rng = np.random.default_rng(2)
     span = orthonormal(rng, 6, 4)

@@ -6,8 +6,10 @@ holds for any mixture of lengths is
 
     sum_s w_s D1_s S D2_s = M            (s: strata of equal length, w_s their shares of users),
 
-a linear equation in S, positive definite in the Frobenius inner product, solved here by conjugate gradients with the paper's
-pooled inverse as preconditioner. For equal lengths it is the paper's estimator; `literal=True` gives the paper's for ragged ones.
+a linear equation in S, positive semi-definite in the Frobenius inner product. It says nothing about pairs of directions that no
+stratum holds together (two rare items, say), so the pooled equation D1 S D2 = M is added with weight 1/sqrt(N): what the strata
+identify is left with 1/sqrt(N) of the pooled bias, the rest is the paper's. Solved by conjugate gradients with the pooled inverse as
+preconditioner. For equal lengths both are the paper's estimator; `literal=True` gives the paper's for ragged ones.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ class Correction:
     span: Floats
     weights: Floats  # (S,) shares of users
     strata: Floats  # (S, 2, c, c) mean D1, D2 of a stratum
-    inverses: Floats  # (2, c, c) inverses of the pooled means
+    pooled_means: Floats  # (2, c, c) mean D1, D2 of all users
+    inverses: Floats  # (2, c, c) their inverses
+    damping: float  # weight of the pooled equation
 
     @classmethod
     def of(cls, moments: Moments, coverage: Coverage) -> Correction:
@@ -82,26 +86,31 @@ class Correction:
         span = coverage.covered
         strata = span.T @ (moments.coverage / np.maximum(moments.users, 1)[:, None, None, None]) @ span
         pooled = span.T @ moments.mean_coverage @ span
-        return cls(span, moments.users / max(moments.count, 1), strata, np.linalg.inv(pooled).astype(np.float64))
+        users = max(moments.count, 1)
+        inverses = np.linalg.inv(pooled).astype(np.float64)
+        return cls(span, moments.users / users, strata, pooled, inverses, 1.0 / np.sqrt(users))
 
     def pooled(self, matrices: Floats) -> Floats:
         """The paper's D1^-1 M D2^-1, symmetrised, of each of `matrices` (..., d, d)."""
         return symmetric(self._pooled(self.span.T @ matrices @ self.span))
 
     def stratified(self, matrix: Floats) -> Floats:
-        """The symmetrised solution S of sum_s w_s D1_s S D2_s = M (d, d)."""
+        """The symmetrised solution S of sum_s w_s D1_s S D2_s + damping D1 S D2 = (1 + damping) M (d, d)."""
         inside = self.span.T @ matrix @ self.span
         if len(self.weights) == 1:
             return symmetric(self._pooled(inside))
-        return symmetric(conjugate_gradients(self._mixture, inside, self._pooled))
+        return symmetric(conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled))
 
     def _pooled(self, matrices: Floats) -> Floats:
         corrected: Floats = self.inverses[0] @ matrices @ self.inverses[1]
         return corrected
 
     def _mixture(self, matrix: Floats) -> Floats:
-        parts = zip(self.weights, self.strata, strict=True)
-        return sum((w * (first @ matrix @ second) for w, (first, second) in parts), np.zeros_like(matrix))
+        first, second = self.pooled_means
+        total: Floats = self.damping * (first @ matrix @ second)
+        for weight, (first, second) in zip(self.weights, self.strata, strict=True):
+            total += weight * (first @ matrix @ second)
+        return total
 
 
 def conjugate_gradients(
@@ -113,7 +122,7 @@ def conjugate_gradients(
     # The preconditioner D1^-1 . D2^-1 is self-adjoint and positive because D1 and D2 are.
     direction = scaled = precondition(residual)
     energy = float(np.vdot(residual, scaled))
-    limit = np.finfo(np.float64).eps * float(np.linalg.norm(target))
+    limit = 1e-14 * float(np.linalg.norm(target))
     for _ in range(steps):
         if np.linalg.norm(residual) <= limit or energy <= 0:
             break

@@ -36,16 +36,17 @@ def literal(histories, mu):
 
 
 def stratified(histories, mu):
-    """The solution S of sum_s w_s D1_s S D2_s = M over exact history lengths, by one d^2 x d^2 system."""
+    """The solution S of sum_s w_s D1_s S D2_s + e D1 S D2 = (1 + e) M, e = 1/sqrt(N), by one d^2 x d^2 system."""
     terms = [(len(r), user_terms(X, r, mu)) for X, r in histories if len(r) >= 2]
     M = np.mean([t[0] for _, t in terms], axis=0)
     d = len(M)
-    system = np.zeros((d * d, d * d))
+    e = 1 / np.sqrt(len(terms))
+    system = e * np.kron(*(np.mean([t[i] for _, t in terms], axis=0) for i in (1, 2)))
     for length in {h for h, _ in terms}:
         same = [t for h, t in terms if h == length]
         D1, D2 = (np.mean([t[i] for t in same], axis=0) for i in (1, 2))
         system += len(same) / len(terms) * np.kron(D1, D2)  # row-major vec(D1 S D2) = (D1 kron D2^T) vec(S)
-    S = np.linalg.solve(system, M.ravel()).reshape(d, d)
+    S = np.linalg.solve(system, (1 + e) * M.ravel()).reshape(d, d)
     return (S + S.T) / 2
 
 

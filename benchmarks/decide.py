@@ -18,7 +18,7 @@ from numba import njit
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer import kernels, ridge, ridge_kernels
+from newcomer import kernels, learn_kernels, ridge, ridge_kernels
 
 ROUNDS, REPEATS = 1000, 7
 
@@ -28,16 +28,16 @@ def compiled(basis, system, actions, rewards, width, features, seen):
     """Play all rounds of all users: actions (T, n, K, d), rewards (T, n); rows go to features (T, n, d)."""
     count, size = actions.shape[2], basis.shape[0]
     low, scores, chosen = np.empty((count, size)), np.empty((1, count)), np.empty(1, dtype=np.int64)
-    mask, one = np.empty((0, 0), dtype=np.bool_), np.empty((1, size))
+    mask, one = np.empty((0, 0), dtype=np.bool_), np.empty(size)
     for t in range(actions.shape[0]):
         for u in range(actions.shape[1]):
             block = actions[t, u]
             ridge_kernels._project(basis, block, low)
             ridge_kernels._ucb_row(system[0][u], system[4][u], low, width, scores[0])
-            kernels.first_best(scores, mask, chosen)
+            ridge_kernels.first_best(scores, mask, chosen)
             x = block[chosen[0]]
-            ridge_kernels._project(basis, block[chosen[0] : chosen[0] + 1], one)
-            ridge_kernels._learn(system, u, one[0], rewards[t, u])
+            learn_kernels._project(basis, x, one)
+            learn_kernels._learn(system, u, one, rewards[t, u])
             for j in range(x.size):
                 features[t, u, j] = x[j]
                 seen[u, j] += rewards[t, u] * x[j]

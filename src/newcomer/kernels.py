@@ -75,43 +75,6 @@ def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: NDArray[n
             inverse[n, i, i] = scale
 
 
-@njit(cache=True)
-def fault(features: Floats, reward: Floats) -> int:
-    """0 if all rewards (m,) and features (m, d) are usable, 1 if some rewards are NaN, 2 + the first bad row if not."""
-    missing = 0
-    for i in range(features.shape[0]):
-        if np.isnan(reward[i]):
-            missing = 1
-        elif not abs(reward[i]) < HUGE:
-            return 2 + i
-        for j in range(features.shape[1]):
-            if not abs(features[i, j]) < HUGE:
-                return 2 + i
-    return missing
-
-
-@njit(cache=True)
-def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
-    """Write the first allowed index within a tie of the best score of each row (m, K) to `chosen` (m,).
-
-    Returns -1, or the first row with a score that is not finite.
-    """
-    for i in range(scores.shape[0]):
-        best = -np.inf
-        for a in range(scores.shape[1]):
-            score = scores[i, a]
-            if not abs(score) < np.inf:
-                return i
-            if score > best and (mask.size == 0 or mask[i, a]):
-                best = score
-        limit = best - TIE * abs(best)
-        for a in range(scores.shape[1]):
-            if scores[i, a] >= limit and (mask.size == 0 or mask[i, a]):
-                chosen[i] = a
-                break
-    return -1
-
-
 @quiet
 @njit(cache=True, fastmath=FAST)
 def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None:
@@ -181,15 +144,8 @@ def warm() -> None:
     """Load every kernel from the cache, compiling those that are not there yet."""
     one = np.ones((1, 1, 1))
     invert_cholesky(one, 0.0, np.empty_like(one), np.empty(1, dtype=np.bool_))
-    row, table, who, mask = (
-        np.ones((1, 1)),
-        np.empty((1, 1)),
-        np.zeros(1, dtype=np.int64),
-        np.ones((0, 0), dtype=np.bool_),
-    )
-    fault(row, row[0])
-    mean_scores(row, who, one, table)
-    first_best(table, mask, who)
+    row, table = np.ones((1, 1)), np.empty((1, 1))
+    mean_scores(row, np.zeros(1, dtype=np.int64), one, table)
     append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
     solve_rows(row[0], row[0], np.ones((1, 1)))
     _warm_triangles()
@@ -199,15 +155,32 @@ def _warm_triangles() -> None:
     from newcomer import ridge_kernels as loops  # here, because it needs the constants above
 
     one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
-    width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
+    width, mask, place, pair = np.ones(1), np.ones((0, 0), dtype=np.bool_), _nowhere(), (row, row)
     loops.ucb_scores(row, row, who, one, width, table)
+    loops.first_best(table, mask, who.copy())
+    loops.ucb_choose(row, row, who, one, 1.0, mask, who.copy())
     loops.samples(row, row, who, row, width, table)
+    loops.inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
+    loops.phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
+    loops.phase_choose(row, *pair, *pair, *place, who, one, width, 1.0, mask, who.copy())
+    loops.phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
+    _warm_learning(one, row, who)
+
+
+def _nowhere() -> tuple[Ints, Floats, Ints, Floats]:
+    return np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), np.zeros(4)
+
+
+def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
+    from newcomer import learn_kernels as loops
+    from newcomer.policies import phases
+
+    width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
+    loops.fault(row, width)
     loops.refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
     system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
     loops.learn(system, who, row, width)
-    loops.inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
     loops.add_square(np.ones(1), np.zeros(1), row)
-    place, pair = (who.copy(), np.zeros(1), np.full(1, -1), np.zeros(4)), (row, row)
-    loops.phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
-    loops.phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
-    loops.phase_learn(row, system, system, place, one, (np.zeros((1, 0, 0)), width.copy()), (who, row, width), 0)
+    for full in (None, system):
+        loops.phase_learn(row, system, full, row.copy(), np.full(1, -1), one, (who, row, width), 0, 1)
+    phases.grow_cross(width, np.zeros((1, 1)), width, width)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import ridge_kernels as kernels
+from newcomer import learn_kernels as kernels
 from newcomer.errors import PolicyError
 from newcomer.policies.state import State
 
@@ -120,9 +120,12 @@ def start_from(n: int, mean: Floats, precision: Floats) -> Ridge:
     return system
 
 
-def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> None:
-    """Take rewards (m,) for features (m, d) into the systems of `users` (m,), in this order."""
-    kernels.learn(system.parts, users, features, reward)
+def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
+    """Take rewards (m,) for features (m, d) into the systems of `users` (m,), in this order.
+
+    False, and nothing changed, if one of the numbers is missing or too large.
+    """
+    return kernels.learn(system.parts, users, features, reward)
 
 
 def precision(system: Ridge) -> Floats:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import kernels
+from newcomer import kernels, learn_kernels, ridge_kernels
 from newcomer.errors import PolicyError
 from newcomer.policies.state import State, positions
 
@@ -36,6 +36,7 @@ Kind = TypeVar("Kind", bound=State)
 Generators = Sequence[Generator]
 Random = Generator | Sequence[Generator] | None
 
+FLOAT = np.dtype(np.float64)
 NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
 
 
@@ -173,31 +174,45 @@ def rewards(
     state: State, features: ArrayLike, reward: ArrayLike, *, dim: int | None, users: ArrayLike | None = None
 ) -> Rewards:
     """Check rewards; rows whose reward is NaN (nothing yet) are left out."""
-    x, r, told = floats(features, "features"), floats(reward, "reward"), who(state, users)
+    return sift(told(state, features, reward, dim=dim, users=users))
+
+
+def told(
+    state: State, features: ArrayLike, reward: ArrayLike, *, dim: int | None, users: ArrayLike | None = None
+) -> Rewards:
+    """Rewards of the right shapes, for loops that look at the numbers themselves and ask `sift` if they refuse."""
+    x, r, who_got = floats(features, "features"), floats(reward, "reward"), who(state, users)
     if x.ndim == 1:
         x = x[None]
     if r.ndim == 0:
         r = r[None]
-    if x.ndim != 2 or len(x) != len(told) or r.shape != told.shape or (dim is not None and x.shape[1] != dim):
+    if x.ndim != 2 or len(x) != len(who_got) or r.shape != who_got.shape or (dim is not None and x.shape[1] != dim):
         raise PolicyError(
-            f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(told)} users"
+            f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(who_got)} users"
             f" of dimension {dim or 'd'}"
         )
-    fault = kernels.fault(x, r)
+    return Rewards(x, r, who_got)
+
+
+def sift(given: Rewards) -> Rewards:
+    """The rewards without those that are NaN; numbers that are not finite or far too large are refused."""
+    fault = learn_kernels.fault(given.features, given.reward)
+    if fault > 1:
+        raise PolicyError(
+            "features and rewards must be finite numbers below 1e100 in size",
+            where=f"row {fault - 2}",
+            todo="a reward that is not known yet is NaN",
+        )
     if fault == 0:
-        return Rewards(x, r, told)
-    if fault == 1:
-        known = ~np.isnan(r)
-        return Rewards(x[known], r[known], told[known])
-    raise PolicyError(
-        "features and rewards must be finite numbers below 1e100 in size",
-        where=f"row {fault - 2}",
-        todo="a reward that is not known yet is NaN",
-    )
+        return given
+    known = ~np.isnan(given.reward)
+    return Rewards(given.features[known], given.reward[known], given.users[known])
 
 
 def floats(values: ArrayLike, name: str) -> Floats:
     """Values as a float64 array that kernels take without recompiling: contiguous, aligned, writeable."""
+    if type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray:
+        return values
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as problem:
@@ -208,7 +223,7 @@ def floats(values: ArrayLike, name: str) -> Floats:
 def pick(scores: Floats, asked: Offer) -> Ints:
     """The best allowed action (m,) of each row; ties within 1e-12 relative go to the lowest index."""
     chosen = np.empty(len(scores), dtype=np.int64)
-    bad = kernels.first_best(scores, asked.mask, chosen)
+    bad = ridge_kernels.first_best(scores, asked.mask, chosen)
     if bad >= 0:
         refuse(asked.actions, bad)
     return chosen

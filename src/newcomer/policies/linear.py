@@ -42,8 +42,9 @@ def _own(state: Ridge, dim: int) -> Ridge:
 
 
 def _learn(state: Ridge, dim: int, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
-    told = base.rewards(_own(state, dim), features, reward, dim=dim, users=users)
-    ridge.learn(state, told.features, told.reward, told.users)
+    told = base.told(_own(state, dim), features, reward, dim=dim, users=users)
+    if not ridge.learn(state, *told):
+        ridge.learn(state, *base.sift(told))
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,7 @@ class LinUCB:
         users: ArrayLike | None = None,
     ) -> Ints:
         """The allowed action (m,) of largest optimistic reward."""
-        asked = _offer(state, actions, self.dim, mask, users)
-        return base.pick(self._scores(state, asked), asked)
+        return self._best(state, _offer(state, actions, self.dim, mask, users))
 
     def probabilities(
         self,
@@ -88,7 +88,7 @@ class LinUCB:
     ) -> Floats:
         """One-hot (m, K)."""
         asked = _offer(state, actions, self.dim, mask, users)
-        return base.one_hot(base.pick(self._scores(state, asked), asked), asked)
+        return base.one_hot(self._best(state, asked), asked)
 
     def scores(
         self,
@@ -114,6 +114,17 @@ class LinUCB:
     @cached_property
     def _width(self) -> Floats:
         return np.array(resolve(self.widths, [self.dim], self.horizon, self.theory))
+
+    @cached_property
+    def _alpha(self) -> float:
+        return float(self._width[0])
+
+    def _best(self, state: Ridge, asked: Offer) -> Ints:
+        chosen = np.empty(len(asked.users), dtype=np.int64)
+        actions, mask, width = asked.actions, asked.mask, self._alpha
+        if ridge_kernels.ucb_choose(state.factor, state.mean, asked.users, actions, width, mask, chosen):
+            return chosen
+        return base.pick(self._scores(state, asked), asked)  # which says what is wrong
 
     def _scores(self, state: Ridge, asked: Offer) -> Floats:
         out = asked.table()

@@ -9,11 +9,14 @@ because with tau' > 0 the phase may flip back. A policy that can never leave kee
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import ridge, ridge_kernels
+from newcomer import learn_kernels, ridge, ridge_kernels
+from newcomer.kernels import compiled
 from newcomer.policies.state import GROWS, State
 from newcomer.ridge import Ridge
 
@@ -21,7 +24,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-FIRST_ROWS = 16
+FIRST_ROWS, NEVER = 16, 2**62
 
 
 @dataclass
@@ -87,17 +90,70 @@ def inside(state: Phases, rule: Floats) -> Bools:
     return out
 
 
-def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: Floats, users: Ints) -> None:
-    """Take rewards (m,) for features (m, d) into the state, in this order; `basis` is U^T (k, d)."""
-    row, bend, told = 0, (state.cross, state.kappa), (users, features, reward)
+def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: Floats, users: Ints) -> bool:
+    """Take rewards (m,) for features (m, d) into the state, in this order; `basis` is U^T (k, d).
+
+    False, and nothing changed, if one of the numbers is missing or too large.
+    """
+    if state.cross.shape[1] == 0:
+        return _take(state, basis, (users, features, reward), last_round(rule[0], rule[3]))
+    if learn_kernels.fault(features, reward):
+        return False
+    for i in range(len(users)):  # kappa changes with each row, and with it who leaves
+        _take(state, basis, (users[i : i + 1], features[i : i + 1], reward[i : i + 1]), NEVER)
+        _bend(state, basis @ features[i], features[i], int(users[i]), rule)
+    return True
+
+
+@lru_cache(maxsize=64)
+def last_round(weight: float, dim: float) -> int:
+    """The last t with weight sqrt(t) <= dim: the last round in the subspace if tau' = 0."""
+    if weight == 0.0:
+        return NEVER
+    t = int(min(dim / weight, 1e9) ** 2) + 2
+    while t > 0 and weight * sqrt(t) > dim:
+        t -= 1
+    return t
+
+
+def _take(state: Phases, basis: Floats, told: tuple[Ints, Floats, Floats], last: int) -> bool:
+    row, users, small, full = 0, told[0], state.small.parts, state.full
     while row < len(users):
-        row, leaver = ridge_kernels.phase_learn(
-            basis, state.small.parts, state.full.parts, state.place(rule), state.rows, bend, told, row
+        left = full.parts if full.factor.shape[1] else None
+        row, leaver = learn_kernels.phase_learn(
+            basis, small, left, full.moment, state.kept, state.rows, told, row, last
         )
         if leaver >= 0:
             leave(state, leaver)
+        elif row < 0:
+            return False
         elif row < len(users):
             _make_room(state, int(users[row]))
+    return True
+
+
+def _bend(state: Phases, low: Floats, x: Floats, user: int, rule: Floats) -> None:
+    """Take a row into C and kappa, and the user out of the subspace if it bends too far."""
+    state.kappa[user] = grow_cross(state.small.factor[user], state.cross[user], low, x)
+    state.squares[user] += state.kappa[user] ** 2
+    if state.kept[user] >= 0 and not inside(state, rule)[user]:
+        leave(state, user)
+
+
+@compiled
+def grow_cross(factor: Floats, cross: Floats, low: Floats, x: Floats) -> float:
+    """C += low x^T; returns kappa, the root of the largest eigenvalue of C^T V^-1 C, which is that of (W C) (W C)^T."""
+    for c in range(low.size):
+        for j in range(x.size):
+            cross[c, j] += low[c] * x[j]
+    image = np.zeros(cross.shape)
+    offset = 0
+    for i in range(cross.shape[0]):
+        for p in range(i + 1):
+            for j in range(cross.shape[1]):
+                image[i, j] += factor[offset + p] * cross[p, j]
+        offset += i + 1
+    return float(np.sqrt(max(np.linalg.eigvalsh(image @ image.T)[-1], 0.0)))
 
 
 def leave(state: Phases, user: int, *, extra: Floats | None = None) -> None:
@@ -105,9 +161,9 @@ def leave(state: Phases, user: int, *, extra: Floats | None = None) -> None:
     _fold(state, user)
     full = state.full
     if extra is not None:
-        ridge_kernels.add_square(full.gram[user], full.carry[user], extra)
+        learn_kernels.add_square(full.gram[user], full.carry[user], extra)
     full.factor = _widen(full.factor, full.gram.shape[1])
-    ridge_kernels.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
+    learn_kernels.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
     state.kept[user] = -1
 
 
@@ -128,7 +184,7 @@ def _fold(state: Phases, user: int) -> None:
     full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
     rows = state.rows[user, : state.kept[user]]
     begin = np.eye(full.dim) if full.gram[user, 0] == 0 else 0.0  # V starts at I, and its first entry stays above 0
-    ridge_kernels.add_square(full.gram[user], full.carry[user], begin + rows.T @ rows)
+    learn_kernels.add_square(full.gram[user], full.carry[user], begin + rows.T @ rows)
     state.kept[user] = 0
 
 

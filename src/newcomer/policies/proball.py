@@ -100,7 +100,8 @@ class _Rule:
         return rank, dim, rank if self.tau_prime > 0 else 0
 
     def own(self, state: Phases) -> Phases:
-        if base.own(state, Phases).shape != self.shape:
+        if type(state) is not Phases or state.shape != self.shape:
+            base.own(state, Phases)
             raise base.foreign("this rank and dimension, and tau_prime as it is")
         return state
 
@@ -111,8 +112,32 @@ class _Rule:
         return phases.inside(self.own(state), self.switch)
 
     def learn(self, state: Phases, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
-        told = base.rewards(self.own(state), features, reward, dim=self.shape[1], users=users)
-        phases.learn(state, self.basis, self.switch, told.features, told.reward, told.users)
+        told = base.told(self.own(state), features, reward, dim=self.shape[1], users=users)
+        if not phases.learn(state, self.basis, self.switch, *told):
+            phases.learn(state, self.basis, self.switch, *base.sift(told))
+
+    def best(self, state: Phases, asked: Offer) -> Ints:
+        small, full, users = state.small, state.full, asked.users
+        chosen = np.empty(len(users), dtype=np.int64)
+        if ridge_kernels.phase_choose(
+            self.basis,
+            small.factor,
+            small.mean,
+            full.factor,
+            full.mean,
+            small.count,
+            state.squares,
+            state.kept,
+            self.switch,
+            users,
+            asked.actions,
+            self.low_widths(state, users),
+            self.widths[1],
+            asked.mask,
+            chosen,
+        ):
+            return chosen
+        return base.pick(self.scores(state, asked), asked)  # which says what is wrong
 
     def scores(self, state: Phases, asked: Offer) -> Floats:
         out = asked.table()
@@ -179,8 +204,7 @@ class ProBALLUCB:
         users: ArrayLike | None = None,
     ) -> Ints:
         """The allowed action (m,) of largest optimistic reward in each user's phase."""
-        asked = self._rule.offer(state, actions, mask, users)
-        return base.pick(self._rule.scores(state, asked), asked)
+        return self._rule.best(state, self._rule.offer(state, actions, mask, users))
 
     def probabilities(
         self,
@@ -193,7 +217,7 @@ class ProBALLUCB:
     ) -> Floats:
         """One-hot (m, K)."""
         asked = self._rule.offer(state, actions, mask, users)
-        return base.one_hot(base.pick(self._rule.scores(state, asked), asked), asked)
+        return base.one_hot(self._rule.best(state, asked), asked)
 
     def scores(
         self,

@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newcomer.moments import moments_of
-from newcomer.subspace import coverage_of, distance, fix_signs, population_mean, second_moment, top_eigenvectors
+from newcomer.subspace import (
+    coverage_of,
+    distance,
+    fix_signs,
+    population_mean,
+    second_moment,
+    stratum_starts,
+    top_eigenvectors,
+)
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
 
@@ -24,7 +32,7 @@ def orthonormal(rng, dim, rank):
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 6), ridge=st.sampled_from([None, 0.3, 1.0, 20.0]))
 def test_second_moment_matches_the_paper_and_the_mixture_equation(seed, dim, ridge):
-    parts = histories(np.random.default_rng(seed), users=60, dim=dim, lengths=(1, 20))
+    parts = histories(np.random.default_rng(seed), users=200, dim=dim, lengths=(1, 20))
     moments = moments_of(batch_of(parts), ridge)
     close(second_moment(moments, literal=True), sold.literal(parts, ridge))
     close(second_moment(moments), sold.stratified(parts, ridge))
@@ -55,6 +63,12 @@ def test_ragged_lengths_bias_the_literal_version_only():
         distance(top_eigenvectors(second_moment(moments, literal=flag), 2)[1], basis) for flag in (True, False)
     )
     assert mixture < 0.03 < 2 * 0.03 < literal
+
+
+def test_strata_are_large_enough_to_reach_every_direction():
+    assert stratum_starts(np.array([50, 60, 10, 95, 30, 20]), 0.1) == [0, 2]
+    assert stratum_starts(np.array([100, 100, 100]), 0.1) == [0, 1, 2]
+    assert stratum_starts(np.array([100, 100, 100]), 0.001) == [0]
 
 
 def test_directions_that_no_stratum_holds_together_do_not_blow_up():

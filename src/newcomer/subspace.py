@@ -7,7 +7,7 @@ holds for any mixture of lengths is
     sum_s w_s D1_s S D2_s = M            (s: strata of equal length, w_s their shares of users),
 
 a linear equation in S, positive semi-definite in the Frobenius inner product. It says nothing about pairs of directions that no
-stratum holds together (two rare items, say), so the pooled equation D1 S D2 = M is added with weight 1/sqrt(N): what the strata
+stratum holds together (say, two items that only short, and only long, histories contain), so the pooled equation D1 S D2 = M is added with weight 1/sqrt(N): what the strata
 identify is left with 1/sqrt(N) of the pooled bias, the rest is the paper's. Solved by conjugate gradients with the pooled inverse as
 preconditioner. For equal lengths both are the paper's estimator; `literal=True` gives the paper's for ragged ones.
 """
@@ -26,6 +26,8 @@ from newcomer.moments import Moments, symmetric
 Floats = NDArray[np.float64]
 Norm = Literal["spectral", "frobenius"]
 
+# Neighbouring lengths share a stratum until even the weakest direction is reached about this often in it.
+REACHED = 10.0
 # A direction is uncovered where its coverage is below this share of the best covered one.
 UNCOVERED = 1e-8
 
@@ -84,11 +86,12 @@ class Correction:
     def of(cls, moments: Moments, coverage: Coverage) -> Correction:
         """From the strata of `moments`, restricted to the covered span."""
         span = coverage.covered
-        strata = span.T @ (moments.coverage / np.maximum(moments.users, 1)[:, None, None, None]) @ span
+        first = stratum_starts(moments.users, coverage.smallest)
+        sizes = np.add.reduceat(moments.users, first)
+        strata = span.T @ (np.add.reduceat(moments.coverage, first) / sizes[:, None, None, None]) @ span
         pooled = span.T @ moments.mean_coverage @ span
-        users = max(moments.count, 1)
         inverses = np.linalg.inv(pooled).astype(np.float64)
-        return cls(span, moments.users / users, strata, pooled, inverses, 1.0 / np.sqrt(users))
+        return cls(span, sizes / moments.count, strata, pooled, inverses, 1.0 / np.sqrt(moments.count))
 
     def pooled(self, matrices: Floats) -> Floats:
         """The paper's D1^-1 M D2^-1, symmetrised, of each of `matrices` (..., d, d)."""
@@ -111,6 +114,17 @@ class Correction:
         for weight, (first, second) in zip(self.weights, self.strata, strict=True):
             total += weight * (first @ matrix @ second)
         return total
+
+
+def stratum_starts(users: NDArray[np.int64], weakest: float) -> list[int]:
+    """Where to begin new strata among lengths with these users (S,): a stratum with few users would take chance for coverage."""
+    starts, reached = [0], 0.0
+    for i, count in enumerate(users):
+        if reached >= REACHED and users[i:].sum() * weakest >= REACHED:
+            starts.append(i)
+            reached = 0.0
+        reached += count * weakest
+    return starts
 
 
 def conjugate_gradients(

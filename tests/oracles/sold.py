@@ -36,17 +36,23 @@ def literal(histories, mu):
 
 
 def stratified(histories, mu):
-    """The solution S of sum_s w_s D1_s S D2_s + e D1 S D2 = (1 + e) M, e = 1/sqrt(N), by one d^2 x d^2 system."""
-    terms = [(len(r), user_terms(X, r, mu)) for X, r in histories if len(r) >= 2]
-    M = np.mean([t[0] for _, t in terms], axis=0)
-    d = len(M)
-    e = 1 / np.sqrt(len(terms))
-    system = e * np.kron(*(np.mean([t[i] for _, t in terms], axis=0) for i in (1, 2)))
-    for length in {h for h, _ in terms}:
-        same = [t for h, t in terms if h == length]
-        D1, D2 = (np.mean([t[i] for t in same], axis=0) for i in (1, 2))
-        system += len(same) / len(terms) * np.kron(D1, D2)  # row-major vec(D1 S D2) = (D1 kron D2^T) vec(S)
-    S = np.linalg.solve(system, (1 + e) * M.ravel()).reshape(d, d)
+    """The solution S of sum_s w_s D1_s S D2_s + e D1 S D2 = (1 + e) M, e = 1/sqrt(N), by one d^2 x d^2 system.
+
+    Strata are runs of history lengths, each with so many users that users x lambda_A >= 10.
+    """
+    terms = sorted(((len(r), user_terms(X, r, mu)) for X, r in histories if len(r) >= 2), key=lambda pair: pair[0])
+    M, D1, D2 = (np.mean([t[i] for _, t in terms], axis=0) for i in range(3))
+    weakest = min(np.linalg.eigvalsh(D)[0] for D in (D1, D2))
+    runs, e = [[]], 1 / np.sqrt(len(terms))
+    for length in sorted({h for h, _ in terms}):
+        left = [t for h, t in terms if h >= length]
+        if len(runs[-1]) * weakest >= 10 and len(left) * weakest >= 10:
+            runs.append([])
+        runs[-1] += [t for h, t in terms if h == length]
+    system = e * np.kron(D1, D2)  # row-major vec(D1 S D2) = (D1 kron D2^T) vec(S)
+    for run in runs:
+        system += len(run) / len(terms) * np.kron(*(np.mean([t[i] for t in run], axis=0) for i in (1, 2)))
+    S = np.linalg.solve(system, (1 + e) * M.ravel()).reshape(M.shape)
     return (S + S.T) / 2
 
 

@@ -20,6 +20,7 @@ from newcomer.pictures import Axis, draw_lines
 KINDS = {"H": "hoeffding", "E": "bernstein", "M": "martingale"}
 POINTS = 100  # rounds of a curve that are kept
 DIGITS = 5
+CEILING = 1.3
 
 
 Draw = Callable[[pl.DataFrame, Path], Path]
@@ -106,8 +107,11 @@ def _left_at(play: Play) -> int | None:
 
 
 def regret_panels(frame: pl.DataFrame, path: Path) -> Path:
-    """Cumulative regret, one panel for each world and tau; a diamond where the subspace is left."""
-    panels = spread(frame)
+    """Cumulative regret, one panel for each world and tau; a diamond where the subspace is left.
+
+    A line leaves the picture where it is far above the plain linear bandit, or the others could not be told apart.
+    """
+    panels = _within_sight(spread(frame))
     leaving = panels.filter((pl.col("t") == pl.col("left_at")) & (pl.col("t") > 1))
     return draw_lines(
         panels,
@@ -118,6 +122,16 @@ def regret_panels(frame: pl.DataFrame, path: Path) -> Path:
         facet="panel",
         columns=3,
         points=leaving,
+    )
+
+
+def _within_sight(panels: pl.DataFrame) -> pl.DataFrame:
+    """Without what exceeds `CEILING` times the final regret of LinUCB (LinTS where there is no LinUCB)."""
+    names = panels["policy"].unique().to_list()
+    plain = next((name for name in ("LinUCB", "LinTS") if name in names), None)
+    last = panels.filter(pl.col("policy") == plain).group_by("panel").agg(_top=CEILING * pl.col("regret").max())
+    return panels.join(last, on="panel", how="left", maintain_order="left").filter(
+        pl.col("_top").is_null() | (pl.col("regret") <= pl.col("_top"))
     )
 
 

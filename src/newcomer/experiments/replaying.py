@@ -17,30 +17,34 @@ from newcomer.experiments.jobs import Fit, Play
 from newcomer.experiments.scale import REPLAY, Scale
 from newcomer.pictures import Axis, Panel, draw_panels
 
-SOLD = Fit(REPLAY, 0, 0, "sold", 0)
-PRIOR = Fit(REPLAY, 0, 0, "em", 0)
-SWEEP: dict[str, Fit | None] = {
-    "Uniform": None,
-    "LinUCB": None,
-    "LinTS": None,
-    "mUCB": None,
-    "mmUCB, fitted epsilon": None,
-    "mTS": None,
-    "mmTS": None,
-    "MixTS": None,
-    "ProBALL-UCB": SOLD,
-    "ProBALL-TS": SOLD,
-    "PopulationMean": SOLD,
-    "PriorTS": PRIOR,
-    "PriorUCB": PRIOR,
-}
+SWEEP = {
+    "Uniform": "",
+    "LinUCB": "",
+    "LinTS": "",
+    "mUCB": "",
+    "mmUCB, fitted epsilon": "",
+    "mTS": "",
+    "mmTS": "",
+    "MixTS": "",
+    "ProBALL-UCB": "sold",
+    "ProBALL-TS": "sold",
+    "PopulationMean": "sold",
+    "PriorTS": "em",
+    "PriorUCB": "em",
+}  # policy: estimator of its model
+
+
+def fits(scale: Scale) -> list[Fit]:
+    """Models of the real histories: SOLD with the rank of the figures, and everything chosen from the data."""
+    return [Fit(REPLAY, 0, 0, "sold", scale.rank), Fit(REPLAY, 0, 0, "em", 0)]
 
 
 def lines(scale: Scale, bench: Bench) -> list[Line]:
     """One line for each policy."""
+    models = {fit.estimator: fit for fit in fits(scale)}
     return [
-        Line(REPLAY, policy, Play(REPLAY, policy, scale.replay_rounds, scale.replay_trials, fit))
-        for policy, fit in SWEEP.items()
+        Line(REPLAY, policy, Play(REPLAY, policy, scale.replay_rounds, scale.replay_trials, models.get(estimator)))
+        for policy, estimator in SWEEP.items()
         if available(policy)
     ]
 
@@ -61,7 +65,7 @@ def _caption(scale: Scale) -> str:
     return (
         f"{scale.replay_trials} newcomers from the 30% of users held out of everything, {scale.replay_rounds} rounds of 10 movies each, which that user really rated and "
         f"which are offered only once; the reward is the real rating. Features (d = {scale.replay_dim}), clusters ({scale.rank}) and logs (whole real histories) come from the other 70%. "
-        "ProBALL: SOLD with its default ridge and the rank of its own null, default radius, tau = 1, so it never leaves the subspace within this horizon. Noise sd of the "
+        f"ProBALL: SOLD with its default ridge and rank {scale.rank} (its own null keeps all directions: histories are long), default radius, tau = 1, so it never leaves the subspace within this horizon. Noise sd of the "
         "baselines: the factorisation's held-out error. Bands of one standard error."
     )
 
@@ -71,7 +75,7 @@ FIGURES = (
         name="replay",
         claim="(not in the paper) What each policy is worth to real people, without a simulator.",
         caption=_caption,
-        fits=lambda scale: [SOLD, PRIOR],
+        fits=fits,
         jobs=played(lines),
         table=curve_table(lines),
         draw=draw,

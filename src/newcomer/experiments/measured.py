@@ -10,8 +10,9 @@ from pathlib import Path
 
 import polars as pl
 
-from newcomer.experiments.figure import read_table
+from newcomer.experiments.figure import KINDS, read_table
 
+RADII_AT = 5000  # offline users at which the radii are shown
 Say = Callable[[pl.DataFrame], str]
 
 
@@ -136,7 +137,19 @@ def _order(frame: pl.DataFrame, column: str) -> list[str]:
 
 
 def _errors(frame: pl.DataFrame) -> str:
-    return error_grid(frame.filter(pl.col("series") == "SOLD"), lines="series")
+    found = frame.filter(pl.col("series") == "SOLD")
+    return error_grid(found, lines="series") + "\n\n" + _radii(found.filter(pl.col("users") == RADII_AT))
+
+
+def _radii(found: pl.DataFrame) -> str:
+    """The radii of the paper's figures beside the error they bound, and what they would be without the factor B^2."""
+    head = [f"Delta_off at N = {RADII_AT:,}", "true error", *KINDS, "B", *[f"{letter} / B^2" for letter in KINDS]]
+    body = []
+    for row in found.iter_rows(named=True):
+        factor, values = row["inverse_coverage"], [row[kind] for kind in KINDS.values()]
+        cells = [row["error"], *values, factor, *[value / factor**2 for value in values]]
+        body.append([row["world"], *[f"{cell:,.0f}" if cell >= 1000 else f"{cell:.3g}" for cell in cells]])
+    return markdown(head, body)
 
 
 def _estimators(frame: pl.DataFrame) -> str:

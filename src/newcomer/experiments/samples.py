@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from newcomer.experiments.bench import Bench
-from newcomer.experiments.figure import DIGITS, Figure, Line, proball, spread
+from newcomer.experiments.figure import DIGITS, KINDS, Figure, Line, proball, spread
 from newcomer.experiments.jobs import Fit, Job, Scalar, Table
 from newcomer.experiments.movielens import caption as films_caption
 from newcomer.experiments.places import Setting, true_basis, world
@@ -24,13 +24,14 @@ from newcomer.subspace import distance
 
 WORLDS = (LITERAL, BALANCED, PRINTED, LEARNABLE)
 SWEEP = {"regret-vs-n-ucb": ("ProBALL-UCB", "LinUCB"), "regret-vs-n-ts": ("ProBALL-TS", "LinTS")}
+_NUMBERS = ("spectral", *KINDS.values(), "inverse_coverage")
 SIZE = Axis("users", "offline users N", log=True)
 
 
 def error_jobs(scale: Scale, bench: Bench) -> list[Job]:
     """One error for each world, size and data set."""
     return [
-        Table("subspace error", (("world", world), ("users", users), ("seed", seed)))
+        Table("subspace error and radii", (("world", world), ("users", users), ("seed", seed)))
         for world in WORLDS
         for users in scale.error_sizes
         for seed in range(1, scale.repeats + 1)
@@ -38,14 +39,16 @@ def error_jobs(scale: Scale, bench: Bench) -> list[Job]:
 
 
 def subspace_error(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
-    """Frobenius and spectral error of one SOLD fit."""
+    """Frobenius and spectral error of one SOLD fit, its three radii, and the coverage factor B = max ||D_i^-1||."""
     from newcomer.experiments.jobs import perform_fit
 
     name, users, seed = str(arguments["world"]), int(arguments["users"] or 0), int(arguments["seed"] or 0)
     model = perform_fit(sold(setting.sizes, name, users=users, seed=seed), setting)
     truth = true_basis(world(name, setting))
     errors = {norm: distance(model.basis, truth, norm=norm) for norm in ("frobenius", "spectral")}
-    return pl.DataFrame({"world": name, "users": users, "seed": seed, **errors})
+    radii = {kind: model.radius(kind, norm="frobenius", clip=False, simplified=True) for kind in KINDS.values()}
+    coverage = {"inverse_coverage": 1.0 / model.evidence["coverage"]["lambda_A"]}
+    return pl.DataFrame({"world": name, "users": users, "seed": seed, **errors, **radii, **coverage})
 
 
 def error_table(scale: Scale, bench: Bench) -> pl.DataFrame:
@@ -54,16 +57,16 @@ def error_table(scale: Scale, bench: Bench) -> pl.DataFrame:
     mean = rows.group_by("world", "users", maintain_order=True).agg(
         pl.col("frobenius").mean().alias("error"),
         (pl.col("frobenius").std() / pl.len().sqrt()).alias("error_se"),
-        pl.col("spectral").mean(),
+        pl.col(_NUMBERS).mean(),
     )
     last = mean.group_by("world").agg((pl.col("error") * pl.col("users").sqrt()).sort_by("users").last().alias("_c"))
     rate = mean.join(last, on="world", maintain_order="left").with_columns(
         pl.lit("1/sqrt(N)").alias("series"),
         (pl.col("_c") / pl.col("users").sqrt()).alias("error"),
-        error_se=pl.lit(0.0),
+        *[pl.lit(None, dtype=pl.Float64).alias(name) for name in ("error_se", *_NUMBERS)],
     )
     both = pl.concat([mean.with_columns(series=pl.lit("SOLD")), rate.select([*mean.columns, "series"])])
-    return both.with_columns(pl.col("error", "error_se", "spectral").round_sig_figs(DIGITS))
+    return both.with_columns(pl.col("error", "error_se", *_NUMBERS).round_sig_figs(DIGITS))
 
 
 def draw_error(frame: pl.DataFrame, path: Path) -> Path:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from newcomer.experiments import geometry, insufficiency, logger, samples
+from newcomer.experiments.beyond.registry import RUNS
 from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 
 TABLES: Mapping[str, Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]] = {
-    "subspace error": samples.subspace_error,
+    "subspace error and radii": samples.subspace_error,
     "insufficiency": insufficiency.run,
     "reward-seeking logger": logger.run,
     "geometry": geometry.run,
+    **RUNS,
 }
 
 

@@ -81,9 +81,9 @@ class Clock:
 
 
 def _list(json: bool) -> None:
-    from newcomer.experiments.catalogue import FIGURES
+    from newcomer.experiments.catalogue import EVERYTHING
 
-    claims = {name: figure.claim for name, figure in FIGURES.items()}
+    claims = {name: figure.claim for name, figure in EVERYTHING.items()}
     if json:
         screen.print_json("reproduce", {"figures": claims})
         return

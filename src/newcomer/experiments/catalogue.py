@@ -1,4 +1,4 @@
-"""Every figure by its id, and the run that makes some of them: fits first, then what depends on them, then pictures."""
+"""Every figure of the paper, and every study past it, by id, and the run that makes some: fits, what depends on them, pictures."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from newcomer.experiments import (
     simulation,
 )
 from newcomer.experiments.bench import Bench
+from newcomer.experiments.beyond.registry import STUDIES
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.places import Setting
 from newcomer.experiments.pool import Crew, Progress
@@ -28,6 +29,7 @@ from newcomer.worlds.standin import write_standin
 
 _MODULES = (overview, eigenvalues, simulation, movielens, samples, geometry, insufficiency, logger, replaying)
 FIGURES: dict[str, Figure] = {figure.name: figure for module in _MODULES for figure in module.FIGURES}
+EVERYTHING = {**FIGURES, **STUDIES}
 
 
 @dataclass(frozen=True)
@@ -40,13 +42,13 @@ class Made:
 
 
 def chosen(names: Sequence[str]) -> list[Figure]:
-    """The figures of these ids, each once, in the order of the catalogue; `all`, or nothing, is all of them."""
+    """The figures of these ids, each once, in the order of the catalogue; `all`, or nothing, is all figures of the paper."""
     for name in names:
-        if name not in FIGURES and name != "all":
-            raise NewcomerError(f"there is no figure '{name}'{nearest(name, FIGURES)}", todo="--list shows all ids")
+        if name not in EVERYTHING and name != "all":
+            raise NewcomerError(f"there is no figure '{name}'{nearest(name, EVERYTHING)}", todo="--list shows all ids")
     if not names or "all" in names:
         return list(FIGURES.values())
-    return [figure for name, figure in FIGURES.items() if name in names]
+    return [figure for name, figure in EVERYTHING.items() if name in names]
 
 
 def open_bench(scale: Scale, *, data: Path | None, work: Path | None) -> Bench:
@@ -79,7 +81,7 @@ def reproduce(
 
 def _make(name: str, out: str, folder: str, setting: str, identity: str) -> None:
     """Table and picture of one figure, from finished jobs."""
-    figure, bench = FIGURES[name], Bench.from_words(folder, setting, identity)
+    figure, bench = EVERYTHING[name], Bench.from_words(folder, setting, identity)
     frame = figure.table(bench.setting.sizes, bench)
     frame.write_csv(Path(out, f"{name}.csv"))
     figure.draw(frame, Path(out, f"{name}.png"))

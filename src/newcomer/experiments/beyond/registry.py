@@ -1,0 +1,20 @@
+"""The studies by id: figure, the computation behind its jobs, and its verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from newcomer.experiments.beyond import films, outside, subspace
+from newcomer.experiments.beyond.common import Verdicts
+from newcomer.experiments.figure import Figure
+from newcomer.experiments.jobs import Scalar
+from newcomer.experiments.places import Setting
+
+Run = Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]
+_MODULES = (subspace, films, outside)
+
+STUDIES: dict[str, Figure] = {module.NAME: module.FIGURE for module in _MODULES}
+RUNS: dict[str, Run] = {module.NAME: module.run for module in _MODULES}
+VERDICTS: dict[str, Verdicts] = {module.NAME: module.verdicts for module in _MODULES}

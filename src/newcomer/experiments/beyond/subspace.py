@@ -1,0 +1,140 @@
+"""Subspace error of every estimator beside an oracle: SOLD, its pseudo-inverse form, all pairs, EM, and least squares that knows theta.
+
+World of the simulation study (d = 50, k = 2, 5000 users of 20 steps, noise 0.5) with entries of U up to 1.25, 0.5 and 0.25; the true rank is
+given to all. The oracle regresses rewards on phi x theta_n, which no estimator can: users' latent states are what is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from newcomer.engines.local import reduce
+from newcomer.experiments.bench import Bench
+from newcomer.experiments.beyond.common import Verdict, ask, finished, grid, nothing, pick, quick, rounded
+from newcomer.experiments.figure import Figure
+from newcomer.experiments.jobs import Scalar, Table
+from newcomer.experiments.places import Setting
+from newcomer.experiments.scale import Scale
+from newcomer.fitting import fit
+from newcomer.logs import Logs
+from newcomer.pairs import Pairs, pairs_of
+from newcomer.pictures import Axis, draw_lines
+from newcomer.subspace import distance, top_eigenvectors
+from newcomer.worlds.synthetic import Synthetic
+
+Floats = NDArray[np.float64]
+NAME = "prior-subspace"
+SCALES, STEPS, RANK, RIDGE = (1.25, 0.5, 0.25), 20, 2, 1.0
+TARGETS = {1.25: 0.45, 0.5: 0.7, 0.25: 1.0}
+
+
+def jobs(scale: Scale, bench: Bench | None = None) -> list[Table]:
+    """One job for each signal strength and world."""
+    users, seeds = (1000, 2) if quick(scale) else (5000, 20)
+    points = [{"scale": entry, "users": users, "seed": seed} for entry in SCALES for seed in range(1, seeds + 1)]
+    return grid(NAME, points)
+
+
+def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
+    """Spectral errors of all estimators on the same logs."""
+    entry, users, seed = float(arguments["scale"] or 0), int(arguments["users"] or 0), int(arguments["seed"] or 0)
+    world = Synthetic(scale=entry, seed=seed)
+    logs = world.logs(users, STEPS, seed=seed)
+    bases = {
+        "EM": fit(logs, rank=RANK, null=False, calibrate=False).basis,
+        "SOLD": fit(logs, rank=RANK, estimator="sold", ridge=RIDGE, null=False).basis,
+        "SOLD, pseudo-inverse": fit(logs, rank=RANK, estimator="sold-pinv", null=False).basis,
+        "all pairs": all_pairs(reduce(logs, pairs_of, Pairs.__add__), RANK),
+        "known theta": known_theta(world, logs, users, seed),
+    }
+    errors = [distance(basis, world.basis) for basis in bases.values()]
+    return pl.DataFrame({"scale": entry, "users": users, "seed": seed, "estimator": list(bases), "error": errors})
+
+
+def all_pairs(pairs: Pairs, rank: int) -> Floats:
+    """Leading directions of C^-1 mean[(b b^T - sum phi phi^T r^2) / (H (H - 1))] C^-1."""
+    whiten = np.linalg.inv(pairs.gram.sum(axis=0) / pairs.rows.sum())
+    moment = whiten @ (pairs.products.sum(axis=0) / pairs.pairable.sum()) @ whiten
+    basis: Floats = top_eigenvectors((moment + moment.T) / 2, rank)[1]
+    return basis
+
+
+def known_theta(world: Synthetic, logs: Logs, users: int, seed: int) -> Floats:
+    """The span of the least-squares U when every theta_n is known: a floor for estimators that must guess it.
+
+    Rewards of a block of the same logs are drawn from its reward vectors, which are recovered here from noiseless copies.
+    """
+    clean = Synthetic(dim=world.dim, rank=world.rank, scale=world.scale, noise=0.0, seed=world.seed)
+    size = world.dim * world.rank
+    gram, cross = np.zeros((size, size)), np.zeros(size)
+    for noisy, exact in zip(world.histories(users, STEPS, seed), clean.histories(users, STEPS, seed), strict=True):
+        theta = _latents(exact.features, exact.reward, world.factor)
+        design = (noisy.features.reshape(len(theta), -1, world.dim, 1) * theta[:, None, None, :]).reshape(-1, size)
+        gram += design.T @ design
+        cross += design.T @ noisy.reward
+    factor = np.linalg.solve(gram, cross).reshape(world.dim, world.rank)
+    return np.asarray(np.linalg.qr(factor)[0])
+
+
+def _latents(features: Floats, rewards: Floats, factor: Floats) -> Floats:
+    """theta (n, k) of each user, exactly, from rewards without noise."""
+    latent = (features @ factor).reshape(-1, STEPS, factor.shape[1])
+    gram = np.einsum("nhk,nhl->nkl", latent, latent)
+    cross = np.einsum("nhk,nh->nk", latent, rewards.reshape(-1, STEPS))
+    return np.asarray(np.linalg.solve(gram, cross[:, :, None])[:, :, 0])
+
+
+def table(scale: Scale, bench: Bench) -> pl.DataFrame:
+    """Mean error with its standard error, and EM's mean error as a share of it."""
+    rows = finished(jobs(scale), bench)
+    base = rows.filter(estimator="EM").select("scale", "seed", em="error")
+    ratio = pl.col("em").mean() / pl.col("error").mean()
+    paired = (pl.col("em") - ratio * pl.col("error")).std() / pl.len().sqrt() / pl.col("error").mean()
+    found = rows.join(base, on=["scale", "seed"], maintain_order="left").group_by(
+        "scale", "estimator", maintain_order=True
+    )
+    error_se = pl.col("error").std() / pl.len().sqrt()
+    return rounded(
+        found.agg(worlds=pl.len(), error=pl.col("error").mean(), error_se=error_se, ratio=ratio, ratio_se=paired)
+    )
+
+
+def verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """EM against SOLD at each signal strength."""
+    found = []
+    for entry, most in TARGETS.items():
+        cell = frame.filter(scale=entry, estimator="SOLD")
+        ratio, error = pick(cell, "ratio"), pick(cell, "ratio_se")
+        found.append(ask(f"EM / SOLD, entries up to {entry:g}", ratio, most, error))
+    return found
+
+
+def draw(frame: pl.DataFrame, path: Path) -> Path:
+    """Error against signal strength."""
+    return draw_lines(
+        frame,
+        path,
+        x=Axis("scale", "entries of U up to", log=True),
+        y=Axis("error", "spectral error of the subspace", log=True),
+        series="estimator",
+        error="error_se",
+        marked=True,
+    )
+
+
+FIGURE = Figure(
+    name=NAME,
+    claim="EM halves the subspace error of SOLD from the same logs.",
+    caption=lambda scale: (
+        "d = 50, k = 2, 5000 users of 20 steps, noise sd 0.5, the true rank given; mean over 20 worlds, bands of one standard error."
+    ),
+    fits=nothing,
+    jobs=jobs,
+    table=table,
+    draw=draw,
+)

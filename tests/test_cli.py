@@ -261,7 +261,7 @@ def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> No
         "regret.png",
     }
     assert float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0]) < 0.2
-    assert "A ProBALL-UCB" in done.out and "times less" in done.out
+    assert "A PriorUCB" in done.out and "times less" in done.out
     commands = next_commands(done.err)
     assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
     assert call("demo").code == 2, "an earlier demo is kept"
@@ -271,7 +271,7 @@ def test_the_demo_speaks_json_and_newcomers_gain(call: Command) -> None:
     found = json.loads(call("demo", "--json", "--out", "here").out)
     assert (found["command"], found["folder"], found["rank"]) == ("demo", "here", 2)
     assert found["truth"]["distance"] < 0.2 < found["truth"]["blind"]
-    assert 5 * found["regret"]["ProBALL-UCB"] < found["regret"]["LinUCB"] < found["regret"]["Uniform"]
+    assert 5 * found["regret"]["PriorUCB"] < found["regret"]["LinUCB"] < found["regret"]["Uniform"]
 
 
 def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,4 +287,4 @@ def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.Monke
 
 def test_a_demo_that_finds_nothing_says_so() -> None:
     assert "start from nothing" in gain_line({"LinUCB": 60.0})
-    assert "6.00 instead of 60.0: 10.0 times less" in gain_line({"LinUCB": 60.0, "ProBALL-UCB": 6.0})
+    assert "6.00 instead of 60.0: 10.0 times less" in gain_line({"LinUCB": 60.0, "PriorUCB": 6.0})

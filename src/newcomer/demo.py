@@ -64,9 +64,11 @@ def learn(world: Synthetic, path: Path) -> Learned:
 
 def meet_newcomers(world: Synthetic, model: Model, *, seed: int = 0) -> pl.DataFrame:
     """Rows of `play`: policies with and without the logs meet the same hundred newcomers."""
-    from newcomer import LinUCB, PopulationMean, ProBALLUCB, Uniform, play
+    from newcomer import LinUCB, PopulationMean, PriorUCB, ProBALLUCB, Uniform, play
 
-    policies: dict[str, Player] = {"ProBALL-UCB": ProBALLUCB(model, horizon=ROUNDS)} if model.rank else {}
+    policies: dict[str, Player] = {}
+    if model.rank:
+        policies = {"PriorUCB": PriorUCB(model), "ProBALL-UCB": ProBALLUCB(model, horizon=ROUNDS)}
     policies["LinUCB"] = LinUCB(world.dim, horizon=ROUNDS)
     policies["PopulationMean"] = PopulationMean(model)
     policies["Uniform"] = Uniform()

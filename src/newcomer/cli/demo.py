@@ -60,10 +60,10 @@ def truth_line(distance: float, blind: float) -> str:
 
 def gain_line(regret: dict[str, float]) -> str:
     """What the logs were worth to a newcomer, in one sentence."""
-    if "ProBALL-UCB" not in regret:
+    if "PriorUCB" not in regret:
         return "nothing shared was found, so newcomers start from nothing"
-    factor = regret["LinUCB"] / regret["ProBALL-UCB"]
-    return f"with the logs newcomers lose {number(regret['ProBALL-UCB'])} instead of {number(regret['LinUCB'])}: {factor:.1f} times less"
+    informed, alone = regret["PriorUCB"], regret["LinUCB"]
+    return f"with the logs newcomers lose {number(informed)} instead of {number(alone)}: {alone / informed:.1f} times less"
 
 
 def _say(text: str) -> None:

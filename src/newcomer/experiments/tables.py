@@ -8,7 +8,6 @@ import polars as pl
 
 from newcomer.experiments import geometry, insufficiency, logger, samples
 from newcomer.experiments.beyond.registry import RUNS
-from newcomer.experiments.beyond.registry import RUNS
 from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 
@@ -17,7 +16,6 @@ TABLES: Mapping[str, Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]] = 
     "insufficiency": insufficiency.run,
     "reward-seeking logger": logger.run,
     "geometry": geometry.run,
-    **RUNS,
     **RUNS,
 }
 

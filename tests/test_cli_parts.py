@@ -41,6 +41,7 @@ def findings(**changes: object) -> Findings:
         "delta": 0.05,
         "radius": (radius("bernstein", 1.0, np.inf), radius("martingale", 0.3, 0.3)),
         "calibrated": None,
+        "forecast": (),
         "noise_variance": 0.25,
         "intercept": False,
         "fingerprint": "0f",
@@ -183,7 +184,13 @@ def test_vacuous_bounds_are_called_vacuous() -> None:
 
 
 def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
-    assert "calibrated by bootstrap 0.0700; proved:" in printed(*tell(findings(calibrated=0.07)))
+    em = findings(estimator="em", forecast=("A newcomer is quick.", "Expect much."))
+    assert "Outlook   A newcomer is quick." in printed(*tell(em)) and "help to predict held-out users" in printed(
+        *tell(em)
+    )
+    assert "calibrated, by fitting parts of the users apart: 0.0700; proved:" in printed(
+        *tell(findings(calibrated=0.07))
+    )
     assert "calibrated" not in printed(*tell(findings()))
 
 

@@ -81,6 +81,7 @@ class Findings:
     delta: float
     radius: tuple[RadiusFindings, ...]
     calibrated: float | None
+    forecast: tuple[str, ...]
     noise_variance: float
     intercept: bool
     fingerprint: str
@@ -108,7 +109,16 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         delta=delta,
         radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and "calibrated" in model.evidence else None,
+        forecast=_forecast(model),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
     )
+
+
+def _forecast(model: Model) -> tuple[str, ...]:
+    """What a newcomer may expect, in sentences; nothing for estimators without a distribution of users."""
+    from newcomer.forecast import sentences
+
+    kept = model.evidence.get("prior", {}).get("forecast")
+    return tuple(sentences(kept)) if kept else ()

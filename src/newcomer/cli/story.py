@@ -21,6 +21,8 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
     yield scree_legend(chance_line(found), glyphs)
     yield ""
     yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
+    if found.forecast:
+        yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.forecast)])
 
 
 def logs_line(found: Findings) -> str:
@@ -39,6 +41,8 @@ def rank_line(found: Findings) -> str:
         return f"{shared}, as asked{_contrast(found)}"
     if found.rank == 0:
         return "nothing: no direction stands out from chance (rank 0)"
+    if found.estimator == "em":
+        return f"{shared}, as many as help to predict held-out users{_contrast(found)}{_alike(found)}"
     return f"{shared}: {'it stands' if found.rank == 1 else 'they stand'} out from chance{_alike(found)}"
 
 
@@ -84,7 +88,7 @@ def error_part(found: Findings) -> RenderableType:
     outer = Table.grid()
     outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
     if found.calibrated is not None:
-        outer.add_row(f"calibrated by bootstrap {number(found.calibrated)}; proved:")
+        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; proved:")
     outer.add_row(radius_table(found.radius))
     outer.add_row(Text(verdict(found.radius), "yellow"))
     return outer

@@ -6,15 +6,16 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from newcomer.experiments.beyond import films, outside, subspace
+from newcomer.experiments.beyond import coverage, films, outside, ratings, ratings_regret, robust, subspace, users
 from newcomer.experiments.beyond.common import Verdicts
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.jobs import Scalar
 from newcomer.experiments.places import Setting
 
 Run = Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]
-_MODULES = (subspace, films, outside)
+_MODULES = (subspace, films, users, outside, robust, coverage, ratings, ratings_regret)
 
 STUDIES: dict[str, Figure] = {module.NAME: module.FIGURE for module in _MODULES}
 RUNS: dict[str, Run] = {module.NAME: module.run for module in _MODULES}
 VERDICTS: dict[str, Verdicts] = {module.NAME: module.verdicts for module in _MODULES}
+NOTES: dict[str, str] = {module.NAME: module.__doc__ or "" for module in _MODULES}

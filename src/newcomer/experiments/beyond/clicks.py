@@ -1,0 +1,62 @@
+"""A world of clicks: rewards are 0 or 1, with a probability that is logistic in a latent linear score.
+
+A newcomer of a synthetic world scores an action phi^T beta; it is clicked with probability 1 / (1 + exp(-(base + gain phi^T beta))). A constant feature is added
+to the actions, so that a linear model can hold the average click rate. Regret counts probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from newcomer.logs import Logs
+from newcomer.worlds.episodes import Episode, LogRows, stream
+from newcomer.worlds.synthetic import Synthetic
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Clicks:
+    """Clicks of the users of a synthetic world; `base` is the log-odds of a click at score zero, `gain` multiplies scores."""
+
+    scores: Synthetic
+    base: float = -1.0
+    gain: float = 1.5
+
+    @property
+    def dim(self) -> int:
+        """Feature dimension with the constant."""
+        return self.scores.dim + 1
+
+    def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
+        """One newcomer; means are click probabilities, rewards clicks."""
+        drawn = self.scores.episode(rng, horizon)
+        means = self._probability(drawn.means)
+        return Episode(_constant(drawn.actions), means, (rng.random(means.shape) < means).astype(np.float64))
+
+    def logs(self, users: int, steps: int, seed: int) -> Logs:
+        """Histories of uniform behaviour."""
+        parts = list(self.histories(users, steps, seed))
+        user = np.concatenate([part.user for part in parts])
+        features = np.concatenate([part.features for part in parts])
+        return Logs.from_arrays(user=user, features=features, reward=np.concatenate([part.reward for part in parts]))
+
+    def histories(self, users: int, steps: int, seed: int) -> Iterator[LogRows]:
+        """The same in blocks."""
+        exact = replace(self.scores, noise=0.0)
+        for block, part in enumerate(exact.histories(users, steps, seed)):
+            chance = self._probability(part.reward)
+            clicked = stream(seed, "clicks", block).random(chance.shape) < chance
+            yield replace(part, features=_constant(part.features), reward=clicked.astype(np.float64))
+
+    def _probability(self, score: Floats) -> Floats:
+        return np.asarray(1.0 / (1.0 + np.exp(-(self.base + self.gain * score))))
+
+
+def _constant(features: Floats) -> Floats:
+    """Features (..., d) with a one behind them."""
+    return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)

@@ -145,8 +145,8 @@ def table(scale: Scale, bench: Bench) -> pl.DataFrame:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Error against N on logarithmic axes, a panel for each world."""
-    x, y = Axis("users", "offline users N", log=True), Axis("error", "subspace error (Frobenius)", log=True)
+    """Error against N, a panel for each world."""
+    x, y = Axis("users", "offline users N", log=True), Axis("error", "subspace error (Frobenius)")
     return draw_lines(
         frame, path, x=x, y=y, series="estimator", error="error_se", facet="world", columns=3, marked=True
     )

@@ -73,7 +73,7 @@ def draw_error(frame: pl.DataFrame, path: Path) -> Path:
     """Error against N on logarithmic axes, a panel for each world."""
     y = Axis("error", "subspace error (Frobenius)", log=True)
     return draw_lines(
-        frame.filter(pl.col("error") <= 1.5 * largest),
+        frame,
         path,
         x=SIZE,
         y=y,

@@ -46,7 +46,6 @@ def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
     model = fit(world.logs(users, STEPS, seed=seed), null=False)
     policies = {
         "PriorUCB": nc.PriorUCB(model),
-        "PriorTS": nc.PriorTS(model),
         "PriorUCB, no test": nc.PriorUCB(model, level=0.0),
         "ProBALL-UCB": nc.ProBALLUCB(model, horizon=rounds),
         "LinUCB": nc.LinUCB(world.dim, horizon=rounds),

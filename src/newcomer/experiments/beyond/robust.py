@@ -17,18 +17,20 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.experiments.bench import Bench
-from newcomer.experiments.beyond.common import Verdict, finished, grid, nothing, quick, regrets, rounded, truth_of
+from newcomer.experiments.beyond.common import Verdict, finished, grid, nothing, quick, rounded, truth_of
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
+from newcomer.outcomes import curves
 from newcomer.pictures import Axis, draw_lines
+from newcomer.simulation import play
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 
 NAME = "prior-robust"
-STEPS, ROUNDS, RANK = 20, 200, 2
+STEPS, ROUNDS, RANK, EVERY = 20, 200, 2, 10
 PLAIN = "well-specified"
 WORLDS: dict[str, dict[str, Any]] = {
     PLAIN: {},
@@ -60,7 +62,7 @@ def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
     logs = world.logs(users, STEPS, seed=seed)
     model = fit(logs, rank=RANK, null=False, calibrate=False)
     sold = fit(logs, rank=RANK, estimator="sold", ridge=1.0, null=False)
-    policies = {
+    policies: dict[str, Any] = {
         "PriorUCB": nc.PriorUCB(model),
         "PriorTS": nc.PriorTS(model),
         "true prior": nc.PriorUCB(truth_of(world)),
@@ -72,38 +74,51 @@ def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
         for name, factor in (WRONG if case == PLAIN else {}).items()
         for policy, make in (("PriorUCB", nc.PriorUCB), ("PriorTS", nc.PriorTS))
     }
-    rows = regrets({**policies, **wrong}, world, horizon=ROUNDS, users=newcomers, seed=seed)
-    means = rows.group_by("policy", maintain_order=True).agg(pl.col("regret").mean())
-    found = [_named(case, policy, value) for policy, value in means.iter_rows()]
-    found += [(case, f"{name} error", distance(m.basis, world.basis)) for name, m in (("EM", model), ("SOLD", sold))]
-    frame = pl.DataFrame(found, schema=["case", "measure", "value"], orient="row")
+    rows = play({**policies, **wrong}, world, horizon=ROUNDS, users=newcomers, seed=seed, progress=False)
+    errors = [
+        (case, f"{name} error", ROUNDS, distance(m.basis, world.basis)) for name, m in (("EM", model), ("SOLD", sold))
+    ]
+    schema = ["case", "measure", "t", "value"]
+    frame = pl.DataFrame([*_regrets(rows, case), *errors], schema=schema, orient="row")
     return frame.with_columns(scale=pl.lit(entry), seed=pl.lit(seed))
 
 
-def _named(case: str, policy: str, value: float) -> tuple[str, str, float]:
+def _regrets(rows: pl.DataFrame, case: str) -> list[tuple[str, str, int, float]]:
+    """Mean cumulative regret every few rounds, and the share of users whom the test has taken for strangers by the end."""
+    lines = curves(rows).filter(pl.col("t") % EVERY == 0)
+    found = [_named(case, policy, t, value) for policy, t, value in lines.select("policy", "t", "regret").iter_rows()]
+    last = lines.filter((pl.col("t") == ROUNDS) & pl.col("policy").str.contains("PriorUCB"))
+    strangers = last.select("policy", 1.0 - pl.col("in_subspace")).iter_rows()
+    return found + [_named(case, f"{policy}, strangers", ROUNDS, share) for policy, share in strangers]
+
+
+def _named(case: str, policy: str, t: int, value: float) -> tuple[str, str, int, float]:
     """A wrong variance is a case of its own."""
     wrong = next((name for name in WRONG if policy.startswith(name)), None)
-    return (case, policy, value) if wrong is None else (wrong, policy.removeprefix(f"{wrong} "), value)
+    return (case, policy, t, value) if wrong is None else (wrong, policy.removeprefix(f"{wrong} "), t, value)
 
 
 def table(scale: Scale, bench: Bench) -> pl.DataFrame:
     """Mean of every measure in every case, and its ratio to the well-specified one's."""
     rows = finished(jobs(scale), bench)
-    base = rows.filter(case=PLAIN).select("scale", "measure", "seed", base="value")
+    base = rows.filter(case=PLAIN).select("scale", "measure", "t", "seed", base="value")
     ratio = pl.col("value").mean() / pl.col("base").mean()
     ratio_se = (pl.col("value") - ratio * pl.col("base")).std() / pl.len().sqrt() / pl.col("base").mean()
-    found = rows.join(base, on=["scale", "measure", "seed"], maintain_order="left").group_by(
-        "scale", "measure", "case", maintain_order=True
+    found = rows.join(base, on=["scale", "measure", "t", "seed"], maintain_order="left").group_by(
+        "scale", "measure", "case", "t", maintain_order=True
     )
     value_se = pl.col("value").std() / pl.len().sqrt()
     made = found.agg(worlds=pl.len(), value=pl.col("value").mean(), value_se=value_se, ratio=ratio, ratio_se=ratio_se)
     order = {name: place for place, name in enumerate([*WORLDS, *WRONG])}
-    return rounded(made.sort(-pl.col("scale"), "measure", pl.col("case").replace_strict(order), maintain_order=True))
+    return rounded(
+        made.sort(-pl.col("scale"), "measure", pl.col("case").replace_strict(order), "t", maintain_order=True)
+    )
 
 
 def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     """No target was set: what each case costs PriorUCB."""
-    ours = frame.filter(pl.col("measure").is_in(["PriorUCB", "EM error"]), pl.col("case") != PLAIN)
+    end = frame.filter(pl.col("t") == ROUNDS, pl.col("case") != PLAIN)
+    ours = end.filter(pl.col("measure").is_in(["PriorUCB", "EM error"]))
     return [
         Verdict(
             f"{line['measure']}, {line['case']}, entries up to {line['scale']:g}: ratio to well-specified",
@@ -116,21 +131,18 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """The ratios, one place on the axis for each case."""
-    names = [*WORLDS, *WRONG]
-    place = pl.col("case").replace_strict({name: i for i, name in enumerate(names)}, return_dtype=pl.Int64)
-    legend = "; ".join(f"{i} {name}" for i, name in enumerate(names))
-    shown = frame.with_columns(place=place, panel=pl.format("entries up to {}", "scale"))
-    x, y = Axis("place", "case"), Axis("ratio", "ratio to the well-specified case", zero=False)
-    return draw_lines(
-        shown, path, x=x, y=y, series="measure", error="ratio_se", facet="panel", marked=True, title=legend
-    )
+    """Regret against rounds, a panel for each case, entries up to 1.25."""
+    shown = frame.filter(pl.col("scale") == SCALES[0], ~pl.col("measure").str.contains("error|strangers"))
+    order = {name: place for place, name in enumerate([*WORLDS, *WRONG])}
+    shown = shown.filter(pl.col("measure") != "LinUCB").sort(pl.col("case").replace_strict(order), maintain_order=True)
+    x, y = Axis("t", "round"), Axis("value", "cumulative regret")
+    return draw_lines(shown, path, x=x, y=y, series="measure", error="value_se", facet="case", columns=3)
 
 
 FIGURE = Figure(
     name=NAME,
     claim="Tails, clusters and a wrong noise variance cost PriorUCB little.",
-    caption=lambda scale: "Ratios to the well-specified case, paired by world; bands of one standard error.",
+    caption=lambda scale: "Entries of U up to 1.25; LinUCB, far above, is in the table; bands of one standard error.",
     fits=nothing,
     jobs=jobs,
     table=table,

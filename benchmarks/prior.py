@@ -1,0 +1,53 @@
+"""One pass of EM against one pass of SOLD over the same logs, in the same run.
+
+N = 5000 users, H = 50 steps, d = 200, rank 18. A pass reads every row once: SOLD's adds up its moments (`moments_of`), EM's takes expectations under the current prior and adds up the
+gradient of the likelihood (`expect`). The additive start of EM (`pairs_of`) and whole fits stand beside them.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+import newcomer as nc
+from benchmarks.measure import alternate, page
+from newcomer.engines.local import reduce
+from newcomer.expectation import Task, expect, merge
+from newcomer.fitting import _batch_rows
+from newcomer.moments import merge as add_moments
+from newcomer.moments import moments_of
+from newcomer.pairs import pairs_of, start_from
+from newcomer.worlds import Synthetic
+
+USERS, STEPS, DIM, RANK = 5000, 50, 200, 18
+
+
+def main() -> None:
+    """Measure and write the page."""
+    logs = Synthetic(dim=DIM, rank=RANK, seed=1).logs(USERS, STEPS, seed=1)
+    pairs = reduce(logs, pairs_of, operator.add)
+    everybody = np.ones(len(pairs.users), dtype=np.bool_)
+    task = Task(start_from(pairs.take(everybody), RANK), everybody, ~everybody)
+    seconds = alternate(
+        {
+            "SOLD pass": lambda: reduce(logs, partial(moments_of, ridge=1.0), add_moments, rows=_batch_rows(DIM)),
+            "EM pass": lambda: reduce(logs, partial(expect, tasks=(task,)), merge),
+            "start of EM (all pairs)": lambda: reduce(logs, pairs_of, operator.add),
+        }
+    )
+    seconds |= alternate(
+        {
+            "SOLD fit": lambda: nc.fit(logs, rank=RANK, estimator="sold", ridge=1.0, null=False),
+            "EM fit, rank given": lambda: nc.fit(logs, rank=RANK, null=False, calibrate=False),
+        },
+        repeats=1,
+    )
+    base = seconds["SOLD pass"]
+    table = pl.DataFrame([{"what": name, "seconds": s, "to SOLD pass": s / base} for name, s in seconds.items()])
+    ratio = seconds["EM pass"] / base
+    verdict = "holds" if ratio <= 10 else "does not hold"
+    text = f"{__doc__}\n\nTarget: an EM pass takes at most 10 SOLD passes. Measured: {ratio:.2g}, {verdict}."
+    page("prior", "Passes of EM and SOLD", text, {"": table})

@@ -162,7 +162,7 @@ def _warm_triangles() -> None:
     loops.samples(row, row, who, row, width, table)
     loops.inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
     loops.phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
-    loops.phase_choose(row, *pair, *pair, *place, who, one, width, 1.0, mask, who.copy())
+    loops.phase_choose(row, *pair, *place[:2], np.zeros(5), who, one, who.copy())
     loops.phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
     _warm_learning(one, row, who)
 
@@ -179,8 +179,8 @@ def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
     loops.fault(row, width)
     loops.refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
     system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
-    loops.learn(system, who, row, width)
+    loops.learn(*system, who, row, width)
     loops.add_square(np.ones(1), np.zeros(1), row)
     for full in (None, system):
-        loops.phase_learn(row, system, full, row.copy(), np.full(1, -1), one, (who, row, width), 0, 1)
+        loops.phase_learn(row, *system, full, row.copy(), np.full(1, -1), one, np.zeros(4), who, row, width, 0)
     phases.grow_cross(width, np.zeros((1, 1)), width, width)

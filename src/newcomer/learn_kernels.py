@@ -2,7 +2,7 @@
 
 The maths is told there; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and the i
 after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only; those
-that choose are in ridge_kernels.py.
+that choose are in ridge_kernels.py. Those called for every decision take their arrays one by one: tuples cost more.
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ def fault(features: Floats, reward: Floats) -> int:
             missing = 1
         elif not abs(reward[i]) < HUGE:
             return 2 + i
+        usable = 0
         for j in range(features.shape[1]):
-            if not abs(features[i, j]) < HUGE:
-                return 2 + i
+            usable += 1 if abs(features[i, j]) < HUGE else 0
+        if usable < features.shape[1]:
+            return 2 + i
     return missing
 
 
@@ -191,10 +193,22 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
 
 
 @njit(cache=True)
-def learn(system: System, users: Ints, features: Floats, reward: Floats) -> bool:
+def learn(
+    factor: Floats,
+    gram: Floats,
+    carry: Floats,
+    moment: Floats,
+    mean: Floats,
+    guard: Floats,
+    count: Ints,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+) -> bool:
     """Rewards in turn: row i goes into the system of users[i], who may occur again; False, unchanged, at a fault."""
     if fault(features, reward) > 0:
         return False
+    system = factor, gram, carry, moment, mean, guard, count
     for i in range(users.size):
         _learn(system, users[i], features[i], reward[i])
     return True
@@ -213,24 +227,30 @@ def _project(basis: Floats, x: Floats, out: Floats) -> None:
 @njit(cache=True)
 def phase_learn(
     basis: Floats,
-    small: System,
+    factor: Floats,
+    gram: Floats,
+    carry: Floats,
+    moment: Floats,
+    mean: Floats,
+    guard: Floats,
+    count: Ints,
     full: System | None,
-    moments: Floats,
+    full_moment: Floats,
     kept: Ints,
     rows: Floats,
-    told: tuple[Ints, Floats, Floats],
+    rule: Floats,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
     begin: int,
-    last: int,
 ) -> tuple[int, int]:
     """Rewards from row `begin` on, until a user needs room for a row, (row, -1), or a full system, (next row, user).
 
-    `full` is None while nobody has a full system, and `last` is the last round of the subspace phase for those who keep
-    rows; at a fault nothing changes: (-1, -1).
+    `full` is None while nobody has a full system; the rule is that of tau' = 0. At a fault nothing changes: (-1, -1).
     """
-    users, features, reward = told
     if begin == 0 and fault(features, reward) > 0:
         return -1, -1
-    low, count = np.empty(basis.shape[0]), small[6]
+    low, small = np.empty(basis.shape[0]), (factor, gram, carry, moment, mean, guard, count)
     for i in range(begin, users.size):
         u, x = users[i], features[i]
         if kept[u] == rows.shape[1]:
@@ -241,9 +261,9 @@ def phase_learn(
             _learn(full, u, x, reward[i])
         if kept[u] < 0:
             continue
-        _keep(moments[u], rows[u, kept[u]], x, reward[i])
+        _keep(full_moment[u], rows[u, kept[u]], x, reward[i])
         kept[u] += 1
-        if count[u] >= last:
+        if rule[0] * np.sqrt(count[u] + 1) > rule[3]:
             return i + 1, u
     return users.size, -1
 

@@ -125,7 +125,7 @@ def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
 
     False, and nothing changed, if one of the numbers is missing or too large.
     """
-    return kernels.learn(system.parts, users, features, reward)
+    return kernels.learn(*system.parts, users, features, reward)
 
 
 def precision(system: Ridge) -> Floats:

@@ -14,22 +14,21 @@ from newcomer.kernels import FAST, TIE, Bools, Floats, Ints, quiet
 
 # Where users are in ProBALL: rewards seen, sum of kappa^2, rows kept (-1: full system in use; -2: none), the rule.
 Place = tuple[Ints, Floats, Ints, Floats]
-# The arrays of a system that scores need: factor, mean. And the widths of both phases.
+# The arrays of a system that scores need: factor, mean.
 Pair = tuple[Floats, Floats]
-Both = tuple[float, float]
 
 
 @njit(cache=True)
-def _first_best(scores: Floats, mask: Bools, i: int) -> int:
-    """The first index allowed in row i of the mask within a tie of the best score; -1 if a score is not finite."""
+def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
+    """The first index within a tie of the best score; -1 if one is not finite. Row i of the mask, if any, allows."""
     best = -np.inf
     for a in range(scores.size):
         if not abs(scores[a]) < np.inf:
             return -1
-        if scores[a] > best and (mask.size == 0 or mask[i, a]):
+        if scores[a] > best and (mask is None or mask.size == 0 or mask[i, a]):
             best = scores[a]
     limit, first = best - TIE * abs(best), 0
-    while scores[first] < limit or not (mask.size == 0 or mask[i, first]):
+    while scores[first] < limit or not (mask is None or mask.size == 0 or mask[i, first]):
         first += 1
     return first
 
@@ -164,21 +163,6 @@ def inside(count: Ints, squares: Floats, rule: Floats, out: Bools) -> None:
         out[u] = _inside(count[u], squares[u], rule)
 
 
-@njit(cache=True)
-def _phase_row(
-    basis: Floats, small: Pair, full: Pair, place: Place, u: int, block: Floats, widths: Both, low: Floats, out: Floats
-) -> bool:
-    """Optimistic scores (K,) of user u in its phase; `low` is room for (K, k)."""
-    count, squares, kept, rule = place
-    if _inside(count[u], squares[u], rule):
-        _project(basis, block, low)
-        _ucb_row(small[0][u], small[1][u], low, widths[0], out)
-        return True
-    if kept[u] == -1:
-        _ucb_row(full[0][u], full[1][u], block, widths[1], out)
-    return bool(kept[u] == -1)
-
-
 @quiet
 @njit(cache=True)
 def phase_scores(
@@ -193,11 +177,17 @@ def phase_scores(
     out: Floats,
 ) -> bool:
     """Optimistic scores (m, K) of each row in its phase; False if a user has left but has no full system."""
+    (factor, mean), (full_factor, full_mean), (count, squares, kept, rule) = small, full, place
     low = np.empty((actions.shape[1], basis.shape[0]))
     for i in range(users.size):
+        u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        pair = widths[0] if widths.size == 1 else widths[i], width
-        if not _phase_row(basis, small, full, place, users[i], block, pair, low, out[i]):
+        if _inside(count[u], squares[u], rule):
+            _project(basis, block, low)
+            _ucb_row(factor[u], mean[u], low, widths[0] if widths.size == 1 else widths[i], out[i])
+        elif kept[u] == -1:
+            _ucb_row(full_factor[u], full_mean[u], block, width, out[i])
+        else:
             return False
     return True
 
@@ -208,28 +198,25 @@ def phase_choose(
     basis: Floats,
     factor: Floats,
     mean: Floats,
-    full_factor: Floats,
-    full_mean: Floats,
     count: Ints,
     squares: Floats,
-    kept: Ints,
-    rule: Floats,
+    settings: Floats,
     users: Ints,
     actions: Floats,
-    widths: Floats,
-    width: float,
-    mask: Bools,
     chosen: Ints,
 ) -> bool:
-    """The best (m,) by `phase_scores`, the arrays one by one, which is cheaper; False if a row cannot be decided."""
-    small, full, place = (factor, mean), (full_factor, full_mean), (count, squares, kept, rule)
+    """The best (m,) by `phase_scores`, all allowed, of users in the subspace; False if a row cannot be decided so.
+
+    `settings`: the rule, then the width. The arrays come one by one, and no others, because each costs a call 0.1 us.
+    """
     low, scores = np.empty((actions.shape[1], basis.shape[0])), np.empty(actions.shape[1])
     for i in range(users.size):
-        block = actions[0] if actions.shape[0] == 1 else actions[i]
-        pair = widths[0] if widths.size == 1 else widths[i], width
-        if not _phase_row(basis, small, full, place, users[i], block, pair, low, scores):
+        u = users[i]
+        if not _inside(count[u], squares[u], settings):
             return False
-        chosen[i] = _first_best(scores, mask, i)
+        _project(basis, actions[0] if actions.shape[0] == 1 else actions[i], low)
+        _ucb_row(factor[u], mean[u], low, settings[4], scores)
+        chosen[i] = _first_best(scores, None, i)
         if chosen[i] < 0:
             return False
     return True

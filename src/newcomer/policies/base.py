@@ -36,7 +36,7 @@ Kind = TypeVar("Kind", bound=State)
 Generators = Sequence[Generator]
 Random = Generator | Sequence[Generator] | None
 
-FLOAT = np.dtype(np.float64)
+FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
 NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
 
 
@@ -143,17 +143,18 @@ def offer(
 
     Whether the features are finite is left to `pick` and `masked`, where it shows in the scores without another pass.
     """
-    given, asked = floats(actions, "actions"), who(state, users)
+    given, asked = floats(actions, "actions"), _everyone(len(state)) if users is None else positions(users, len(state))
     shared = given.ndim == 2
     if shared:
         given = given[None]
-    if given.ndim != 3 or given.shape[1] == 0 or (dim is not None and given.shape[2] != dim):
+    rows, count, size = given.shape if given.ndim == 3 else (0, 0, 0)
+    if count == 0 or (size != dim and dim is not None):
         raise PolicyError(
             f"actions must have shape (m, K, {dim or 'd'}) or (K, {dim or 'd'}) with K >= 1, not {np.shape(actions)}"
         )
-    if len(given) != len(asked) and not shared:
-        raise PolicyError(f"actions are for {len(given)} users and {len(asked)} were asked about")
-    return Offer(given, asked, NO_MASK if mask is None else allowed(mask, len(asked), given.shape[1]))
+    if rows != len(asked) and not shared:
+        raise PolicyError(f"actions are for {rows} users and {len(asked)} were asked about")
+    return Offer(given, asked, NO_MASK if mask is None else allowed(mask, len(asked), count))
 
 
 def allowed(mask: ArrayLike, rows: int, count: int) -> Bools:
@@ -174,29 +175,30 @@ def rewards(
     state: State, features: ArrayLike, reward: ArrayLike, *, dim: int | None, users: ArrayLike | None = None
 ) -> Rewards:
     """Check rewards; rows whose reward is NaN (nothing yet) are left out."""
-    return sift(told(state, features, reward, dim=dim, users=users))
+    return sift(*told(state, features, reward, dim=dim, users=users))
 
 
 def told(
     state: State, features: ArrayLike, reward: ArrayLike, *, dim: int | None, users: ArrayLike | None = None
-) -> Rewards:
-    """Rewards of the right shapes, for loops that look at the numbers themselves and ask `sift` if they refuse."""
-    x, r, who_got = floats(features, "features"), floats(reward, "reward"), who(state, users)
+) -> tuple[Floats, Floats, Ints]:
+    """Features, reward, users of the right shapes, for loops that look at the numbers and ask `sift` if they refuse."""
+    x, r = floats(features, "features"), floats(reward, "reward")
+    asked = _everyone(len(state)) if users is None else positions(users, len(state))
     if x.ndim == 1:
         x = x[None]
     if r.ndim == 0:
         r = r[None]
-    if x.ndim != 2 or len(x) != len(who_got) or r.shape != who_got.shape or (dim is not None and x.shape[1] != dim):
+    if x.ndim != 2 or len(x) != len(asked) or r.shape != asked.shape or (dim is not None and x.shape[1] != dim):
         raise PolicyError(
-            f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(who_got)} users"
+            f"features {np.shape(features)} and reward {np.shape(reward)} do not fit {len(asked)} users"
             f" of dimension {dim or 'd'}"
         )
-    return Rewards(x, r, who_got)
+    return x, r, asked
 
 
-def sift(given: Rewards) -> Rewards:
+def sift(features: Floats, reward: Floats, users: Ints) -> Rewards:
     """The rewards without those that are NaN; numbers that are not finite or far too large are refused."""
-    fault = learn_kernels.fault(given.features, given.reward)
+    fault = learn_kernels.fault(features, reward)
     if fault > 1:
         raise PolicyError(
             "features and rewards must be finite numbers below 1e100 in size",
@@ -204,9 +206,9 @@ def sift(given: Rewards) -> Rewards:
             todo="a reward that is not known yet is NaN",
         )
     if fault == 0:
-        return given
-    known = ~np.isnan(given.reward)
-    return Rewards(given.features[known], given.reward[known], given.users[known])
+        return Rewards(features, reward, users)
+    known = ~np.isnan(reward)
+    return Rewards(features[known], reward[known], users[known])
 
 
 def floats(values: ArrayLike, name: str) -> Floats:
@@ -222,7 +224,7 @@ def floats(values: ArrayLike, name: str) -> Floats:
 
 def pick(scores: Floats, asked: Offer) -> Ints:
     """The best allowed action (m,) of each row; ties within 1e-12 relative go to the lowest index."""
-    chosen = np.empty(len(scores), dtype=np.int64)
+    chosen = np.empty(len(scores), INT)
     bad = ridge_kernels.first_best(scores, asked.mask, chosen)
     if bad >= 0:
         refuse(asked.actions, bad)

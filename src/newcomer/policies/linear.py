@@ -44,7 +44,7 @@ def _own(state: Ridge, dim: int) -> Ridge:
 def _learn(state: Ridge, dim: int, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
     told = base.told(_own(state, dim), features, reward, dim=dim, users=users)
     if not ridge.learn(state, *told):
-        ridge.learn(state, *base.sift(told))
+        ridge.learn(state, *base.sift(*told))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class LinUCB:
         return float(self._width[0])
 
     def _best(self, state: Ridge, asked: Offer) -> Ints:
-        chosen = np.empty(len(asked.users), dtype=np.int64)
+        chosen = np.empty(len(asked.users), base.INT)
         actions, mask, width = asked.actions, asked.mask, self._alpha
         if ridge_kernels.ucb_choose(state.factor, state.mean, asked.users, actions, width, mask, chosen):
             return chosen

@@ -9,8 +9,7 @@ because with tau' > 0 the phase may flip back. A policy that can never leave kee
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from math import sqrt
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-FIRST_ROWS, NEVER = 16, 2**62
+FIRST_ROWS = 16
+STAY: Floats = np.zeros(4)  # a rule that nobody leaves by
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Phases(State):
     def __len__(self) -> int:
         return len(self.kept)
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int]:
         """Rank, dimension, and the rank again if C is kept, else 0."""
         return self.small.mean.shape[1], self.full.mean.shape[1], self.cross.shape[1]
@@ -85,8 +85,13 @@ def start(n: int, dim: int, rank: int, rule: Floats, *, bends: bool) -> Phases:
 
 def inside(state: Phases, rule: Floats) -> Bools:
     """Whether each user (n,) is served in the subspace; `rule` holds Delta tau, Delta tau', k and d."""
-    out = np.empty(len(state), dtype=np.bool_)
-    ridge_kernels.inside(state.small.count, state.squares, rule, out)
+    return _inside(state, rule, slice(None))
+
+
+def _inside(state: Phases, rule: Floats, users: slice) -> Bools:
+    count, squares = state.small.count[users], state.squares[users]
+    out = np.empty(len(count), dtype=np.bool_)
+    ridge_kernels.inside(count, squares, rule, out)
     return out
 
 
@@ -96,32 +101,22 @@ def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: 
     False, and nothing changed, if one of the numbers is missing or too large.
     """
     if state.cross.shape[1] == 0:
-        return _take(state, basis, (users, features, reward), last_round(rule[0], rule[3]))
+        return _take(state, basis, rule, features, reward, users)
     if learn_kernels.fault(features, reward):
         return False
     for i in range(len(users)):  # kappa changes with each row, and with it who leaves
-        _take(state, basis, (users[i : i + 1], features[i : i + 1], reward[i : i + 1]), NEVER)
+        _take(state, basis, STAY, features[i : i + 1], reward[i : i + 1], users[i : i + 1])
         _bend(state, basis @ features[i], features[i], int(users[i]), rule)
     return True
 
 
-@lru_cache(maxsize=64)
-def last_round(weight: float, dim: float) -> int:
-    """The last t with weight sqrt(t) <= dim: the last round in the subspace if tau' = 0."""
-    if weight == 0.0:
-        return NEVER
-    t = int(min(dim / weight, 1e9) ** 2) + 2
-    while t > 0 and weight * sqrt(t) > dim:
-        t -= 1
-    return t
-
-
-def _take(state: Phases, basis: Floats, told: tuple[Ints, Floats, Floats], last: int) -> bool:
-    row, users, small, full = 0, told[0], state.small.parts, state.full
+def _take(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: Floats, users: Ints) -> bool:
+    """The same where kappa plays no part, or has yet to be seen to."""
+    row, kept, small, full = 0, state.kept, state.small.parts, state.full
     while row < len(users):
         left = full.parts if full.factor.shape[1] else None
         row, leaver = learn_kernels.phase_learn(
-            basis, small, left, full.moment, state.kept, state.rows, told, row, last
+            basis, *small, left, full.moment, kept, state.rows, rule, users, features, reward, row
         )
         if leaver >= 0:
             leave(state, leaver)
@@ -136,7 +131,7 @@ def _bend(state: Phases, low: Floats, x: Floats, user: int, rule: Floats) -> Non
     """Take a row into C and kappa, and the user out of the subspace if it bends too far."""
     state.kappa[user] = grow_cross(state.small.factor[user], state.cross[user], low, x)
     state.squares[user] += state.kappa[user] ** 2
-    if state.kept[user] >= 0 and not inside(state, rule)[user]:
+    if state.kept[user] >= 0 and not _inside(state, rule, slice(user, user + 1))[0]:
         leave(state, user)
 
 

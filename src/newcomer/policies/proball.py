@@ -82,9 +82,19 @@ class _Rule:
         low, high = resolve(self.given_widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
         return np.array([low]), high
 
+    @cached_property
+    def settings(self) -> Floats:
+        """The switch, then alpha_1 apart from kappa."""
+        return np.array([*self.switch, *self.widths[0]])
+
+    @cached_property
+    def widens(self) -> bool:
+        """Whether alpha_1 grows with kappa."""
+        return self.given_widths == "theoretical" and self.tau_prime > 0
+
     def low_widths(self, state: Phases, users: Ints) -> Floats:
         """alpha_1, (1,) for all alike or (m,)."""
-        if self.given_widths != "theoretical" or not self.tau_prime:
+        if not self.widens:
             return self.widths[0]
         kappa, scale = state.kappa[users], self.theory.bound * float(self.switch[1])
         return self.widths[0] + np.where(kappa > 0, scale, 0.0) * kappa
@@ -114,30 +124,17 @@ class _Rule:
     def learn(self, state: Phases, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
         told = base.told(self.own(state), features, reward, dim=self.shape[1], users=users)
         if not phases.learn(state, self.basis, self.switch, *told):
-            phases.learn(state, self.basis, self.switch, *base.sift(told))
+            phases.learn(state, self.basis, self.switch, *base.sift(*told))
 
     def best(self, state: Phases, asked: Offer) -> Ints:
-        small, full, users = state.small, state.full, asked.users
-        chosen = np.empty(len(users), dtype=np.int64)
-        if ridge_kernels.phase_choose(
-            self.basis,
-            small.factor,
-            small.mean,
-            full.factor,
-            full.mean,
-            small.count,
-            state.squares,
-            state.kept,
-            self.switch,
-            users,
-            asked.actions,
-            self.low_widths(state, users),
-            self.widths[1],
-            asked.mask,
-            chosen,
-        ):
-            return chosen
-        return base.pick(self.scores(state, asked), asked)  # which says what is wrong
+        small, users, actions = state.small, asked.users, asked.actions
+        if asked.mask is base.NO_MASK and not self.widens and not state.full.factor.shape[1]:
+            chosen = np.empty(len(users), base.INT)
+            if ridge_kernels.phase_choose(
+                self.basis, small.factor, small.mean, small.count, state.squares, self.settings, users, actions, chosen
+            ):
+                return chosen
+        return base.pick(self.scores(state, asked), asked)
 
     def scores(self, state: Phases, asked: Offer) -> Floats:
         out = asked.table()

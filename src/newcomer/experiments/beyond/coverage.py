@@ -110,6 +110,13 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     return found
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Coverage, medians and looseness of all radii."""
+    return frame.select(
+        "strength", "norm", "kind", "worlds", "covered", "covered_se", "error", "radius", "loose", "unknown"
+    )
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Median error and radii against signal strength, d = 50."""
     plain = frame.filter(pl.col("norm") == "spectral", pl.col("strength") != WIDE)

@@ -123,6 +123,18 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     return [ask(f"PriorUCB / {line['policy']}", line["ratio"], most, line["ratio_se"]) for line, most in found]
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round; of ProBALL the best and the paper's two values of tau."""
+    shown = ~pl.col("policy").str.contains("ProBALL") | pl.col("policy").str.contains("tau 0")
+    return (
+        last(frame)
+        .filter(shown | (pl.col("policy") == best(frame, "ProBALL-UCB")["policy"]))
+        .select(
+            "policy", "regret", "regret_se", pl.col("ratio").alias("PriorUCB / it"), "ratio_se", low="low", high="high"
+        )
+    )
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against rounds, of ProBALL only the best."""
     proball = best(frame, "ProBALL-UCB")["policy"]

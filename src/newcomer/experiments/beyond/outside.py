@@ -79,6 +79,13 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round."""
+    end = frame.filter(pl.col("t") == pl.col("t").max())
+    told = pl.format("{} (se {})", pl.col("regret").round(1), pl.col("regret_se").round(1))
+    return end.with_columns(told=told).pivot("policy", index=["outside", "length"], values="told")
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against rounds, a panel for each angle and length."""
     title = pl.format(

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from newcomer.experiments.beyond.common import Verdict
-from newcomer.experiments.beyond.registry import NOTES, STUDIES, VERDICTS
+from newcomer.experiments.beyond.registry import DETAILS, NOTES, STUDIES, VERDICTS
 
 RESULTS, PAGE = Path("experiments/results"), Path("docs/prior-measured.md")
 WORDS = {True: "holds", False: "**does not hold**", None: "open"}
@@ -26,7 +26,7 @@ def write(results: Path = RESULTS, page: Path = PAGE) -> None:
     found = {name: pl.read_csv(path, infer_schema_length=None) for name, path in _tables(results).items()}
     verdicts = {name: VERDICTS[name](frame) for name, frame in found.items()}
     parts = [INTRO, _overview(verdicts)]
-    parts += [_section(name, verdicts[name], results, page) for name in found]
+    parts += [_section(name, verdicts[name], DETAILS[name](found[name]), results, page) for name in found]
     page.write_text("\n\n".join(part.strip() for part in parts) + "\n")
 
 
@@ -45,12 +45,18 @@ def _overview(verdicts: dict[str, list[Verdict]]) -> str:
     return _markdown(["study", "claim", "hold", "do not", "open"], rows)
 
 
-def _section(name: str, verdicts: list[Verdict], results: Path, page: Path) -> str:
+def _section(name: str, verdicts: list[Verdict], details: pl.DataFrame, results: Path, page: Path) -> str:
     lines = [[v.what, v.target, v.measured, WORDS[v.holds]] for v in verdicts]
     picture = os.path.relpath(results / f"{name}.png", page.parent)
     note = " ".join(NOTES[name].replace("\n", " ").split())
     table = _markdown(["what", "target", "measured", "verdict"], lines)
-    return f"## {name}\n\n{STUDIES[name].claim}\n\n{note}\n\n{table}\n\n![{name}]({picture})"
+    numbers = _markdown(details.columns, [[_cell(value) for value in row] for row in details.rows()])
+    parts = [f"## {name}", STUDIES[name].claim, note, table, numbers, f"![{name}]({picture})"]
+    return "\n\n".join(parts)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _markdown(header: list[str], rows: list[list[str]]) -> str:

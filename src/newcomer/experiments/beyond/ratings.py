@@ -137,6 +137,12 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     return found
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """The bins."""
+    told = pl.format("{}: {}", pl.col("predicted").round(2), pl.col("actual").round(2))
+    return frame.with_columns(told=told).pivot("bin", index=["rewards", "seen"], values="told")
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Actual against predicted, with the diagonal."""
     lines = frame.select(

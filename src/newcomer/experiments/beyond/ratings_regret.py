@@ -79,6 +79,12 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round."""
+    end = frame.filter(pl.col("t") == pl.col("t").max().over("rewards"))
+    return end.select("rewards", "policy", "regret", "regret_se", pl.col("ratio").alias("PriorUCB / it"), "ratio_se")
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against rounds."""
     x, y = Axis("t", "round"), Axis("regret", "cumulative regret")

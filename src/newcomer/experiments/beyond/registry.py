@@ -19,3 +19,4 @@ STUDIES: dict[str, Figure] = {module.NAME: module.FIGURE for module in _MODULES}
 RUNS: dict[str, Run] = {module.NAME: module.run for module in _MODULES}
 VERDICTS: dict[str, Verdicts] = {module.NAME: module.verdicts for module in _MODULES}
 NOTES: dict[str, str] = {module.NAME: module.__doc__ or "" for module in _MODULES}
+DETAILS: dict[str, Callable[[pl.DataFrame], pl.DataFrame]] = {module.NAME: module.details for module in _MODULES}

@@ -130,6 +130,13 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Everything after the last round, with the ratio to the well-specified case."""
+    end = frame.filter(pl.col("t") == ROUNDS)
+    told = pl.format("{} (x {})", pl.col("value").round_sig_figs(3), pl.col("ratio").round_sig_figs(3))
+    return end.with_columns(told=told).pivot("case", index=["scale", "measure"], values="told").fill_null("")
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against rounds, a panel for each case, entries up to 1.25."""
     shown = frame.filter(pl.col("scale") == SCALES[0], ~pl.col("measure").str.contains("error|strangers"))

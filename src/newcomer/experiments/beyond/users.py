@@ -133,6 +133,12 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     return found
 
 
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret of every policy, and over how many worlds (synthetic) or newcomers (MovieLens)."""
+    told = pl.format("{} (se {})", pl.col("regret").round(2), pl.col("regret_se").round(2))
+    return frame.with_columns(told=told).pivot("policy", index=["world", "users", "units"], values="told")
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against the number of offline users."""
     x, y = Axis("users", "offline users N", log=True), Axis("regret", f"regret after {ROUNDS} rounds", log=True)

@@ -181,6 +181,7 @@ def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
     system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
     loops.learn(*system, who, row, width)
     loops.add_square(np.ones(1), np.zeros(1), row)
-    for full in (None, system):
-        loops.phase_learn(row, *system, full, row.copy(), np.full(1, -1), one, np.zeros(4), who, row, width, 0)
+    diary = one, row.copy(), np.zeros(4)
+    for kept, full in ((None, None), (diary, None), (diary, system)):
+        loops.phase_learn(row, *system, np.full(1, -1), kept, full, who, row, width, 0)
     phases.grow_cross(width, np.zeros((1, 1)), width, width)

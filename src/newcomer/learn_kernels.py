@@ -17,6 +17,8 @@ EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 
 # The arrays of ridge.Ridge: factor, gram, carry, moment, mean, guard, count.
 System = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Ints]
+# Of users who may leave ProBALL's subspace: rows kept, b of the full system, the rule.
+Diary = tuple[Floats, Floats, Floats]
 
 
 @njit(cache=True)
@@ -234,11 +236,9 @@ def phase_learn(
     mean: Floats,
     guard: Floats,
     count: Ints,
-    full: System | None,
-    full_moment: Floats,
     kept: Ints,
-    rows: Floats,
-    rule: Floats,
+    diary: Diary | None,
+    full: System | None,
     users: Ints,
     features: Floats,
     reward: Floats,
@@ -246,25 +246,27 @@ def phase_learn(
 ) -> tuple[int, int]:
     """Rewards from row `begin` on, until a user needs room for a row, (row, -1), or a full system, (next row, user).
 
-    `full` is None while nobody has a full system; the rule is that of tau' = 0. At a fault nothing changes: (-1, -1).
+    `diary` is None while there is no room for rows, `full` while nobody has a full system; the rule is that of tau' = 0.
+    At a fault nothing changes: (-1, -1).
     """
     if begin == 0 and fault(features, reward) > 0:
         return -1, -1
     low, small = np.empty(basis.shape[0]), (factor, gram, carry, moment, mean, guard, count)
+    room = 0 if diary is None else diary[0].shape[1]
     for i in range(begin, users.size):
         u, x = users[i], features[i]
-        if kept[u] == rows.shape[1]:
+        if kept[u] == room:
             return i, -1
         _project(basis, x, low)
         _learn(small, u, low, reward[i])
         if full is not None and kept[u] == -1:
             _learn(full, u, x, reward[i])
-        if kept[u] < 0:
-            continue
-        _keep(full_moment[u], rows[u, kept[u]], x, reward[i])
-        kept[u] += 1
-        if rule[0] * np.sqrt(count[u] + 1) > rule[3]:
-            return i + 1, u
+        if diary is not None and kept[u] >= 0:
+            rows, owed, rule = diary
+            _keep(owed[u], rows[u, kept[u]], x, reward[i])
+            kept[u] += 1
+            if rule[0] * np.sqrt(count[u] + 1) > rule[3]:
+                return i + 1, u
     return users.size, -1
 
 

@@ -143,6 +143,13 @@ def offer(
 
     Whether the features are finite is left to `pick` and `masked`, where it shows in the scores without another pass.
     """
+    return Offer(*question(state, actions, dim=dim, mask=mask, users=users))
+
+
+def question(
+    state: State, actions: ArrayLike, *, dim: int | None, mask: ArrayLike | None, users: ArrayLike | None
+) -> tuple[Floats, Ints, Bools]:
+    """The parts of an offer, for loops that can do without one."""
     given, asked = floats(actions, "actions"), _everyone(len(state)) if users is None else positions(users, len(state))
     shared = given.ndim == 2
     if shared:
@@ -154,7 +161,7 @@ def offer(
         )
     if rows != len(asked) and not shared:
         raise PolicyError(f"actions are for {rows} users and {len(asked)} were asked about")
-    return Offer(given, asked, NO_MASK if mask is None else allowed(mask, len(asked), count))
+    return given, asked, NO_MASK if mask is None else allowed(mask, len(asked), count)
 
 
 def allowed(mask: ArrayLike, rows: int, count: int) -> Bools:

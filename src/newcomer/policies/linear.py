@@ -75,7 +75,12 @@ class LinUCB:
         users: ArrayLike | None = None,
     ) -> Ints:
         """The allowed action (m,) of largest optimistic reward."""
-        return self._best(state, _offer(state, actions, self.dim, mask, users))
+        given, asked, free = base.question(_own(state, self.dim), actions, dim=self.dim, mask=mask, users=users)
+        chosen = np.empty(len(asked), base.INT)
+        if ridge_kernels.ucb_choose(state.factor, state.mean, asked, given, self._alpha, free, chosen):
+            return chosen
+        offer = Offer(given, asked, free)
+        return base.pick(self._scores(state, offer), offer)  # which says what is wrong
 
     def probabilities(
         self,
@@ -88,7 +93,7 @@ class LinUCB:
     ) -> Floats:
         """One-hot (m, K)."""
         asked = _offer(state, actions, self.dim, mask, users)
-        return base.one_hot(self._best(state, asked), asked)
+        return base.one_hot(base.pick(self._scores(state, asked), asked), asked)
 
     def scores(
         self,
@@ -118,13 +123,6 @@ class LinUCB:
     @cached_property
     def _alpha(self) -> float:
         return float(self._width[0])
-
-    def _best(self, state: Ridge, asked: Offer) -> Ints:
-        chosen = np.empty(len(asked.users), base.INT)
-        actions, mask, width = asked.actions, asked.mask, self._alpha
-        if ridge_kernels.ucb_choose(state.factor, state.mean, asked.users, actions, width, mask, chosen):
-            return chosen
-        return base.pick(self._scores(state, asked), asked)  # which says what is wrong
 
     def _scores(self, state: Ridge, asked: Offer) -> Floats:
         out = asked.table()

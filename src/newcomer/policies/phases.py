@@ -112,12 +112,11 @@ def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: 
 
 def _take(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: Floats, users: Ints) -> bool:
     """The same where kappa plays no part, or has yet to be seen to."""
-    row, kept, small, full = 0, state.kept, state.small.parts, state.full
+    row, small, full = 0, state.small.parts, state.full
     while row < len(users):
         left = full.parts if full.factor.shape[1] else None
-        row, leaver = learn_kernels.phase_learn(
-            basis, *small, left, full.moment, kept, state.rows, rule, users, features, reward, row
-        )
+        diary = (state.rows, full.moment, rule) if left or state.rows.shape[1] else None
+        row, leaver = learn_kernels.phase_learn(basis, *small, state.kept, diary, left, users, features, reward, row)
         if leaver >= 0:
             leave(state, leaver)
         elif row < 0:

@@ -126,15 +126,16 @@ class _Rule:
         if not phases.learn(state, self.basis, self.switch, *told):
             phases.learn(state, self.basis, self.switch, *base.sift(*told))
 
-    def best(self, state: Phases, asked: Offer) -> Ints:
-        small, users, actions = state.small, asked.users, asked.actions
-        if asked.mask is base.NO_MASK and not self.widens and not state.full.factor.shape[1]:
-            chosen = np.empty(len(users), base.INT)
+    def best(self, state: Phases, actions: ArrayLike, mask: ArrayLike | None, users: ArrayLike | None) -> Ints:
+        given, asked, free = base.question(self.own(state), actions, dim=self.shape[1], mask=mask, users=users)
+        if mask is None and not self.widens and not state.full.factor.shape[1]:
+            small, chosen = state.small, np.empty(len(asked), base.INT)
             if ridge_kernels.phase_choose(
-                self.basis, small.factor, small.mean, small.count, state.squares, self.settings, users, actions, chosen
+                self.basis, small.factor, small.mean, small.count, state.squares, self.settings, asked, given, chosen
             ):
                 return chosen
-        return base.pick(self.scores(state, asked), asked)
+        offer = Offer(given, asked, free)
+        return base.pick(self.scores(state, offer), offer)
 
     def scores(self, state: Phases, asked: Offer) -> Floats:
         out = asked.table()
@@ -201,7 +202,7 @@ class ProBALLUCB:
         users: ArrayLike | None = None,
     ) -> Ints:
         """The allowed action (m,) of largest optimistic reward in each user's phase."""
-        return self._rule.best(state, self._rule.offer(state, actions, mask, users))
+        return self._rule.best(state, actions, mask, users)
 
     def probabilities(
         self,
@@ -214,7 +215,7 @@ class ProBALLUCB:
     ) -> Floats:
         """One-hot (m, K)."""
         asked = self._rule.offer(state, actions, mask, users)
-        return base.one_hot(self._rule.best(state, asked), asked)
+        return base.one_hot(base.pick(self._rule.scores(state, asked), asked), asked)
 
     def scores(
         self,

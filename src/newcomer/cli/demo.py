@@ -63,7 +63,9 @@ def gain_line(regret: dict[str, float]) -> str:
     if "PriorUCB" not in regret:
         return "nothing shared was found, so newcomers start from nothing"
     informed, alone = regret["PriorUCB"], regret["LinUCB"]
-    return f"with the logs newcomers lose {number(informed)} instead of {number(alone)}: {alone / informed:.1f} times less"
+    return (
+        f"with the logs newcomers lose {number(informed)} instead of {number(alone)}: {alone / informed:.1f} times less"
+    )
 
 
 def _say(text: str) -> None:

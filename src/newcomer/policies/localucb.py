@@ -28,7 +28,7 @@ from newcomer.local.rounds import Round
 from newcomer.model import Model
 from newcomer.policies import base
 from newcomer.policies.base import Bools, Floats, Ints, Offer, Random
-from newcomer.policies.widths import DEFAULT, Theory, resolve
+from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
 from newcomer.ridge import Ridge
 
 
@@ -198,10 +198,3 @@ def _below(found: Round) -> float:
     """A score safely below the best value of a round."""
     best = float(found.values.max())
     return best - 1e-6 * abs(best) - 1e-12
-
-
-def plug_in_bound(model: Model) -> float:
-    """R without a guarantee: the larger of the largest reward in the logs and |mean| + 3 sd of the prior of beta."""
-    seen = float(model.evidence.get("radius", {}).get("reward_bound", 0.0))
-    spread = float(np.linalg.norm(model.mean) + 3.0 * np.linalg.norm(model.factor))
-    return max(seen, spread) or float(np.inf)

@@ -11,7 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
+import numpy as np
+
 from newcomer.errors import PolicyError, nearest
+from newcomer.model import Model
 from newcomer.policies import base
 
 NAMES = ("practical", "theoretical")
@@ -64,3 +67,10 @@ def named(name: str, dim: int, horizon: int, theory: Theory) -> float:
     if name not in NAMES:
         raise PolicyError(f"widths must be {' or '.join(NAMES)}, not '{name}'{nearest(name, NAMES)}")
     return practical(dim, horizon) if name == "practical" else theoretical(dim, horizon, theory)
+
+
+def plug_in_bound(model: Model) -> float:
+    """R without a guarantee: the larger of the largest reward in the logs and |mean| + 3 sd of the prior of beta."""
+    seen = float(model.evidence.get("radius", {}).get("reward_bound", 0.0))
+    spread = float(np.linalg.norm(model.mean) + 3.0 * np.linalg.norm(model.factor))
+    return max(seen, spread) or float(np.inf)

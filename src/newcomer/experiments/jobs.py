@@ -120,7 +120,7 @@ def perform_fit(job: Fit, setting: Setting) -> Model:
     """Draw the logs and fit them."""
     logs = histories(world(job.world, setting), job.users, job.steps, job.seed)
     null = job.rank == 0 and job.estimator != "em"
-    return fit(logs, rank=job.rank or "auto", estimator=job.estimator, ridge=job.ridge, null=null)
+    return fit(logs, rank=job.rank or "auto", estimator=job.estimator, ridge=job.ridge, null=null, calibrate=False)
 
 
 def perform_play(job: Play, setting: Setting, model: Model | None) -> pl.DataFrame:

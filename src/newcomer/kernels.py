@@ -173,7 +173,7 @@ def _nowhere() -> tuple[Ints, Floats, Ints, Floats]:
 
 def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
     from newcomer import learn_kernels as loops
-    from newcomer.policies import phases
+    from newcomer.policies import phases, savings
 
     width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
     loops.fault(row, width)
@@ -185,3 +185,4 @@ def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
     for kept, full in ((None, None), (diary, None), (diary, system)):
         loops.phase_learn(row, *system, np.full(1, -1), kept, full, who, row, width, 0)
     phases.grow_cross(width, np.zeros((1, 1)), width, width)
+    savings.book(row.copy(), width, row, row, row, 1.0, 1.0, who, row)

@@ -2,8 +2,9 @@
 
 In the subspace phase nothing of size d x d exists: a user has the k x k system of U^T phi and the rows seen. The full
 system is assembled from the rows in the round after which the subspace is left, and both are kept up from then on,
-because with tau' > 0 the phase may flip back. A policy that can never leave keeps no rows. Once d rows have gathered they are added to V, so that memory stays below
-2.5 d^2 numbers a user however long the subspace phase lasts.
+because with tau' > 0 the phase may flip back. A policy that can never leave keeps no rows. Once d rows have gathered they
+are added to V, so that memory stays below 2.5 d^2 numbers a user however long the subspace phase lasts. The data-driven
+exit (savings.py) keeps both systems from the start.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ STAY: Floats = np.zeros(4)  # a rule that nobody leaves by
 class Phases(State):
     """What ProBALL remembers of n users in d dimensions and a subspace of rank k.
 
-    The triangles of `full` are (n, 0) until a user needs them; `cross` is (n, 0, 0) unless tau' > 0.
+    The triangles of `full` are (n, 0) until a user needs them; `cross` is (n, 0, 0) unless tau' > 0, and `saved`
+    (n, 0) unless the exit is the data-driven one.
     """
 
     small: Ridge
@@ -40,15 +42,16 @@ class Phases(State):
     kept: Ints  # (n,), how many they are; -1 once the full system is in use; -2 if the policy can never leave
     cross: Floats  # (n, k, d), C = U^T sum phi phi^T
     kappa: Floats  # (n,), |C| in the norm of the small system's inverse, for the coming round
-    squares: Floats  # (n,), the sum of kappa^2 over rounds
+    squares: Floats  # (n,), the sum of kappa^2 over rounds; infinite once the data-driven exit was taken
+    saved: Floats  # (n, 1), the sum of width savings
 
     def __len__(self) -> int:
         return len(self.kept)
 
     @cached_property
-    def shape(self) -> tuple[int, int, int]:
-        """Rank, dimension, and the rank again if C is kept, else 0."""
-        return self.small.mean.shape[1], self.full.mean.shape[1], self.cross.shape[1]
+    def shape(self) -> tuple[int, int, int, int]:
+        """Rank, dimension, the rank again if C is kept, else 0, and 1 if savings are, else 0."""
+        return self.small.mean.shape[1], self.full.mean.shape[1], self.cross.shape[1], self.saved.shape[1]
 
     def place(self, rule: Floats) -> ridge_kernels.Place:
         """Where users are, for the compiled loops."""
@@ -60,8 +63,10 @@ class Phases(State):
         n, k, d = len(self.small), self.small.dim, self.full.dim
         self.refuse_unless(self.small.complete and self.rows.ndim == 3 and self.rows.shape[2] == d)
         self.refuse_unless(self.cross.shape in ((n, 0, 0), (n, k, d)))
+        self.refuse_unless(self.saved.shape == (n, 0) or (self.saved.shape == (n, 1) and self.full.complete))
         self.refuse_unless(all(part.shape == (n,) for part in (self.kept, self.kappa, self.squares)))
-        self.refuse_unless(all(part.dtype == np.float64 for part in (self.rows, self.cross, self.kappa, self.squares)))
+        floats = (self.rows, self.cross, self.kappa, self.squares, self.saved)
+        self.refuse_unless(all(part.dtype == np.float64 for part in floats))
         self.refuse_unless(self.kept.dtype == np.int64 and bool(np.all(self.kept >= -2)))
         self.refuse_unless(bool(np.all(self.kept <= self.rows.shape[1])))
         self.refuse_unless(self.full.complete or not bool(np.any(self.kept == -1)))
@@ -73,9 +78,8 @@ def start(n: int, dim: int, rank: int, rule: Floats, *, bends: bool) -> Phases:
     mean, moment = np.zeros((2, n, dim))
     full = Ridge(mean, moment, empty, empty, empty, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
     cross = np.zeros((n, rank, dim) if bends else (n, 0, 0))
-    state = Phases(
-        ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), cross, *np.zeros((2, n))
-    )
+    kept, (kappa, squares) = np.zeros(n, dtype=np.int64), np.zeros((2, n))
+    state = Phases(ridge.start(n, rank), full, np.zeros((n, 0, dim)), kept, cross, kappa, squares, empty)
     if rule[0] == rule[1] == 0:  # it never leaves, so the rows are of no use
         state.kept[:] = -2
     elif rule[0] > dim:  # it leaves before the first round

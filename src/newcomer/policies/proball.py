@@ -18,7 +18,8 @@ log(T / delta)) and alpha_1 = R + tau' R Delta kappa_t + C R sqrt(k log(T / delt
 Guarantee: with tau = tau' = 1, theoretical widths and a radius that holds, regret is at most of the order of LinUCB's.
 It says little for short horizons: with tau = 1, tau' = 0 and a radius of at most 1 the subspace *cannot be left before
 t = d^2* (2,500 rounds at d = 50), whatever the rewards. The rule never looks at rewards. The paper's experiments use
-tau' = 0 and radii far above 1, and tune tau.
+tau' = 0 and radii far above 1, and tune tau. That is `exit="literal"`; `exit="savings"` is ours, has no tau, and leaves once
+the subspace has cost more than it saved (savings.py, with its guarantee).
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer import kernels, ridge_kernels
-from newcomer.errors import PolicyError
+from newcomer.errors import PolicyError, nearest
 from newcomer.model import Model
-from newcomer.policies import base, phases
+from newcomer.policies import base, phases, savings
 from newcomer.policies.base import Bools, Floats, Generators, Ints, Offer, Random
 from newcomer.policies.phases import Phases
-from newcomer.policies.widths import DEFAULT, Theory, resolve
+from newcomer.policies.savings import Terms
+from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
+
+EXITS = ("literal", "savings")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +55,8 @@ class _Rule:
     given_radius: float | None
     given_widths: str | tuple[float, float]
     theory: Theory
+    exit: str
+    given_bound: float | None
 
     def check(self) -> None:
         self.model.needs_basis(self.who)
@@ -60,6 +66,19 @@ class _Rule:
         if not self.radius >= 0:
             raise PolicyError(f"radius must be a number of at least 0, not {self.radius!r}")
         resolve(self.given_widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
+        self.check_exit()
+
+    def check_exit(self) -> None:
+        if self.exit not in EXITS:
+            raise PolicyError(f"exit must be {' or '.join(EXITS)}, not {self.exit!r}{nearest(str(self.exit), EXITS)}")
+        if self.given_bound is not None:
+            base.number(self.given_bound, "reward_bound", least=1e-12)
+        if self.exit == "literal" and self.given_bound is not None:
+            raise PolicyError(
+                "the literal exit has no use for a reward_bound", todo="pass exit='savings', or leave it out"
+            )
+        if self.exit == "savings" and (self.tau, self.tau_prime) != (1.0, 0.0):
+            raise PolicyError("tau and tau_prime are of the literal exit", todo="leave them out with exit='savings'")
 
     @cached_property
     def radius(self) -> float:
@@ -72,9 +91,21 @@ class _Rule:
 
     @cached_property
     def switch(self) -> Floats:
+        if self.exit == "savings":
+            return savings.rule(self.model.rank, self.model.dim)
         # An infinite radius times a tau of zero is zero: such a policy never leaves.
         weights = [self.radius * weight if weight > 0 else 0.0 for weight in (self.tau, self.tau_prime)]
         return np.array([*weights, self.model.rank, self.model.dim])
+
+    @cached_property
+    def taking(self) -> tuple[Callable[..., bool], Floats | Terms]:
+        """How rewards are taken in, and what decides about leaving."""
+        if self.exit == "literal":
+            return phases.learn, self.switch
+        bound = plug_in_bound(self.model) if self.given_bound is None else self.given_bound
+        # A radius of zero costs nothing, whatever the bound.
+        cost = bound * self.radius if self.radius > 0 else 0.0
+        return savings.learn, Terms(float(self.widths[0][0]), self.widths[1], cost)
 
     @cached_property
     def widths(self) -> tuple[Floats, float]:
@@ -100,19 +131,21 @@ class _Rule:
         return self.widths[0] + np.where(kappa > 0, scale, 0.0) * kappa
 
     def start(self, n: int) -> Phases:
-        rank, dim, _ = self.shape
+        rank, dim, *_ = self.shape
+        if self.exit == "savings":
+            return savings.start(base.newcomers(n), dim, rank)
         return phases.start(base.newcomers(n), dim, rank, self.switch, bends=self.tau_prime > 0)
 
     @cached_property
-    def shape(self) -> tuple[int, int, int]:
+    def shape(self) -> tuple[int, int, int, int]:
         """What `Phases.shape` must be."""
         rank, dim = self.basis.shape
-        return rank, dim, rank if self.tau_prime > 0 else 0
+        return rank, dim, rank if self.tau_prime > 0 else 0, int(self.exit == "savings")
 
     def own(self, state: Phases) -> Phases:
         if type(state) is not Phases or state.shape != self.shape:
             base.own(state, Phases)
-            raise base.foreign("this rank and dimension, and tau_prime as it is")
+            raise base.foreign("this rank, dimension and exit, and tau_prime as it is")
         return state
 
     def offer(self, state: Phases, actions: ArrayLike, mask: ArrayLike | None, users: ArrayLike | None) -> Offer:
@@ -123,8 +156,9 @@ class _Rule:
 
     def learn(self, state: Phases, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
         told = base.told(self.own(state), features, reward, dim=self.shape[1], users=users)
-        if not phases.learn(state, self.basis, self.switch, *told):
-            phases.learn(state, self.basis, self.switch, *base.sift(*told))
+        take, decides = self.taking
+        if not take(state, self.basis, decides, *told):
+            take(state, self.basis, decides, *base.sift(*told))
 
     def best(self, state: Phases, actions: ArrayLike, mask: ArrayLike | None, users: ArrayLike | None) -> Ints:
         given, asked, free = base.question(self.own(state), actions, dim=self.shape[1], mask=mask, users=users)
@@ -173,7 +207,8 @@ class ProBALLUCB:
     """Optimism in the subspace, then in the full space.
 
     `radius` is Delta, the model's own by default; `widths` is "practical", "theoretical" or (alpha_1, alpha_2);
-    `theory` holds R, delta and C of the theoretical widths.
+    `theory` holds R, delta and C of the theoretical widths. `exit` is "literal", the paper's rule with `tau` and
+    `tau_prime`, or "savings", which takes `reward_bound` for R, by default LocalUCB's plug-in.
     """
 
     model: Model
@@ -184,6 +219,8 @@ class ProBALLUCB:
     radius: float | None = None
     widths: str | tuple[float, float] = "practical"
     theory: Theory = DEFAULT
+    exit: str = "literal"
+    reward_bound: float | None = None
 
     def __post_init__(self) -> None:
         self._rule.check()
@@ -249,6 +286,8 @@ class ProBALLUCB:
             self.radius,
             self.widths,
             self.theory,
+            self.exit,
+            self.reward_bound,
         )
 
 
@@ -267,6 +306,8 @@ class ProBALLTS:
     radius: float | None = None
     widths: str | tuple[float, float] = "practical"
     theory: Theory = DEFAULT
+    exit: str = "literal"
+    reward_bound: float | None = None
     votes: int = 256
 
     def __post_init__(self) -> None:
@@ -333,7 +374,16 @@ class ProBALLTS:
     @cached_property
     def _rule(self) -> _Rule:
         return _Rule(
-            "ProBALLTS", self.model, self.horizon, self.tau, self.tau_prime, self.radius, self.widths, self.theory
+            "ProBALLTS",
+            self.model,
+            self.horizon,
+            self.tau,
+            self.tau_prime,
+            self.radius,
+            self.widths,
+            self.theory,
+            self.exit,
+            self.reward_bound,
         )
 
     def _draw(self, state: Phases, asked: Offer, rng: Random) -> Callable[[], Ints]:

@@ -33,6 +33,7 @@ OTHERS: Mapping[str, str] = {
     "SOLD": "#5E2D91",
     "PMF": "#7A6A00",
     "1/sqrt(N)": "#8C8C8C",
+    "minimax rate": "#8C8C8C",
     "completed ratings": "#000000",
 }
 SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#A05195")

@@ -6,14 +6,24 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from newcomer.experiments.beyond import coverage, films, outside, ratings, ratings_regret, robust, subspace, users
+from newcomer.experiments.beyond import (
+    coverage,
+    films,
+    local_regret,
+    outside,
+    ratings,
+    ratings_regret,
+    robust,
+    subspace,
+    users,
+)
 from newcomer.experiments.beyond.common import Verdicts
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.jobs import Scalar
 from newcomer.experiments.places import Setting
 
 Run = Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]
-_MODULES = (subspace, films, users, outside, robust, coverage, ratings, ratings_regret)
+_MODULES = (subspace, films, users, outside, robust, coverage, ratings, ratings_regret, local_regret)
 
 STUDIES: dict[str, Figure] = {module.NAME: module.FIGURE for module in _MODULES}
 RUNS: dict[str, Run] = {module.NAME: module.run for module in _MODULES}

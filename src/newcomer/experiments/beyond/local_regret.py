@@ -1,0 +1,167 @@
+"""LOCAL-UCB against ProBALL-UCB, LinUCB and what the subspace is worth, for more and more offline users.
+
+From 200 offline users to 20,000 (d = 20, k = 2, 20 steps, `nc.fit` with rank 2 and its calibrated radii at delta = 0.05: Frobenius for LOCAL-UCB,
+spectral for ProBALL-UCB) at two signal strengths: learnable, entries of U up to 1.25, and weak, up to 0.5, where 200 users leave the subspace unknown
+and an honest radius says so. Twenty worlds with five newcomers each, the same for every N, T = 200, practical widths. ProBALL-UCB's literal rule
+cannot leave before t = d^2 = 400: here it stays in the estimated subspace however bad that is. The minimax rate min(d sqrt T, k sqrt T (1 + sqrt(d T / (k N)))) is drawn times the constant that makes its
+first term LinUCB's regret. Pooled over N, LOCAL-UCB's regret less ProBALL-UCB's is given as a share of LinUCB's, with the upper end of its 95%
+t-interval over newcomers, and over worlds, which share a fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from scipy.special import stdtrit
+
+import newcomer as nc
+from newcomer.experiments.bench import Bench
+from newcomer.experiments.beyond.common import (
+    Verdict,
+    ask,
+    compared,
+    finished,
+    grid,
+    nothing,
+    quick,
+    regrets,
+    rounded,
+    truth_of,
+)
+from newcomer.experiments.figure import Figure
+from newcomer.experiments.jobs import Scalar, Table
+from newcomer.experiments.places import Setting
+from newcomer.experiments.scale import Scale
+from newcomer.fitting import fit
+from newcomer.model import Model
+from newcomer.pictures import Axis, draw_lines
+from newcomer.worlds.synthetic import Synthetic
+
+NAME = "local-regret"
+DIM, RANK, STEPS, ROUNDS = 20, 2, 20, 200
+WORLDS = {"learnable": 1.25, "weak": 0.5}  # entries of U are up to this
+SIZES = (200, 500, 1000, 2000, 5000, 20_000)
+SEEDS, NEWCOMERS = 20, 5
+LOCAL, LITERAL, SAVINGS = "LOCAL-UCB", "ProBALL-UCB", "ProBALL-UCB, savings exit"
+LINEAR, RATE = "LinUCB", "minimax rate, scaled"
+SHARE, LEVEL = 0.05, 0.95
+
+
+def jobs(scale: Scale, bench: Bench | None = None) -> list[Table]:
+    """One job for each number of offline users, signal and seed, small ones first."""
+    sizes, seeds, newcomers = ((200, 1000), 2, 2) if quick(scale) else (SIZES, SEEDS, NEWCOMERS)
+    points: list[dict[str, Scalar]] = [
+        {"world": name, "users": users, "newcomers": newcomers, "seed": seed}
+        for users in sizes
+        for name in WORLDS
+        for seed in range(1, seeds + 1)
+    ]
+    return grid(NAME, points)
+
+
+def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
+    """Regret of every newcomer of one fit, and the radii it came with."""
+    users, newcomers, seed = (int(arguments[name] or 0) for name in ("users", "newcomers", "seed"))
+    name = str(arguments["world"])
+    world = Synthetic(dim=DIM, rank=RANK, scale=WORLDS[name], seed=seed)
+    model = fit(world.logs(users, STEPS, seed=seed), rank=RANK, null=False)
+    rows = regrets(policies(model, truth_of(world)), world, horizon=ROUNDS, users=newcomers, seed=seed)
+    facts = {"world": name, "users": users, "seed": seed, "radius": model.radius("calibrated", norm="frobenius")}
+    return rows.with_columns(**{name: pl.lit(value) for name, value in facts.items()})
+
+
+def policies(model: Model, truth: Model) -> dict[str, Any]:
+    """The contenders; on the true subspace ProBALL-UCB that never leaves is LinUCB in k dimensions."""
+    return {
+        LOCAL: nc.LocalUCB(model, horizon=ROUNDS),
+        LITERAL: nc.ProBALLUCB(model, horizon=ROUNDS),
+        SAVINGS: nc.ProBALLUCB(model, horizon=ROUNDS, exit="savings"),
+        "PriorUCB": nc.PriorUCB(model),
+        LINEAR: nc.LinUCB(model.dim, horizon=ROUNDS),
+        "LinUCB, true subspace": nc.ProBALLUCB(truth, horizon=ROUNDS, radius=0.0),
+    }
+
+
+def table(scale: Scale, bench: Bench) -> pl.DataFrame:
+    """Regret by signal, N and policy, `ratio` that of LOCAL-UCB's to it; without `users`, all N pooled.
+
+    `share` is LOCAL-UCB's regret less the policy's over LinUCB's, `share_upper` and `share_upper_worlds` its upper limits.
+    """
+    rows = finished(jobs(scale), bench)
+    parts = [_one_world(rows.filter(world=name)).select(pl.lit(name).alias("world"), pl.all()) for name in WORLDS]
+    return rounded(pl.concat(parts, how="vertical_relaxed"))
+
+
+def _one_world(rows: pl.DataFrame) -> pl.DataFrame:
+    own = compared(rows, LOCAL, ["users"], ["seed", "user"])
+    radii = rows.group_by("users").agg(radius=pl.col("radius").mean())
+    parts = [own.join(radii, on="users", maintain_order="left"), rates(own), pooled(rows)]
+    return pl.concat(parts, how="diagonal_relaxed").sort("users", nulls_last=True, maintain_order=True)
+
+
+def rates(own: pl.DataFrame) -> pl.DataFrame:
+    """The minimax rate at each N, in units of LinUCB's mean regret over d sqrt T."""
+    constant = own.filter(policy=LINEAR)["regret"].mean()
+    offline = RANK / DIM * (1 + (DIM * ROUNDS / (RANK * pl.col("users"))).sqrt())
+    share = pl.min_horizontal(pl.lit(1.0), offline)
+    sizes = own.select(pl.col("users").unique().sort())
+    return sizes.with_columns(policy=pl.lit(RATE), regret=share * pl.lit(constant), regret_se=pl.lit(0.0))
+
+
+def pooled(rows: pl.DataFrame) -> pl.DataFrame:
+    """All N together: regrets, and LOCAL-UCB's less each other's as shares of LinUCB's."""
+    newcomers, worlds = (_excess(rows, unit) for unit in (["seed", "user"], ["seed"]))
+    limits = worlds.select("policy", share_upper_worlds="share_upper")
+    own = compared(rows, LOCAL, [], ["seed", "user"])
+    return own.join(newcomers, on="policy", maintain_order="left").join(limits, on="policy", maintain_order="left")
+
+
+def _excess(rows: pl.DataFrame, unit: Sequence[str]) -> pl.DataFrame:
+    own = rows.group_by("policy", *unit).agg(pl.col("regret").mean())
+    base = own.filter(policy=LOCAL).select(*unit, base="regret")
+    less, linear = pl.col("base") - pl.col("regret"), own.filter(policy=LINEAR)["regret"].mean()
+    found = own.join(base, on=list(unit)).group_by("policy").agg(share=less.mean(), se=less.std() / pl.len().sqrt())
+    width = float(stdtrit(len(base) - 1, (1 + LEVEL) / 2))
+    upper = pl.col("share") + width * pl.col("se")
+    return found.select("policy", share=pl.col("share") / linear, share_upper=upper / linear)
+
+
+def verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """LOCAL-UCB against both exits of ProBALL-UCB; the target is set for newcomers."""
+    whole, found = frame.filter(pl.col("users").is_null()), []
+    for name in WORLDS:
+        for policy in (LITERAL, SAVINGS):
+            what = f"{name}: (LOCAL-UCB - {policy}) / LinUCB, all N pooled, upper 95% limit"
+            own = whole.filter(world=name, policy=policy)
+            found.append(ask(f"{what} over newcomers", own["share_upper"].item(), SHARE))
+            told = f"{own['share_upper_worlds'].item():.3g}; the difference itself {own['share'].item():.3g}"
+            found.append(Verdict(f"{what} over worlds", "reported", told, None))
+    return found
+
+
+def details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret of every policy at every N, and pooled."""
+    told = pl.format("{} (se {})", pl.col("regret").round(2), pl.col("regret_se").round(2))
+    label = pl.col("users").cast(pl.String).fill_null("all")
+    own = frame.filter(pl.col("policy") != RATE).with_columns(told=told, users=label)
+    return own.pivot("policy", index=["world", "users"], values="told")
+
+
+def draw(frame: pl.DataFrame, path: Path) -> Path:
+    """Regret against the number of offline users."""
+    x, y = Axis("users", "offline users N", log=True), Axis("regret", f"regret after {ROUNDS} rounds", log=True)
+    return draw_lines(frame.drop_nulls("users"), path, x=x, y=y, error="regret_se", facet="world", marked=True)
+
+
+FIGURE = Figure(
+    name=NAME,
+    claim="LOCAL-UCB costs no more than ProBALL-UCB, up to 5% of LinUCB's regret, however many offline users there are.",
+    caption=lambda scale: "d = 20, k = 2, T = 200, calibrated radii; bands of one standard error over newcomers.",
+    fits=nothing,
+    jobs=jobs,
+    table=table,
+    draw=draw,
+)

@@ -186,3 +186,4 @@ def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
         loops.phase_learn(row, *system, np.full(1, -1), kept, full, who, row, width, 0)
     phases.grow_cross(width, np.zeros((1, 1)), width, width)
     savings.book(row.copy(), width, row, row, row, 1.0, 1.0, who, row)
+    savings.settle(row.copy(), width, who, 1.0, who)

@@ -24,6 +24,7 @@ on top of alpha_1 (proball.py), which we do not charge. With practical widths or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,7 @@ from newcomer.policies.phases import Floats, Ints, Phases
 
 # What a user who has left has in `Phases.squares`; with `rule` the compiled loops then take the full system.
 GONE = np.inf
+EVERY = (slice(None),)
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,14 @@ def learn(state: Phases, basis: Floats, terms: Terms, features: Floats, reward: 
         x, who = features[rows], users[rows]
         book(state.saved, state.squares, state.small.factor, state.full.factor, basis, terms.low, terms.high, who, x)
         phases.learn(state, basis, phases.STAY, x, reward[rows], who)
-        spent = terms.cost * state.small.count[who] > state.saved[who, 0]
-        state.squares[who[spent]] = GONE
+        settle(state.saved, state.squares, state.small.count, terms.cost, who)
     return True
 
 
-def _rounds(users: Ints) -> list[Ints]:
+def _rounds(users: Ints) -> Sequence[Ints | slice]:
     """The rows in groups that hold each user at most once: a user's rewards count in their order."""
+    if len(users) == 1:
+        return EVERY
     order = np.argsort(users, kind="stable")
     begin = np.searchsorted(users[order], users[order])
     turn = np.empty_like(order)
@@ -105,6 +108,14 @@ def book(
         for c in range(inner.size):
             inner[c] = np.sum(basis[c] * x)
         saved[u, 0] += high * _norm(full[u], x) - low * _norm(small[u], inner)
+
+
+@compiled
+def settle(saved: Floats, squares: Floats, count: Ints, cost: float, users: Ints) -> None:
+    """Let those users go whose rounds so far have cost more than they saved."""
+    for u in users:
+        if cost * count[u] > saved[u, 0]:
+            squares[u] = GONE
 
 
 @compiled

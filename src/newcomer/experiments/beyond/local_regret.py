@@ -51,13 +51,13 @@ SHARE, LEVEL = 0.05, 0.95
 
 
 def jobs(scale: Scale, bench: Bench | None = None) -> list[Table]:
-    """One job for each number of offline users, signal and seed, small ones first."""
+    """One job for each seed, signal and number of offline users; seed by seed, so that an unfinished run has every N."""
     sizes, seeds, newcomers = ((200, 1000), 2, 2) if quick(scale) else (SIZES, SEEDS, NEWCOMERS)
     points: list[dict[str, Scalar]] = [
         {"world": name, "users": users, "newcomers": newcomers, "seed": seed}
-        for users in sizes
-        for name in WORLDS
         for seed in range(1, seeds + 1)
+        for name in WORLDS
+        for users in sizes
     ]
     return grid(NAME, points)
 

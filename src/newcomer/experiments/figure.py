@@ -126,9 +126,9 @@ def regret_panels(frame: pl.DataFrame, path: Path) -> Path:
 
 
 def _within_sight(panels: pl.DataFrame) -> pl.DataFrame:
-    """Without what exceeds `CEILING` times the final regret of LinUCB (LinTS where there is no LinUCB)."""
+    """Without what exceeds `CEILING` times the final regret of LinUCB (LinTS where there is no LinUCB; all without both)."""
     names = panels["policy"].unique().to_list()
-    plain = next((name for name in ("LinUCB", "LinTS") if name in names), None)
+    plain = next((name for name in ("LinUCB", "LinTS") if name in names), "")
     last = panels.filter(pl.col("policy") == plain).group_by("panel").agg(_top=CEILING * pl.col("regret").max())
     return panels.join(last, on="panel", how="left", maintain_order="left").filter(
         pl.col("_top").is_null() | (pl.col("regret") <= pl.col("_top"))

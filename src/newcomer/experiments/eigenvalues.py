@@ -43,9 +43,12 @@ def draw(frame: pl.DataFrame, path: Path, *, log: bool) -> Path:
 
 def _caption(scale: Scale) -> str:
     return (
-        f"Eigenvalues of the pseudo-inverse SOLD estimate from {scale.film_users:,} histories of {scale.film_steps} steps (d = {scale.dim}, noise variance "
-        f"0.5, uniform behaviour), beside those of the users' true second moment, whose rank is {scale.rank}. Left: the factorisation that the paper describes "
-        "(nuclear norm); right: the same kind of rewards in coordinates with equal eigenvalues. Scaling: features of norm at most 1."
+        f"Eigenvalues of the pseudo-inverse SOLD estimate from {scale.film_users:,} histories of {scale.film_steps} "
+        f"steps (d = {scale.dim}, noise variance "
+        f"0.5, uniform behaviour), beside those of the users' true second moment, whose rank is {scale.rank}. Left: "
+        "the factorisation that the paper describes "
+        "(nuclear norm); right: the same kind of rewards in coordinates with equal eigenvalues. Scaling: features of "
+        "norm at most 1."
     )
 
 

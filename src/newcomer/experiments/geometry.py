@@ -138,8 +138,10 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 def _caption(scale: Scale) -> str:
     return (
-        f"One newcomer served by LOCAL-UCB in a world with d = 2, k = 1, 20 fresh unit candidates a round, noise sd 0.5; {USERS:,} offline users of {STEPS} steps, SOLD with "
-        f"ridge 1, the martingale radius in its sharper form (coverage taken as known), practical widths for T = {SWEEP[-1]}."
+        "One newcomer served by LOCAL-UCB in a world with d = 2, k = 1, 20 fresh unit candidates a round, noise sd "
+        f"0.5; {USERS:,} offline users of {STEPS} steps, SOLD with "
+        "ridge 1, the martingale radius in its sharper form (coverage taken as known), practical widths for T = "
+        f"{SWEEP[-1]}."
     )
 
 

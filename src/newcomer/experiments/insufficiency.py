@@ -154,9 +154,12 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 def _caption(scale: Scale) -> str:
     return (
-        f"Mean over {scale.repeats} data sets, bands of one standard error, all with the true rank. MovieLens: d = {scale.dim}, k = {scale.rank}, "
-        f"{scale.film_steps} steps; simulation: d = 50, k = 2, {STEPS} steps, a catalogue of {ITEMS} isotropic items, entries of U up to 2.5/k. PMF: alternating ridge "
-        f"regressions (ridge {RIDGE:g}, {SWEEPS} sweeps) of the user x item matrix, mapped to feature space by least squares on the items seen."
+        f"Mean over {scale.repeats} data sets, bands of one standard error, all with the true rank. MovieLens: d = "
+        f"{scale.dim}, k = {scale.rank}, "
+        f"{scale.film_steps} steps; simulation: d = 50, k = 2, {STEPS} steps, a catalogue of {ITEMS} isotropic "
+        "items, entries of U up to 2.5/k. PMF: alternating ridge "
+        f"regressions (ridge {RIDGE:g}, {SWEEPS} sweeps) of the user x item matrix, mapped to feature space by least "
+        "squares on the items seen."
     )
 
 

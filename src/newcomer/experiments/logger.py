@@ -103,8 +103,10 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 def _caption(scale: Scale) -> str:
     return (
-        f"d = 50, k = 2, {scale.users:,} users of {scale.steps} steps, noise sd 0.5, the true rank, ridge mu = 1; mean over {scale.repeats} worlds, bands of one standard "
-        "error. Left end: uniform logger; a logger that always takes the best of its 20 candidates is at 1. The largest possible error is 2."
+        f"d = 50, k = 2, {scale.users:,} users of {scale.steps} steps, noise sd 0.5, the true rank, ridge mu = 1; "
+        f"mean over {scale.repeats} worlds, bands of one standard "
+        "error. Left end: uniform logger; a logger that always takes the best of its 20 candidates is at 1. The "
+        "largest possible error is 2."
     )
 
 

@@ -80,12 +80,18 @@ def _lines(scale: Scale, bench: Bench, name: str, versions: tuple[str, ...]) -> 
 def caption(scale: Scale) -> str:
     """What the paper does not state."""
     return (
-        f"d = {scale.dim}, k = {scale.rank}, {scale.film_users:,} histories of {scale.film_steps} steps with uniform behaviour, "
-        f"pseudo-inverse SOLD with the true rank, T = {scale.film_rounds}, noise variance 0.5, practical widths, tau' = 0, {scale.trials} newcomers, bands "
-        "of one standard error, a diamond where the subspace is left. Ours: K = 20 movies of distinct genre strings, features scaled to norm at most "
-        "1, delta = 0.05, R = largest |reward| and L = largest |beta_1||beta_2| in the logs (plug-ins), histories of users drawn with replacement; "
-        f"baselines have {scale.rank} k-means clusters of the true user vectors with their shares as weights, mmTS the variance and MixTS the covariance "
-        "(+ 0.1 of the pooled variance) within a cluster; mmUCB has epsilon = Delta_off as the paper says, and the 90% quantile of the "
+        f"d = {scale.dim}, k = {scale.rank}, {scale.film_users:,} histories of {scale.film_steps} steps with uniform "
+        "behaviour, "
+        f"pseudo-inverse SOLD with the true rank, T = {scale.film_rounds}, noise variance 0.5, practical widths, "
+        f"tau' = 0, {scale.trials} newcomers, bands "
+        "of one standard error, a diamond where the subspace is left. Ours: K = 20 movies of distinct genre strings, "
+        "features scaled to norm at most "
+        "1, delta = 0.05, R = largest |reward| and L = largest |beta_1||beta_2| in the logs (plug-ins), histories of "
+        "users drawn with replacement; "
+        f"baselines have {scale.rank} k-means clusters of the true user vectors with their shares as weights, mmTS "
+        "the variance and MixTS the covariance "
+        "(+ 0.1 of the pooled variance) within a cluster; mmUCB has epsilon = Delta_off as the paper says, and the "
+        "90% quantile of the "
         "clusters' reward error. tau = 0.5 and 0.1 are the paper's; the smaller ones are ours."
     )
 

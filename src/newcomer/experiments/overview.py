@@ -69,7 +69,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 def _caption(scale: Scale) -> str:
     return (
-        "Simulation at the learnable scale, MovieLens with balanced factors; the remaining panels (other tau, literal factors, the printed scale) are in "
+        "Simulation at the learnable scale, MovieLens with balanced factors; the remaining panels (other tau, "
+        "literal factors, the printed scale) are in "
         "the figures of their own. tau is ours: at the paper's 5 and 0.1 every radius leaves the subspace in round 1. "
         + movielens.caption(scale)
     )

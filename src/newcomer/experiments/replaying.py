@@ -63,9 +63,12 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 def _caption(scale: Scale) -> str:
     return (
-        f"{scale.replay_trials} newcomers from the 30% of users held out of everything, {scale.replay_rounds} rounds of 10 movies each, which that user really rated and "
-        f"which are offered only once; the reward is the real rating. Features (d = {scale.replay_dim}), clusters ({scale.rank}) and logs (whole real histories) come from the other 70%. "
-        f"ProBALL: SOLD with its default ridge and rank {scale.rank} (its own null keeps all directions: histories are long), default radius, tau = 1, so it never leaves the subspace within this horizon. Noise sd of the "
+        f"{scale.replay_trials} newcomers from the 30% of users held out of everything, {scale.replay_rounds} rounds "
+        "of 10 movies each, which that user really rated and "
+        f"which are offered only once; the reward is the real rating. Features (d = {scale.replay_dim}), clusters "
+        f"({scale.rank}) and logs (whole real histories) come from the other 70%. "
+        f"ProBALL: SOLD with its default ridge and rank {scale.rank} (its own null keeps all directions: histories "
+        "are long), default radius, tau = 1, so it never leaves the subspace within this horizon. Noise sd of the "
         "baselines: the factorisation's held-out error. Bands of one standard error."
     )
 

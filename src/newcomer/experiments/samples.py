@@ -126,8 +126,10 @@ def draw_regret(frame: pl.DataFrame, path: Path) -> Path:
 
 def _error_caption(scale: Scale) -> str:
     return (
-        f"Mean over {scale.repeats} data sets, bands of one standard error; SOLD with pseudo-inverses on MovieLens (d = {scale.dim}, k = {scale.rank}, "
-        f"{scale.film_steps} steps), with ridge mu = 1 in the simulation (d = 50, k = 2, {scale.steps} steps); the true rank. The largest possible "
+        f"Mean over {scale.repeats} data sets, bands of one standard error; SOLD with pseudo-inverses on MovieLens "
+        f"(d = {scale.dim}, k = {scale.rank}, "
+        f"{scale.film_steps} steps), with ridge mu = 1 in the simulation (d = 50, k = 2, {scale.steps} steps); the "
+        "true rank. The largest possible "
         "distance is sqrt(2k): 6 for k = 18, 2 for k = 2. The rate is drawn through the first point."
     )
 
@@ -162,7 +164,8 @@ FIGURES = (
     ),
     _regret_figure(
         "regret-vs-n-ucb",
-        "With a low tau the regret of ProBALL-UCB approaches that of LinUCB on true low-dimensional features as N grows.",
+        "With a low tau the regret of ProBALL-UCB approaches that of LinUCB on true low-dimensional features as N "
+        "grows.",
     ),
     _regret_figure(
         "regret-vs-n-ts",

@@ -27,12 +27,18 @@ def lines(scale: Scale, bench: Bench, baselines: tuple[str, ...]) -> list[Line]:
 def caption(scale: Scale) -> str:
     """What the paper does not state."""
     return (
-        f"d = 50, k = 2, {scale.users:,} offline users of {scale.steps} steps, noise sd 0.5, practical widths, tau' = 0, "
-        f"{scale.trials} newcomers, bands of one standard error, a diamond where the subspace is left. Ours: K = 20 fresh "
-        f"candidates a round, T = {scale.rounds}, SOLD with ridge mu = 1 and the true rank, delta = 0.05, R = largest |reward| in the "
-        "logs (a plug-in: Gaussian rewards have no bound), unit-norm features; mTS, mmTS and MixTS have k = 2 clusters of true "
-        "user vectors with their shares as weights, mmTS the variance and MixTS the covariance (+ 0.1 of the pooled variance) within a "
-        "cluster. Left panels of a row: tau of the paper; below them the grid goes on until the radii can be told apart."
+        f"d = 50, k = 2, {scale.users:,} offline users of {scale.steps} steps, noise sd 0.5, practical widths, tau' "
+        "= 0, "
+        f"{scale.trials} newcomers, bands of one standard error, a diamond where the subspace is left. Ours: K = 20 "
+        "fresh "
+        f"candidates a round, T = {scale.rounds}, SOLD with ridge mu = 1 and the true rank, delta = 0.05, R = "
+        "largest |reward| in the "
+        "logs (a plug-in: Gaussian rewards have no bound), unit-norm features; mTS, mmTS and MixTS have k = 2 "
+        "clusters of true "
+        "user vectors with their shares as weights, mmTS the variance and MixTS the covariance (+ 0.1 of the pooled "
+        "variance) within a "
+        "cluster. Left panels of a row: tau of the paper; below them the grid goes on until the radii can be told "
+        "apart."
     )
 
 

@@ -2,12 +2,15 @@
 
 Worlds of the simulation study (d = 50, k = 2, 5000 users of 20 steps) at four signal strengths, entries of U up to 0.025 (as printed: hopeless), 0.25, 0.5
 and 1.25; and d = 200, k = 18 with 50 steps. Each world is fitted once (EM, the true rank) and asked for its radius at delta = 0.1 in both
-norms. The paper's radii, unclipped, bound the error of SOLD's basis from the same logs. A run may be interrupted: the table counts the worlds that are done.
+norms. The paper's radii, as in its figures (unclipped, coverage taken as known), bound
+the error of SOLD's basis from the same logs. The aim is 400 worlds each; the table counts those that are done, and a verdict
+stays open before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -37,7 +40,9 @@ def jobs(scale: Scale, bench: Bench | None = None) -> list[Table]:
     """One job for each world, the strengths taking turns."""
     sizes = _sizes(quick(scale))
     seeds = range(1, (2 if quick(scale) else WORLDS) + 1)
-    return grid(NAME, [{"strength": name, **own, "seed": seed} for seed in seeds for name, own in sizes.items()])
+    return grid(
+        NAME, [{"strength": name, **own, "delta": DELTA, "seed": seed} for seed in seeds for name, own in sizes.items()]
+    )
 
 
 def _sizes(small: bool) -> dict[str, dict[str, Scalar]]:
@@ -54,6 +59,7 @@ def _sizes(small: bool) -> dict[str, dict[str, Scalar]]:
 def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
     """True errors and radii of one world."""
     dim, rank, users, steps, seed = (int(arguments[name] or 0) for name in ("dim", "rank", "users", "steps", "seed"))
+    delta = float(arguments["delta"] or 0)
     world = Synthetic(dim=dim, rank=rank, scale=float(arguments["scale"] or 0), seed=seed)
     logs = world.logs(users, steps, seed=seed)
     model = fit(logs, rank=rank, null=False)
@@ -61,10 +67,10 @@ def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
     row: dict[str, Scalar] = {"strength": str(arguments["strength"]), "seed": seed}
     for norm in ("spectral", "frobenius"):
         row[f"error {norm}"] = distance(model.basis, world.basis, norm=norm)
-        row[f"calibrated {norm}"] = model.radius("calibrated", delta=DELTA, norm=norm)
+        row[f"calibrated {norm}"] = model.radius("calibrated", delta=delta, norm=norm)
         row[f"sold error {norm}"] = distance(sold.basis, world.basis, norm=norm)
         for kind in KINDS:
-            row[f"{kind} {norm}"] = sold.radius(kind, delta=DELTA, norm=norm, clip=False)
+            row[f"{kind} {norm}"] = sold.radius(kind, delta=delta, norm=norm, clip=False, simplified=True)
     return pl.DataFrame([row])
 
 
@@ -99,15 +105,22 @@ def verdicts(frame: pl.DataFrame) -> list[Verdict]:
     """Coverage in every cell of both norms, tightness where the subspace is found, candour where it is not."""
     found = []
     for line in frame.filter(kind="calibrated").iter_rows(named=True):
-        what = f"{line['strength']}, {line['norm']}, {line['worlds']} worlds"
-        found.append(ask_least(f"{what}: coverage at delta = 0.1", line["covered"], COVERAGE))
+        what, own = f"{line['strength']}, {line['norm']}", []
+        own.append(ask_least(f"{what}: coverage at delta = 0.1", line["covered"], COVERAGE))
         if line["loose"] is not None:
-            found.append(
+            own.append(
                 ask(f"{what}: median radius / error ({line['found']} with error < 0.5)", line["loose"], LOOSENESS)
             )
         if line["strength"] == "hopeless" and line["norm"] == "spectral":
-            found.append(ask_least(f"{what}: share with radius at least 0.99", line["unknown"], SAID))
+            own.append(ask_least(f"{what}: share with radius at least 0.99", line["unknown"], SAID))
+        found += [_so_far(verdict, line["worlds"]) for verdict in own]
     return found
+
+
+def _so_far(verdict: Verdict, worlds: int) -> Verdict:
+    """Open until all worlds are done."""
+    told = f"{verdict.measured} ({worlds} of {WORLDS} worlds)"
+    return replace(verdict, measured=told, holds=verdict.holds if worlds >= WORLDS else None)
 
 
 def details(frame: pl.DataFrame) -> pl.DataFrame:

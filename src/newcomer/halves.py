@@ -6,8 +6,8 @@ For a half with features X (h, d) and rewards r, ridge mu:
 
 With X X^T + mu I = L L^T and Z = L^-1 X this is D = Z^T Z and beta = Z^T (L^-1 r): only h x h systems, and the sum of D
 over users is one product of stacked Z. A half longer than d is first compressed to d rows by a QR factorisation, which
-changes neither. Without a ridge (the paper's pseudo-inverse version) D is the projection onto the rows of X and L comes
-from the eigenvectors of X X^T where that is singular.
+changes neither. Without a ridge (the paper's pseudo-inverse version) D is the projection onto the rows of X, and L^-1 comes
+from the singular values of X where X X^T is singular or nearly so.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from newcomer.kernels import invert_cholesky
 
 Floats = NDArray[np.float64]
 
-# Below this ratio of squared pivot to largest diagonal entry a Gram matrix without ridge may be singular: its
-# eigenvectors decide. Above it, Cholesky loses less than half of the digits.
-SINGULAR = 1e-7
+# Below this ratio of squared pivot to largest diagonal entry a Gram matrix without ridge may be singular, and has lost
+# digits in any case: the singular values of the features themselves decide.
+SINGULAR = 1e-4
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def estimate_half(features: Floats, rewards: Floats, ridge: float | None) -> Hal
     if features.shape[1] > features.shape[2]:
         features, rewards = _compress(features, rewards)
     gram = features @ features.transpose(0, 2, 1)
-    whiten = _whiten_ridge(gram, ridge) if ridge else _whiten_pseudo(gram, features.shape[2])
+    whiten = _whiten_ridge(gram, ridge) if ridge else _whiten_pseudo(gram, features)
     roots = whiten @ features
     weights = np.matmul(whiten, rewards[:, :, None])
     return Half(roots, np.matmul(roots.transpose(0, 2, 1), weights)[:, :, 0])
@@ -60,14 +60,14 @@ def _whiten_ridge(gram: Floats, ridge: float) -> Floats:
     return inverse
 
 
-def _whiten_pseudo(gram: Floats, dim: int) -> Floats:
+def _whiten_pseudo(gram: Floats, features: Floats) -> Floats:
     """W with W^T W = (X X^T)^+."""
     inverse, fine = np.empty_like(gram), np.empty(len(gram), dtype=np.bool_)
     invert_cholesky(gram, SINGULAR, inverse, fine)
     if not fine.all():
-        values, vectors = np.linalg.eigh(gram[~fine])
-        floor = max(dim, gram.shape[1]) * np.finfo(np.float64).eps * values[:, -1:]
-        kept = (values > floor) & (values > 0)
-        scale = np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-        inverse[~fine] = scale[:, :, None] * vectors.transpose(0, 2, 1)
+        left, sizes, _ = np.linalg.svd(features[~fine], full_matrices=False)
+        floor = max(features.shape[1:]) * np.finfo(np.float64).eps * sizes[:, :1]
+        kept = (sizes > floor) & (sizes > 0)
+        scale = np.where(kept, 1.0 / np.where(kept, sizes, 1.0), 0.0)
+        inverse[~fine] = scale[:, :, None] * left.transpose(0, 2, 1)
     return inverse

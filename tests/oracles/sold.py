@@ -13,11 +13,12 @@ def half_ridge(X, r, mu):
 
 
 def half_pseudo(X, r):
-    """The pseudo-inverse version in "Additional Algorithms": D is the projection onto the rows of X."""
-    V = X.T @ X
-    values, W = np.linalg.eigh(V)
-    W = W[:, values > max(X.shape) * np.finfo(float).eps * values[-1]]
-    return np.linalg.pinv(V, hermitian=True) @ (X.T @ r), np.linalg.pinv(W @ W.T, hermitian=True)
+    """The pseudo-inverse version in "Additional Algorithms": V^+ b = X^+ r, and D = X^+ X is the projection onto the rows of X.
+
+    From X, not from V = X^T X: whether a squared singular value is zero cannot be told below 1e-8.
+    """
+    inverse = np.linalg.pinv(X, rcond=max(X.shape) * np.finfo(float).eps)
+    return inverse @ r, inverse @ X
 
 
 def user_terms(X, r, mu):

@@ -228,7 +228,7 @@ def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny
 
 def test_the_command_lists_refuses_and_speaks_json() -> None:
     listed = CliRunner().invoke(app, ["reproduce", "--list", "--json"])
-    assert sorted(json.loads(listed.stdout)["figures"]) == sorted(IDS)
+    assert set(IDS) <= set(json.loads(listed.stdout)["figures"])
     assert "subspace-error" in CliRunner().invoke(app, ["reproduce", "--list"]).stdout
 
 

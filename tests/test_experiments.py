@@ -34,9 +34,11 @@ from newcomer.experiments.jobs import (
     radius_to_leave,
     to_text,
 )
+from newcomer.experiments.measured import number
 from newcomer.experiments.places import Seen, Setting, true_basis, world
 from newcomer.experiments.scale import LEARNABLE, QUICK, SCALES
 from newcomer.experiments.sweeps import sold
+from newcomer.experiments.verdicts import ANSWERS, VERDICTS, readme
 from newcomer.worlds import Synthetic
 
 IDS = [
@@ -245,3 +247,18 @@ def test_data_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.C
 def test_the_clock_tells_what_is_left() -> None:
     assert Clock("runs").line(10, 40, 60.0) == "runs: 10 of 40, about 3.0 min left"
     assert Clock("runs").line(40, 40, 60.0) == "runs: 40 of 40, 60 s"
+
+
+def test_every_figure_has_a_verdict_and_the_readme_is_what_the_tables_say() -> None:
+    assert set(VERDICTS) == set(FIGURES)
+    assert {verdict.answer for verdict in VERDICTS.values()} <= ANSWERS
+    folder = Path(__file__).parents[1] / "experiments"
+    assert (folder / "README.md").read_text(encoding="utf-8") == readme(folder / "results")
+    assert all((folder / "results" / f"{name}.{end}").is_file() for name in IDS for end in ("csv", "png"))
+
+
+def test_numbers_are_told_with_the_digits_their_error_deserves() -> None:
+    assert number(84.61, 2.13) == "84.6 ± 2.1"
+    assert number(752.3, 228.1) == "752 ± 228"
+    assert number(0.12345, 0.0123) == "0.123 ± 0.012"
+    assert number(1e-30, 0.0) == "0" and number(3.14159, None) == "3.14"

@@ -111,7 +111,7 @@ def regret_panels(frame: pl.DataFrame, path: Path) -> Path:
 
     A line leaves the picture where it is far above the plain linear bandit, or the others could not be told apart.
     """
-    panels = _within_sight(spread(frame))
+    panels = within_sight(spread(frame))
     leaving = panels.filter((pl.col("t") == pl.col("left_at")) & (pl.col("t") > 1))
     return draw_lines(
         panels,
@@ -125,7 +125,7 @@ def regret_panels(frame: pl.DataFrame, path: Path) -> Path:
     )
 
 
-def _within_sight(panels: pl.DataFrame) -> pl.DataFrame:
+def within_sight(panels: pl.DataFrame) -> pl.DataFrame:
     """Without what exceeds `CEILING` times the final regret of LinUCB (LinTS where there is no LinUCB; all without both)."""
     names = panels["policy"].unique().to_list()
     plain = next((name for name in ("LinUCB", "LinTS") if name in names), "")

@@ -11,13 +11,13 @@ import polars as pl
 
 from newcomer.experiments import movielens, samples, simulation
 from newcomer.experiments.bench import Bench
-from newcomer.experiments.figure import Figure, curve_table
+from newcomer.experiments.figure import Figure, curve_table, within_sight
 from newcomer.experiments.jobs import Job
 from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, SIMULATIONS, Scale
 from newcomer.experiments.sweeps import fits
 from newcomer.pictures import Axis, Panel, draw_panels
 
-SWEEP = ("simulation", "UCB", "TS", "offline users")
+SWEEP = ("1", "2", "3", "4")  # panels, numbered as in the paper
 REGRET = Axis("regret", "cumulative regret")
 
 
@@ -41,7 +41,7 @@ def table(scale: Scale, bench: Bench) -> pl.DataFrame:
         _shown(samples.regret_table(scale, bench, _N).rename({"users": "t"}), scale, BALANCED),
     ]
     worlds = (LEARNABLE, BALANCED, BALANCED, BALANCED)
-    names = [f"{name}: {world}, tau = {scale.shown[world]:g}" for name, world in zip(SWEEP, worlds, strict=True)]
+    names = [f"{name}. {world}, tau = {scale.shown[world]:g}" for name, world in zip(SWEEP, worlds, strict=True)]
     kept = ["policy", "t", "regret", "regret_se", "left_at"]
     return pl.concat(
         part.select(pl.lit(name).alias("panel"), pl.col(kept)).with_columns(pl.col("left_at").cast(pl.Float64))
@@ -58,6 +58,7 @@ def _shown(frame: pl.DataFrame, scale: Scale, world: str) -> pl.DataFrame:
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Four panels with one legend."""
     panels = []
+    frame = within_sight(frame)
     for name in frame["panel"].unique(maintain_order=True):
         own, against_n = frame.filter(pl.col("panel") == name), name.startswith(SWEEP[-1])
         leaving = None if against_n else own.filter((pl.col("x") == pl.col("left_at")) & (pl.col("x") > 1))

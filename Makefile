@@ -15,7 +15,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 
 demo: .venv/.ready-demo .venv/.warm ## make logs, fit them, see what was learned: files in ./demo
-	@$(RUN) -m newcomer demo --force $(ARGS)
+	@$(ONE_THREAD) $(RUN) -m newcomer demo --force $(ARGS)
 
 test: .venv/.ready-test .venv/.warm ## run the tests; ARGS="-k rank" chooses
 	@$(ONE_THREAD) $(RUN) -m pytest -n 2 $(ARGS)

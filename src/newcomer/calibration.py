@@ -36,7 +36,7 @@ Bools = NDArray[np.bool_]
 PARTS = 8
 SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
 SPLITS = 4
-TOLERANCE = 0.05  # gain in log-likelihood at which the fit of a part ends
+TOLERANCE, EACH = 0.05, 3e-4  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
 
 
@@ -105,7 +105,7 @@ def _fit(passes: Passes, estimate: Estimate, parts: list[Bools], rank: int) -> l
         sums = estimate.pairs.take(part)
         climbers.append(Climber(start_from(sums, size), sums.gram[0], estimate.penalty))
     splits = [Split(part, np.zeros_like(part)) for part in parts]
-    passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE)
+    passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
     return [_basis(climber.best or climber.trial, rank) for climber in climbers]
 
 

@@ -41,7 +41,8 @@ FOLDS = 5
 FEW = 2000  # users below which every fold is held out in turn
 COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
 TINY = 1e-300
-ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last
+ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
+ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
 LONGEST = 60  # passes of one climb
 DEAD = 1e-3  # a direction that explains less than this share of the first's is dead
 
@@ -70,15 +71,15 @@ class Passes:
         self.count += 1
         return reduce(self.logs, map, merge, progress=self.progress)
 
-    def climb(self, climbers: list[Climber], splits: list[Split], *, stage: str, tolerance: float) -> None:
-        """Passes until no climber gains more than `tolerance` in log-likelihood."""
+    def climb(self, climbers: list[Climber], splits: list[Split], *, stage: str, tolerance: float, each: float) -> None:
+        """Passes until no climber gains more than `tolerance` in log-likelihood, or more than `each` per parameter."""
         for _ in range(LONGEST):
             tasks = tuple(Task(c.trial, s.fitted, s.judged) for c, s in zip(climbers, splits, strict=True))
             found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
             for climber, sums in zip(climbers, found, strict=True):
                 climber.tell(sums)
             self._tell(stage, [c.sums for c in climbers if c.sums])
-            if all(climber.gain < tolerance for climber in climbers):
+            if all(climber.gain < max(tolerance, each * climber.trial.weights.size) for climber in climbers):
                 break
 
     def _tell(self, stage: str, sums: list[Sums]) -> None:
@@ -226,7 +227,7 @@ class Search:
             np.ones(len(self.pairs.users), dtype=np.bool_), np.zeros(len(self.pairs.users), dtype=np.bool_)
         )
         climber = self._climber(everybody, found.precision, found.priors[0])
-        self.passes.climb([climber], [everybody], stage="fitting everybody", tolerance=FINE)
+        self.passes.climb([climber], [everybody], stage="fitting everybody", tolerance=FINE, each=FINELY)
         assert climber.best is not None and climber.sums is not None
         why |= {"precision": found.precision, "mean_precision": float(climber.penalty[0])}
         prior = principal(climber.best)
@@ -234,7 +235,7 @@ class Search:
 
     def _fit(self, precision: float, priors: list[Prior], stage: str, trail: list[tuple[float, float]]) -> Found:
         climbers = [self._climber(s, precision, p) for s, p in zip(self.splits, priors, strict=True)]
-        self.passes.climb(climbers, self.splits, stage=stage, tolerance=ROUGH)
+        self.passes.climb(climbers, self.splits, stage=stage, tolerance=ROUGH, each=ROUGHLY)
         sums = [c.sums for c in climbers if c.sums is not None]
         score = sum(s.judged_likelihood for s in sums) / max(sum(s.judged_users for s in sums), 1)
         fitted = [c.best for c in climbers if c.best is not None]

@@ -6,7 +6,8 @@ prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running product
 
     prod_t N(u_t; eta_t, 1 + v_t) / N(u_t; 0, 1)
 
-is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its average over several tau.
+is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its average over several tau,
+with any weights. A small delta takes hundreds of rewards to tell and a large one a few, so small tau have the larger weights.
 By Ville's inequality it ever exceeds 1 / level with probability at most `level`: looking after every reward costs nothing. eta_t and v_t come
 from the posterior of delta with a *diagonal* precision, d numbers a user, not d x d: that costs power, never validity.
 """
@@ -20,7 +21,9 @@ import numpy as np
 from newcomer.policies.base import Floats, Ints
 from newcomer.policies.state import State
 
-SIZES = 4.0 ** np.arange(-3, 3)  # tau^2 tried, in units of the prior's variance per coordinate
+SIZES = 4.0 ** np.arange(-3, 3)  # tau^2 tried, in units of the prior's variance per coordinate ...
+SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)  # ... and their weights: the slowest to tell weigh most
+SHARES /= SHARES.sum()
 
 
 @dataclass
@@ -60,13 +63,13 @@ def learn(state: Suspicion, users: Ints, features: Floats, error: Floats, deviat
 
 
 def evidence(state: Suspicion, users: Ints) -> Floats:
-    """Log of the average of the running products (m,): evidence against the prior."""
+    """Log of the weighted average of the running products (m,): evidence against the prior."""
     wealth = state.wealth[users]
     top = wealth.max(axis=1)
-    total: Floats = top + np.log(np.exp(wealth - top[:, None]).mean(axis=1))
+    total: Floats = top + np.log((np.exp(wealth - top[:, None]) * SHARES).sum(axis=1))
     return total
 
 
 def likeliest(state: Suspicion, user: int) -> int:
-    """Which of `SIZES` predicted a user best."""
-    return int(np.argmax(state.wealth[user]))
+    """Which of `SIZES` is likeliest for a user."""
+    return int(np.argmax(state.wealth[user] + np.log(SHARES)))

@@ -8,7 +8,7 @@ system of features L^T phi / s and rewards (r - phi^T m) / s (s = sqrt(s2), so t
 Nothing has to be learnt that the population already shows, and only k numbers about the user. That is as good as the prior is right for
 this user, so every reward also feeds a test (`policies.escape`) of whether it is. A user who contradicts it, at `level`, is served from then
 on, and with all rewards since the first, in all d dimensions with beta ~ N(m, L L^T + tau^2 I), where tau^2 is the one of a few sizes around
-|L|^2 / d (the population's spread, in any direction) that predicted this user best. Under the prior this happens to a share of at most
+|L|^2 / d (the population's spread, in any direction) that is likeliest for this user. Under the prior this happens to a share of at most
 `level` of users, ever.
 
 In coordinates w with beta = m + G w, G G^T = L L^T + tau^2 I, both systems start at the identity, and the small one is the projection
@@ -222,7 +222,7 @@ class PriorUCB:
     model: Model
     _: KW_ONLY
     width: float = 1.0
-    level: float = 0.05
+    level: float = 0.1
 
     def __post_init__(self) -> None:
         self._belief.check()
@@ -291,7 +291,7 @@ class PriorTS:
 
     model: Model
     _: KW_ONLY
-    level: float = 0.05
+    level: float = 0.1
     votes: int = 256
 
     def __post_init__(self) -> None:

@@ -63,6 +63,7 @@ IDS = [
     "insufficiency",
     "reward-seeking-logger",
     "replay",
+    "privacy",
 ]
 HERE = Setting("quick", "nowhere", "nowhere")
 TINY = Fit(LEARNABLE, 300, 20, "sold", 2, 1.0)

@@ -27,6 +27,7 @@ except ImportError as missing:
     raise MissingExtra.of("report", purpose="charts") from missing
 
 POINTS = 300  # points of a line that are drawn; more cannot be seen
+MANY = 4  # panels up to which a picture is drawn at twice its nominal size
 _FONT = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
 
 
@@ -162,7 +163,7 @@ def draw_panels(
         .properties(title=_subtitle(panel.title), width=330, height=230)
         for panel in panels
     ]
-    return _save(alt.concat(*charts, columns=columns, title=title, spacing=30), path)
+    return _save(alt.concat(*charts, columns=columns, title=title, spacing=30), path, panels=len(charts))
 
 
 def draw_outlines(
@@ -321,8 +322,8 @@ def _check_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
             raise NewcomerError(f"the table to draw has no column '{name}'{hint}", todo=f"it has {frame.columns}")
 
 
-def _save(chart: Any, path: str | Path, *, legend_size: int = 400) -> Path:
-    """Write the PNG at twice the nominal size, in the house style."""
+def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int = 1) -> Path:
+    """Write the PNG in the house style, at twice the nominal size, or less where many panels would make a huge file."""
     text = {"labelFont": _FONT, "titleFont": _FONT, "labelFontSize": 12}
     axis = {"titleFontSize": 13, "titleFontWeight": "normal", "gridColor": "#EEEEEE", "labelFlush": False}
     styled = (
@@ -334,5 +335,5 @@ def _save(chart: Any, path: str | Path, *, legend_size: int = 400) -> Path:
         .configure_view(stroke=None)
     )
     with alt.data_transformers.enable("default", max_rows=None):
-        styled.save(str(path), format="png", scale_factor=2)
+        styled.save(str(path), format="png", scale_factor=2 if panels <= MANY else 1.3)
     return Path(path)

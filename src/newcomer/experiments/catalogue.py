@@ -8,6 +8,7 @@ from pathlib import Path
 
 from newcomer.errors import NewcomerError, nearest
 from newcomer.experiments import (
+    attributes,
     eigenvalues,
     geometry,
     insufficiency,
@@ -21,13 +22,25 @@ from newcomer.experiments import (
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.registry import STUDIES
 from newcomer.experiments.figure import Figure
+from newcomer.experiments.jobs import slow_first
 from newcomer.experiments.places import Setting
 from newcomer.experiments.pool import Crew, Progress
 from newcomer.experiments.scale import Scale
 from newcomer.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.standin import write_standin
 
-_MODULES = (overview, eigenvalues, simulation, movielens, samples, geometry, insufficiency, logger, replaying)
+_MODULES = (
+    overview,
+    eigenvalues,
+    simulation,
+    movielens,
+    samples,
+    geometry,
+    insufficiency,
+    logger,
+    replaying,
+    attributes,
+)
 FIGURES: dict[str, Figure] = {figure.name: figure for module in _MODULES for figure in module.FIGURES}
 EVERYTHING = {**FIGURES, **STUDIES}
 
@@ -73,7 +86,7 @@ def reproduce(
         fits = [fit for figure in figures for fit in figure.fits(scale)]
         bench.do_all(fits, crew, progress=progress("fits"))
         jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
-        bench.do_all(jobs, crew, progress=progress("runs"))
+        bench.do_all(slow_first(jobs), crew, progress=progress("runs"))
         calls = [(figure.name, str(out), *bench.words) for figure in figures]
         crew.run(_make, calls, progress=progress("pictures"))
     return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]

@@ -77,6 +77,7 @@ CONTENDERS: Mapping[str, Callable[[Stage], Any]] = {
     "LinUCB": lambda s: nc.LinUCB(s.dim, horizon=s.rounds),
     "LinTS": lambda s: nc.LinTS(s.dim, horizon=s.rounds),
     "ProBALL-UCB": lambda s: nc.ProBALLUCB(s.learned, horizon=s.rounds, radius=s.exit_radius),
+    "LOCAL-UCB": lambda s: nc.LocalUCB(s.learned, horizon=s.rounds),
     "ProBALL-TS": lambda s: nc.ProBALLTS(s.learned, horizon=s.rounds, radius=s.exit_radius),
     "mUCB": lambda s: nc.MUCB(s.clusters().centers, horizon=s.rounds, noise_sd=s.noise_sd),
     "mmUCB": lambda s: _mm_ucb(s, s.paper_epsilon),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -41,7 +42,7 @@ Scalar = str | int | float | None
 
 @dataclass(frozen=True)
 class Fit:
-    """A model of `users` histories of `steps` steps; `rank` 0 lets the fit choose."""
+    """A model of `users` histories of `steps` steps; `rank` 0 lets the fit choose; `calibrate` asks for a calibrated radius."""
 
     world: str
     users: int
@@ -50,6 +51,7 @@ class Fit:
     rank: int
     ridge: float | None = None
     seed: int = 1
+    calibrate: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,12 @@ class Table:
 
 
 Job = Fit | Play | Table
+SLOW = "LOCAL-UCB"
+
+
+def slow_first(jobs: Iterable[Job]) -> list[Job]:
+    """The plays that take minutes before those that take seconds, so that no worker is left alone with one at the end."""
+    return sorted(jobs, key=lambda job: not (isinstance(job, Play) and job.policy == SLOW))
 
 
 def key(job: Job, identity: str) -> str:
@@ -120,7 +128,9 @@ def perform_fit(job: Fit, setting: Setting) -> Model:
     """Draw the logs and fit them."""
     logs = histories(world(job.world, setting), job.users, job.steps, job.seed)
     null = job.rank == 0 and job.estimator != "em"
-    return fit(logs, rank=job.rank or "auto", estimator=job.estimator, ridge=job.ridge, null=null, calibrate=False)
+    return fit(
+        logs, rank=job.rank or "auto", estimator=job.estimator, ridge=job.ridge, null=null, calibrate=job.calibrate
+    )
 
 
 def perform_play(job: Play, setting: Setting, model: Model | None) -> pl.DataFrame:

@@ -110,6 +110,21 @@ def end_line(frame: pl.DataFrame) -> str:
     )
 
 
+def guess_line(frame: pl.DataFrame) -> str:
+    """Success at guessing each attribute, beside what always giving the more frequent answer gets right."""
+    rows = [
+        [
+            row["attribute"],
+            f"{row['known']}, {row['ratings'] or 'all'} ratings",
+            f"{row['base_rate']:.3f}",
+            number(row["accuracy"], row["accuracy_error"]),
+            number(row["auc"], row["auc_error"]),
+        ]
+        for row in frame.iter_rows(named=True)
+    ]
+    return markdown(["guessed", "from", "base rate", "right", "area under ROC"], rows)
+
+
 def panel_line(frame: pl.DataFrame) -> str:
     """Regret at the right end of each panel."""
     last = frame.filter(pl.col("x") == pl.col("x").max().over("panel"))
@@ -167,6 +182,7 @@ SAY: Mapping[str, Say] = {
     "regret-vs-n-ts": size_grid,
     "geometry": area_line,
     "replay": end_line,
+    "privacy": guess_line,
 }
 
 

@@ -22,7 +22,7 @@ from newcomer.experiments.figure import (
 )
 from newcomer.experiments.jobs import Play
 from newcomer.experiments.scale import FILMS, Scale
-from newcomer.experiments.sweeps import fits, honest, plain, run, sold
+from newcomer.experiments.sweeps import fits, honest, local, plain, run, sold, sure
 
 UCB = ("LinUCB", "mUCB", "mmUCB", "mmUCB, fitted epsilon")
 TS = ("LinTS", "mTS", "mmTS", "MixTS")
@@ -42,7 +42,7 @@ def together(scale: Scale, bench: Bench) -> list[Line]:
 
 def ucb(scale: Scale, bench: Bench) -> list[Line]:
     """The optimistic algorithms."""
-    return _lines(scale, bench, "movielens-ucb", ("ProBALL-UCB",))
+    return [local(scale, world) for world in FILMS] + _lines(scale, bench, "movielens-ucb", ("ProBALL-UCB",))
 
 
 def ts(scale: Scale, bench: Bench) -> list[Line]:
@@ -92,7 +92,7 @@ def caption(scale: Scale) -> str:
         "the variance and MixTS the covariance "
         "(+ 0.1 of the pooled variance) within a cluster; mmUCB has epsilon = Delta_off as the paper says, and the "
         "90% quantile of the "
-        "clusters' reward error. tau = 0.5 and 0.1 are the paper's; the smaller ones are ours."
+        "clusters' reward error. LOCAL-UCB: EM's basis of the true rank and its calibrated radius. tau = 0.5 and 0.1 are the paper's; the smaller ones are ours."
     )
 
 
@@ -106,7 +106,7 @@ def _one(name: str, lines: Lines, claim: str, draw: Draw) -> Figure:
         name=name,
         claim=claim,
         caption=caption,
-        fits=lambda scale: fits(scale, FILMS),
+        fits=lambda scale: fits(scale, FILMS) + [sure(scale, world) for world in FILMS if lines is ucb],
         jobs=played(lines),
         table=curve_table(lines),
         draw=draw,

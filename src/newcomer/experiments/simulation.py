@@ -8,9 +8,9 @@ from __future__ import annotations
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import Figure, Line, curve_table, played, proball, regret_panels
 from newcomer.experiments.scale import SIMULATIONS, Scale
-from newcomer.experiments.sweeps import fits, honest, plain, run, sold
+from newcomer.experiments.sweeps import fits, honest, local, plain, run, sold, sure
 
-SWEEP = {"simulation-ablation": ("LinUCB",), "simulation-ts": ("LinUCB", "LinTS", "mTS", "mmTS", "MixTS")}
+SWEEP = {"simulation-ablation": ("LinUCB", "LOCAL-UCB"), "simulation-ts": ("LinUCB", "LinTS", "mTS", "mmTS", "MixTS")}
 
 
 def lines(scale: Scale, bench: Bench, baselines: tuple[str, ...]) -> list[Line]:
@@ -18,7 +18,7 @@ def lines(scale: Scale, bench: Bench, baselines: tuple[str, ...]) -> list[Line]:
     found: list[Line] = []
     for world in SIMULATIONS:
         fit = sold(scale, world)
-        found += [plain(scale, world, policy) for policy in baselines]
+        found += [local(scale, world) if policy == "LOCAL-UCB" else plain(scale, world, policy) for policy in baselines]
         found += proball(bench, scale.taus[world], run(scale, world, "ProBALL-UCB", fit=fit))
         found += honest(scale, world)
     return found
@@ -37,7 +37,7 @@ def caption(scale: Scale) -> str:
         "clusters of true "
         "user vectors with their shares as weights, mmTS the variance and MixTS the covariance (+ 0.1 of the pooled "
         "variance) within a "
-        "cluster. Left panels of a row: tau of the paper; below them the grid goes on until the radii can be told "
+        "cluster. LOCAL-UCB: EM's basis of the true rank and its calibrated radius. Left panels of a row: tau of the paper; below them the grid goes on until the radii can be told "
         "apart."
     )
 
@@ -50,7 +50,7 @@ def _figure(name: str, claim: str) -> Figure:
         name=name,
         claim=claim,
         caption=caption,
-        fits=lambda scale: fits(scale, SIMULATIONS),
+        fits=lambda scale: fits(scale, SIMULATIONS) + [sure(scale, world) for world in SIMULATIONS],
         jobs=played(own),
         table=curve_table(own),
         draw=regret_panels,

@@ -27,6 +27,12 @@ def prior(scale: Scale, world: str, *, users: int | None = None, seed: int = 1) 
     return Fit(world, same.users, same.steps, "em", 0, None, seed)
 
 
+def sure(scale: Scale, world: str) -> Fit:
+    """What LOCAL-UCB learns from the same logs: a basis of the true rank, as SOLD is given, with its calibrated radius."""
+    same = sold(scale, world)
+    return Fit(world, same.users, same.steps, "em", same.rank, None, same.seed, calibrate=True)
+
+
 def fits(scale: Scale, worlds: tuple[str, ...]) -> list[Fit]:
     """Both fits of every world."""
     return [make(scale, world) for world in worlds for make in (sold, prior)]
@@ -46,6 +52,11 @@ def plain(scale: Scale, world: str, policy: str) -> Line:
     """A line of a baseline, in every panel of its world; mmUCB's epsilon comes from the fit."""
     fit = sold(scale, world) if policy == "mmUCB" else None
     return Line(world, policy, run(scale, world, policy, fit=fit))
+
+
+def local(scale: Scale, world: str) -> Line:
+    """LOCAL-UCB, in every panel of its world."""
+    return Line(world, "LOCAL-UCB", run(scale, world, "LOCAL-UCB", fit=sure(scale, world)))
 
 
 def honest(scale: Scale, world: str, *, users: int | None = None) -> list[Line]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import polars as pl
 
-from newcomer.experiments import geometry, insufficiency, logger, samples
+from newcomer.experiments import attributes, geometry, insufficiency, logger, samples
 from newcomer.experiments.beyond.registry import RUNS
 from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
@@ -16,6 +16,7 @@ TABLES: Mapping[str, Callable[[Setting, Mapping[str, Scalar]], pl.DataFrame]] = 
     "insufficiency": insufficiency.run,
     "reward-seeking logger": logger.run,
     "geometry": geometry.run,
+    attributes.NAME: attributes.run,
     **RUNS,
 }
 

@@ -167,6 +167,14 @@ VERDICTS: dict[str, Verdict] = {
         "PriorUCB is first and is the only one whose "
         "rating goes on rising.",
     ),
+    "privacy": Verdict(
+        "reproduced",
+        "It is so, and can be measured: the coordinates of a long-known user tell gender and age far better than a "
+        "coin, a newcomer's posterior after five ratings hardly, after fifty clearly. Against the base rate (always "
+        "giving the more frequent answer) that becomes a better guess of a single person only for age. Whoever keeps "
+        "states of users should treat them as personal data: the number of interactions, not the number of "
+        "coordinates, decides what they give away.",
+    ),
 }
 
 ANSWERS = {"reproduced", "partly", "not", "not in the paper"}

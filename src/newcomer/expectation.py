@@ -9,7 +9,7 @@ By Fisher's identity the gradient of the marginal likelihood in W = [m, L] is th
 
     s2 dl/dW = sum_n X_n^T [ f_n,  f_n mu_n^T - A_n P_n^-1 ],   f = e - A mu,
 
-so a pass costs two products of the features with d x (k + 1) matrices and small systems per user; nothing d x d.
+so a pass costs two products of the features with d x (k + 1) matrices and, between them, small systems per user (`prior_kernels`).
 Several priors can be judged in one pass, each on its own share of the users (a task): folds, halves, and held-out users.
 """
 
@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from newcomer import prior_kernels
 from newcomer.batch import Batch
-from newcomer.kernels import invert_cholesky
 from newcomer.moments import bucket_count, bucket_of
 
 Floats = NDArray[np.float64]
@@ -81,34 +81,22 @@ class Sums:
 class Posterior:
     """Of n users with equally long histories: what rewards say of z, and how likely they were."""
 
-    noise: Floats  # f (n, h): rewards less their posterior mean
-    product: Floats  # A (n, h, k)
     mean: Floats  # mu (n, k)
-    covariance: Floats  # P^-1 (n, k, k)
     likelihood: Floats  # (n,)
 
 
 def posterior_of(prior: Prior, features: Floats, rewards: Floats) -> Posterior:
-    """E-step of users with features (n, h, d) and rewards (n, h)."""
+    """E-step of users with features (n, h, d) and rewards (n, h), as far as means and likelihoods go."""
+    product, count = _product(prior, features), len(rewards)
+    found = Posterior(np.empty((count, product.shape[2] - 1)), np.empty(count))
+    prior_kernels.likelihoods(product, np.ascontiguousarray(rewards), prior.noise, found.mean, found.likelihood)
+    return found
+
+
+def _product(prior: Prior, features: Floats) -> Floats:
+    """X [m, L], (n, h, k + 1)."""
     count, length, dim = features.shape
-    product = (features.reshape(-1, dim) @ prior.weights).reshape(count, length, -1)
-    e, A = rewards - product[:, :, 0], np.ascontiguousarray(product[:, :, 1:])
-    rank = A.shape[2]
-    if rank == 0:
-        spread, cross, logdet = np.empty((count, 0, 0)), np.empty((count, 0)), np.zeros(count)
-    else:
-        precision = A.transpose(0, 2, 1) @ A / prior.noise
-        precision[:, np.arange(rank), np.arange(rank)] += 1.0
-        root, fine = np.empty_like(precision), np.empty(count, dtype=np.bool_)
-        invert_cholesky(precision, 0.0, root, fine)
-        spread = root.transpose(0, 2, 1) @ root
-        cross = np.matmul(A.transpose(0, 2, 1), e[:, :, None])[:, :, 0] / prior.noise
-        logdet = -2.0 * np.log(np.einsum("nii->ni", root)).sum(axis=1)
-    mean = np.matmul(spread, cross[:, :, None])[:, :, 0]
-    f = e - np.matmul(A, mean[:, :, None])[:, :, 0]
-    fit = np.einsum("nh,nh->n", e, f) / prior.noise
-    likelihood = -0.5 * (length * np.log(2 * np.pi * prior.noise) + logdet + fit)
-    return Posterior(f, A, mean, spread, likelihood)
+    return (features.reshape(-1, dim) @ prior.weights).reshape(count, length, -1)
 
 
 def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
@@ -144,19 +132,16 @@ def _chunks(features: Floats, rewards: Floats, chosen: Bools, length: int) -> It
 
 def _fitted(prior: Prior, features: Floats, rewards: Floats) -> Sums:
     count, length, dim = features.shape
-    post = posterior_of(prior, features, rewards)
-    spread = post.product @ post.covariance
-    pull = np.concatenate([post.noise[:, :, None], post.noise[:, :, None] * post.mean[:, None, :] - spread], axis=2)
-    moments = np.column_stack([np.ones(count), post.mean])
-    weights = moments.T @ moments
-    weights[1:, 1:] += post.covariance.sum(axis=0)
+    pull, size = _product(prior, features), prior.factor.shape[1] + 1
+    weights = np.zeros((size, size))
+    likelihood, residual = prior_kernels.expectations(pull, np.ascontiguousarray(rewards), prior.noise, weights)
     return Sums(
         users=count,
         rows=count * length,
-        likelihood=float(post.likelihood.sum()),
+        likelihood=likelihood,
         gradient=features.reshape(-1, dim).T @ pull.reshape(count * length, -1),
         weights=length * weights,
-        residual=float(np.vdot(post.noise, post.noise) + np.vdot(spread, post.product)),
+        residual=residual,
         judged_rows=0,
         judged_users=0,
         judged_likelihood=0.0,

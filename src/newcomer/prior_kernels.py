@@ -60,7 +60,8 @@ def posterior(product: Floats, rewards: Floats, noise: float, mean: Floats, root
             total += root[b, a] * mean[b]
         mean[a] = total
     fit = square / noise - explained
-    return -0.5 * (length * np.log(2.0 * np.pi * noise) + logdet + fit)
+    value: float = -0.5 * (length * np.log(2.0 * np.pi * noise) + logdet + fit)
+    return value
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)

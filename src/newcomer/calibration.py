@@ -7,7 +7,7 @@ orthogonal, the cosine of each angle between the two is the product of the cosin
 
 so every pair of parts gives a draw of the error of the whole, with nothing assumed about its size: halves that fit only noise are at right angles.
 A few draws give the scale and, with Student's law on their logarithms, the quantile for any level. Eighths are tried first (every user is read
-once per step, whatever the number of parts); where they disagree too much for errors to fall like 1 / users, several splits in
+once per step, whatever the number of parts), unless the moments of halves are already far apart; where they disagree too much for errors to fall like 1 / users, several splits in
 halves follow. If halves agree no better than subspaces would whose last direction is drawn at random, nothing is known of it and the radius is the
 largest distance there is.
 
@@ -35,6 +35,7 @@ Bools = NDArray[np.bool_]
 
 PARTS = 8
 SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
+LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 SPLITS = 4
 TOLERANCE, EACH = 0.05, 3e-4  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
@@ -62,11 +63,12 @@ class Draws:
 def error_draws(passes: Passes, estimate: Estimate, rank: int) -> Draws:
     """Draws of the error of a basis of this rank from disagreeing parts of the logs."""
     buckets = np.arange(len(estimate.pairs.users))
-    eighths = [buckets % PARTS == part for part in range(PARTS)]
-    bases = _fit(passes, estimate, eighths, rank)
-    cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
-    if np.median([_tangent(c, 1)[0] for c in cosines]) <= SMALL:
-        return _draws(cosines, PARTS, hopeless=False)
+    if _moments_agree(estimate, buckets % 2 == 0, rank):
+        eighths = [buckets % PARTS == part for part in range(PARTS)]
+        bases = _fit(passes, estimate, eighths, rank)
+        cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
+        if np.median([_tangent(c, 1)[0] for c in cosines]) <= SMALL:
+            return _draws(cosines, PARTS, hopeless=False)
     cosines = []
     for row in range(1, SPLITS + 1):
         side = hadamard(len(buckets))[row] > 0
@@ -107,6 +109,13 @@ def _fit(passes: Passes, estimate: Estimate, parts: list[Bools], rank: int) -> l
     splits = [Split(part, np.zeros_like(part)) for part in parts]
     passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
     return [_basis(climber.best or climber.trial, rank) for climber in climbers]
+
+
+def _moments_agree(estimate: Estimate, side: Bools, rank: int) -> bool:
+    """Whether the moments of two halves are close enough for fits of eighths to be worth their passes."""
+    size = estimate.prior.factor.shape[1]
+    first, second = (_basis(start_from(estimate.pairs.take(half), size), rank) for half in (side, ~side))
+    return _tangent(_cosines(first, second), 1)[0] <= LARGE
 
 
 def _basis(prior: Prior, rank: int) -> Floats:

@@ -48,6 +48,7 @@ def run(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.DataFrame:
         "PriorUCB": nc.PriorUCB(model),
         "PriorUCB, no test": nc.PriorUCB(model, level=0.0),
         "ProBALL-UCB": nc.ProBALLUCB(model, horizon=rounds),
+        "ProBALL-UCB, savings exit": nc.ProBALLUCB(model, horizon=rounds, exit="savings"),
         "LinUCB": nc.LinUCB(world.dim, horizon=rounds),
     }
     parts = []

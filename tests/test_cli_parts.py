@@ -16,6 +16,7 @@ from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
+from newcomer.prior import Progress
 
 
 def printed(*parts: RenderableType, width: int = 80) -> str:
@@ -248,3 +249,16 @@ def test_without_a_terminal_progress_is_a_line_now_and_then() -> None:
 def test_in_a_terminal_progress_has_a_rate() -> None:
     shown = meter_output([2.0, 4.0], terminal=True)
     assert "Fitting" in shown and "50%" in shown and "500 rows/s" in shown
+
+
+def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> None:
+    console = Console(file=io.StringIO(), width=200, color_system=None)
+    clock = iter([0.0, 2.0, 100.0, 110.0])
+    with Meter("Fitting", console=console, clock=lambda: next(clock)) as meter:
+        meter(1000, 1000)
+        meter.hear(Progress(7, "choosing shrinkage", -0.78125, -0.79))
+        meter(0, 1000)
+        meter.spoken = 0.0
+        meter(500, 1000)  # ten seconds into its pass
+    told = "Fitting, pass 7 (choosing shrinkage; log-likelihood -0.7812 a row, held out -0.7900): 50%, 50 rows/s, 10 s left"
+    assert console.file.getvalue().splitlines()[-1] == told  # type: ignore[attr-defined]

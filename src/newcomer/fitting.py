@@ -16,7 +16,7 @@ from newcomer.errors import LogsError, ModelError, nearest
 from newcomer.logs import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.moments import Moments, merge, moments_of
-from newcomer.prior import Estimate, Passes, estimate_prior
+from newcomer.prior import Estimate, Passes, Progress, estimate_prior
 from newcomer.radius import Ingredients
 from newcomer.rank import RankEvidence, RankTest, rank_evidence
 from newcomer.refine import basis_rank, with_prior
@@ -40,6 +40,7 @@ def fit(
     null: bool = True,
     calibrate: bool = True,
     progress: Callable[[int, int], None] | None = None,
+    listen: Callable[[Progress], None] | None = None,
 ) -> Model:
     """Learn what users have in common.
 
@@ -55,7 +56,8 @@ def fit(
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
     null : keep the null spectrum as evidence (needed for rank "auto" of sold).
     calibrate : measure how sure the basis is by fitting parts of the users apart (em): the radius of kind "calibrated".
-    progress : called with (rows done, rows in all), once per pass over the logs.
+    progress : called with (rows done, rows in all) again and again within each pass over the logs.
+    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
 
     >>> from newcomer.worlds import Synthetic
     >>> model = fit(Synthetic.learnable(dim=20, seed=1).logs(2000, 10, seed=1))
@@ -69,7 +71,7 @@ def fit(
     _check_coverage(coverage, logs, uncovered)
     correction = Correction.of(moments, coverage)
     tests = rank_evidence(moments, correction=correction) if null else None
-    estimate = estimate_prior(logs, rank=rank, progress=progress) if estimator == "em" else None
+    estimate = estimate_prior(logs, rank=rank, progress=progress, listen=listen) if estimator == "em" else None
     chosen = _chosen(rank, tests, estimate)
     moment = second_moment(moments, literal=literal, correction=correction)
     spectrum, basis = top_eigenvectors(moment, chosen)
@@ -85,7 +87,9 @@ def fit(
     if chosen:
         evidence["radius"] = Ingredients.of(moments, coverage, spectrum, chosen).to_dict()
     if chosen and estimate is not None and calibrate:
-        evidence["calibrated"] = error_draws(Passes(logs, progress), estimate, chosen).to_dict()
+        evidence["calibrated"] = error_draws(
+            Passes(logs, progress, listen, estimate.passes), estimate, chosen
+        ).to_dict()
     model = Model(
         basis=basis,
         spectrum=spectrum,

@@ -111,7 +111,9 @@ class Asked:
         from newcomer import fit
 
         with Meter("Fitting") as meter:
-            return fit(logs, rank=self.rank, estimator=self.estimator, ridge=self.ridge, progress=meter)
+            return fit(
+                logs, rank=self.rank, estimator=self.estimator, ridge=self.ridge, progress=meter, listen=meter.hear
+            )
 
 
 def next_commands(found: Findings, *, source: Source, model: Path) -> list[tuple[str, str]]:

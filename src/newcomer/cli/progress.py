@@ -8,12 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from newcomer.cli.screen import aside
+
+if TYPE_CHECKING:
+    from newcomer.prior import Progress as Passed
 
 PATIENCE = 1.0  # seconds of silence before anything is shown
 INTERVAL = 30.0  # seconds between lines without a terminal
@@ -26,7 +29,8 @@ class Meter:
         self, what: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.what, self.console, self.clock = what, console or aside(), clock
-        self.begun = clock()
+        self.begun = self.turn = clock()  # of the work, and of this pass of it
+        self.last, self.note = 0.0, ""
         self.spoken = self.begun + PATIENCE - INTERVAL
         self.bar: Progress | None = None
 
@@ -40,21 +44,31 @@ class Meter:
             self.bar.stop()
 
     def __call__(self, done: float, total: float) -> None:
-        """Note that `done` of `total` is behind us."""
+        """Note that `done` of `total` is behind us; less than last time begins another pass."""
         now = self.clock()
+        if done < self.last:
+            self.turn = now
+        self.last = done
         if now - self.begun < PATIENCE or total <= 0:
             return
         if self.console.is_terminal:
             self._draw(done, total)
         elif now - self.spoken >= INTERVAL:
             self.spoken = now
-            self.console.print(self.line(done, total, now - self.begun), soft_wrap=True)
+            self.console.print(self.line(done, total, now - self.turn), soft_wrap=True)
 
     def line(self, done: float, total: float, seconds: float) -> str:
         """Share, rate and time left as text."""
-        rate = done / seconds
+        rate = done / max(seconds, 1e-9)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
-        return f"{self.what}: {done / total:.0%}, {rate:,.0f} rows/s{left}"
+        return f"{self.what}{self.note}: {done / total:.0%}, {rate:,.0f} rows/s{left}"
+
+    def hear(self, progress: Passed) -> None:
+        """Remember what the last pass of a fit found, to be shown from now on."""
+        held_out = f", held out {progress.held_out:.4f}" if progress.held_out else ""
+        self.note = (
+            f", pass {progress.passes} ({progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out})"
+        )
 
     def _draw(self, done: float, total: float) -> None:
         if self.bar is None:
@@ -69,8 +83,9 @@ class Meter:
             )
             self.bar.start()
             self.bar.add_task(self.what, rate="")
-        rate = f"{done / (self.clock() - self.begun):,.0f} rows/s"
-        self.bar.update(self.bar.task_ids[0], completed=done, total=total, rate=rate, refresh=True)
+        rate = f"{done / max(self.clock() - self.turn, 1e-9):,.0f} rows/s"
+        said = self.what + self.note
+        self.bar.update(self.bar.task_ids[0], description=said, completed=done, total=total, rate=rate, refresh=True)
 
 
 def _duration(seconds: float) -> str:

@@ -84,7 +84,7 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     with Crew(workers) as crew:
         fits = [fit for figure in figures for fit in figure.fits(scale)]
-        bench.do_all(fits, crew, progress=progress("fits"))
+        bench.do_all(slow_first(fits), crew, progress=progress("fits"))
         jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
         bench.do_all(slow_first(jobs), crew, progress=progress("runs"))
         calls = [(figure.name, str(out), *bench.words) for figure in figures]

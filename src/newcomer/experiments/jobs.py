@@ -86,8 +86,14 @@ SLOW = "LOCAL-UCB"
 
 
 def slow_first(jobs: Iterable[Job]) -> list[Job]:
-    """The plays that take minutes before those that take seconds, so that no worker is left alone with one at the end."""
-    return sorted(jobs, key=lambda job: not (isinstance(job, Play) and job.policy == SLOW))
+    """What takes minutes before what takes seconds, so that no worker is left alone with a long job at the end."""
+    return sorted(jobs, key=lambda job: not _slow(job))
+
+
+def _slow(job: Job) -> bool:
+    if isinstance(job, Fit):  # whole real histories, and fits of parts
+        return (job.estimator == "em" and not job.steps) or job.calibrate
+    return isinstance(job, Play) and job.policy == SLOW
 
 
 def key(job: Job, identity: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import polars as pl
 import pytest
 
-from newcomer import palette, pictures, terminal
+from newcomer import palette, pictures, png, terminal
 from newcomer.errors import NewcomerError
 from newcomer.outcomes import curves
 
@@ -151,3 +152,20 @@ def test_bad_text_charts_are_refused():
     with pytest.raises(NewcomerError, match="'a' cannot be drawn"):
         terminal.curves({"a": ([1, 2], [np.nan, 1])})
     assert "1" in terminal.curves({"constant": ([1.0], [1.0])})
+
+
+def test_a_squeezed_picture_has_the_same_pixels_and_a_foreign_file_is_left_alone(tmp_path):
+    """Oracle: a hand-made RGBA file with both kinds of rows, decoded pixel by pixel."""
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 4, 4)).astype(np.uint8)
+    pixels[..., 3] = 255
+    left = np.diff(pixels, axis=1, prepend=np.zeros((3, 1, 4), np.uint8))
+    rows = b"".join(bytes([y % 2]) + (left if y % 2 else pixels)[y].tobytes() for y in range(3))
+    head = struct.pack(">II", 4, 3) + png.EIGHT_BIT_RGBA
+    whole = [(b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
+    data = png.SIGNATURE + b"".join(png._chunk(*part) for part in whole)
+    found = dict(png._chunks(png.squeezed(data)))
+    assert found[b"IHDR"] == struct.pack(">II", 4, 3) + png.EIGHT_BIT_RGB
+    plain = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(3, 13)
+    assert (plain[:, 0] == 0).all() and (plain[:, 1:].reshape(3, 4, 3) == pixels[..., :3]).all()
+    assert png.squeezed(png.squeezed(data)) == png.squeezed(data)
+    assert png.squeezed(b"no picture") == b"no picture"

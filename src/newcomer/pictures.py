@@ -5,6 +5,7 @@ White background, one colour per policy (`newcomer.palette`), legends beside the
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike
 from newcomer.errors import MissingExtra, NewcomerError, nearest
 from newcomer.outcomes import curves, exits
 from newcomer.palette import colours, dashes
+from newcomer.png import squeezed
 
 try:
     import altair as alt
@@ -335,5 +337,7 @@ def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int =
         .configure_view(stroke=None)
     )
     with alt.data_transformers.enable("default", max_rows=None):
-        styled.save(str(path), format="png", scale_factor=2 if panels <= MANY else 1.3)
+        drawn = io.BytesIO()
+        styled.save(drawn, format="png", scale_factor=2 if panels <= MANY else 1.3)
+    Path(path).write_bytes(squeezed(drawn.getvalue()))
     return Path(path)

@@ -137,3 +137,23 @@ def test_too_few_usable_users_are_refused():
         fit(nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.eye(4), reward=np.ones(4)), rank=3)
     with pytest.raises(LogsError, match="all features are zero"):
         fit(nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.zeros((4, 2)), reward=np.ones(4)), estimator="sold")
+
+
+def test_logs_without_reward_or_with_too_few_rows_for_their_features_get_one_sentence():
+    rng = np.random.default_rng(0)
+    X, user = rng.standard_normal((60, 8)), np.repeat(np.arange(20), 3)
+    with pytest.raises(LogsError, match="all rewards are zero"):
+        fit(nc.Logs.from_arrays(user=user, features=X, reward=np.zeros(60)))
+    wide = rng.standard_normal((60, 80))
+    with pytest.raises(LogsError, match="no direction of the 80 features is reached by both halves"):
+        fit(nc.Logs.from_arrays(user=user, features=wide, reward=np.ones(60)))
+
+
+def test_rewards_without_noise_do_not_add_directions():
+    rng = np.random.default_rng(1)
+    user, X = np.repeat(np.arange(300), 10), rng.standard_normal((3000, 6))
+    tastes = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 6))
+    model = fit(nc.Logs.from_arrays(user=user, features=X, reward=(X * tastes[user]).sum(axis=1)))
+    assert model.rank == 2
+    assert 0 < model.noise_variance < 1e-6
+    assert distance(model.basis, np.linalg.svd(tastes, full_matrices=False)[2].T) < 1e-3

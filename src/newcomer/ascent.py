@@ -31,12 +31,14 @@ class Climber:
     trial: Prior
     gram: Floats  # (d, d) sum of phi phi^T over the users fitted to
     penalty: Floats  # (k + 1,) precision of each column of W
+    floor: float = 0.0  # of the noise variance: rewards without noise have no likeliest one
     best: Prior | None = None
     value: float = -np.inf  # penalised likelihood at `best`
     sums: Sums | None = None  # at `best`
     gain: float = np.inf  # of the last accepted step
     _step: float = 1.0
     _direction: Floats | None = None
+    _move: Floats | None = None
     _slope: float = 0.0
     _gradient: Floats | None = None
     _pairs: list[tuple[Floats, Floats]] = field(default_factory=list)
@@ -51,17 +53,11 @@ class Climber:
             self._shorten()
             return
         gradient = self._ascent(sums)
-        if self.best is not None and self._gradient is not None and self._direction is not None:
-            self._remember(self._step * self._direction, self._gradient - gradient)
+        if self.best is not None and self._gradient is not None and self._move is not None:
+            self._remember(self._move, self._gradient - gradient)
             self.gain = value - self.value
         self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
         self._aim()
-
-    def restart(self, penalty: Floats, prior: Prior | None = None) -> None:
-        """Another penalty, from the best prior so far (or a given one): what was learnt of the curvature is dropped."""
-        self.trial = prior or self.best or self.trial
-        self.penalty, self.best, self.value, self.gain = penalty, None, -np.inf, np.inf
-        self._pairs, self._direction, self._gradient = [], None, None
 
     def _shorten(self) -> None:
         assert self._direction is not None and self.best is not None
@@ -78,7 +74,8 @@ class Climber:
     def _ascent(self, sums: Sums) -> Floats:
         """Gradient in (W, log s2), flat."""
         weights = sums.gradient / self.trial.noise - self.trial.weights * self.penalty
-        return np.append(weights.ravel(), 0.5 * (sums.residual / self.trial.noise - sums.rows))
+        noise = 0.5 * (sums.residual / self.trial.noise - sums.rows)
+        return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise <= self.floor else noise)
 
     def _aim(self) -> None:
         assert self._gradient is not None
@@ -97,7 +94,9 @@ class Climber:
         assert self._direction is not None and self.best is not None
         move = self._step * self._direction
         weights = self.best.weights + move[:-1].reshape(self.best.weights.shape)
-        self.trial = Prior(weights[:, 0].copy(), weights[:, 1:].copy(), self.best.noise * float(np.exp(move[-1])))
+        noise = max(self.best.noise * float(np.exp(move[-1])), self.floor)
+        move[-1] = np.log(noise / self.best.noise)
+        self._move, self.trial = move, Prior(weights[:, 0].copy(), weights[:, 1:].copy(), noise)
 
     def _remember(self, move: Floats, change: Floats) -> None:
         if float(move @ change) > 1e-10 * float(np.linalg.norm(move) * np.linalg.norm(change)):

@@ -27,7 +27,7 @@ from scipy.stats import beta, t
 from newcomer.ascent import Climber
 from newcomer.expectation import Prior
 from newcomer.pairs import start_from
-from newcomer.prior import Estimate, Passes, Split
+from newcomer.prior import Estimate, Passes, Split, noise_floor
 from newcomer.subspace import Norm, top_eigenvectors
 
 Floats = NDArray[np.float64]
@@ -105,7 +105,7 @@ def _fit(passes: Passes, estimate: Estimate, parts: list[Bools], rank: int) -> l
     climbers = []
     for part in parts:
         sums = estimate.pairs.take(part)
-        climbers.append(Climber(start_from(sums, size), sums.gram[0], estimate.penalty))
+        climbers.append(Climber(start_from(sums, size), sums.gram[0], estimate.penalty, noise_floor(estimate.pairs)))
     splits = [Split(part, np.zeros_like(part)) for part in parts]
     passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
     return [_basis(climber.best or climber.trial, rank) for climber in climbers]

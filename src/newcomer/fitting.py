@@ -159,6 +159,11 @@ def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
     missing = coverage.uncovered.shape[1]
     if uncovered not in ("restrict", "error"):
         raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
+    if missing == logs.dim:
+        raise LogsError(
+            f"no direction of the {logs.dim} features is reached by both halves of the histories",
+            todo="log more rows, or use fewer features",
+        )
     if missing and uncovered == "error":
         raise LogsError(
             f"{missing} of {logs.dim} directions of the features are reached by no logged action",

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from newcomer.ascent import Climber
 from newcomer.batch import Batch
 from newcomer.engines.local import reduce
+from newcomer.errors import LogsError
 from newcomer.expectation import Comparison, Prior, Sums, Task, compare, expect, merge
 from newcomer.logs import Logs
 from newcomer.pairs import Pairs, pairs_of, start_from
@@ -44,6 +45,7 @@ TINY = 1e-300
 ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
 ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
 LONGEST = 60  # passes of one climb
+NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none
 DEAD = 1e-3  # a direction that explains less than this share of the first's is dead
 
 
@@ -122,6 +124,8 @@ def estimate_prior(
     """
     passes = Passes(logs, progress, listen)
     pairs = passes.run(pairs_of, operator.add)
+    if not pairs.squares.sum() > 0:
+        raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
     search = Search(passes, pairs, splits_of(pairs))
     if rank == "auto":
         found, why = search.rank(min(logs.dim, max(1, int(pairs.users.sum()) // 20)))
@@ -244,7 +248,7 @@ class Search:
     def _climber(self, split: Split, precision: float, prior: Prior) -> Climber:
         penalty = np.full(prior.factor.shape[1] + 1, precision)
         penalty[0] = mean_precision(self.pairs, split.fitted)
-        return Climber(prior, self._gram(split), penalty)
+        return Climber(prior, self._gram(split), penalty, noise_floor(self.pairs))
 
     def _gram(self, split: Split) -> Floats:
         gram: Floats = self.pairs.gram[split.fitted].sum(axis=0)
@@ -256,6 +260,11 @@ def splits_of(pairs: Pairs) -> list[Split]:
     bucket = np.arange(len(pairs.users)) % FOLDS
     folds = range(FOLDS) if pairs.users.sum() < FEW else range(1)
     return [Split(bucket != fold, bucket == fold) for fold in folds]
+
+
+def noise_floor(pairs: Pairs) -> float:
+    """The least noise variance that is told apart from none."""
+    return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
 
 
 def mean_precision(pairs: Pairs, buckets: Bools) -> float:

@@ -309,9 +309,9 @@ def principal(prior: Prior) -> Prior:
 
 
 def smallest_good(comparison: Comparison) -> int:
-    """The smallest rank whose held-out likelihood is within one standard error of the best."""
+    """The smallest rank whose held-out likelihood is within one standard error of the best, or as good as equal to it."""
     deficits, errors = comparison.deficits()
-    return int(np.flatnonzero(deficits <= errors)[0])
+    return int(np.flatnonzero(deficits <= np.maximum(errors, ROUGH / comparison.users))[0])
 
 
 def rank_facts(comparison: Comparison, chosen: int) -> dict[str, Any]:

@@ -156,4 +156,4 @@ def test_rewards_without_noise_do_not_add_directions():
     model = fit(nc.Logs.from_arrays(user=user, features=X, reward=(X * tastes[user]).sum(axis=1)))
     assert model.rank == 2
     assert 0 < model.noise_variance < 1e-6
-    assert distance(model.basis, np.linalg.svd(tastes, full_matrices=False)[2].T) < 1e-3
+    assert distance(model.basis, np.linalg.svd(tastes, full_matrices=False)[2][:2].T) < 1e-6

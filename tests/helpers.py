@@ -27,6 +27,6 @@ def batch_of(parts, ids=None):
         users=ids,
         hashes=mix(ids.astype(np.uint64)),
         offsets=offsets,
-        features=np.concatenate([X for X, _ in parts]),
+        own=np.concatenate([X for X, _ in parts]),
         rewards=np.concatenate([r for _, r in parts]),
     )

@@ -233,3 +233,24 @@ def test_batches_and_order_do_not_matter():
     for part in pairs[1:]:
         total = operator.add(total, part)
     close(total.products, pairs_of(next(logs.batches())).products)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_rows_that_name_actions_are_worth_the_features_of_these_actions(intercept):
+    """Sums by action of a catalogue are the sums by row, for pairs, passes, and the whole estimate."""
+    rng = np.random.default_rng(4)
+    items, lengths = rng.standard_normal((40, 6)), rng.integers(1, 12, 300)
+    user, action = np.repeat(np.arange(300), lengths), rng.integers(0, 40, lengths.sum())
+    tastes = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 6))
+    reward = (items[action] * tastes[user]).sum(axis=1) + 0.3 * rng.standard_normal(len(user))
+    named = Logs.from_arrays(user=user, action=action, items=items, reward=reward, intercept=intercept)
+    given = Logs.from_arrays(user=user, features=items[action], reward=reward, intercept=intercept)
+    one, other = next(named.batches()), next(given.batches())
+    assert (one.features == other.features).all() and one.dim == other.dim
+    for name, value in vars(pairs_of(one)).items():
+        close(value, getattr(pairs_of(other), name))
+    tasks = (Task(some_prior(rng, one.dim, 2), EVERY, NONE), Task(some_prior(rng, one.dim, 0), ~EVERY, EVERY))
+    for a, b in zip(expect(one, tasks), expect(other, tasks), strict=True):
+        for name, value in vars(a).items():
+            close(value, getattr(b, name))
+    close(estimate_prior(named).prior.weights, estimate_prior(given).prior.weights, 1e-6)

@@ -9,7 +9,8 @@ By Fisher's identity the gradient of the marginal likelihood in W = [m, L] is th
 
     s2 dl/dW = sum_n X_n^T [ f_n,  f_n mu_n^T - A_n P_n^-1 ],   f = e - A mu,
 
-so a pass costs two products of the features with d x (k + 1) matrices and, between them, small systems per user (`prior_kernels`).
+so a pass costs two products of the features with d x (k + 1) matrices and, between them, small systems per user (`prior_kernels`). Where rows name
+actions of a catalogue, the products are with the catalogue: their cost does not grow with the logs.
 Several priors can be judged in one pass, each on its own share of the users (a task): folds, halves, and held-out users.
 """
 
@@ -87,29 +88,88 @@ class Posterior:
 
 def posterior_of(prior: Prior, features: Floats, rewards: Floats) -> Posterior:
     """E-step of users with features (n, h, d) and rewards (n, h), as far as means and likelihoods go."""
-    product, count = _product(prior, features), len(rewards)
-    found = Posterior(np.empty((count, product.shape[2] - 1)), np.empty(count))
-    prior_kernels.likelihoods(product, np.ascontiguousarray(rewards), prior.noise, found.mean, found.likelihood)
-    return found
-
-
-def _product(prior: Prior, features: Floats) -> Floats:
-    """X [m, L], (n, h, k + 1)."""
     count, length, dim = features.shape
-    return (features.reshape(-1, dim) @ prior.weights).reshape(count, length, -1)
+    starts = length * np.arange(count)
+    return _View(features.reshape(-1, dim), _count(count * length), rewards.ravel(), starts, starts + length).judge(
+        prior
+    )
+
+
+@dataclass(frozen=True)
+class _View:
+    """Some users of a batch: row i has the features `table[codes[i]]`; user n owns rows `starts[n]` up to `stops[n]`."""
+
+    table: Floats
+    codes: Ints
+    rewards: Floats
+    starts: Ints
+    stops: Ints
+
+    def judge(self, prior: Prior) -> Posterior:
+        """Posterior means and likelihoods."""
+        found = Posterior(np.empty((len(self.starts), prior.factor.shape[1])), np.empty(len(self.starts)))
+        rows = self.codes, self.rewards, self.starts, self.stops
+        prior_kernels.likelihoods(self.table @ prior.weights, *rows, prior.noise, found.mean, found.likelihood)
+        return found
+
+    def fit(self, prior: Prior) -> Sums:
+        """The sums of the users of the view."""
+        product, size = self.table @ prior.weights, prior.factor.shape[1] + 1
+        pull, weights = np.zeros_like(product), np.zeros((size, size))
+        rows = self.codes, self.rewards, self.starts, self.stops
+        likelihood, residual = prior_kernels.expectations(product, *rows, prior.noise, weights, pull)
+        return replace(
+            _empty(prior),
+            users=len(self.starts),
+            rows=int((self.stops - self.starts).sum()),
+            likelihood=likelihood,
+            gradient=self.table.T @ pull,
+            weights=weights,
+            residual=residual,
+        )
+
+
+def _views(batch: Batch, chosen: Bools) -> Iterator[_View]:
+    """The chosen users: all at once where rows share a table that is smaller than they are, else a few at a time."""
+    who = np.flatnonzero(chosen)
+    starts, stops = batch.offsets[who], batch.offsets[who + 1]
+    coded = batch.coded
+    if coded is not None and len(coded.table) <= int((stops - starts).sum()):
+        yield _View(coded.table, coded.actions, batch.rewards, starts, stops)
+        return
+    step = max(1, CHUNK_BYTES // (8 * batch.dim))
+    first = 0
+    while first < len(who):
+        ends = np.cumsum(stops[first:] - starts[first:])
+        last = first + max(1, int(np.searchsorted(ends, step, side="right")))
+        yield _some(batch, starts[first:last], stops[first:last])
+        first = last
+
+
+def _some(batch: Batch, starts: Ints, stops: Ints) -> _View:
+    """Users with these rows: a view if they are neighbours, else a copy."""
+    lengths = stops - starts
+    total, ends = int(lengths.sum()), np.cumsum(lengths)
+    if total == stops[-1] - starts[0]:
+        rows: slice | Ints = slice(int(starts[0]), int(stops[-1]))
+    else:
+        rows = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
+    return _View(batch.take(rows), _count(total), batch.rewards[rows], ends - lengths, ends)
+
+
+def _count(total: int) -> Ints:
+    return np.arange(total, dtype=np.int64)
 
 
 def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     """The sums of each task over the users of a batch."""
-    where = bucket_of(batch.hashes, bucket_count(batch.features.shape[1]))
+    where = bucket_of(batch.hashes, bucket_count(batch.dim))
     totals = [_empty(task.prior) for task in tasks]
-    for length, who, features, rewards in batch.by_length():
-        buckets = where[who]
-        for i, task in enumerate(tasks):
-            for X, r in _chunks(features, rewards, task.fitted[buckets], length):
-                totals[i] += _fitted(task.prior, X, r)
-            for X, r in _chunks(features, rewards, task.judged[buckets], length):
-                totals[i] += _judged(task.prior, X, r)
+    for i, task in enumerate(tasks):
+        for view in _views(batch, task.fitted[where]):
+            totals[i] += view.fit(task.prior)
+        for view in _views(batch, task.judged[where]):
+            totals[i] += _judged(task.prior, view)
     return tuple(totals)
 
 
@@ -118,43 +178,12 @@ def merge(a: tuple[Sums, ...], b: tuple[Sums, ...]) -> tuple[Sums, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def _chunks(features: Floats, rewards: Floats, chosen: Bools, length: int) -> Iterator[tuple[Floats, Floats]]:
-    """The chosen users, a few at a time."""
-    step = max(1, CHUNK_BYTES // (8 * length * features.shape[2]))
-    if chosen.all():
-        for start in range(0, len(rewards), step):
-            yield features[start : start + step], rewards[start : start + step]
-        return
-    who = np.flatnonzero(chosen)
-    for start in range(0, len(who), step):
-        yield features[who[start : start + step]], rewards[who[start : start + step]]
-
-
-def _fitted(prior: Prior, features: Floats, rewards: Floats) -> Sums:
-    count, length, dim = features.shape
-    pull, size = _product(prior, features), prior.factor.shape[1] + 1
-    weights = np.zeros((size, size))
-    likelihood, residual = prior_kernels.expectations(pull, np.ascontiguousarray(rewards), prior.noise, weights)
-    return Sums(
-        users=count,
-        rows=count * length,
-        likelihood=likelihood,
-        gradient=features.reshape(-1, dim).T @ pull.reshape(count * length, -1),
-        weights=length * weights,
-        residual=residual,
-        judged_rows=0,
-        judged_users=0,
-        judged_likelihood=0.0,
-    )
-
-
-def _judged(prior: Prior, features: Floats, rewards: Floats) -> Sums:
-    values = posterior_of(prior, features, rewards).likelihood
+def _judged(prior: Prior, view: _View) -> Sums:
     return replace(
         _empty(prior),
-        judged_rows=rewards.size,
-        judged_users=len(rewards),
-        judged_likelihood=float(values.sum()),
+        judged_rows=int((view.stops - view.starts).sum()),
+        judged_users=len(view.starts),
+        judged_likelihood=float(view.judge(prior).likelihood.sum()),
     )
 
 
@@ -184,12 +213,11 @@ class Comparison:
 
 def compare(batch: Batch, rivals: tuple[tuple[Prior, ...], ...], judged: tuple[Bools, ...]) -> Comparison:
     """Judge, fold by fold, the rivals fitted without a fold on the users of its buckets."""
-    where = bucket_of(batch.hashes, bucket_count(batch.features.shape[1]))
+    where = bucket_of(batch.hashes, bucket_count(batch.dim))
     size = len(rivals[0])
     total = Comparison(0, np.zeros(size), np.zeros((size, size)))
-    for length, who, features, rewards in batch.by_length():
-        for priors, buckets in zip(rivals, judged, strict=True):
-            for X, r in _chunks(features, rewards, buckets[where[who]], length):
-                values = np.stack([posterior_of(prior, X, r).likelihood for prior in priors])
-                total += Comparison(len(r), values.sum(axis=1), values @ values.T)
+    for priors, buckets in zip(rivals, judged, strict=True):
+        for view in _views(batch, buckets[where]):
+            values = np.stack([view.judge(prior).likelihood for prior in priors])
+            total += Comparison(len(view.starts), values.sum(axis=1), values @ values.T)
     return total

@@ -149,14 +149,15 @@ def warm() -> None:
     append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
     solve_rows(row[0], row[0], np.ones((1, 1)))
     _warm_triangles()
-    _warm_priors(one, row)
+    _warm_priors(row)
 
 
-def _warm_priors(one: Floats, row: Floats) -> None:
+def _warm_priors(row: Floats) -> None:
     from newcomer import prior_kernels as loops
 
-    loops.likelihoods(one, row, 1.0, np.empty((1, 0)), np.empty(1))
-    loops.expectations(one.copy(), row, 1.0, np.zeros((1, 1)))
+    rows = np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
+    loops.likelihoods(row, *rows, 1.0, np.empty((1, 0)), np.empty(1))
+    loops.expectations(row, *rows, 1.0, np.zeros((1, 1)), np.zeros((1, 1)))
 
 
 def _warm_triangles() -> None:

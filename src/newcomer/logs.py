@@ -223,24 +223,27 @@ class Logs:
             users=part.ids(),
             hashes=part.hashes,
             offsets=part.offsets,
-            features=self._features(part),
             rewards=part.rewards,
+            own=None if part.features is None else self._own(part.features),
+            table=self._table if part.features is None else None,
             actions=None if part.actions is None else part.actions.astype(np.int64),
             propensities=part.propensities,
         )
 
-    def _features(self, part: Histories) -> Floats:
-        if part.features is not None and not self.intercept:
-            return part.features.astype(np.float64, copy=False)
-        out = np.empty((part.rows, self.dim))
-        plain = out[:, :-1] if self.intercept else out
-        if part.features is not None:
-            plain[:] = part.features
-        elif self._items is not None and part.actions is not None:
-            self._items.fill(part.actions, plain)
-        if self.intercept:
-            out[:, -1] = 1.0
-        return out
+    @property
+    def by_action(self) -> bool:
+        """Whether rows name actions whose features are in a catalogue, in place of bringing their own."""
+        return self._items is not None
+
+    @cached_property
+    def _table(self) -> Floats | None:
+        return None if self._items is None else self._own(self._items.features)
+
+    def _own(self, features: NDArray[np.floating]) -> Floats:
+        """Features as they are used: with the constant, if there is one."""
+        if not self.intercept:
+            return features.astype(np.float64, copy=False)
+        return np.column_stack([features, np.ones(len(features))]).astype(np.float64, copy=False)
 
     def close(self) -> None:
         """Remove temporary files; done by itself when the logs are no longer used."""

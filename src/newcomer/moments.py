@@ -122,7 +122,7 @@ def longest(name: int, dim: int) -> int:
 
 def moments_of(batch: Batch, ridge: float | None) -> Moments:
     """The moments of some users. Users with one row are counted, not used."""
-    dim = batch.features.shape[1]
+    dim = batch.dim
     strata: dict[int, _Stratum] = {}
     gram = _Squares(dim)
     pairs, hashes, rewards_seen, too_short = [], [], [], 0

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from newcomer.batch import Batch
+from newcomer.batch import Batch, Coded
 from newcomer.expectation import Prior
 from newcomer.moments import bucket_count, bucket_of
 
@@ -48,11 +49,14 @@ class Pairs:
 
 def pairs_of(batch: Batch) -> Pairs:
     """The sums of a batch."""
-    dim = batch.features.shape[1]
+    dim = batch.dim
     total = _empty(dim)
     where = bucket_of(batch.hashes, bucket_count(dim))
     np.add.at(total.users, where, 1)
     np.add.at(total.rows, where, batch.lengths)
+    if batch.coded is not None:
+        _add_coded(total, where, batch, batch.coded)
+        return total
     for length, who, features, rewards in batch.by_length():
         # Sorted by bucket, so that each bucket is a slice and its sums are matrix products.
         order = np.argsort(where[who], kind="stable")
@@ -91,6 +95,32 @@ def _add(total: Pairs, bucket: int, length: int, features: Floats, rewards: Floa
     weighted = weighted.reshape(flat.shape)
     total.pairable[bucket] += len(rewards)
     total.products[bucket] += (sums.T @ sums - weighted.T @ weighted) / (length * (length - 1))
+
+
+def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded) -> None:
+    """The same from a catalogue T: sums of phi phi^T x are T^T diag(sums of x by action) T, and b = T^T (sums of r by action)."""
+    buckets, items, lengths = len(total.users), len(coded.table), batch.lengths
+    steps, counted = np.repeat(lengths, lengths), np.repeat(where, lengths) * items + coded.actions
+    pairs = np.where(steps > 1, 1.0 / np.maximum(steps * (steps - 1.0), 1.0), 0.0)
+
+    def by_action(values: Floats | None) -> Floats:
+        return np.bincount(counted, values, minlength=buckets * items).reshape(buckets, items).astype(np.float64)
+
+    counts, squares = by_action(None), by_action(batch.rewards**2 * pairs)
+    rewards = csr_array((batch.rewards, coded.actions, batch.offsets), shape=(len(lengths), items))
+    np.add.at(total.squares, np.repeat(where, lengths), batch.rewards**2)
+    np.add.at(total.pairable, where, lengths > 1)
+    for bucket in np.flatnonzero(np.bincount(where, minlength=buckets)):
+        own = np.flatnonzero(where == bucket)
+        sums = np.asarray(rewards[own] @ coded.table)
+        total.cross[bucket] += sums.sum(axis=0)
+        total.means[bucket] += (sums / lengths[own, None]).sum(axis=0)
+        scaled = sums / np.sqrt(np.maximum(lengths[own] * (lengths[own] - 1.0), 1.0))[:, None]
+        scaled = scaled[lengths[own] > 1]
+        seen = np.flatnonzero(counts[bucket])
+        table = coded.table[seen]
+        total.gram[bucket] += table.T @ (counts[bucket, seen, None] * table)
+        total.products[bucket] += scaled.T @ scaled - table.T @ (squares[bucket, seen, None] * table)
 
 
 def start_from(pairs: Pairs, rank: int) -> Prior:

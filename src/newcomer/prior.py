@@ -45,6 +45,7 @@ TINY = 1e-300
 ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
 ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
 LONGEST = 60  # passes of one climb
+CODED = 1 << 21  # rows of a batch where features are in a catalogue
 NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none
 DEAD = 1e-3  # a direction that explains less than this share of the first's is dead
 
@@ -71,7 +72,9 @@ class Passes:
     def run(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial]) -> Partial:
         """One pass."""
         self.count += 1
-        return reduce(self.logs, map, merge, progress=self.progress)
+        # Rows that name actions take no room for features.
+        rows = CODED if self.logs.by_action else None
+        return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
 
     def climb(self, climbers: list[Climber], splits: list[Split], *, stage: str, tolerance: float, each: float) -> None:
         """Passes until no climber gains more than `tolerance` in log-likelihood, or more than `each` per parameter."""

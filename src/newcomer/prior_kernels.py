@@ -1,6 +1,7 @@
 """Compiled loops over users for the expectation of a prior; the maths is told in expectation.py.
 
-`product` (n, h, k + 1) holds X [m, L] of n users with h rows each, `rewards` is (n, h).
+Row i of the logs has X [m, L] in row `codes[i]` of `product` (m, k + 1), and the reward `rewards[i]`; user n owns the rows from `starts[n]` up to
+`stops[n]`.
 """
 
 from __future__ import annotations
@@ -8,24 +9,25 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from newcomer.kernels import FAST, Floats
+from newcomer.kernels import FAST, Floats, Ints
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def posterior(product: Floats, rewards: Floats, noise: float, mean: Floats, root: Floats) -> float:
-    """Of one user (h, k + 1), (h,): write mu (k,) and the inverse Cholesky factor (k, k) of P; the log-likelihood."""
-    length, rank = product.shape[0], product.shape[1] - 1
+def posterior(product: Floats, codes: Ints, rewards: Floats, noise: float, mean: Floats, root: Floats) -> float:
+    """Of one user's rows: write mu (k,) and the inverse Cholesky factor (k, k) of P; the log-likelihood."""
+    length, rank = len(codes), product.shape[1] - 1
     square = 0.0
     root[:] = 0.0
     mean[:] = 0.0
     for i in range(length):
-        error = rewards[i] - product[i, 0]
+        row = product[codes[i]]
+        error = rewards[i] - row[0]
         square += error * error
         for a in range(rank):
-            weight = product[i, a + 1]
+            weight = row[a + 1]
             mean[a] += weight * error
             for b in range(a + 1):
-                root[a, b] += weight * product[i, b + 1]
+                root[a, b] += weight * row[b + 1]
     for a in range(rank):
         mean[a] /= noise
         for b in range(a + 1):
@@ -65,51 +67,72 @@ def posterior(product: Floats, rewards: Floats, noise: float, mean: Floats, root
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def likelihoods(product: Floats, rewards: Floats, noise: float, means: Floats, values: Floats) -> None:
+def likelihoods(
+    product: Floats,
+    codes: Ints,
+    rewards: Floats,
+    starts: Ints,
+    stops: Ints,
+    noise: float,
+    means: Floats,
+    values: Floats,
+) -> None:
     """Posterior means (n, k) and log-likelihoods (n,)."""
-    rank = product.shape[2] - 1
+    rank = product.shape[1] - 1
     root = np.empty((rank, rank))
-    for n in range(len(values)):
-        values[n] = posterior(product[n], rewards[n], noise, means[n], root)
+    for n in range(len(starts)):
+        rows = slice(starts[n], stops[n])
+        values[n] = posterior(product, codes[rows], rewards[rows], noise, means[n], root)
 
 
 @njit(cache=True, error_model="numpy", fastmath=FAST)
-def expectations(product: Floats, rewards: Floats, noise: float, weights: Floats) -> tuple[float, float]:
-    """Replace `product` by [f, f mu^T - A P^-1] and add to `weights` (k + 1, k + 1) the sum of E[(1, z)(1, z)^T] over users.
+def expectations(
+    product: Floats,
+    codes: Ints,
+    rewards: Floats,
+    starts: Ints,
+    stops: Ints,
+    noise: float,
+    weights: Floats,
+    pull: Floats,
+) -> tuple[float, float]:
+    """Add [f, f mu^T - A P^-1] of every row to row `codes[i]` of `pull`, and sums over rows of E[(1, z)(1, z)^T] to `weights`.
 
     Returns the log-likelihood and the expected sum of squared noise.
     """
-    rank = product.shape[2] - 1
+    rank = product.shape[1] - 1
     root, covariance, mean, spread = np.empty((rank, rank)), np.empty((rank, rank)), np.empty(rank), np.empty(rank)
     likelihood = residual = 0.0
-    for n in range(len(rewards)):
-        rows = product[n]
-        likelihood += posterior(rows, rewards[n], noise, mean, root)
+    for n in range(len(starts)):
+        rows = slice(starts[n], stops[n])
+        likelihood += posterior(product, codes[rows], rewards[rows], noise, mean, root)
         covariance[:] = 0.0
         for p in range(rank):
             for a in range(p + 1):
                 weight = root[p, a]
                 for b in range(p + 1):
                     covariance[a, b] += weight * root[p, b]
-        weights[0, 0] += 1.0
+        length = float(stops[n] - starts[n])
+        weights[0, 0] += length
         for a in range(rank):
-            weights[0, a + 1] += mean[a]
+            weights[0, a + 1] += length * mean[a]
             for b in range(rank):
-                weights[a + 1, b + 1] += covariance[a, b] + mean[a] * mean[b]
-        for i in range(rows.shape[0]):
-            left = rewards[n, i] - rows[i, 0]
+                weights[a + 1, b + 1] += length * (covariance[a, b] + mean[a] * mean[b])
+        for i in range(starts[n], stops[n]):
+            row, out = product[codes[i]], pull[codes[i]]
+            left = rewards[i] - row[0]
             for a in range(rank):
-                left -= rows[i, a + 1] * mean[a]
+                left -= row[a + 1] * mean[a]
             spread[:] = 0.0
             for a in range(rank):
-                weight = rows[i, a + 1]
+                weight = row[a + 1]
                 for b in range(rank):
                     spread[b] += weight * covariance[a, b]
             residual += left * left
+            out[0] += left
             for a in range(rank):
-                residual += spread[a] * rows[i, a + 1]
-                rows[i, a + 1] = left * mean[a] - spread[a]
-            rows[i, 0] = left
+                residual += spread[a] * row[a + 1]
+                out[a + 1] += left * mean[a] - spread[a]
     for a in range(rank):
         weights[a + 1, 0] = weights[0, a + 1]
     return likelihood, residual

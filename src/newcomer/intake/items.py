@@ -82,13 +82,10 @@ class Items:
             )
         return found.to_numpy()
 
-    def fill(self, codes: NDArray[np.int32], out: Floats) -> None:
-        """Write the features of items `codes` (n,) into `out` (n, d)."""
-        if self.matrix is not None:
-            np.take(self.matrix, codes, axis=0, out=out, mode="clip")  # mode="clip" lets take skip its buffer
-            return
-        out[:] = 0.0
-        out[np.arange(len(codes)), codes] = 1.0
+    @property
+    def features(self) -> Floats:
+        """The features (items, d); those of one-hot actions are the identity."""
+        return np.eye(len(self.ids)) if self.matrix is None else self.matrix
 
 
 def _unique(ids: pl.Series, place: Place) -> pl.Series:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer.ascent import Climber
+from newcomer.ascent import Climber, Gram
 from newcomer.expectation import Prior, Task, compare, expect, merge, posterior_of
 from newcomer.logs import Logs
 from newcomer.pairs import pairs_of, start_from
@@ -90,7 +90,7 @@ def test_sums_do_not_depend_on_batches_and_tasks_see_only_their_users():
 
 def climb(parts, prior, penalty, passes):
     batch = batch_of(parts)
-    climber = Climber(prior, pairs_of(batch).take(EVERY).gram[0], penalty)
+    climber = Climber(prior, Gram(pairs_of(batch).take(EVERY).gram[0]), penalty)
     values = []
     for _ in range(passes):
         climber.tell(expect(batch, (Task(climber.trial, EVERY, NONE),))[0])

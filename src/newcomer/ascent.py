@@ -11,6 +11,7 @@ The penalty 1/2 sum_j a_j |w_j|^2 says that the entries of column j of W = [m, L
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +25,25 @@ SUFFICIENT = 1e-4  # of the slope: Armijo's condition
 SHORTEST = 1e-6
 
 
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Sum of phi phi^T (d, d) over some users; climbers of the same users share its eigenvectors."""
+
+    matrix: Floats
+
+    @cached_property
+    def eigen(self) -> tuple[Floats, Floats]:
+        """Eigenvalues (d,), none negative, and eigenvectors (d, d)."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        return np.maximum(values, 0.0), vectors
+
+
 @dataclass
 class Climber:
     """One prior on its way up. Ask for `trial`, run a pass there, `tell` what it found."""
 
     trial: Prior
-    gram: Floats  # (d, d) sum of phi phi^T over the users fitted to
+    gram: Gram  # of the users fitted to
     penalty: Floats  # (k + 1,) precision of each column of W
     floor: float = 0.0  # of the noise variance: rewards without noise have no likeliest one
     best: Prior | None = None
@@ -42,7 +56,6 @@ class Climber:
     _slope: float = 0.0
     _gradient: Floats | None = None
     _pairs: list[tuple[Floats, Floats]] = field(default_factory=list)
-    _eigen: tuple[Floats, Floats] | None = None
     passes: int = 0
 
     def tell(self, sums: Sums) -> None:
@@ -116,10 +129,7 @@ class Climber:
     def _metric(self, flat: Floats) -> Floats:
         """The ECM step: (Gram W Ebar / s2 + W a)^-1, and 2 / rows for log s2."""
         assert self.sums is not None and self.best is not None
-        if self._eigen is None:
-            values, vectors = np.linalg.eigh(self.gram)
-            self._eigen = np.maximum(values, 0.0), vectors
-        values, vectors = self._eigen
+        values, vectors = self.gram.eigen
         expected = self.sums.weights / (self.sums.rows * self.best.noise)
         systems = values[:, None, None] * expected + np.diag(self.penalty + 1e-12 * values[-1] * np.trace(expected))
         inside = vectors.T @ flat[:-1].reshape(len(values), -1)

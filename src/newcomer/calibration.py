@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 from scipy.stats import beta, t
 
-from newcomer.ascent import Climber
+from newcomer.ascent import Climber, Gram
 from newcomer.expectation import Prior
 from newcomer.pairs import start_from
 from newcomer.prior import Estimate, Passes, Split, noise_floor
@@ -105,7 +105,9 @@ def _fit(passes: Passes, estimate: Estimate, parts: list[Bools], rank: int) -> l
     climbers = []
     for part in parts:
         sums = estimate.pairs.take(part)
-        climbers.append(Climber(start_from(sums, size), sums.gram[0], estimate.penalty, noise_floor(estimate.pairs)))
+        climbers.append(
+            Climber(start_from(sums, size), Gram(sums.gram[0]), estimate.penalty, noise_floor(estimate.pairs))
+        )
     splits = [Split(part, np.zeros_like(part)) for part in parts]
     passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
     return [_basis(climber.best or climber.trial, rank) for climber in climbers]

@@ -25,7 +25,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.ascent import Climber
+from newcomer.ascent import Climber, Gram
 from newcomer.batch import Batch
 from newcomer.engines.local import reduce
 from newcomer.errors import LogsError
@@ -155,6 +155,8 @@ class Search:
     passes: Passes
     pairs: Pairs
     splits: list[Split]
+    _grams: dict[bytes, Gram] = field(default_factory=dict)
+    _precisions: dict[bytes, float] = field(default_factory=dict)
 
     def rank(self, most: int) -> tuple[Found, dict[str, Any]]:
         """As many directions as held-out users call for, at most `most`; more are tried where the first few all matter."""
@@ -213,14 +215,18 @@ class Search:
 
     def _revived(self, found: Found, starts: list[Prior]) -> list[Prior]:
         """Directions that shrank to nothing cannot return by themselves: give them a little of the start's back."""
-        return [revived(p, start, self._gram(s)) for p, start, s in zip(found.priors, starts, self.splits, strict=True)]
+        return [
+            revived(p, start, self._gram(s).matrix)
+            for p, start, s in zip(found.priors, starts, self.splits, strict=True)
+        ]
 
     def truncations(self, found: Found) -> Comparison:
         """Held-out likelihoods of the leading 0, 1, 2, ... directions of a fit, in one pass."""
         ranks = range(found.priors[0].factor.shape[1] + 1)
         rivals = tuple(
             tuple(
-                truncated(prior, self._gram(split), float(self.pairs.rows[split.fitted].sum()), rank) for rank in ranks
+                truncated(prior, self._gram(split).matrix, float(self.pairs.rows[split.fitted].sum()), rank)
+                for rank in ranks
             )
             for prior, split in zip(found.priors, self.splits, strict=True)
         )
@@ -250,12 +256,21 @@ class Search:
 
     def _climber(self, split: Split, precision: float, prior: Prior) -> Climber:
         penalty = np.full(prior.factor.shape[1] + 1, precision)
-        penalty[0] = mean_precision(self.pairs, split.fitted)
+        penalty[0] = self._mean_precision(split)
         return Climber(prior, self._gram(split), penalty, noise_floor(self.pairs))
 
-    def _gram(self, split: Split) -> Floats:
-        gram: Floats = self.pairs.gram[split.fitted].sum(axis=0)
-        return gram
+    def _gram(self, split: Split) -> Gram:
+        """Of the users fitted to; computed once for each split."""
+        key = split.fitted.tobytes()
+        if key not in self._grams:
+            self._grams[key] = Gram(self.pairs.gram[split.fitted].sum(axis=0))
+        return self._grams[key]
+
+    def _mean_precision(self, split: Split) -> float:
+        key = split.fitted.tobytes()
+        if key not in self._precisions:
+            self._precisions[key] = mean_precision(self.pairs, split.fitted)
+        return self._precisions[key]
 
 
 def splits_of(pairs: Pairs) -> list[Split]:

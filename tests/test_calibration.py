@@ -66,3 +66,17 @@ def test_models_without_draws_say_so():
     model = Model(np.eye(3, 1), np.ones(3), np.zeros(3), np.eye(3, 1), 1.0)
     with pytest.raises(ModelError, match="no calibrated radius"):
         model.radius("calibrated")
+
+
+@pytest.mark.parametrize("estimator", ["sold", "sold-pinv"])
+def test_sold_has_one_too_and_the_papers_stays_its_default(estimator):
+    world = Synthetic.learnable(dim=30, seed=3)
+    model = fit(world.logs(2000, 15, seed=3), rank=2, null=False, estimator=estimator)
+    for norm in ("spectral", "frobenius"):
+        error = distance(model.basis, world.basis, norm=norm)
+        assert error <= model.radius("calibrated", delta=0.01, norm=norm)
+        assert model.radius("calibrated", delta=0.1, norm=norm) <= 3 * error
+    assert model.radius() == model.radius("bernstein")
+    hopeless = fit(Synthetic.printed(dim=30, seed=1).logs(2000, 10, seed=1), rank=2, null=False, estimator=estimator)
+    assert hopeless.radius("calibrated") == 1.0
+    assert "calibrated" not in fit(world.logs(200, 15, seed=3), rank=2, estimator=estimator, calibrate=False).evidence

@@ -1,6 +1,6 @@
 """The calibrated radius: how much do independent halves of the users disagree?
 
-Fit the prior to two disjoint parts of the users and compare the subspaces. With errors that are independent and, in d >> k dimensions, nearly
+Fit the prior (or SOLD) to two disjoint parts of the users and compare the subspaces. With errors that are independent and, in d >> k dimensions, nearly
 orthogonal, the cosine of each angle between the two is the product of the cosines of their angles with the truth,
 
     c = cos^2(part),   tan^2(part) = 1 / c - 1,   tan^2(all) = tan^2(part) / G      (G parts: squared errors fall like 1 / users),
@@ -16,19 +16,21 @@ Every part starts from its own moments: started from the common fit, parts would
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import hadamard
+from scipy.linalg import eigh, hadamard
 from scipy.stats import beta, t
 
 from newcomer.ascent import Climber, Gram
 from newcomer.expectation import Prior
+from newcomer.moments import Moments
 from newcomer.pairs import start_from
 from newcomer.prior import Estimate, Passes, Split, noise_floor
-from newcomer.subspace import Norm, top_eigenvectors
+from newcomer.subspace import Correction, Norm, top_eigenvectors
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -61,20 +63,49 @@ class Draws:
 
 
 def error_draws(passes: Passes, estimate: Estimate, rank: int) -> Draws:
-    """Draws of the error of a basis of this rank from disagreeing parts of the logs."""
-    buckets = np.arange(len(estimate.pairs.users))
-    if _moments_agree(estimate, buckets % 2 == 0, rank):
-        eighths = [buckets % PARTS == part for part in range(PARTS)]
-        bases = _fit(passes, estimate, eighths, rank)
+    """Draws of the error of an EM basis of this rank from disagreeing parts of the logs."""
+    side = np.arange(len(estimate.pairs.users)) % 2 == 0
+    eighths = _moments_agree(estimate, side, rank)
+    return _compare(lambda parts: _fit(passes, estimate, parts, rank), len(side), eighths=eighths)
+
+
+def sold_draws(moments: Moments, correction: Correction, rank: int) -> Draws:
+    """The same for SOLD's basis, from the moments it was made of: no further pass.
+
+    Parts are corrected with everybody's coverage, so what coverage varies between them counts as error too: the radius errs on the large side.
+    """
+
+    def fit(parts: list[Bools]) -> list[Floats]:
+        sums = [moments.pairs.products[part].sum(axis=0) / max(moments.pairs.counts[part].sum(), 1) for part in parts]
+        span = correction.span
+        return [_leading(span @ correction.pooled(mean) @ span.T, rank) for mean in sums]
+
+    side = np.arange(len(moments.pairs.counts)) % 2 == 0
+    eighths = _tangent(_cosines(*fit([side, ~side])), 1)[0] <= SMALL  # or eighths are worse still
+    return _compare(fit, len(side), eighths=eighths)
+
+
+def _leading(matrix: Floats, rank: int) -> Floats:
+    """The leading eigenvectors (d, rank), without the others."""
+    dim = len(matrix)
+    vectors: Floats = eigh(matrix, subset_by_index=[dim - rank, dim - 1])[1]
+    return vectors
+
+
+def _compare(fit: Callable[[list[Bools]], list[Floats]], buckets: int, *, eighths: bool) -> Draws:
+    """Draws from bases (d, k) that `fit` finds in parts of the buckets: eighths if they are to be tried and small enough, or halves."""
+    where = np.arange(buckets)
+    if eighths:
+        bases = fit([where % PARTS == part for part in range(PARTS)])
         cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
         if np.median([_tangent(c, 1)[0] for c in cosines]) <= SMALL:
             return _draws(cosines, PARTS, hopeless=False)
     cosines = []
     for row in range(1, SPLITS + 1):
-        side = hadamard(len(buckets))[row] > 0
-        first, second = _fit(passes, estimate, [side, ~side], rank)
+        side = hadamard(buckets)[row] > 0
+        first, second = fit([side, ~side])
         cosines.append(_cosines(first, second))
-    return _draws(cosines, 2, hopeless=_by_chance(cosines, len(estimate.prior.mean), rank))
+    return _draws(cosines, 2, hopeless=_by_chance(cosines, *first.shape))
 
 
 def calibrated_radius(draws: Any, *, dim: int, rank: int, delta: float, norm: Norm) -> float:

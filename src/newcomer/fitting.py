@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.calibration import error_draws
+from newcomer.calibration import error_draws, sold_draws
 from newcomer.engines.local import reduce
 from newcomer.errors import LogsError, ModelError, nearest
 from newcomer.logs import BATCH_BYTES, Logs
@@ -55,7 +55,7 @@ def fit(
         only for ragged histories, where pooling is biased.
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
     null : keep the null spectrum as evidence (needed for rank "auto" of sold).
-    calibrate : measure how sure the basis is by fitting parts of the users apart (em): the radius of kind "calibrated".
+    calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
     listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
 
@@ -86,10 +86,12 @@ def fit(
         evidence["rank"] |= {"moment": _facts(tests.moment), "covariance": _facts(tests.covariance)}
     if chosen:
         evidence["radius"] = Ingredients.of(moments, coverage, spectrum, chosen).to_dict()
-    if chosen and estimate is not None and calibrate:
-        evidence["calibrated"] = error_draws(
-            Passes(logs, progress, listen, estimate.passes), estimate, chosen
-        ).to_dict()
+    if chosen and calibrate:
+        if estimate is None:
+            draws = sold_draws(moments, correction, chosen)
+        else:
+            draws = error_draws(Passes(logs, progress, listen, estimate.passes), estimate, chosen)
+        evidence["calibrated"] = draws.to_dict()
     model = Model(
         basis=basis,
         spectrum=spectrum,

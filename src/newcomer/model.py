@@ -80,8 +80,8 @@ class Model:
 
         Parameters
         ----------
-        kind : "calibrated" (see `newcomer.calibration`; the default of a model that has it; the options below `norm` do not
-            concern it), or the paper's "hoeffding", "bernstein" (else the default) or "martingale".
+        kind : "calibrated" (see `newcomer.calibration`; the default of a model by em that has it; the options below `norm` do
+            not concern it), or the paper's "hoeffding", "bernstein" (the default of a model by sold) or "martingale".
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
         simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.
@@ -92,7 +92,7 @@ class Model:
         if not 0 < delta < 1:
             raise ModelError(f"delta is {delta}", todo="choose a probability between 0 and 1")
         self.needs_basis("a radius")
-        if kind == "calibrated" or (kind is None and "calibrated" in self.evidence):
+        if kind == "calibrated" or (kind is None and self.estimator == "em" and "calibrated" in self.evidence):
             return self._calibrated(delta, norm)
         if "radius" not in self.evidence:
             raise ModelError("this model keeps no evidence for a radius", todo="fit it from logs, or pass radius=")
@@ -105,7 +105,7 @@ class Model:
         from newcomer.calibration import calibrated_radius
 
         if "calibrated" not in self.evidence:
-            raise ModelError("this model keeps no calibrated radius", todo="fit it with estimator='em'")
+            raise ModelError("this model keeps no calibrated radius", todo="fit it with calibrate=True")
         draws = self.evidence["calibrated"]
         return calibrated_radius(draws, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
 

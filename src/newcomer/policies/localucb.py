@@ -36,7 +36,7 @@ from newcomer.ridge import Ridge
 class LocalUCB:
     """Optimism over subspaces and ellipsoids together.
 
-    `radius` bounds the Frobenius distance of the basis from the truth; the model's own by default. `reward_bound` is R, the
+    `radius` bounds the Frobenius distance of the basis from the truth; the model's calibrated one by default. `reward_bound` is R, the
     bound on |beta|; by default a plug-in, the larger of the largest reward in the logs and |mean| + 3 sd of the prior.
     `widths` is "practical", "theoretical" or the pair (a1, a2).
     """
@@ -60,7 +60,8 @@ class LocalUCB:
     def settings(self) -> dict[str, float]:
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
         inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
-        radius = self.model.radius(norm="frobenius") if self.radius is None else float(self.radius)
+        kind = "calibrated" if "calibrated" in self.model.evidence else None
+        radius = self.model.radius(kind, norm="frobenius") if self.radius is None else float(self.radius)
         bound = plug_in_bound(self.model) if self.reward_bound is None else float(self.reward_bound)
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from newcomer.local import loops, rounds
+from newcomer.local import balls, loops, rounds
 from newcomer.local.certificate import TOLERANCE, violations
 from newcomer.local.pencil import ball_bound, cone_bound, nearest, pair_bounds, pencil
 from newcomer.local.problem import pose
@@ -289,3 +289,15 @@ def test_runs_without_the_compiler():
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     plain = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert float(plain.stdout) == pytest.approx(float(solve(cases(4, 2, 1)[0]).values[0]), abs=1e-6)
+
+
+def test_a_polish_that_runs_away_leaves_the_tilt_as_it_was(monkeypatch):
+    """Far away I + B^T B is singular to rounding; the climb's own answer then stands."""
+    case = cases(6, 3, 1)[0]
+    problem, tilt = problem_of(case), np.ones((9, 2))
+
+    def lost(objective, start, **options):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(balls, "minimize", lost)
+    assert balls.polished(problem, case.action, tilt, np.ones(3)) is tilt

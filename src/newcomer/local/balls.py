@@ -35,7 +35,7 @@ def more_starts(problem: Problem, action: Floats) -> Iterator[Floats]:
 
 
 def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> Floats:
-    """The tilt where sequential quadratic programming ends that begins at (tilt, theta)."""
+    """The tilt where sequential quadratic programming ends that begins at (tilt, theta); the same tilt if it runs away."""
     part = _Parts(problem, tilt)
     if part.size > LARGEST:
         return tilt
@@ -46,15 +46,19 @@ def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> F
     ]
     if problem.tilt < 1.0:
         limits.append((part.sines, part.sines_slope))
-    end = minimize(
-        lambda x: -float(action @ part.split(x)[3]),
-        part.join(theta, tilt),
-        jac=lambda x: -part.chain(x, part.split(x)[2].T @ action, np.outer(action, part.split(x)[0])),
-        method="SLSQP",
-        constraints=[{"type": "ineq", "fun": function, "jac": slope} for function, slope in limits],
-        options={"maxiter": 200, "ftol": 1e-10},
-    )
-    return part.tilt(end.x)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            end = minimize(
+                lambda x: -float(action @ part.split(x)[3]),
+                part.join(theta, tilt),
+                jac=lambda x: -part.chain(x, part.split(x)[2].T @ action, np.outer(action, part.split(x)[0])),
+                method="SLSQP",
+                constraints=[{"type": "ineq", "fun": function, "jac": slope} for function, slope in limits],
+                options={"maxiter": 200, "ftol": 1e-10},
+            )
+    except np.linalg.LinAlgError:  # a step so long that I + B^T B is singular to rounding
+        return tilt
+    return part.tilt(end.x) if np.isfinite(end.x).all() else tilt
 
 
 class _Parts:

@@ -33,4 +33,8 @@ def test_the_commands_exist() -> None:
 
 def test_local_links_and_pictures_are_there() -> None:
     local = [link for link in re.findall(r"\]\(([^)]+)\)", TEXT) if "://" not in link]
-    assert local and all((ROOT / link).exists() for link in local)
+    for link in local:
+        path, _, heading = link.partition("#")
+        assert (ROOT / path).exists(), link
+        assert not heading or f"## {heading}" in (ROOT / path).read_text(encoding="utf-8"), link
+    assert local

@@ -1,10 +1,10 @@
 """What a newcomer may expect of a prior, before anybody comes: three shares of variance, and how fast taste shows.
 
 Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in (phi^T L z), and noise. After t
-random interactions z is known up to a covariance (I + t L^T C L / s2)^-1, so with v_j the eigenvalues of L^T C L (variance of rewards along the
-j-th direction of difference, C = E[phi phi^T]) the part of the score that can be told is
+random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2 with C = E[phi phi^T]. Choices depend on how scores differ between actions, so with
+C0 = Cov(phi) (a user's general level, or everybody's, changes no choice) the part of their variance that can be told is
 
-    common + sum_j v_j (t v_j / s2) / (1 + t v_j / s2),      common = Var(phi^T m),
+    common + tr(L^T C0 L (I - P_t^-1)),      common = m^T C0 m,
 
 and the gain of picking the best of a few actions over a random one is proportional to its square root (for normal scores). A known user is t at infinity, the
 population mean is t = 0. A policy that chooses its actions learns no slower than random ones in the directions that matter to it.
@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 NEAR = 0.9  # "within 10% of a known user"
 LOOK = 20  # interactions after which the gain over the population mean is told
+LAST = 1 << 40  # interactions that nobody will have
 WORTH = 0.01  # gain over the population mean that is worth speaking of
 
 
@@ -48,17 +49,45 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(prior: Prior, gram: Floats, mean_reward: float) -> Forecast:
-    """From a prior, C = E[phi phi^T] (d, d) and the mean reward of the logs."""
-    lengths = np.maximum(np.linalg.eigvalsh(prior.factor.T @ gram @ prior.factor), 0.0)
-    common = max(float(prior.mean @ gram @ prior.mean) - mean_reward**2, 0.0)
+@dataclass(frozen=True)
+class _Scores:
+    """Variance of scores between actions that all users share, that differs (k, k), and what an interaction tells of z (k, k)."""
+
+    common: float
+    differ: Floats
+    told: Floats
+
+    def value(self, steps: int) -> float:
+        """Gain of best choices after some steps, as a share of a known user's."""
+        total = self.common + float(np.trace(self.differ))
+        unknown = np.linalg.solve(np.eye(len(self.told)) + steps * self.told, self.differ)
+        return float(np.sqrt(max(1.0 - float(np.trace(unknown)) / total, 0.0))) if total > 0 else 1.0
+
+    def needed(self) -> int:
+        """Smallest number of steps with `NEAR` of a known user's gain, by doubling and bisection; at most `LAST`."""
+        if self.value(0) >= NEAR:
+            return 0
+        low, high = 0, 1
+        while self.value(high) < NEAR and high < LAST:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.value(middle) >= NEAR else (middle, high)
+        return high
+
+
+def forecast(prior: Prior, gram: Floats, centre: Floats) -> Forecast:
+    """From a prior, C = E[phi phi^T] (d, d) and E[phi] (d,)."""
+    spread, inside = gram - np.outer(centre, centre), prior.factor.T @ gram @ prior.factor
+    common = max(float(prior.mean @ spread @ prior.mean), 0.0)
+    scores = _Scores(common, prior.factor.T @ spread @ prior.factor, inside / prior.noise)
     return Forecast(
         common=common,
-        personal=float(lengths.sum()),
+        personal=float(np.trace(inside)),
         noise=prior.noise,
-        interactions=_needed(common, lengths, prior.noise),
-        mean_value=_value(common, lengths, prior.noise, 0),
-        early_value=_value(common, lengths, prior.noise, LOOK),
+        interactions=scores.needed(),
+        mean_value=scores.value(0),
+        early_value=scores.value(LOOK),
     )
 
 
@@ -81,24 +110,3 @@ def sentences(facts: Mapping[str, Any]) -> list[str]:
         f"A newcomer is within 10% of a known user {wait}.",
         f"Expect to beat the population mean: after {LOOK} interactions choices are worth {better}.",
     ]
-
-
-def _value(common: float, lengths: Floats, noise: float, steps: float) -> float:
-    """Gain of best choices after some steps, as a share of a known user's."""
-    total = common + float(lengths.sum())
-    known = common + float((lengths * (steps * lengths / (noise + steps * lengths))).sum()) if steps else common
-    return float(np.sqrt(known / total)) if total > 0 else 1.0
-
-
-def _needed(common: float, lengths: Floats, noise: float) -> int:
-    """Smallest number of steps with `NEAR` of a known user's gain, by doubling and bisection."""
-    low, high = -1, 1
-    while _value(common, lengths, noise, high) < NEAR:
-        low, high = high, 2 * high
-    if _value(common, lengths, noise, 0) >= NEAR:
-        return 0
-    low = max(low, 0)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _value(common, lengths, noise, middle) >= NEAR else (middle, high)
-    return high

@@ -33,6 +33,7 @@ class Pairs:
     users: Ints  # (B,) users
     pairable: Ints  # (B,) users with at least two rows
     rows: Ints  # (B,)
+    shown: Floats  # (B, d) of phi
     gram: Floats  # (B, d, d) of phi phi^T
     cross: Floats  # (B, d) of phi r
     squares: Floats  # (B,) of r^2
@@ -74,6 +75,7 @@ def _empty(dim: int) -> Pairs:
         users=none,
         pairable=none.copy(),
         rows=none.copy(),
+        shown=np.zeros((buckets, dim)),
         gram=np.zeros((buckets, dim, dim)),
         cross=np.zeros((buckets, dim)),
         squares=np.zeros(buckets),
@@ -86,6 +88,7 @@ def _add(total: Pairs, bucket: int, length: int, features: Floats, rewards: Floa
     """Add users of one length: features (n, H, d), rewards (n, H)."""
     flat, weighted = features.reshape(-1, features.shape[2]), features * rewards[:, :, None]
     sums = weighted.sum(axis=1)
+    total.shown[bucket] += flat.sum(axis=0)
     total.gram[bucket] += flat.T @ flat
     total.cross[bucket] += sums.sum(axis=0)
     total.squares[bucket] += np.vdot(rewards, rewards)
@@ -119,6 +122,7 @@ def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded) -> None:
         scaled = scaled[lengths[own] > 1]
         seen = np.flatnonzero(counts[bucket])
         table = coded.table[seen]
+        total.shown[bucket] += counts[bucket, seen] @ table
         total.gram[bucket] += table.T @ (counts[bucket, seen, None] * table)
         total.products[bucket] += scaled.T @ scaled - table.T @ (squares[bucket, seen, None] * table)
 

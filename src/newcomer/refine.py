@@ -46,11 +46,11 @@ def with_prior(model: Model, estimate: Estimate, rank: int) -> Model:
         factor=prior.factor,
         noise_variance=prior.noise,
         estimator="em",
-        evidence={**model.evidence, "prior": facts_of(estimate, model.evidence["logs"]["mean_reward"])},
+        evidence={**model.evidence, "prior": facts_of(estimate)},
     )
 
 
-def facts_of(estimate: Estimate, mean_reward: float) -> dict[str, Any]:
+def facts_of(estimate: Estimate) -> dict[str, Any]:
     """Why this prior, and what a newcomer may expect of it, in plain numbers."""
     prior, pairs = estimate.prior, estimate.pairs
     rows = int(pairs.rows.sum())
@@ -60,6 +60,6 @@ def facts_of(estimate: Estimate, mean_reward: float) -> dict[str, Any]:
         "directions": int(prior.factor.shape[1]),
         "users": int(pairs.users.sum()),
         "rows": rows,
-        "forecast": forecast(prior, pairs.gram.sum(axis=0) / rows, mean_reward).to_dict(),
+        "forecast": forecast(prior, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows).to_dict(),
         **estimate.evidence,
     }

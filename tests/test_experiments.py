@@ -5,6 +5,11 @@ number of processes and are not made twice, every figure of the catalogue can be
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -263,3 +268,51 @@ def test_numbers_are_told_with_the_digits_their_error_deserves() -> None:
     assert number(752.3, 228.1) == "752 ± 228"
     assert number(0.12345, 0.0123) == "0.123 ± 0.012"
     assert number(1e-30, 0.0) == "0" and number(3.14159, None) == "3.14"
+
+
+def sleep_and_say_who(path: str) -> None:
+    """A job that outlasts any parent."""
+    Path(path).write_text(str(os.getpid()))
+    time.sleep(120)
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    """Also when that is killed: workers would go on computing for nobody."""
+    place = tmp_path / "worker"
+    code = (
+        "from newcomer.experiments.pool import Crew\n"
+        "from tests.test_experiments import sleep_and_say_who\n"
+        "if __name__ == '__main__':\n"
+        f"    Crew(1).run(sleep_and_say_who, [({str(place)!r},)], progress=lambda done, total: None)\n"
+    )
+    script = tmp_path / "parent.py"
+    script.write_text(code)
+    root = Path(__file__).resolve().parent.parent
+    parent = subprocess.Popen([sys.executable, str(script)], env=_here(root), cwd=root, stderr=subprocess.DEVNULL)
+    try:
+        _until(lambda: place.is_file() and place.read_text() != "")
+    finally:
+        parent.kill()
+        parent.wait()
+    _until(lambda: not _runs(int(place.read_text())))
+
+
+def _here(root: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(root)}
+
+
+def _until(happens: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if happens():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not happen within a minute")
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{process}/stat")
+    return not state.is_file() or state.read_text().rsplit(")", 1)[1].split()[0] != "Z"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +23,7 @@ class Crew:
     """Worker processes, to be used in a `with` block; none is started before there is work."""
 
     def __init__(self, workers: int) -> None:
-        self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_follow)
 
     def __enter__(self) -> Self:
         return self
@@ -37,6 +38,18 @@ class Crew:
         if calls:
             with _one_thread():
                 _watch({self._pool.submit(work, *call) for call in calls}, progress)
+
+
+def _follow() -> None:
+    """End this worker when the process that started it ends, however that happens: nobody would wait for its work."""
+
+    def wait_for_the_end() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=wait_for_the_end, daemon=True).start()
 
 
 def _watch(futures: set[Future[None]], progress: Progress) -> None:

@@ -137,11 +137,10 @@ def _views(batch: Batch, chosen: Bools) -> Iterator[_View]:
     if coded is not None and len(coded.table) <= int((stops - starts).sum()):
         yield _View(coded.table, coded.actions, batch.rewards, starts, stops)
         return
-    step = max(1, CHUNK_BYTES // (8 * batch.dim))
-    first = 0
+    step, ends, first = max(1, CHUNK_BYTES // (8 * batch.dim)), np.cumsum(stops - starts), 0
     while first < len(who):
-        ends = np.cumsum(stops[first:] - starts[first:])
-        last = first + max(1, int(np.searchsorted(ends, step, side="right")))
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + step, side="right")))
         yield _some(batch, starts[first:last], stops[first:last])
         first = last
 

@@ -6,7 +6,6 @@ from newcomer.experiments.contenders import available
 from newcomer.experiments.figure import Line
 from newcomer.experiments.jobs import Fit, Play
 from newcomer.experiments.scale import SIMULATIONS, Scale
-from newcomer.fitting import ESTIMATORS
 
 RIDGE = 1.0  # of SOLD in the simulation; not stated in the paper
 RANK = 2
@@ -20,10 +19,8 @@ def sold(scale: Scale, world: str, *, users: int | None = None, seed: int = 1) -
 
 
 def prior(scale: Scale, world: str, *, users: int | None = None, seed: int = 1) -> Fit:
-    """What PriorUCB learns from the same logs: everything chosen from the data, or SOLD's moments if that is all there is."""
+    """What PriorUCB learns from the same logs: everything chosen from the data."""
     same = sold(scale, world, users=users, seed=seed)
-    if "em" not in ESTIMATORS:
-        return same
     return Fit(world, same.users, same.steps, "em", 0, None, seed)
 
 

@@ -18,7 +18,8 @@ from numba import njit
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer import kernels, learn_kernels, ridge, ridge_kernels
+from newcomer import array_loops
+from newcomer.linear import learning_loops, ridge, scoring_loops
 
 ROUNDS, REPEATS = 1000, 7
 
@@ -32,12 +33,12 @@ def compiled(basis, system, actions, rewards, width, features, seen):
     for t in range(actions.shape[0]):
         for u in range(actions.shape[1]):
             block = actions[t, u]
-            ridge_kernels._project(basis, block, low)
-            ridge_kernels._ucb_row(system[0][u], system[4][u], low, width, scores[0])
-            ridge_kernels.first_best(scores, mask, chosen)
+            scoring_loops._project(basis, block, low)
+            scoring_loops._ucb_row(system[0][u], system[4][u], low, width, scores[0])
+            scoring_loops.first_best(scores, mask, chosen)
             x = block[chosen[0]]
-            learn_kernels._project(basis, x, one)
-            learn_kernels._learn(system, u, one, rewards[t, u])
+            learning_loops._project(basis, x, one)
+            learning_loops._learn(system, u, one, rewards[t, u])
             for j in range(x.size):
                 features[t, u, j] = x[j]
                 seen[u, j] += rewards[t, u] * x[j]
@@ -141,7 +142,7 @@ def first_decision() -> float:
 
 def main() -> None:
     """Measure and write the page."""
-    kernels.warm()
+    array_loops.warm()
     table = pl.DataFrame([compare(1, ROUNDS), compare(1000, 10)])
     text = (
         f"{__doc__}\n\nTargets: one user at most 2.5 times the compiled loop, 1,000 users in a batch at most 1.3 times.\n\n"

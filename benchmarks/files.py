@@ -23,9 +23,9 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import page
-from newcomer import kernels
-from newcomer.engines.local import reduce
-from newcomer.moments import merge, moments_of
+from newcomer import array_loops
+from newcomer.logs.engine import reduce
+from newcomer.sold.moments import merge, moments_of
 from newcomer.worlds import Synthetic
 
 USERS, STEPS, FILES, BUCKETS, REPEATS = 200_000, 20, 16, 16, 3
@@ -104,7 +104,7 @@ def measure(name: str, folder: Path) -> dict[str, float]:
 
 def inside(name: str, folder: str) -> None:
     """Runs in the fresh process."""
-    kernels.warm()
+    array_loops.warm()
     call = WAYS[name](Path(folder))
     start = time.process_time()
     call()

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 import newcomer as nc
 from benchmarks.measure import page
+from newcomer.linear.ridge import precision
 from newcomer.local import rounds
 from newcomer.local.problem import pose
 from newcomer.model import Model
-from newcomer.ridge import precision
 
 Floats = NDArray[np.float64]
 
@@ -88,9 +88,9 @@ def row(d: int, k: int, count: int, radius: float) -> dict[str, object]:
 def main() -> None:
     """Measure, print and write docs/benchmarks/local.md."""
     nc.play  # noqa: B018  (imports and compiled loops are not what is measured)
-    from newcomer import kernels
+    from newcomer import array_loops
 
-    kernels.warm()
+    array_loops.warm()
     lines = [row(*size, radius) for size in SIZES for radius in (0.15, 0.5)]
     page("local", "LOCAL-UCB's rounds", TEXT, {"": pl.DataFrame(lines)})
 

@@ -14,12 +14,12 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer.engines.local import reduce
-from newcomer.expectation import Task, expect, merge
 from newcomer.fitting import _batch_rows
-from newcomer.moments import merge as add_moments
-from newcomer.moments import moments_of
-from newcomer.pairs import pairs_of, start_from
+from newcomer.logs.engine import reduce
+from newcomer.population.all_pairs import pairs_of, start_from
+from newcomer.population.likelihood import Task, expect, merge
+from newcomer.sold.moments import merge as add_moments
+from newcomer.sold.moments import moments_of
 from newcomer.worlds import Synthetic
 
 USERS, STEPS, DIM, RANK = 5000, 50, 200, 18

@@ -18,9 +18,9 @@ from scipy.special import stdtrit
 
 import newcomer as nc
 from benchmarks.measure import machine, markdown
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.model import Model
 from newcomer.outcomes import exits
-from newcomer.pictures import Axis, draw_lines
 from newcomer.simulation import Player
 from newcomer.worlds import Synthetic
 

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 
 from benchmarks.measure import PAGES, page
-from newcomer.batch import Batch, mix
-from newcomer.moments import merge, moments_of
-from newcomer.pictures import Axis, draw_lines
+from newcomer.charts.pictures import Axis, draw_lines
+from newcomer.logs.batch import Batch, mix
 from newcomer.radius import Ingredients
+from newcomer.sold.moments import merge, moments_of
 from newcomer.subspace import coverage_of, second_moment, top_eigenvectors
 
 STEPS, RANK, BLOCK = 20, 2, 10_000

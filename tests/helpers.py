@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.batch import Batch, mix
+from newcomer.logs.batch import Batch, mix
 
 
 def histories(rng, *, users, dim, lengths=(1, 9), noise=0.3, scale=1.0):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from newcomer.calibration import calibrated_radius, error_draws
 from newcomer.errors import ModelError
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.prior import Passes, estimate_prior
+from newcomer.population.calibration import calibrated_radius, error_draws
+from newcomer.population.search import Passes, estimate_prior
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic
 

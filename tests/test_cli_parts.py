@@ -16,7 +16,7 @@ from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
-from newcomer.prior import Progress
+from newcomer.population.search import Progress
 
 
 def printed(*parts: RenderableType, width: int = 80) -> str:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from newcomer.local import balls, loops, rounds
+from newcomer.local import balls, climb_loops, rounds
 from newcomer.local.certificate import TOLERANCE, violations
 from newcomer.local.pencil import ball_bound, cone_bound, nearest, pair_bounds, pencil
 from newcomer.local.problem import pose
@@ -102,7 +102,7 @@ def test_gradient_is_that_of_the_value(d, k, bounded):
             ahead[d:] *= k > 2
 
             def value(z, slope, case=case, problem=problem):
-                return loops.tilted(problem, case.action, z, 0.1, slope, np.empty(k), np.empty(loops.FACTS))
+                return climb_loops.tilted(problem, case.action, z, 0.1, slope, np.empty(k), np.empty(climb_loops.FACTS))
 
             slope, waste = np.empty_like(tilt), np.empty_like(tilt)
             if value(tilt, slope) == -np.inf:

@@ -7,9 +7,9 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import ModelError, PolicyError
+from newcomer.linear.ridge import precision
 from newcomer.local.certificate import TOLERANCE, violations
 from newcomer.model import Model
-from newcomer.ridge import precision
 from newcomer.testing import check_policy
 from tests.oracles import local as oracle
 

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.batch import Batch, mix
-from newcomer.engines.local import reduce
-from newcomer.intake.survey import Summary
+from newcomer.logs.batch import Batch, mix
+from newcomer.logs.engine import reduce
+from newcomer.logs.intake.survey import Summary
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -357,7 +357,7 @@ def test_reduce_visits_every_row_once_and_reports() -> None:
     assert total == sum(range(100)) and seen[-1] == (100, 100) and len(seen) > 5
 
 
-@pytest.mark.parametrize("module", ["logs", "engines.local"])
+@pytest.mark.parametrize("module", ["logs.logbook", "logs.engine"])
 def test_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(import_module(f"newcomer.{module}"))
     assert found.attempted and not found.failed

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newcomer.errors import LogsError
-from newcomer.moments import bucket_count, bucket_of, group_bounds, longest, merge, moments_of, stratum, symmetric
+from newcomer.sold.moments import bucket_count, bucket_of, group_bounds, longest, merge, moments_of, stratum, symmetric
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import kernels, ridge, ridge_kernels
+from newcomer import array_loops
+from newcomer.linear import ridge, scoring_loops
 from newcomer.model import Model
 from newcomer.policies.widths import Theory
 from tests.oracles import policies as oracle
@@ -97,7 +98,7 @@ def test_read_only_and_other_number_types_are_taken_as_they_are():
     state, actions = policy.start(1), np.eye(3)
     frozen = actions.copy()
     frozen.flags.writeable = False
-    compiled = len(getattr(ridge_kernels.ucb_scores, "signatures", ()))
+    compiled = len(getattr(scoring_loops.ucb_scores, "signatures", ()))
     for given in (
         frozen,
         actions.astype(np.float32),
@@ -106,19 +107,19 @@ def test_read_only_and_other_number_types_are_taken_as_they_are():
         np.eye(3, dtype=int),
     ):
         assert policy.choose(state, given)[0] == policy.choose(state, actions)[0]
-    assert len(getattr(ridge_kernels.ucb_scores, "signatures", ())) <= max(compiled, 1)
+    assert len(getattr(scoring_loops.ucb_scores, "signatures", ())) <= max(compiled, 1)
 
 
 def test_warm_leaves_nothing_to_compile():
-    kernels.warm()
-    before = {name: len(f.signatures) for name, f in vars(ridge_kernels).items() if hasattr(f, "signatures")}
+    array_loops.warm()
+    before = {name: len(f.signatures) for name, f in vars(scoring_loops).items() if hasattr(f, "signatures")}
     model = Model(np.eye(3)[:, :1], np.ones(3), np.zeros(3), np.eye(3), 1.0)
     for policy in (nc.LinUCB(3, horizon=9), nc.LinTS(3, horizon=9), nc.ProBALLUCB(model, horizon=9, radius=2, tau=1)):
         state, rng = policy.start(2), np.random.default_rng(0)
         for _ in range(5):
             chosen = np.eye(3)[policy.choose(state, np.eye(3), rng)]
             policy.update(state, chosen, [0.1, 0.2])
-    after = {name: len(f.signatures) for name, f in vars(ridge_kernels).items() if hasattr(f, "signatures")}
+    after = {name: len(f.signatures) for name, f in vars(scoring_loops).items() if hasattr(f, "signatures")}
     assert after == before
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import ridge
+from newcomer.linear import ridge
 from newcomer.model import Model
 from newcomer.policies.phases import Phases
 from newcomer.policies.widths import Theory

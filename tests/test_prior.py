@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer.ascent import Climber, Gram
-from newcomer.expectation import Prior, Task, compare, expect, merge, posterior_of
 from newcomer.logs import Logs
-from newcomer.pairs import pairs_of, start_from
-from newcomer.prior import estimate_prior, mean_precision, principal, revived, truncated
+from newcomer.population.all_pairs import pairs_of, start_from
+from newcomer.population.climb import Climber, Gram
+from newcomer.population.likelihood import Prior, Task, compare, expect, merge, posterior_of
+from newcomer.population.search import estimate_prior, mean_precision, principal, revived, truncated
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories

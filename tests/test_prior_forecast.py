@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from newcomer.expectation import Prior
 from newcomer.fitting import fit
-from newcomer.forecast import forecast, sentences
 from newcomer.logs import Logs
+from newcomer.population.forecast import forecast, sentences
+from newcomer.population.likelihood import Prior
 from newcomer.worlds import Synthetic
 
 

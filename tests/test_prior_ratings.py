@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from newcomer.expectation import posterior_of
 from newcomer.logs import Logs
-from newcomer.prior import estimate_prior
+from newcomer.population.likelihood import posterior_of
+from newcomer.population.search import estimate_prior
 
 USERS, STEPS, DIM = 1500, 12, 6
 

@@ -7,8 +7,8 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import ModelError
-from newcomer.moments import bucket_count, bucket_of, group_bounds, moments_of
 from newcomer.radius import KINDS, Ingredients, coverage_error, moment_error, subspace_radius
+from newcomer.sold.moments import bucket_count, bucket_of, group_bounds, moments_of
 from newcomer.subspace import coverage_of, distance, second_moment, top_eigenvectors
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.moments import moments_of
-from newcomer.rank import rank_evidence
+from newcomer.sold.moments import moments_of
+from newcomer.sold.rank import rank_evidence
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
 from tests.oracles import sold

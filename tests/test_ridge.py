@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer import ridge
 from newcomer.errors import ModelError, PolicyError
-from newcomer.ridge import Ridge
+from newcomer.linear import ridge
+from newcomer.linear.ridge import Ridge
 from tests.oracles import policies as oracle
 
 MANY = 100_000

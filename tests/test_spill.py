@@ -14,9 +14,9 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.intake import reading
-from newcomer.intake.histories import Rows
-from newcomer.intake.spill import Spill
+from newcomer.logs.intake import reading
+from newcomer.logs.intake.histories import Rows
+from newcomer.logs.intake.spilling import Spill
 
 
 @pytest.fixture

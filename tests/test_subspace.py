@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer.moments import moments_of
+from newcomer.sold.moments import moments_of
 from newcomer.subspace import (
     coverage_of,
     distance,

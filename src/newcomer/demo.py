@@ -85,6 +85,6 @@ def regret_lines(rows: pl.DataFrame) -> dict[str, tuple[Floats, Floats]]:
 
 def draw(rows: pl.DataFrame, folder: Path) -> Path:
     """The regret curves as a picture."""
-    from newcomer.pictures import regret_curves
+    from newcomer.charts.pictures import regret_curves
 
     return regret_curves(rows, folder / PICTURE, title=f"{NEWCOMERS} newcomers, {ROUNDS} rounds")

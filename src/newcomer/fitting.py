@@ -10,16 +10,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.calibration import error_draws, sold_draws
-from newcomer.engines.local import reduce
 from newcomer.errors import LogsError, ModelError, nearest
-from newcomer.logs import BATCH_BYTES, Logs
+from newcomer.logs.engine import reduce
+from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
-from newcomer.moments import Moments, merge, moments_of
-from newcomer.prior import Estimate, Passes, Progress, estimate_prior
+from newcomer.population.calibration import error_draws, sold_draws
+from newcomer.population.refine import basis_rank, with_prior
+from newcomer.population.search import Estimate, Passes, Progress, estimate_prior
 from newcomer.radius import Ingredients
-from newcomer.rank import RankEvidence, RankTest, rank_evidence
-from newcomer.refine import basis_rank, with_prior
+from newcomer.sold.moments import Moments, merge, moments_of
+from newcomer.sold.rank import RankEvidence, RankTest, rank_evidence
 from newcomer.subspace import Correction, Coverage, coverage_of, population_mean, second_moment, top_eigenvectors
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ def fit(
     ----------
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
-    estimator : "em" (the distribution of users, see `newcomer.prior`), "sold" (the paper's, with a ridge) or "sold-pinv"
+    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge) or "sold-pinv"
         (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : pool history lengths exactly as the paper does. By default lengths are kept apart, which differs

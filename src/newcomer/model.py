@@ -80,7 +80,7 @@ class Model:
 
         Parameters
         ----------
-        kind : "calibrated" (see `newcomer.calibration`; the default of a model by em that has it; the options below `norm` do
+        kind : "calibrated" (see `newcomer.population.calibration`; the default of a model by em that has it; the options below `norm` do
             not concern it), or the paper's "hoeffding", "bernstein" (the default of a model by sold) or "martingale".
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
@@ -102,7 +102,7 @@ class Model:
         )
 
     def _calibrated(self, delta: float, norm: Norm) -> float:
-        from newcomer.calibration import calibrated_radius
+        from newcomer.population.calibration import calibrated_radius
 
         if "calibrated" not in self.evidence:
             raise ModelError("this model keeps no calibrated radius", todo="fit it with calibrate=True")

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.errors import ModelError, nearest
-from newcomer.moments import Moments, group_bounds, longest, symmetric
+from newcomer.sold.moments import Moments, group_bounds, longest, symmetric
 from newcomer.subspace import Coverage, Norm
 
 Floats = NDArray[np.float64]

@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.moments import Moments, symmetric
+from newcomer.sold.moments import Moments, symmetric
 
 Floats = NDArray[np.float64]
 Norm = Literal["spectral", "frobenius"]

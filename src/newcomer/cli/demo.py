@@ -102,8 +102,8 @@ def _facts(learned: Learned, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _tell_newcomers(rows: pl.DataFrame) -> None:
+    from newcomer.charts.terminal import curves
     from newcomer.demo import regret_lines
-    from newcomer.terminal import curves
 
     console = screen.result()
     plot = curves(regret_lines(rows), width=72, height=12, x_title="decision", y_title="reward lost so far (regret)")

@@ -118,7 +118,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
 
 def _forecast(model: Model) -> tuple[str, ...]:
     """What a newcomer may expect, in sentences; nothing for estimators without a distribution of users."""
-    from newcomer.forecast import sentences
+    from newcomer.population.forecast import sentences
 
     kept = model.evidence.get("prior", {}).get("forecast")
     return tuple(sentences(kept)) if kept else ()

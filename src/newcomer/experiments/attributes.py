@@ -11,13 +11,13 @@ from pathlib import Path
 
 import polars as pl
 
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import DIGITS, Figure
 from newcomer.experiments.jobs import Job, Scalar, Table
 from newcomer.experiments.places import Setting
 from newcomer.experiments.privacy import OLDER, SEEN, privacy_table
 from newcomer.experiments.scale import Scale
-from newcomer.pictures import Axis, draw_lines
 from newcomer.worlds.ratings import read_ratings
 
 NAME = "privacy"

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import DIGITS, Figure
 from newcomer.experiments.places import true_spectrum, world
 from newcomer.experiments.scale import FILMS, Scale
 from newcomer.experiments.sweeps import sold
-from newcomer.pictures import Axis, draw_lines
 
 SWEEP = 40  # leading eigenvalues
 ESTIMATE, TRUTH = "SOLD, from the logs", "completed ratings"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars as pl
 
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.jobs import Fit, Job, Play, first_round_outside
 from newcomer.experiments.scale import Scale
 from newcomer.outcomes import curves
-from newcomer.pictures import Axis, draw_lines
 
 KINDS = {"H": "hoeffding", "E": "bernstein", "M": "martingale"}
 POINTS = 100  # rounds of a curve that are kept

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.charts.pictures import draw_outlines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import DIGITS, Figure
 from newcomer.experiments.jobs import Job, Scalar, Table
@@ -22,7 +23,6 @@ from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.pictures import draw_outlines
 from newcomer.policies.localucb import LocalUCB
 from newcomer.policies.widths import DEFAULT, resolve
 from newcomer.simulation import play

@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import DIGITS, Figure
 from newcomer.experiments.jobs import Job, Scalar, Table
@@ -25,7 +26,6 @@ from newcomer.experiments.places import Setting, world
 from newcomer.experiments.scale import BALANCED, LITERAL, Scale
 from newcomer.fitting import fit
 from newcomer.logs import Logs
-from newcomer.pictures import Axis, draw_lines
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.episodes import stream
 from newcomer.worlds.lowrank import Observed, alternate

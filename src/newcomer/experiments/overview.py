@@ -9,13 +9,13 @@ from pathlib import Path
 
 import polars as pl
 
+from newcomer.charts.pictures import Axis, Panel, draw_panels
 from newcomer.experiments import movielens, samples, simulation
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import Figure, curve_table, within_sight
 from newcomer.experiments.jobs import Job
 from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, SIMULATIONS, Scale
 from newcomer.experiments.sweeps import fits
-from newcomer.pictures import Axis, Panel, draw_panels
 
 SWEEP = ("1", "2", "3", "4")  # panels, numbered as in the paper
 REGRET = Axis("regret", "cumulative regret")

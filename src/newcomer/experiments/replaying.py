@@ -10,12 +10,12 @@ from pathlib import Path
 
 import polars as pl
 
+from newcomer.charts.pictures import Axis, Panel, draw_panels
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.contenders import available
 from newcomer.experiments.figure import Figure, Line, curve_table, played
 from newcomer.experiments.jobs import Fit, Play
 from newcomer.experiments.scale import REPLAY, Scale
-from newcomer.pictures import Axis, Panel, draw_panels
 
 SWEEP = {
     "Uniform": "",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.figure import DIGITS, KINDS, Figure, Line, proball, spread
 from newcomer.experiments.jobs import Fit, Job, Scalar, Table
@@ -19,7 +20,6 @@ from newcomer.experiments.places import Setting, true_basis, world
 from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, Scale
 from newcomer.experiments.sweeps import honest, prior, run, sold
 from newcomer.outcomes import summary
-from newcomer.pictures import Axis, draw_lines
 from newcomer.subspace import distance
 
 WORLDS = (LITERAL, BALANCED, PRINTED, LEARNABLE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.kernels import compiled
+from newcomer.array_loops import compiled
 from newcomer.local.problem import Floats
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.local import loops
+from newcomer.local import climb_loops
 from newcomer.local.balls import more_starts, polished
 from newcomer.local.pencil import Pencil, ball_bound, nearest, pair_bounds, pencil
 from newcomer.local.problem import Floats, Problem, widths
@@ -118,10 +118,10 @@ def _climb(out: Round, problem: Problem, a: int, action: Floats, starts: list[Fl
     tolerance = ACCURACY * float(np.sqrt(problem.outer) * widths(problem, action[None])[0]) + 1e-300
     firsts = [start.copy() for start in starts]
     ends = [_keep(out, problem, a, action, start, tolerance) for start in starts]
-    if problem.bound == np.inf or all(end[loops.LENGTH] < problem.bound * (1.0 - 1e-9) for end in ends):
+    if problem.bound == np.inf or all(end[climb_loops.LENGTH] < problem.bound * (1.0 - 1e-9) for end in ends):
         return
     ends += [_keep(out, problem, a, action, start, tolerance) for start in more_starts(problem, action)]
-    stuck = max(ends, key=_value)[loops.STEEP] > STUCK * tolerance or not np.isfinite(out.values[a])
+    stuck = max(ends, key=_value)[climb_loops.STEEP] > STUCK * tolerance or not np.isfinite(out.values[a])
     if stuck and out.upper[a] - out.values[a] > 10.0 * tolerance:
         found = [(out.tilts[a], out.theta[a])] if np.isfinite(out.values[a]) else []
         for tilt, theta in [*found, *((first, problem.basis.T @ problem.mean) for first in firsts)]:
@@ -130,8 +130,8 @@ def _climb(out: Round, problem: Problem, a: int, action: Floats, starts: list[Fl
 
 def _take(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats) -> None:
     """Keep a tilt as it is, if it is better."""
-    theta, facts = np.empty(problem.rank), np.empty(loops.FACTS)
-    value = loops.tilted(problem, action, tilt, 0.0, np.empty_like(tilt), theta, facts)
+    theta, facts = np.empty(problem.rank), np.empty(climb_loops.FACTS)
+    value = climb_loops.tilted(problem, action, tilt, 0.0, np.empty_like(tilt), theta, facts)
     out.evaluations[a] += 1
     if value > out.values[a]:
         out.values[a], out.tilts[a], out.theta[a] = value, tilt, theta
@@ -139,13 +139,13 @@ def _take(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats) ->
 
 def _keep(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats, tolerance: float) -> Floats:
     """Climb from a tilt, keep what is best, and return the facts with the value behind them."""
-    theta, facts = np.empty(problem.rank), np.zeros(loops.FACTS)
-    value, spent = loops.ascend(problem, action, tilt, tolerance, theta, facts)
+    theta, facts = np.empty(problem.rank), np.zeros(climb_loops.FACTS)
+    value, spent = climb_loops.ascend(problem, action, tilt, tolerance, theta, facts)
     out.evaluations[a] += spent
     if value > out.values[a]:
         out.values[a], out.tilts[a], out.theta[a] = value, tilt, theta
     if value == -np.inf:
-        facts[loops.LENGTH] = np.inf
+        facts[climb_loops.LENGTH] = np.inf
     return np.append(facts, value)
 
 
@@ -157,9 +157,9 @@ def _inside_basis(problem: Problem, actions: Floats) -> Round:
     """Radius 0: U_hat is the only subspace, and its value is the answer and the bound."""
     flat = tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
     out = _empty(problem, actions, np.full(len(actions), -np.inf), False)
-    theta, facts, slope = np.empty(problem.rank), np.empty(loops.FACTS), np.empty_like(flat)
+    theta, facts, slope = np.empty(problem.rank), np.empty(climb_loops.FACTS), np.empty_like(flat)
     for a, action in enumerate(actions):
-        value = loops.tilted(problem, action, flat, 0.0, slope, theta, facts)
+        value = climb_loops.tilted(problem, action, flat, 0.0, slope, theta, facts)
         out.values[a], out.upper[a], out.tilts[a], out.theta[a], out.evaluations[a] = value, value, flat, theta, 1
     return out
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.local import loops
+from newcomer.local import climb_loops
 from newcomer.local.problem import Floats, Problem
 
 TINY = 1e-300
@@ -49,10 +49,12 @@ def steepest(problem: Problem, action: Floats) -> Floats:
     sides = np.stack([problem.moment_inside, problem.basis.T @ action])
     centre = np.asarray(np.linalg.solve(problem.gram_inside, sides[0]), dtype=np.float64)
     fit = float(sides[0] @ centre)
-    squared, share = loops.both(problem.inner, problem.outer - max(problem.energy - fit, 0.0), 0.0)
+    squared, share = climb_loops.both(problem.inner, problem.outer - max(problem.energy - fit, 0.0), 0.0)
     work, theta, value, lam = np.empty((2 * k + 2, k)), np.empty(k), -np.inf, 0.0
     if squared >= 0.0:
-        value, lam, _ = loops.inside(problem.gram_inside, np.eye(k), sides, problem.bound, squared - fit, work, theta)
+        value, lam, _ = climb_loops.inside(
+            problem.gram_inside, np.eye(k), sides, problem.bound, squared - fit, work, theta
+        )
     if value == -np.inf:
         return tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((k, 2)))
     rows = np.column_stack([theta, centre])

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import kernels, learn_kernels, ridge_kernels
+from newcomer import array_loops
 from newcomer.errors import PolicyError
-from newcomer.policies.state import State, positions
+from newcomer.linear import learning_loops, scoring_loops
+from newcomer.linear.state import State, positions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -205,7 +206,7 @@ def told(
 
 def sift(features: Floats, reward: Floats, users: Ints) -> Rewards:
     """The rewards without those that are NaN; numbers that are not finite or far too large are refused."""
-    fault = learn_kernels.fault(features, reward)
+    fault = learning_loops.fault(features, reward)
     if fault > 1:
         raise PolicyError(
             "features and rewards must be finite numbers below 1e100 in size",
@@ -232,7 +233,7 @@ def floats(values: ArrayLike, name: str) -> Floats:
 def pick(scores: Floats, asked: Offer) -> Ints:
     """The best allowed action (m,) of each row; ties within 1e-12 relative go to the lowest index."""
     chosen = np.empty(len(scores), INT)
-    bad = ridge_kernels.first_best(scores, asked.mask, chosen)
+    bad = scoring_loops.first_best(scores, asked.mask, chosen)
     if bad >= 0:
         refuse(asked.actions, bad)
     return chosen
@@ -241,7 +242,7 @@ def pick(scores: Floats, asked: Offer) -> Ints:
 def best_for(coefficients: Floats, asked: Offer) -> Ints:
     """The best allowed action (m,) of each row if its reward vector is that row of `coefficients` (m, d)."""
     out = asked.table()
-    kernels.mean_scores(coefficients, np.arange(len(out)), asked.actions, out)
+    array_loops.mean_scores(coefficients, np.arange(len(out)), asked.actions, out)
     return pick(out, asked)
 
 

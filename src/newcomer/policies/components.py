@@ -22,9 +22,9 @@ from typing import Protocol
 import numpy as np
 from numpy.random import Generator
 
-from newcomer import kernels
+from newcomer import array_loops
+from newcomer.linear.state import State
 from newcomer.policies.base import Floats, Ints, Rewards
-from newcomer.policies.state import State
 
 GROWS = {"grows": True}
 
@@ -142,7 +142,7 @@ class Mixture:
         """The posterior mean (d,) of beta given the component."""
         count = state.count[user]
         weights = np.zeros((1, count))
-        kernels.solve_rows(state.factor[user, component], state.residual[user, component], weights)
+        array_loops.solve_rows(state.factor[user, component], state.residual[user, component], weights)
         pulled = self.spread.rows(component, weights @ state.features[user, :count])
         mean: Floats = self.centers[component] + pulled[0]
         return mean
@@ -153,7 +153,7 @@ class Mixture:
         rows = state.features[user, :count]
         deviates = self.spread.deviates(component, rng.standard_normal((size, self.centers.shape[1])))
         seen = deviates @ rows.T + self.noise_sd * rng.standard_normal((size, count))
-        kernels.solve_rows(state.factor[user, component], state.residual[user, component], seen)
+        array_loops.solve_rows(state.factor[user, component], state.residual[user, component], seen)
         draws: Floats = self.centers[component] + deviates + self.spread.rows(component, seen @ rows)
         return draws
 
@@ -164,7 +164,7 @@ class Mixture:
         cross = carried @ state.features[user, :count].T
         variance = carried @ features + self.noise_sd**2
         error = reward - self.centers @ features
-        kernels.append_row(state.factor[user], state.residual[user], cross, variance, error, self.noise_sd**2, gain)
+        array_loops.append_row(state.factor[user], state.residual[user], cross, variance, error, self.noise_sd**2, gain)
         state.features[user, count], state.reward[user, count] = features, reward
         state.count[user] += 1
         return gain

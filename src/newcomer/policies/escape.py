@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from newcomer.linear.state import State
 from newcomer.policies.base import Floats, Ints
-from newcomer.policies.state import State
 
 SIZES = 4.0 ** np.arange(-3, 3)  # tau^2 tried, in units of the prior's variance per coordinate ...
 SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)  # ... and their weights: the slowest to tell weigh most

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer.errors import PolicyError
+from newcomer.linear.state import State
 from newcomer.policies import base
 from newcomer.policies.base import Floats, Ints, Offer
-from newcomer.policies.state import State
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
 

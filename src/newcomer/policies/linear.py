@@ -19,11 +19,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import kernels, ridge, ridge_kernels
+from newcomer import array_loops
+from newcomer.linear import ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
 from newcomer.policies import base
 from newcomer.policies.base import Bools, Floats, Ints, Offer, Random
 from newcomer.policies.widths import DEFAULT, Theory, resolve
-from newcomer.ridge import Ridge
 
 
 def _check(dim: int, horizon: int) -> None:
@@ -77,7 +78,7 @@ class LinUCB:
         """The allowed action (m,) of largest optimistic reward."""
         given, asked, free = base.question(_own(state, self.dim), actions, dim=self.dim, mask=mask, users=users)
         chosen = np.empty(len(asked), base.INT)
-        if ridge_kernels.ucb_choose(state.factor, state.mean, asked, given, self._alpha, free, chosen):
+        if scoring_loops.ucb_choose(state.factor, state.mean, asked, given, self._alpha, free, chosen):
             return chosen
         offer = Offer(given, asked, free)
         return base.pick(self._scores(state, offer), offer)  # which says what is wrong
@@ -126,7 +127,7 @@ class LinUCB:
 
     def _scores(self, state: Ridge, asked: Offer) -> Floats:
         out = asked.table()
-        ridge_kernels.ucb_scores(state.factor, state.mean, asked.users, asked.actions, self._width, out)
+        scoring_loops.ucb_scores(state.factor, state.mean, asked.users, asked.actions, self._width, out)
         return out
 
 
@@ -188,7 +189,7 @@ class LinTS:
         """Expected rewards phi^T mean (m, K); a draw, not this, decides."""
         asked = _offer(state, actions, self.dim, mask, users)
         out = asked.table()
-        kernels.mean_scores(state.mean, asked.users, asked.actions, out)
+        array_loops.mean_scores(state.mean, asked.users, asked.actions, out)
         return base.masked(out, asked)
 
     def in_subspace(self, state: Ridge) -> Bools:
@@ -211,7 +212,7 @@ class LinTS:
     def _coefficients(self, state: Ridge, users: Ints, rngs: base.Generators) -> Floats:
         noise = base.normals(rngs, self.dim)
         out = np.empty_like(noise)
-        ridge_kernels.samples(state.factor, state.mean, users, noise, self._width, out)
+        scoring_loops.samples(state.factor, state.mean, users, noise, self._width, out)
         return out
 
     def _draw(self, state: Ridge, asked: Offer, rng: Random) -> Callable[[], Ints]:

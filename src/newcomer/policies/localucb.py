@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import ridge, ridge_kernels
 from newcomer.errors import PolicyError
+from newcomer.linear import ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
 from newcomer.local import pencil, rounds
 from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
@@ -29,7 +30,6 @@ from newcomer.model import Model
 from newcomer.policies import base
 from newcomer.policies.base import Bools, Floats, Ints, Offer, Random
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
-from newcomer.ridge import Ridge
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class LocalUCB:
     def _linucb(self, state: Ridge, asked: Offer) -> Floats:
         out = asked.table()
         width = np.array([self.settings["outer"]])
-        ridge_kernels.ucb_scores(state.factor, state.mean, asked.users, asked.actions, width, out)
+        scoring_loops.ucb_scores(state.factor, state.mean, asked.users, asked.actions, width, out)
         return out
 
     def _scores(self, state: Ridge, asked: Offer, *, prune: bool) -> Floats:

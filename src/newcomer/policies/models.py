@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import ridge_kernels
+from newcomer.linear import scoring_loops
+from newcomer.linear.state import State
 from newcomer.policies import base
 from newcomer.policies.base import Bools, Floats, Ints, Offer, Random
 from newcomer.policies.latent import NOISE_SD, draw, models, own, positive, posterior, promised, rewarded, shares, waves
-from newcomer.policies.state import State
 
 
 @dataclass
@@ -321,6 +321,6 @@ class _Court:
         promises = rewarded(self.centers, told.features)
         for rows in waves(told.users):
             who, guilty = told.users[rows], np.empty(len(rows), dtype=np.int64)
-            ridge_kernels.first_best(promises[rows], self.plausible(state, who), guilty)
+            scoring_loops.first_best(promises[rows], self.plausible(state, who), guilty)
             state.count[who, guilty] += 1
             state.gap[who, guilty] += promises[rows, guilty] - self.epsilon - told.reward[rows]

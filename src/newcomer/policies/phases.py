@@ -15,10 +15,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import learn_kernels, ridge, ridge_kernels
-from newcomer.kernels import compiled
-from newcomer.policies.state import GROWS, State
-from newcomer.ridge import Ridge
+from newcomer.array_loops import compiled
+from newcomer.linear import learning_loops, ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
+from newcomer.linear.state import GROWS, State
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -53,7 +53,7 @@ class Phases(State):
         """Rank, dimension, the rank again if C is kept, else 0, and 1 if savings are, else 0."""
         return self.small.mean.shape[1], self.full.mean.shape[1], self.cross.shape[1], self.saved.shape[1]
 
-    def place(self, rule: Floats) -> ridge_kernels.Place:
+    def place(self, rule: Floats) -> scoring_loops.Place:
         """Where users are, for the compiled loops."""
         return self.small.count, self.squares, self.kept, rule
 
@@ -95,7 +95,7 @@ def inside(state: Phases, rule: Floats) -> Bools:
 def _inside(state: Phases, rule: Floats, users: slice) -> Bools:
     count, squares = state.small.count[users], state.squares[users]
     out = np.empty(len(count), dtype=np.bool_)
-    ridge_kernels.inside(count, squares, rule, out)
+    scoring_loops.inside(count, squares, rule, out)
     return out
 
 
@@ -106,7 +106,7 @@ def learn(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: 
     """
     if state.cross.shape[1] == 0:
         return _take(state, basis, rule, features, reward, users)
-    if learn_kernels.fault(features, reward):
+    if learning_loops.fault(features, reward):
         return False
     for i in range(len(users)):  # kappa changes with each row, and with it who leaves
         _take(state, basis, STAY, features[i : i + 1], reward[i : i + 1], users[i : i + 1])
@@ -120,7 +120,7 @@ def _take(state: Phases, basis: Floats, rule: Floats, features: Floats, reward: 
     while row < len(users):
         left = full.parts if full.factor.shape[1] else None
         diary = (state.rows, full.moment, rule) if left or state.rows.shape[1] else None
-        row, leaver = learn_kernels.phase_learn(basis, *small, state.kept, diary, left, users, features, reward, row)
+        row, leaver = learning_loops.phase_learn(basis, *small, state.kept, diary, left, users, features, reward, row)
         if leaver >= 0:
             leave(state, leaver)
         elif row < 0:
@@ -159,9 +159,9 @@ def leave(state: Phases, user: int, *, extra: Floats | None = None) -> None:
     _fold(state, user)
     full = state.full
     if extra is not None:
-        learn_kernels.add_square(full.gram[user], full.carry[user], extra)
+        learning_loops.add_square(full.gram[user], full.carry[user], extra)
     full.factor = _widen(full.factor, full.gram.shape[1])
-    learn_kernels.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
+    learning_loops.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
     state.kept[user] = -1
 
 
@@ -182,7 +182,7 @@ def _fold(state: Phases, user: int) -> None:
     full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
     rows = state.rows[user, : state.kept[user]]
     begin = np.eye(full.dim) if full.gram[user, 0] == 0 else 0.0  # V starts at I, and its first entry stays above 0
-    learn_kernels.add_square(full.gram[user], full.carry[user], begin + rows.T @ rows)
+    learning_loops.add_square(full.gram[user], full.carry[user], begin + rows.T @ rows)
     state.kept[user] = 0
 
 

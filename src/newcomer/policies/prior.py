@@ -24,14 +24,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import kernels, ridge, ridge_kernels
+from newcomer import array_loops
 from newcomer.errors import PolicyError
+from newcomer.linear import ridge, scoring_loops
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import base, escape, phases
 from newcomer.policies.base import Bools, Floats, Generators, Ints, Offer, Random
 from newcomer.policies.escape import Suspicion
 from newcomer.policies.phases import Phases
-from newcomer.policies.state import State
 
 OUT = 1e300  # in the place of the sum of kappa^2: a user who has left for good
 
@@ -134,25 +135,25 @@ class _Belief:
     def expected(self, asked: Offer) -> Floats:
         """phi^T m / s (m, K)."""
         out = asked.table()
-        kernels.mean_scores(self.model.mean[None], np.zeros(len(out), dtype=np.int64), asked.actions, out)
+        array_loops.mean_scores(self.model.mean[None], np.zeros(len(out), dtype=np.int64), asked.actions, out)
         return out / self.scale
 
     def optimistic(self, state: Acquaintance, asked: Offer) -> Floats:
         out = asked.table()
-        self._each(ridge_kernels.phase_scores, state.phases, asked.users, self.turn(asked.actions), out)
+        self._each(scoring_loops.phase_scores, state.phases, asked.users, self.turn(asked.actions), out)
         return (out + self.expected(asked)) * self.scale
 
     def drawn(self, state: Acquaintance, asked: Offer, turned: Floats, rngs: Generators) -> Floats:
         """Rewards (m, K) under one draw of each user's reward vector."""
         coefficients, out = self._coefficients(state, asked.users, rngs), asked.table()
-        kernels.mean_scores(coefficients, np.arange(len(out)), turned, out)
+        array_loops.mean_scores(coefficients, np.arange(len(out)), turned, out)
         return (out + self.expected(asked)) * self.scale
 
     def means(self, state: Acquaintance, asked: Offer) -> Floats:
         own, out = state.phases, asked.table()
         low = np.stack([mean @ self.basis for mean in own.small.mean[asked.users]]) if len(out) else np.empty((0, 1))
         inside = phases.inside(own, self.rule)[asked.users, None]
-        kernels.mean_scores(
+        array_loops.mean_scores(
             np.ascontiguousarray(np.where(inside, low, own.full.mean[asked.users])),
             np.arange(len(out)),
             self.turn(asked.actions),
@@ -199,7 +200,7 @@ class _Belief:
     def _coefficients(self, state: Acquaintance, users: Ints, rngs: Generators) -> Floats:
         noise = base.normals(rngs, self.model.dim)
         out = np.empty_like(noise)
-        self._each(ridge_kernels.phase_samples, state.phases, users, noise, out)
+        self._each(scoring_loops.phase_samples, state.phases, users, noise, out)
         return out
 
     def _each(self, kernel: Callable[..., bool], own: Phases, users: Ints, given: Floats, out: Floats) -> None:

@@ -31,8 +31,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import kernels, ridge_kernels
+from newcomer import array_loops
 from newcomer.errors import PolicyError, nearest
+from newcomer.linear import scoring_loops
 from newcomer.model import Model
 from newcomer.policies import base, phases, savings
 from newcomer.policies.base import Bools, Floats, Generators, Ints, Offer, Random
@@ -164,7 +165,7 @@ class _Rule:
         given, asked, free = base.question(self.own(state), actions, dim=self.shape[1], mask=mask, users=users)
         if mask is None and not self.widens and not state.full.factor.shape[1]:
             small, chosen = state.small, np.empty(len(asked), base.INT)
-            if ridge_kernels.phase_choose(
+            if scoring_loops.phase_choose(
                 self.basis, small.factor, small.mean, small.count, state.squares, self.settings, asked, given, chosen
             ):
                 return chosen
@@ -173,13 +174,13 @@ class _Rule:
 
     def scores(self, state: Phases, asked: Offer) -> Floats:
         out = asked.table()
-        self._each(ridge_kernels.phase_scores, state, asked.users, asked.actions, out)
+        self._each(scoring_loops.phase_scores, state, asked.users, asked.actions, out)
         return out
 
     def coefficients(self, state: Phases, users: Ints, rngs: Generators) -> Floats:
         noise = base.normals(rngs, self.model.dim)
         out = np.empty_like(noise)
-        self._each(ridge_kernels.phase_samples, state, users, noise, out)
+        self._each(scoring_loops.phase_samples, state, users, noise, out)
         return out
 
     def means(self, state: Phases, users: Ints) -> Floats:
@@ -355,7 +356,7 @@ class ProBALLTS:
         """Expected rewards (m, K) in each user's phase; a draw, not this, decides."""
         asked = self._rule.offer(state, actions, mask, users)
         out = asked.table()
-        kernels.mean_scores(self._rule.means(state, asked.users), np.arange(len(out)), asked.actions, out)
+        array_loops.mean_scores(self._rule.means(state, asked.users), np.arange(len(out)), asked.actions, out)
         return base.masked(out, asked)
 
     def in_subspace(self, state: Phases) -> Bools:

@@ -31,8 +31,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from newcomer import learn_kernels, ridge
-from newcomer.kernels import compiled
+from newcomer.array_loops import compiled
+from newcomer.linear import learning_loops, ridge
 from newcomer.policies import phases
 from newcomer.policies.phases import Floats, Ints, Phases
 
@@ -68,7 +68,7 @@ def learn(state: Phases, basis: Floats, terms: Terms, features: Floats, reward: 
 
     False, and nothing changed, if one of the numbers is missing or too large.
     """
-    if learn_kernels.fault(features, reward):
+    if learning_loops.fault(features, reward):
         return False
     for rows in _rounds(users):
         x, who = features[rows], users[rows]

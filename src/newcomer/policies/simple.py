@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import kernels
+from newcomer import array_loops
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import base
 from newcomer.policies.base import Bools, Floats, Ints, Offer, Random
-from newcomer.policies.state import State
 
 
 @dataclass
@@ -164,5 +164,5 @@ class PopulationMean:
     def _means(self, asked: Offer) -> Floats:
         out = asked.table()
         mean = base.floats(self.model.mean, "the model's mean")
-        kernels.mean_scores(mean[None], np.zeros_like(asked.users), asked.actions, out)
+        array_loops.mean_scores(mean[None], np.zeros_like(asked.users), asked.actions, out)
         return out

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import Verdict, ask, ask_least, finished, grid, nothing, quick, rounded
 from newcomer.experiments.figure import Figure
@@ -22,7 +23,6 @@ from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
-from newcomer.pictures import Axis, draw_lines
 from newcomer.radius import KINDS
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 import newcomer as nc
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import (
     Verdict,
@@ -35,7 +36,6 @@ from newcomer.experiments.places import Setting, world
 from newcomer.experiments.scale import LITERAL, Scale
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.pictures import Axis, draw_lines
 from newcomer.worlds.movielens import MovieLens
 
 NAME = "prior-movielens"

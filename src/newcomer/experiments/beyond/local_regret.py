@@ -18,6 +18,7 @@ import polars as pl
 from scipy.special import stdtrit
 
 import newcomer as nc
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import (
     Verdict,
@@ -37,7 +38,6 @@ from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.pictures import Axis, draw_lines
 from newcomer.worlds.synthetic import Synthetic
 
 NAME = "local-regret"

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 
 import newcomer as nc
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import Verdict, ask, compared, finished, grid, nothing, quick, regrets, rounded
 from newcomer.experiments.figure import Figure
@@ -20,7 +21,6 @@ from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
-from newcomer.pictures import Axis, draw_lines
 from newcomer.worlds.synthetic import Synthetic
 
 NAME = "prior-outside"

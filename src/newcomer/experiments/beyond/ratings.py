@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from newcomer.expectation import Prior, posterior_of
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.clicks import Clicks
 from newcomer.experiments.beyond.common import Verdict, finished, grid, nothing, quick, rounded
@@ -28,7 +28,7 @@ from newcomer.experiments.scale import REPLAY, Scale
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.model import Model
-from newcomer.pictures import Axis, draw_lines
+from newcomer.population.likelihood import Prior, posterior_of
 from newcomer.worlds.episodes import Newcomers, stream
 from newcomer.worlds.synthetic import Synthetic
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 
 import newcomer as nc
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import Verdict, ask, compared, finished, grid, nothing, quick, regrets, rounded
 from newcomer.experiments.beyond.ratings import CLICKS, STARS, place
@@ -19,7 +20,6 @@ from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
-from newcomer.pictures import Axis, draw_lines
 
 NAME = "prior-ratings-regret"
 ROUNDS, EVERY = {STARS: 40, CLICKS: 200}, {STARS: 2, CLICKS: 10}

@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 
 import newcomer as nc
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import Verdict, finished, grid, nothing, quick, rounded, truth_of
 from newcomer.experiments.figure import Figure
@@ -25,7 +26,6 @@ from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
 from newcomer.outcomes import curves
-from newcomer.pictures import Axis, draw_lines
 from newcomer.simulation import play
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic

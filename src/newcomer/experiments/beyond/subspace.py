@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from newcomer.engines.local import reduce
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import Verdict, ask, finished, grid, nothing, pick, quick, rounded
 from newcomer.experiments.figure import Figure
@@ -21,8 +21,8 @@ from newcomer.experiments.jobs import Scalar, Table
 from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
-from newcomer.pairs import Pairs, pairs_of
-from newcomer.pictures import Axis, draw_lines
+from newcomer.logs.engine import reduce
+from newcomer.population.all_pairs import Pairs, pairs_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 

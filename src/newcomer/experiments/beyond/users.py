@@ -16,6 +16,7 @@ import polars as pl
 from scipy.special import stdtrit
 
 import newcomer as nc
+from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.bench import Bench
 from newcomer.experiments.beyond.common import (
     Verdict,
@@ -36,7 +37,6 @@ from newcomer.experiments.scale import LITERAL, Scale
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.model import Model
-from newcomer.pictures import Axis, draw_lines
 from newcomer.worlds.movielens import MovieLens
 from newcomer.worlds.synthetic import Synthetic
 

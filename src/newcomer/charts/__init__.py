@@ -1,0 +1,1 @@
+"""Pictures: one colour per policy, charts as small PNG files and as text in a terminal."""

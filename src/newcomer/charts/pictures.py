@@ -1,0 +1,343 @@
+"""Pictures: PNG files by Altair and vl-convert (extra [report]); the only module that draws with them.
+
+White background, one colour per policy (`newcomer.charts.palette`), legends beside the plot, bands of one standard error.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from newcomer.charts.palette import colours, dashes
+from newcomer.charts.png import squeezed
+from newcomer.errors import MissingExtra, NewcomerError, nearest
+from newcomer.outcomes import curves, exits
+
+try:
+    import altair as alt
+    import vl_convert  # noqa: F401  (Altair finds it by itself; without it there is no PNG)
+except ImportError as missing:
+    raise MissingExtra.of("report", purpose="charts") from missing
+
+POINTS = 300  # points of a line that are drawn; more cannot be seen
+MANY = 4  # panels up to which a picture is drawn at twice its nominal size
+_FONT = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a chart: the column it shows, its title, whether it is logarithmic, whether it must show zero."""
+
+    column: str
+    title: str
+    log: bool = False
+    zero: bool = True
+
+
+def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "") -> Path:
+    """Mean cumulative regret of each policy against the round, from the rows of `play`.
+
+    Bands are one standard error over users; a diamond marks the median round in which users left the subspace.
+    """
+    lines = curves(rows)
+    return draw_lines(
+        lines,
+        path,
+        x=Axis("t", "round"),
+        y=Axis("regret", "cumulative regret (mean over users)"),
+        error="regret_se",
+        points=_switches(rows, lines),
+        title=title,
+    )
+
+
+def reward_curves(rows: pl.DataFrame, path: str | Path, *, window: int = 25, title: str = "") -> Path:
+    """Mean reward of each policy, averaged over the last `window` rounds, against the round."""
+    return draw_lines(
+        curves(rows, window=window),
+        path,
+        x=Axis("t", "round"),
+        y=Axis("reward", f"reward (mean of the last {window} rounds)", zero=False),
+        error="reward_se",
+        title=title,
+    )
+
+
+def scree(
+    spectrum: ArrayLike, null: ArrayLike | None, path: str | Path, *, rank: int | None = None, count: int = 30
+) -> Path:
+    """The largest `count` eigenvalues with the range that chance gives them.
+
+    `spectrum` is (c,), `null` (replicates, c) spectra without signal, or None; eigenvalues up to `rank` are filled.
+    """
+    values = np.asarray(spectrum, dtype=np.float64)[:count]
+    kept = np.where(np.arange(len(values)) < (rank or 0), "kept", "not kept")
+    frame = pl.DataFrame({"index": np.arange(1, len(values) + 1), "value": values, "kept": kept})
+    ends = alt.Scale(domain=[0.5, len(values) + 0.5], nice=False)
+    x = alt.X("index:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d"), scale=ends)
+    hues = alt.Scale(domain=["kept", "not kept"], range=["#0072B2", "#8C8C8C"])
+    dots = (
+        alt.Chart(frame)
+        .mark_circle(size=70, opacity=1)
+        .encode(x, alt.Y("value:Q", title="eigenvalue"), alt.Color("kept:N", title=None, scale=hues))
+    )
+    layers = [dots] if null is None else [_chance(np.asarray(null, dtype=np.float64)[:, :count], x), dots]
+    return _save(alt.layer(*layers).properties(width=480, height=300), path, legend_size=120)
+
+
+def draw_lines(
+    frame: pl.DataFrame,
+    path: str | Path,
+    *,
+    x: Axis,
+    y: Axis,
+    series: str = "policy",
+    error: str | None = None,
+    facet: str | None = None,
+    columns: int = 2,
+    points: pl.DataFrame | None = None,
+    marked: bool = False,
+    title: str = "",
+) -> Path:
+    """Lines with bands, one for each value of the column `series`, in the order of the frame.
+
+    Parameters
+    ----------
+    frame : long table with the columns of `x` and `y`, `series`, and those below.
+    error : column with the half height of the band.
+    facet : column that splits the picture into panels with axes of their own, `columns` in a row.
+    points : rows with the columns of `x`, `y` and `series` (and `facet`) to mark with a diamond.
+    marked : show each point of a line, for lines of few points.
+    """
+    _check_columns(frame, [x.column, y.column, series, *[name for name in (error, facet) if name]])
+    if facet is None:
+        shape = _Lines(x, y, series, error, marked, _names([frame], series))
+        return _save(shape.panel(frame, points).properties(title=title, width=520, height=340), path)
+    panels = [
+        Panel(
+            str(value),
+            _only(frame, facet, value),
+            x,
+            y,
+            None if points is None else _only(points, facet, value),
+            marked,
+        )
+        for value in frame[facet].unique(maintain_order=True)
+    ]
+    return draw_panels(panels, path, series=series, error=error, columns=columns, title=title)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One of several charts in a picture, with axes of its own; a line break in the title starts a second line."""
+
+    title: str
+    frame: pl.DataFrame
+    x: Axis
+    y: Axis
+    points: pl.DataFrame | None = None
+    marked: bool = False
+
+
+def draw_panels(
+    panels: Sequence[Panel],
+    path: str | Path,
+    *,
+    series: str = "policy",
+    error: str | None = None,
+    columns: int = 2,
+    title: str = "",
+) -> Path:
+    """Several line charts with one legend, `columns` in a row; the arguments are those of `draw_lines`."""
+    names = _names([panel.frame for panel in panels], series)
+    charts = [
+        _Lines(panel.x, panel.y, series, error, panel.marked, names)
+        .panel(panel.frame, panel.points)
+        .properties(title=_subtitle(panel.title), width=330, height=230)
+        for panel in panels
+    ]
+    return _save(alt.concat(*charts, columns=columns, title=title, spacing=30), path, panels=len(charts))
+
+
+def draw_outlines(
+    frame: pl.DataFrame, path: str | Path, *, series: str, facet: str, columns: int = 3, title: str = ""
+) -> Path:
+    """Closed outlines in the plane, filled lightly, one panel for each value of `facet` with axes of equal scale.
+
+    `frame` has `x`, `y` and `order` (the place of a point along its outline); an outline of one point is a dot.
+    """
+    _check_columns(frame, ["x", "y", "order", series, facet])
+    hues = colours(_names([frame], series))
+    panels = [_outlines(_only(frame, facet, value), series, hues) for value in frame[facet].unique(maintain_order=True)]
+    titled = [
+        chart.properties(title=_subtitle(str(value)), width=300, height=300)
+        for chart, value in zip(panels, frame[facet].unique(maintain_order=True), strict=True)
+    ]
+    return _save(alt.concat(*titled, columns=columns, title=title, spacing=30), path, legend_size=200)
+
+
+def _outlines(frame: pl.DataFrame, series: str, hues: dict[str, str]) -> Any:
+    middle = [(float(frame[c].min()) + float(frame[c].max())) / 2 for c in ("x", "y")]  # type: ignore[arg-type]
+    half = 0.54 * max(float(frame[c].max()) - float(frame[c].min()) for c in ("x", "y"))  # type: ignore[arg-type]
+    x, y = (
+        channel(
+            f"{column}:Q", title=f"beta, coordinate {place}", scale=alt.Scale(domain=[m - half, m + half], nice=False)
+        )
+        for channel, column, place, m in zip((alt.X, alt.Y), ("x", "y"), (1, 2), middle, strict=True)
+    )
+    stroke = alt.Color(f"{series}:N", title=None, scale=alt.Scale(domain=list(hues), range=list(hues.values())))
+    layers = []
+    for name, own in frame.group_by(series, maintain_order=True):
+        base = alt.Chart(own).encode(x, y, stroke)
+        dot = base.mark_circle(size=90, opacity=1)
+        line = base.mark_line(interpolate="linear-closed", fill=hues[str(name[0])], fillOpacity=0.12, clip=True)
+        layers.append(dot if len(own) == 1 else line.encode(alt.Order("order:Q")))
+    return alt.layer(*layers)
+
+
+def _names(frames: Sequence[pl.DataFrame], series: str) -> tuple[str, ...]:
+    """Names of lines, in the order in which they occur."""
+    return tuple(dict.fromkeys(str(name) for frame in frames for name in frame[series].unique(maintain_order=True)))
+
+
+def _subtitle(text: str) -> alt.Title:
+    return alt.Title(text.split("\n"), fontSize=13, fontWeight="normal")
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """What all panels of a line chart have in common."""
+
+    x: Axis
+    y: Axis
+    series: str
+    error: str | None
+    marked: bool
+    names: tuple[str, ...]
+
+    @cached_property
+    def hues(self) -> dict[str, str]:
+        """The colour of each line."""
+        return colours(self.names)
+
+    def panel(self, frame: pl.DataFrame, points: pl.DataFrame | None) -> Any:
+        """Bands below, lines above them, marks on top."""
+        shown = _thin(_positive(frame, self.x, self.y), self.series, self.x)
+        across, up = _channel(alt.X, self.x, shown), _channel(alt.Y, self.y, shown)
+        line = alt.Chart(shown).mark_line().encode(across, up, self._stroke(), self._pattern())
+        bands = [] if self.error is None else self._bands(shown)
+        dots = self._marks(shown, "circle", 45) if self.marked else []
+        diamonds = [] if points is None else self._marks(points, "diamond", 150)
+        return alt.layer(*(layer.encode(across, up) for layer in [*bands, line, *dots, *diamonds]))
+
+    def _bands(self, frame: pl.DataFrame) -> list[Any]:
+        """Areas of constant colour: as an encoded channel they would spoil the legend of the lines."""
+        middle, half = pl.col(self.y.column), pl.col(str(self.error)).fill_null(0.0)
+        low = middle - half
+        if self.y.log:  # a band that reaches zero would leave the picture
+            low = pl.when(low > 0).then(low).otherwise(middle / 10)
+        edges = frame.with_columns(low.alias(self.y.column), _high=middle + half)
+        return [
+            alt.Chart(own).mark_area(color=self.hues[name], opacity=0.18, clip=True).encode(alt.Y2("_high:Q"))
+            for name, own in self._by_series(edges)
+        ]
+
+    def _marks(self, frame: pl.DataFrame, shape: str, size: int) -> list[Any]:
+        return [
+            alt.Chart(own).mark_point(shape=shape, size=size, fill=self.hues[name], stroke="white", opacity=1)
+            for name, own in self._by_series(frame)
+        ]
+
+    def _by_series(self, frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+        return ((str(key[0]), own) for key, own in frame.group_by(self.series, maintain_order=True))
+
+    def _stroke(self) -> alt.Color:
+        hues = alt.Scale(domain=list(self.names), range=list(self.hues.values()))
+        return alt.Color(f"{self.series}:N", title=None, scale=hues)
+
+    def _pattern(self) -> alt.StrokeDash:
+        patterns = [list(pattern) for pattern in dashes(self.names).values()]
+        return alt.StrokeDash(f"{self.series}:N", title=None, scale=alt.Scale(domain=list(self.names), range=patterns))
+
+
+def _switches(rows: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
+    """Where on its curve the median user of a policy left the subspace; none for policies that most users never left."""
+    never = pl.lit(np.inf)
+    median = exits(rows).group_by("policy").agg(t=pl.col("left_at").cast(pl.Float64).fill_null(never).median())
+    median = median.filter(pl.col("t").is_finite()).with_columns(pl.col("t").round().cast(pl.Int64))
+    return median.join(lines, on=["policy", "t"]).select("policy", "t", "regret")
+
+
+def _chance(null: np.ndarray[Any, np.dtype[np.float64]], x: alt.X) -> Any:
+    """The range over replicates of spectra without signal, as a band."""
+    frame = pl.DataFrame({"index": np.arange(1, null.shape[1] + 1), "low": null.min(axis=0), "high": null.max(axis=0)})
+    frame = frame.with_columns(band=pl.lit("chance"))
+    hue = alt.Fill("band:N", title=None, scale=alt.Scale(domain=["chance"], range=["#E69F00"]))
+    return alt.Chart(frame).mark_area(opacity=0.35).encode(x, alt.Y("low:Q", title="eigenvalue"), alt.Y2("high:Q"), hue)
+
+
+def _channel(channel: type[Any], axis: Axis, frame: pl.DataFrame) -> Any:
+    field = f"{axis.column}:Q"
+    if not axis.log:
+        return channel(field, title=axis.title, scale=alt.Scale(zero=axis.zero), axis=alt.Axis(tickCount=6))
+    low, high = frame[axis.column].to_numpy().min() / 1.2, frame[axis.column].to_numpy().max() * 1.2
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    return channel(field, title=axis.title, scale=scale, axis=alt.Axis(values=_ticks(low, high), format=",~g"))
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Powers of ten; with fewer than two of them in sight also their doubles and fives."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    few = math.log10(high / low) < 2
+    return [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,)) if low <= m * 10.0**p <= high]
+
+
+def _thin(frame: pl.DataFrame, series: str, x: Axis) -> pl.DataFrame:
+    """At most about `POINTS` points of each line, evenly spaced in rank, the first and the last among them."""
+    place, last = pl.int_range(pl.len()).over(series), pl.len().over(series) - 1
+    step = (last // POINTS + 1).cast(pl.Int64)
+    return frame.sort(x.column, maintain_order=True).filter((place % step == 0) | (place == last))
+
+
+def _positive(frame: pl.DataFrame, *axes: Axis) -> pl.DataFrame:
+    """Without the rows that a logarithmic axis cannot show."""
+    return frame.filter(*[pl.col(axis.column) > 0 for axis in axes if axis.log])
+
+
+def _only(frame: pl.DataFrame, column: str, value: object) -> pl.DataFrame:
+    return frame.filter(pl.col(column) == value)
+
+
+def _check_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
+    for name in names:
+        if name not in frame.columns:
+            hint = nearest(name, frame.columns)
+            raise NewcomerError(f"the table to draw has no column '{name}'{hint}", todo=f"it has {frame.columns}")
+
+
+def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int = 1) -> Path:
+    """Write the PNG in the house style, at twice the nominal size, or less where many panels would make a huge file."""
+    text = {"labelFont": _FONT, "titleFont": _FONT, "labelFontSize": 12}
+    axis = {"titleFontSize": 13, "titleFontWeight": "normal", "gridColor": "#EEEEEE", "labelFlush": False}
+    styled = (
+        chart.configure(background="white", font=_FONT, padding=12)
+        .configure_axis(**text, **axis, labelOverlap="greedy", labelSeparation=6)
+        .configure_legend(**text, labelLimit=360, offset=14, symbolSize=legend_size, symbolStrokeWidth=3)
+        .configure_title(font=_FONT, fontSize=14, anchor="start", offset=10)
+        .configure_line(strokeWidth=2.2)
+        .configure_view(stroke=None)
+    )
+    with alt.data_transformers.enable("default", max_rows=None):
+        drawn = io.BytesIO()
+        styled.save(drawn, format="png", scale_factor=2 if panels <= MANY else 1.3)
+    Path(path).write_bytes(squeezed(drawn.getvalue()))
+    return Path(path)

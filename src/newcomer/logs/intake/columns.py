@@ -1,0 +1,200 @@
+"""Columns: one function per kind of column, from whatever type it has to a checked array, or one clear error.
+
+Columns are checked whole (null counts, one finiteness test per column); the row at fault is looked for only once a
+check has failed. Rows in messages are counted from 1 within their file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from newcomer.errors import LogsError
+from newcomer.logs.batch import Floats, Ints
+
+Epoch = Literal["s", "ms", "us", "ns"]
+Real = TypeVar("Real", bound=np.floating)
+_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows come from: a file (or nothing, for arrays and frames) and the number of rows before them."""
+
+    source: str = ""
+    start: int = 0
+
+    def column(self, name: str, row: int | None = None) -> str:
+        """`logs.csv, row 12, column reward`."""
+        at = [] if row is None else [f"row {self.start + row + 1}"]
+        return ", ".join([*([self.source] if self.source else []), *at, f"column {name}"])
+
+
+def identifiers(column: pl.Series, place: Place) -> pl.Series:
+    """User or action ids as Int64 or String."""
+    _refuse_nulls(column, place)
+    if column.dtype in (pl.Categorical, pl.Enum) or column.dtype == pl.String:
+        return column.cast(pl.String)
+    if not column.dtype.is_integer():
+        todo = "use integers or text for ids"
+        raise LogsError(f"ids are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+    exact = column.cast(pl.Int64, strict=False)
+    row = _first(exact.is_null)
+    if row is not None:
+        todo = "use ids below 2^63, or text"
+        raise LogsError(f"id {column[row]} is too large", where=place.column(column.name, row), todo=todo)
+    return exact
+
+
+def numbers(column: pl.Series, place: Place) -> Floats:
+    """A column of finite numbers as float64."""
+    _refuse_nulls(column, place)
+    _refuse_text(column, column.dtype, place)
+    return _finite(column.cast(pl.Float64).to_numpy(), column.name, place)
+
+
+def probabilities(column: pl.Series, place: Place) -> Floats:
+    """A column of numbers in (0, 1]."""
+    values = numbers(column, place)
+    bad = (values <= 0.0) | (values > 1.0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        todo = "log the probability with which the shown action was chosen"
+        raise LogsError(
+            f"propensity {values[row]:g} is outside (0, 1]", where=place.column(column.name, row), todo=todo
+        )
+    return values
+
+
+def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[Ints, bool]:
+    """Steps as int64 and whether they are times, whose ties are allowed; times are in nanoseconds."""
+    _refuse_nulls(column, place)
+    if column.dtype == pl.String:
+        column = _parse_times(column, place)
+    if column.dtype == pl.Date:
+        column = column.cast(pl.Datetime("ms"))
+    if isinstance(column.dtype, pl.Datetime | pl.Duration):
+        return _nanoseconds(column, column.dtype.time_unit or "us", place), True
+    if not column.dtype.is_integer():
+        todo = "use integers or timestamps"
+        raise LogsError(f"steps are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+    if epoch is not None:
+        return _nanoseconds(column, epoch, place), True
+    return identifiers(column, place).to_numpy(), False
+
+
+def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
+    """A column of equally long lists of finite numbers as an array (rows, d); float32 stays float32."""
+    _refuse_nulls(column, place)
+    if not isinstance(column.dtype, pl.List | pl.Array):
+        todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
+        raise LogsError(f"features are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+    lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
+    dim = _common_length(lists, place, dim)
+    flat = lists.explode(empty_as_null=False)
+    _refuse_text(flat, flat.dtype, place)
+    if flat.null_count():
+        raise _null(column.name, place, (_first(flat.is_null) or 0) // dim)
+    kept = pl.Float32 if flat.dtype == pl.Float32 else pl.Float64
+    return _finite(flat.cast(kept).to_numpy().reshape(-1, dim), column.name, place)
+
+
+def feature_array(given: ArrayLike, name: str = "features") -> NDArray[np.floating]:
+    """An array (rows, d) of finite numbers; float32 stays float32."""
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        todo = "give every row the same number of features"
+        raise LogsError(f"{name} are not an array of shape (rows, d)", where=name, todo=todo) from error
+    if values.ndim != 2 or values.shape[1] == 0:
+        todo = "pass an array of shape (rows, d)"
+        raise LogsError(f"{name} have shape {values.shape}", where=name, todo=todo)
+    if values.dtype.kind not in "fiub":
+        raise LogsError(f"{name} are not numbers", where=name, todo="pass a numeric array")
+    kept = np.float32 if values.dtype == np.float32 else np.float64
+    exact: NDArray[np.floating] = np.ascontiguousarray(values, dtype=kept)
+    return _finite(exact, name, Place())
+
+
+def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
+    # A sum is finite only if every term is (or overflows, which the second look settles); it needs no temporary.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return values
+    bad = ~np.isfinite(values)
+    if bad.any():
+        first = int(np.argmax(bad)) // max(1, int(np.prod(values.shape[1:])))
+        found = values.reshape(-1)[int(np.argmax(bad))]
+        todo = "remove the row or mend the value"
+        raise LogsError(f"{name} is {found}, not a finite number", where=place.column(name, first), todo=todo)
+    return values
+
+
+def _common_length(lists: pl.Series, place: Place, dim: int | None) -> int:
+    lengths = lists.list.len()
+    dim = int(lengths[0]) if dim is None else dim
+    row = _first(lambda: lengths != dim)
+    if row is not None or dim == 0:
+        raise LogsError(
+            f"{lengths[row or 0]} features where other rows have {dim}" if row is not None else "no features",
+            where=place.column(lists.name, row or 0),
+            todo="give every row the same number of features, at least one",
+        )
+    return dim
+
+
+def _nanoseconds(column: pl.Series, unit: str, place: Place) -> Ints:
+    values = column.cast(pl.Int64).to_numpy()
+    scale = _NANOSECONDS[unit]
+    if len(values) and max(-int(values.min()), int(values.max())) * scale >= 2**63:
+        todo = "use times between the years 1678 and 2261"
+        raise LogsError("a time is out of range", where=place.column(column.name), todo=todo)
+    return values * scale
+
+
+def _parse_times(column: pl.Series, place: Place) -> pl.Series:
+    try:
+        parsed = column.str.to_datetime(strict=False, time_unit="us")
+    except pl.exceptions.PolarsError:
+        parsed = pl.Series(column.name, [None] * len(column), dtype=pl.Datetime("us"))
+    if parsed.null_count():
+        neither = parsed.is_null() & column.cast(pl.Int64, strict=False).is_null()
+        row = int((neither if neither.any() else parsed.is_null()).arg_max() or 0)
+        raise _text(column[row], column.name, place, row, "integers or timestamps such as 2024-05-01 12:30:00")
+    return parsed
+
+
+def _refuse_nulls(column: pl.Series, place: Place) -> None:
+    if column.null_count():
+        raise _null(column.name, place, _first(column.is_null) or 0)
+
+
+def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
+    if dtype == pl.String:
+        bad = _first(column.cast(pl.Float64, strict=False).is_null) or 0
+        raise _text(column[bad], column.name, place, bad, "numbers")
+    if not (dtype.is_numeric() or dtype == pl.Boolean):
+        raise LogsError(f"{column.name} is {_kind(dtype)}", where=place.column(column.name), todo="use numbers")
+
+
+def _null(name: str, place: Place, row: int) -> LogsError:
+    return LogsError(f"{name} is missing", where=place.column(name, row), todo="fill the value in or remove the row")
+
+
+def _text(value: object, name: str, place: Place, row: int, wanted: str) -> LogsError:
+    return LogsError(f"text {value!r} where {wanted} belong", where=place.column(name, row), todo=f"use {wanted}")
+
+
+def _first(test: Callable[[], pl.Series]) -> int | None:
+    """Position of the first True, or None."""
+    found = test()
+    return int(found.arg_max() or 0) if found.any() else None
+
+
+def _kind(dtype: pl.DataType) -> str:
+    return "text" if dtype == pl.String else f"of type {dtype}"

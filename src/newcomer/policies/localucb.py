@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from newcomer.errors import PolicyError
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
-from newcomer.local import pencil, rounds
+from newcomer.local import rounds, upper_bounds
 from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
 from newcomer.local.rounds import Round
@@ -137,7 +137,7 @@ class LocalUCB:
         beta, subspace = rounds.points(problem, found)
         limits = {name: value for name, value in self.settings.items() if name != "bound"}
         cone = (
-            pencil.cone_bound(pencil.pencil(problem), actions, squared=problem.outer)
+            upper_bounds.cone_bound(upper_bounds.pencil(problem), actions, squared=problem.outer)
             if problem.tilt > 0
             else found.upper
         )

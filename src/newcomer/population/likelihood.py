@@ -107,26 +107,25 @@ class _View:
 
     def judge(self, prior: Prior) -> Posterior:
         """Posterior means and likelihoods."""
-        found = Posterior(np.empty((len(self.starts), prior.factor.shape[1])), np.empty(len(self.starts)))
-        rows = self.codes, self.rewards, self.starts, self.stops
-        likelihood_loops.likelihoods(self.table @ prior.weights, *rows, prior.noise, found.mean, found.likelihood)
-        return found
+        return Posterior(*likelihood_loops.likelihoods(self._seen(prior)))
 
     def fit(self, prior: Prior) -> Sums:
         """The sums of the users of the view."""
-        product, size = self.table @ prior.weights, prior.factor.shape[1] + 1
-        pull, weights = np.zeros_like(product), np.zeros((size, size))
-        rows = self.codes, self.rewards, self.starts, self.stops
-        likelihood, residual = likelihood_loops.expectations(product, *rows, prior.noise, weights, pull)
+        found = likelihood_loops.expectations(self._seen(prior))
         return replace(
             _empty(prior),
             users=len(self.starts),
             rows=int((self.stops - self.starts).sum()),
-            likelihood=likelihood,
-            gradient=self.table.T @ pull,
-            weights=weights,
-            residual=residual,
+            likelihood=found.likelihood,
+            gradient=self.table.T @ found.pull,
+            weights=found.weights,
+            residual=found.residual,
         )
+
+    def _seen(self, prior: Prior) -> likelihood_loops.Histories:
+        """The rows multiplied by W = [m, L], as the compiled loops take them."""
+        rows = self.codes, self.rewards, self.starts, self.stops
+        return likelihood_loops.Histories(self.table @ prior.weights, *rows, prior.noise)
 
 
 def _views(batch: Batch, chosen: Bools) -> Iterator[_View]:

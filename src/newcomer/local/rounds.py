@@ -139,7 +139,7 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
     if problem.tilt <= 1e-15:
         return _inside_basis(problem, actions)
     view, anchor = pencil(problem), []
-    if not _inside_basis(problem, np.eye(1, problem.dim)).feasible:
+    if not _basis_feasible(problem):
         near, distance = nearest(view)
         if distance > problem.outer * (1.0 + 1e-9):
             return _gathered([Search(problem, action, -np.inf) for action in actions], impossible=True)
@@ -169,10 +169,14 @@ def _inside_basis(problem: Problem, actions: Floats) -> Round:
     return _gathered(searches)
 
 
+def _basis_feasible(problem: Problem) -> bool:
+    """Whether U_hat itself holds a feasible beta, which is the same for all actions."""
+    return bool(np.isfinite(tilted(problem, np.eye(1, problem.dim)[0], flat(problem), 0.0).value))
+
+
 def possible(problem: Problem) -> bool:
     """Whether a feasible (beta, U) is found; at once where U_hat itself is feasible."""
-    first = np.eye(1, problem.dim)
-    return _inside_basis(problem, first).feasible or solve(problem, first).feasible
+    return _basis_feasible(problem) or solve(problem, np.eye(1, problem.dim)).feasible
 
 
 def points(problem: Problem, found: Round) -> tuple[Floats, Floats]:

@@ -145,26 +145,21 @@ def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tup
     `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound. The first ones, at which the dual is finite,
     are in proportion to the action, and each cone's lies inside the range in which the quadratic form stays definite.
     """
-    problem = view.problem
-    phi, scale = view.coordinates(actions), np.sqrt(problem.outer) * widths(problem, actions)
-    values, pairs = np.empty(len(actions)), np.empty((2, *phi.shape))
+    problem, phi = view.problem, view.coordinates(actions)
+    sizes = 0.25 * np.array([np.linalg.norm(row) for row in phi]) / np.sqrt(problem.outer) + 1e-12
+    first = np.array([1.0, 1.0, _end(view.cone) or 1.0, 0.5 * (_end(view.polar) or 1.0), 0.0])
+    multipliers, slack = sizes[:, None] * first, accuracy * np.sqrt(problem.outer) * widths(problem, actions) + 1e-300
+    values = np.empty(len(phi))
     for a, row in enumerate(phi):
-        size = 0.25 * float(np.linalg.norm(row)) / np.sqrt(problem.outer) + 1e-12
-        x = size * np.array([1.0, 1.0, _end(view.cone) or 1.0, 0.5 * (_end(view.polar) or 1.0), 0.0])
         dual = PairDual(view.cone, view.polar, view.mean, 0.5 * row, problem.inner, problem.outer)
-        values[a] = pair_bound(dual, float(accuracy * scale[a]) + 1e-300, x)
-        beta, residual = pair_maximiser(dual, x)
-        pairs[:, a] = view.basis @ beta, problem.gram @ (view.basis @ residual)
-    return values, pairs[0], pairs[1]
-
-
-def pair_maximiser(dual: PairDual, x: Floats) -> Floats:
-    """beta' and r' (2, d) that attain the dual at multipliers x: Q^-1 (u, w) of `dual_loops.pair_terms`, for all coordinates."""
-    inner, outer, cone, polar, cross = x
-    a, c = inner + outer + cone * dual.cone, inner + polar * dual.polar
-    u, w = dual.half + (inner + outer) * dual.mean, inner * dual.mean
-    solved: Floats = np.stack([c * u - cross * w, a * w - cross * u]) / (a * c - cross * cross)
-    return solved
+        values[a] = pair_bound(dual, slack[a], multipliers[a])
+    # The maximisers of the Lagrangian at the last multipliers, Q^-1 (u, w) of `dual_loops.pair_terms` in each coordinate.
+    inner, outer, cone, polar, cross = multipliers.T[:, :, None]
+    a, c = inner + outer + cone * view.cone, inner + polar * view.polar
+    u, w = 0.5 * phi + (inner + outer) * view.mean, inner * view.mean
+    beta, residual = np.stack([c * u - cross * w, a * w - cross * u]) / (a * c - cross * cross)
+    back = [(view.basis @ one, problem.gram @ (view.basis @ other)) for one, other in zip(beta, residual, strict=True)]
+    return values, np.stack([pair[0] for pair in back]), np.stack([pair[1] for pair in back])
 
 
 def ball_bound(problem: Problem, actions: Floats) -> Floats:

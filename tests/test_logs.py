@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.logs.batch import Batch, mix
+from newcomer.logs.batch import Batch
+from newcomer.users import mix
 from newcomer.logs.engine import reduce
 from newcomer.logs.intake.survey import Summary
 

@@ -20,7 +20,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.batch import mix
+from newcomer.users import mix
 from newcomer.logs.intake.histories import Histories, Rows, arrange
 
 _ROW_COLUMNS = ("users", "rewards", "actions", "features", "propensities", "steps")

@@ -14,7 +14,8 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.logs.batch import Floats, Ints, mix
+from newcomer.logs.batch import Floats, Ints
+from newcomer.users import mix
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
 

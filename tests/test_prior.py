@@ -60,9 +60,16 @@ def test_the_gradient_is_that_of_the_likelihood():
             moved = W.copy()
             moved[i, j] += h
             ends.append(oracle.likelihood(Population(moved[:, 0], moved[:, 1:], prior.noise_variance), parts))
-        assert sums.gradient[i, j] / prior.noise_variance == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
-    ends = [oracle.likelihood(Population(prior.mean, prior.factor, prior.noise_variance * np.exp(h)), parts) for h in (1e-5, -1e-5)]
-    assert 0.5 * (sums.residual / prior.noise_variance - sums.rows) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5)
+        assert sums.gradient[i, j] / prior.noise_variance == pytest.approx(
+            (ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5
+        )
+    ends = [
+        oracle.likelihood(Population(prior.mean, prior.factor, prior.noise_variance * np.exp(h)), parts)
+        for h in (1e-5, -1e-5)
+    ]
+    assert 0.5 * (sums.residual / prior.noise_variance - sums.rows) == pytest.approx(
+        (ends[0] - ends[1]) / 2e-5, rel=1e-5
+    )
 
 
 def test_posteriors_match_bayes_rule():

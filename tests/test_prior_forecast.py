@@ -25,7 +25,9 @@ def test_a_strong_mean_needs_no_interaction_and_a_constant_one_is_worth_nothing(
     strong = forecast(Population(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.zeros(2))
     assert strong.interactions == 0 and strong.mean_value > 0.9
     # phi = (1, x): a mean along the constant feature changes no choice.
-    constant = forecast(Population(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.array([1.0, 0.0]))
+    constant = forecast(
+        Population(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.array([1.0, 0.0])
+    )
     assert constant.common == 0.0 and constant.interactions == 5
 
 

@@ -1,8 +1,8 @@
 """Evidence: why a model is as it is, and what its radii follow from. Plain records that become JSON and come back.
 
-Every stage of a fit leaves its reasons here: what the logs were, which ridge, why this rank, how well actions cover the
-features, what the radii need, and how the distribution of users was chosen. Nothing here learns: the records are read by
-attribute (`model.evidence.rank.chosen`), and a part that a fit did not produce is None.
+Every stage of a fit leaves its reasons here: what the logs were, which ridge, why this rank, how well actions cover
+the features, what the radii need, and how the distribution of users was chosen. Nothing here learns: the records are
+read by attribute (`model.evidence.rank.chosen`), and a part that a fit did not produce is None.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CoverageFacts:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Ranks 0, 1, 2, ... on held-out `users`: the log-likelihood per user each lacks to the best, with standard errors."""
+    """Ranks 0, 1, 2, ... on held-out `users`: the log-likelihood per user each lacks to the best, and its error."""
 
     chosen: int
     deficits: tuple[float, ...]
@@ -138,8 +138,9 @@ class Forecast:
 class PopulationFacts:
     """How EM found the distribution of users: `passes` over the logs, `directions` k, `likelihood` per row.
 
-    `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out log-likelihood
-    per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where the rank was given.
+    `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out
+    log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
+    the rank was given.
     """
 
     passes: int

@@ -3,8 +3,8 @@
 Written beside the target, read back, synced, renamed: a reader sees the old file or the new one, whole. On reading,
 a newer format, another kind, a truncated file or altered bytes are refused in one sentence.
 
-The JSON line holds the facts about the arrays, the format, the kind, and a SHA-256 over arrays and facts together, so that
-no bit of the file can change unnoticed. Format 1, still read, hashed the arrays alone.
+The JSON line holds the facts about the arrays, the format, the kind, and a SHA-256 over arrays and facts together, so
+that no bit of the file can change unnoticed. Format 1, still read, hashed the arrays alone.
 """
 
 from __future__ import annotations

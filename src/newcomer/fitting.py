@@ -1,9 +1,9 @@
 """fit(): from logs to a model, with the reasons for every choice kept in `model.evidence`.
 
-The way of the numbers: one pass adds up SOLD's moments (`newcomer.sold`); from them come the coverage, the spectrum of the
-second moment, the test of its rank, and what the paper's radii need, whatever the estimator. Then the estimator finds the
-distribution of users and the basis: EM (`newcomer.population`) by further passes, SOLD from the moments. Last, one Model
-is put together from all of it.
+The way of the numbers: one pass adds up SOLD's moments (`newcomer.sold`); from them come the coverage, the spectrum of
+the second moment, the test of its rank, and what the paper's radii need, whatever the estimator. Then the estimator
+finds the distribution of users and the basis: EM (`newcomer.population`) by further passes, SOLD from the moments.
+Last, one Model is put together from all of it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def fit(
     ----------
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
-    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge) or
-        "sold-pinv" (its pseudo-inverse version).
+    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge)
+        or "sold-pinv" (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : pool history lengths exactly as the paper does. By default lengths are kept apart, which differs
         only for ragged histories, where pooling is biased.

@@ -17,7 +17,8 @@ two-sided 2d in the logarithm and the mean of M^2 where the paper prints the sum
 `newcomer.sold.ingredients`.
 
 The calibrated radius. Parts of the users that were fitted apart gave draws of the error of the whole
-(`newcomer.population.calibration` says how); with Student's law on their logarithms they give its quantile at any level.
+(`newcomer.population.calibration` says how); with Student's law on their logarithms they give its quantile at any
+level.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class Ingredients:
 class Draws:
     """Draws of the error of the subspace of all users, one from each pair of the `parts` that were fitted apart.
 
-    Each is given by the tangents of its angles: the largest (`spectral`), and their Frobenius norm. `hopeless` says that
-    the parts agreed no better than chance: then nothing is known of the error.
+    Each is given by the tangents of its angles: the largest (`spectral`), and their Frobenius norm. `hopeless` says
+    that the parts agreed no better than chance: then nothing is known of the error.
     """
 
     parts: int
@@ -153,9 +154,9 @@ def subspace_radius(
 def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: Norm) -> float:
     """The distance that the error stays below with probability 1 - delta, by the law of the draws.
 
-    It is the upper quantile of one more draw, by Student's prediction bound on the logarithms of the tangents. Splits share
-    the users, so their mean is itself only one draw (hence twice the variance); and the length of an error in d - k
-    directions varies by at least one part in sqrt(2 (d - k)).
+    It is the upper quantile of one more draw, by Student's prediction bound on the logarithms of the tangents. Splits
+    share the users, so their mean is itself only one draw (hence twice the variance); and the length of an error in d
+    - k directions varies by at least one part in sqrt(2 (d - k)).
 
     >>> draws = Draws(2, spectral=(0.1, 0.1, 0.1, 0.1), frobenius=(0.1, 0.1, 0.1, 0.1), hopeless=False)
     >>> round(calibrated_radius(draws, dim=52, rank=2, delta=0.1, norm="spectral"), 4)
@@ -175,7 +176,7 @@ def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: 
 
 
 def largest_distance(dim: int, rank: int, norm: Norm) -> float:
-    """The largest distance that two subspaces of this rank can have: 1, or sqrt(2 min(k, d - k)); 0 for the whole space.
+    """The largest distance of two subspaces of this rank: 1, or sqrt(2 min(k, d - k)); 0 for the whole space.
 
     >>> largest_distance(20, 2, "frobenius")
     2.0

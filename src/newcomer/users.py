@@ -1,9 +1,9 @@
 """Hashes, buckets and folds of users: the one place that splits people.
 
-Everything that divides users (held-out folds, halves for the calibrated radius, sign flips for the rank, the order in which the
-martingale bound meets them) follows from a 64-bit hash of the user id and nothing else. So a split does not change with
-the order of files, the size of batches or the number of machines, and sums that are kept by bucket of users give any
-of these splits without reading the logs again.
+Everything that divides users (held-out folds, halves for the calibrated radius, sign flips for the rank, the order in
+which the martingale bound meets them) follows from a 64-bit hash of the user id and nothing else. So a split does not
+change with the order of files, the size of batches or the number of machines, and sums that are kept by bucket of
+users give any of these splits without reading the logs again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def balanced_signs(buckets: int) -> Floats:
     [[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0], [1.0, -1.0, -1.0, 1.0]]
     """
     place = np.arange(buckets)
-    return 1.0 - 2.0 * (np.bitwise_count(place[1:, None] & place) % 2)
+    signs: Floats = 1.0 - 2.0 * (np.bitwise_count(place[1:, None] & place) % 2)
+    return signs
 
 
 def dealt(buckets: int, parts: int) -> list[Bools]:

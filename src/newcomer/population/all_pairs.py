@@ -1,12 +1,12 @@
-"""All pairs of a user's rows: an unbiased second moment from additive sums, where the estimation of the population starts.
+"""All pairs of a user's rows: an unbiased second moment from additive sums, where the search for the population starts.
 
 For rows phi_i, r_i of user n with b_n = sum phi r, two different rows have independent noise, so with C = E[phi phi^T]
 
     E[(b_n b_n^T - sum_i phi_i phi_i^T r_i^2) / (H_n (H_n - 1))] = C S C,        E[b_n / H_n] = C E[beta],
 
-S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an even
-step. The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so that
-held-out users, folds and halves of the logs are sums of buckets and cost no further pass.
+S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an
+even step. The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so
+that held-out users, folds and halves of the logs are sums of buckets and cost no further pass.
 """
 
 from __future__ import annotations

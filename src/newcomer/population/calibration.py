@@ -1,19 +1,20 @@
 """Draws for the calibrated radius: how much do independent parts of the users disagree?
 
-Fit the population (or SOLD) to two disjoint parts of the users and compare the subspaces. With errors that are independent
-and, in d >> k dimensions, nearly orthogonal, the cosine of each angle between the two is the product of the cosines of
-their angles with the truth,
+Fit the population (or SOLD) to two disjoint parts of the users and compare the subspaces. With errors that are
+independent and, in d >> k dimensions, nearly orthogonal, the cosine of each angle between the two is the product of
+the cosines of their angles with the truth,
 
-    c = cos^2(part),   tan^2(part) = 1 / c - 1,   tan^2(all) = tan^2(part) / G      (G parts: squared errors ~ 1 / users),
+    c = cos^2(part),   tan^2(part) = 1 / c - 1,   tan^2(all) = tan^2(part) / G    (G parts: squared errors ~ 1 / users),
 
-so every pair of parts gives a draw of the error of the whole, with nothing assumed about its size: halves that fit only
-noise are at right angles. A few draws give the scale and the quantile for any level (`newcomer.radius`). Eighths are tried
-first (every user is read once per step, whatever the number of parts), unless the moments of halves are already far apart;
-where eighths disagree too much for errors to fall like 1 / users, several splits in halves follow. If halves agree no better
-than subspaces would whose last direction is drawn at random, nothing is known of it and the radius is the largest distance
-there is.
+so every pair of parts gives a draw of the error of the whole, with nothing assumed about its size: halves that fit
+only noise are at right angles. A few draws give the scale and the quantile for any level (`newcomer.radius`). Eighths
+are tried first (every user is read once per step, whatever the number of parts), unless the moments of halves are
+already far apart; where eighths disagree too much for errors to fall like 1 / users, several splits in halves follow.
+If halves agree no better than subspaces would whose last direction is drawn at random, nothing is known of it and the
+radius is the largest distance there is.
 
-Every part starts from its own moments: started from the common fit, parts would inherit its errors and agree by descent.
+Every part starts from its own moments: started from the common fit, parts would inherit its errors and agree by
+descent.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CHANCE = 0.01  # level at which agreement must differ from that of random direct
 
 
 def error_draws(passes: Passes, fitted: Fitted, rank: int) -> Draws:
-    """Draws of the error of an EM basis of this rank, from parts of the logs that are fitted apart by further passes."""
+    """Draws of the error of an EM basis of this rank, from parts of the users fitted apart by further passes."""
     pairs, size = fitted.pairs, fitted.population.rank
 
     def fit(parts: list[Bools]) -> list[Floats]:

@@ -1,5 +1,7 @@
 """Population: the distribution of users that both estimators return, and the one record of an estimate.
 
+Users differ from their mean along k directions, and rewards are linear in a user's reward vector:
+
     beta_n = m + L z_n,   z_n ~ N(0, I_k),   reward = phi^T beta_n + noise of variance s2.
 """
 
@@ -103,8 +105,8 @@ def _axes(factor: Floats, gram: Floats) -> tuple[Floats, Floats]:
 class Estimate:
     """What an estimator found: a basis (d, rank) of the shared subspace, and the distribution of users.
 
-    `calibrated` has draws of the error of the basis, where they were asked for and there is a basis; `facts` says how the
-    distribution was chosen, where there was a choice (EM).
+    `calibrated` has draws of the error of the basis, where they were asked for and there is a basis; `facts` says how
+    the distribution was chosen, where there was a choice (EM).
     """
 
     basis: Floats

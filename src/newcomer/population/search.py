@@ -2,19 +2,19 @@
 
     beta_n = m + L z_n,   z_n ~ N(0, I_k),   r = phi^T beta_n + noise of variance s2.
 
-Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`) improves
-on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean and the
-spread along each direction that serve a newcomer, and with many directions and short histories they must be shrunk.
-Shrinkage is a Gaussian prior of the entries of W = [m, L]:
+Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`)
+improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean
+and the spread along each direction that serve a newcomer, and with many directions and short histories they must be
+shrunk. Shrinkage is a Gaussian prior of the entries of W = [m, L]:
 
-* of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak directions shrink to
-  nothing;
+* of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak directions shrink
+  to nothing;
 * of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
   users.
 
-The precision a and the rank are those with which *users who were not fitted* are predicted best: five folds of users by a
-hash of their ids where there are few, one held-out fifth where there are many. The rank is the smallest whose predictive
-likelihood is within one (paired) standard error of the best.
+The precision a and the rank are those with which *users who were not fitted* are predicted best: five folds of users
+by a hash of their ids where there are few, one held-out fifth where there are many. The rank is the smallest whose
+predictive likelihood is within one (paired) standard error of the best.
 """
 
 from __future__ import annotations
@@ -251,7 +251,8 @@ class Search:
             gram = fold.gram.matrix / float(self.pairs.rows[fold.split.fitted].sum())
             rivals.append(tuple(one.truncated(gram, rank) for rank in range(one.rank + 1)))
         judged = tuple(fold.split.judged for fold in self.folds)
-        return self.passes.run(partial(compare, rivals=tuple(rivals), judged=judged), operator.add)
+        comparison: Comparison = self.passes.run(partial(compare, rivals=tuple(rivals), judged=judged), operator.add)
+        return comparison
 
     def finish(self, found: Found, tried: tuple[Trail, ...], ranks: RankComparison | None) -> Fitted:
         """Fit everybody with what was chosen, and keep why."""
@@ -296,6 +297,6 @@ def mean_precision(pairs: Pairs, buckets: Bools) -> float:
 
 
 def smallest_good(comparison: Comparison) -> int:
-    """The smallest rank whose held-out likelihood is within one standard error of the best, or as good as equal to it."""
+    """The smallest rank whose held-out likelihood is within one standard error of the best, or as good as equal."""
     deficits, errors = comparison.deficits()
     return int(np.flatnonzero(deficits <= np.maximum(errors, ROUGH / comparison.users))[0])

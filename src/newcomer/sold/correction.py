@@ -6,11 +6,11 @@ What holds for any mixture of lengths is
 
     sum_s w_s D1_s S D2_s = M            (s: strata of equal length, w_s their shares of users),
 
-a linear equation in S, positive semi-definite in the Frobenius inner product. It says nothing about pairs of directions
-that no stratum holds together (say, two items that only short, and only long, histories contain), so the pooled equation
-D1 S D2 = M is added with weight 1/sqrt(N): what the strata identify is left with 1/sqrt(N) of the pooled bias, the rest
-is the paper's. Solved by conjugate gradients with the pooled inverse as preconditioner. For equal lengths both are the
-paper's estimator; `literal=True` gives the paper's for ragged ones.
+a linear equation in S, positive semi-definite in the Frobenius inner product. It says nothing about pairs of
+directions that no stratum holds together (say, two items that only short, and only long, histories contain), so the
+pooled equation D1 S D2 = M is added with weight 1/sqrt(N): what the strata identify is left with 1/sqrt(N) of the
+pooled bias, the rest is the paper's. Solved by conjugate gradients with the pooled inverse as preconditioner. For
+equal lengths both are the paper's estimator; `literal=True` gives the paper's for ragged ones.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 For a half with features X (h, d) and rewards r, ridge mu:
 
-    beta = (mu I + X^T X)^-1 X^T r = X^T (X X^T + mu I)^-1 r,      D = I - mu (mu I + X^T X)^-1 = X^T (X X^T + mu I)^-1 X.
+    beta = (mu I + X^T X)^-1 X^T r   = X^T (X X^T + mu I)^-1 r,
+    D    = I - mu (mu I + X^T X)^-1  = X^T (X X^T + mu I)^-1 X.
 
 With X X^T + mu I = L L^T and Z = L^-1 X this is D = Z^T Z and beta = Z^T (L^-1 r): only h x h systems, and the sum of D
 over users is one product of stacked Z. A half longer than d is first compressed to d rows by a QR factorisation, which
@@ -65,7 +66,7 @@ def _whiten_ridge(gram: Floats, ridge: float) -> Floats:
 
 
 def _whiten_pseudo(gram: Floats, features: Floats) -> Floats:
-    """W (n, h, h) with W^T W = (X X^T)^+: by Cholesky where X X^T is well conditioned, else by the singular values of X."""
+    """W (n, h, h) with W^T W = (X X^T)^+: by Cholesky where X X^T is well conditioned, else by singular values."""
     inverse, fine = np.empty_like(gram), np.empty(len(gram), dtype=np.bool_)
     invert_cholesky(gram, SINGULAR, inverse, fine)
     if not fine.all():

@@ -1,7 +1,7 @@
 """What the paper's radii need to know of the logs, collected from the moments: see `newcomer.radius` for the formulas.
 
-L bounds ||M_n||: with a ridge mu it is R^2 sqrt(h1 h2) / (4 mu), h1 and h2 the rows of the two halves; without one it is the
-largest |b1||b2| seen, a plug-in without guarantee. R is the largest |reward| seen, a plug-in as well.
+L bounds ||M_n||: with a ridge mu it is R^2 sqrt(h1 h2) / (4 mu), h1 and h2 the rows of the two halves; without one it
+is the largest |b1||b2| seen, a plug-in without guarantee. R is the largest |reward| seen, a plug-in as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def ingredients_of(moments: Moments, coverage: Coverage, spectrum: Floats, rank:
 
 
 def _ranges(moments: Moments) -> Floats:
-    """L (S,) of each stratum: the bound on ||M_n|| for its users, by the longest history where it spans several lengths."""
+    """L (S,) of each stratum: the bound on ||M_n|| for its users, by the longest history it may hold."""
     if not moments.ridge:
         return np.full(len(moments.lengths), moments.pairs.largest)
     steps = np.array([longest(int(name), moments.dim) for name in moments.lengths])

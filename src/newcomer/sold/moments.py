@@ -8,7 +8,8 @@ sums are kept
   (signs flipped by bucket) and, at no cost, any resampling by groups of users;
 * of M^2 per *group*, runs of 1, 1, 2, 4, ... buckets: the predictable sequence of the martingale bound.
 
-Merging is associative and commutative, so the same record serves one array, files larger than memory, and many machines.
+Merging is associative and commutative, so the same record serves one array, files larger than memory, and many
+machines.
 """
 
 from __future__ import annotations
@@ -41,13 +42,8 @@ class PairSums:
     largest: float  # largest |b1| |b2|
 
     def __add__(self, other: PairSums) -> PairSums:
-        return PairSums(
-            self.counts + other.counts,
-            self.estimates + other.estimates,
-            self.products + other.products,
-            self.squares + other.squares,
-            max(self.largest, other.largest),
-        )
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return PairSums(**{**sums, "largest": max(self.largest, other.largest)})
 
 
 @dataclass(frozen=True)
@@ -162,18 +158,10 @@ def merge(a: Moments, b: Moments) -> Moments:
         place = np.searchsorted(lengths, part.lengths)
         users[place] += part.users
         coverage[place] += part.coverage
-    return replace(
-        a,
-        lengths=lengths,
-        users=users,
-        coverage=coverage,
-        pairs=a.pairs + b.pairs,
-        gram=a.gram + b.gram,
-        rows=a.rows + b.rows,
-        reward_squares=a.reward_squares + b.reward_squares,
-        reward_max=max(a.reward_max, b.reward_max),
-        too_short=a.too_short + b.too_short,
-    )
+    names = ("pairs", "gram", "rows", "reward_squares", "too_short")
+    sums = {name: getattr(a, name) + getattr(b, name) for name in names}
+    reward_max = max(a.reward_max, b.reward_max)
+    return replace(a, lengths=lengths, users=users, coverage=coverage, reward_max=reward_max, **sums)
 
 
 class _Squares:

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.logs.batch import Floats, Ints
-from newcomer.users import mix
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
+from newcomer.users import mix
 
 Hashes = NDArray[np.uint64]
 CHUNK = 1 << 17

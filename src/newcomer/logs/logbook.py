@@ -205,6 +205,11 @@ class Logs:
         return None if self._items is None else self._items.names
 
     @property
+    def item_features(self) -> Floats | None:
+        """Features (items, d) of the items as they are used, with the constant if there is one; None if one-hot."""
+        return None if self.one_hot else self._table
+
+    @property
     def one_hot(self) -> bool:
         """Whether features are one-hot of the actions."""
         return self._items is not None and self._items.matrix is None

@@ -17,8 +17,10 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Memory, empty_memory, first_loop, remember, second_loop
-from newcomer.population.likelihood import Prior, Sums
+from newcomer.array_loops import Memory, empty_memory, first_loop, remember, second_loop
+from newcomer.arrays import Floats
+from newcomer.population.likelihood import Sums
+from newcomer.population.record import Population
 
 MEMORY = 10  # steps that BFGS learns from
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
@@ -46,11 +48,11 @@ class Climber:
     A climber never reads the logs itself, so that one pass can serve several of them.
     """
 
-    trial: Prior
+    trial: Population
     gram: Gram  # of the users fitted to
     penalty: Floats  # (k + 1,) precision of each column of W
     floor: float = 0.0  # of the noise variance: rewards without noise have no likeliest one
-    best: Prior | None = None
+    best: Population | None = None
     value: float = -np.inf  # penalised likelihood at `best`
     sums: Sums | None = None  # at `best`
     gain: float = np.inf  # of the last accepted step
@@ -104,9 +106,9 @@ class Climber:
 
         In W it is the pass's, divided by s2, less a_j w_j; in log s2 half of what the expected squared noise exceeds s2 by.
         """
-        weights = sums.gradient / self.trial.noise - self.trial.weights * self.penalty
-        noise = 0.5 * (sums.residual / self.trial.noise - sums.rows)
-        return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise <= self.floor else noise)
+        weights = sums.gradient / self.trial.noise_variance - self.trial.weights * self.penalty
+        noise = 0.5 * (sums.residual / self.trial.noise_variance - sums.rows)
+        return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise_variance <= self.floor else noise)
 
     def _aim(self) -> None:
         """Choose the direction from `best`: BFGS's, or the metric's own where BFGS's does not lead up; and a first step.
@@ -129,9 +131,9 @@ class Climber:
         assert self.best is not None
         self._move = self._step * self._direction
         weights = self.best.weights + self._move[:-1].reshape(self.best.weights.shape)
-        noise = max(self.best.noise * float(np.exp(self._move[-1])), self.floor)
-        self._move[-1] = np.log(noise / self.best.noise)
-        self.trial = Prior(weights[:, 0].copy(), weights[:, 1:].copy(), noise)
+        noise = max(self.best.noise_variance * float(np.exp(self._move[-1])), self.floor)
+        self._move[-1] = np.log(noise / self.best.noise_variance)
+        self.trial = Population(weights[:, 0].copy(), weights[:, 1:].copy(), noise)
 
     def _metric(self, flat: Floats) -> Floats:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
@@ -142,7 +144,7 @@ class Climber:
         """
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
-        expected = self.sums.weights / (self.sums.rows * self.best.noise)
+        expected = self.sums.weights / (self.sums.rows * self.best.noise_variance)
         systems = values[:, None, None] * expected + np.diag(self.penalty + 1e-12 * values[-1] * np.trace(expected))
         inside = vectors.T @ flat[:-1].reshape(len(values), -1)
         moved = vectors @ np.linalg.solve(systems, inside[:, :, None])[:, :, 0]

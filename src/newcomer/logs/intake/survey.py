@@ -14,9 +14,10 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.logs.batch import Floats, Ints, mix
+from newcomer.logs.batch import Floats, Ints
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
+from newcomer.users import mix
 
 Hashes = NDArray[np.uint64]
 CHUNK = 1 << 17

@@ -135,6 +135,20 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class PersistenceFacts:
+    """What repeats of the logs say of the share of the residual that lasts (`newcomer.population.search.share_of`).
+
+    `repeats` are the meetings of a user and an action beyond the first, `ratio` the mean of their squared deviations from the mean of user and action, in
+    units of the residual variance: it estimates 1 - share.
+    """
+
+    repeats: float
+    ratio: float
+    estimate: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
 class PopulationFacts:
     """How EM found the distribution of users: `passes` over the logs, `directions` k, `likelihood` per row.
 
@@ -153,6 +167,7 @@ class PopulationFacts:
     precision: float
     mean_precision: float
     ranks: RankComparison | None = None
+    persistence: PersistenceFacts | None = None
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def fit(
     uncovered: Literal["restrict", "error"] = "restrict",
     null: bool = True,
     calibrate: bool = True,
+    persistence: float | None = None,
     progress: Callable[[int, int], None] | None = None,
     listen: Callable[[Progress], None] | None = None,
 ) -> Model:
@@ -79,7 +80,7 @@ def fit(
     moment = second_moment(moments, literal=literal, correction=correction)
     spectrum, directions = top_eigenvectors(moment, logs.dim)
     if estimator == "em":
-        found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate)
+        found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate, persistence=persistence)
     else:
         asked = int(rank) if rank != "auto" else tests.moment.rank if tests else 0
         basis = np.ascontiguousarray(directions[:, :asked])
@@ -116,9 +117,9 @@ def fit(
     )
 
 
-def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool) -> Estimate:
+def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool, persistence: float | None) -> Estimate:
     """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T]."""
-    fitted = estimate_population(passes, rank=rank)
+    fitted = estimate_population(passes, rank=rank, persistence=persistence)
     pairs, population = fitted.pairs, fitted.population
     rows = float(pairs.rows.sum())
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else int(rank)

@@ -240,6 +240,11 @@ class Logs:
         """Whether rows name actions whose features are in a catalogue, in place of bringing their own."""
         return self._items is not None
 
+    @property
+    def table(self) -> Floats | None:
+        """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
+        return self._table
+
     @cached_property
     def _table(self) -> Floats | None:
         return None if self._items is None else self._own(self._items.features)

@@ -1,12 +1,18 @@
 """All pairs of a user's rows: an unbiased second moment from additive sums, where the search for the population starts.
 
-For rows phi_i, r_i of user n with b_n = sum phi r, two different rows have independent noise, so with C = E[phi phi^T]
+For rows phi_i, r_i of user n with b_n = sum phi r, two rows of different actions have independent residuals, so with C = E[phi phi^T]
 
     E[(b_n b_n^T - sum_i phi_i phi_i^T r_i^2) / (H_n (H_n - 1))] = C S C,        E[b_n / H_n] = C E[beta],
 
-S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an
-even step. The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so
-that held-out users, folds and halves of the logs are sums of buckets and cost no further pass.
+S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an even step. Two rows of the *same*
+action share what this user thinks of it, which is no shared direction: such pairs are left out, in the sums and in the count of pairs. Where rows name actions,
+their means by action are taken off the rewards first (`centre`): what everybody thinks is then out of the way, and S is the covariance.
+
+The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so that held-out users, folds and halves of the logs are
+sums of buckets and cost no further pass.
+
+Rows of a user and an action that was met n times also tell how much of the residual lasts: their squared deviations from their own mean, over n - 1, are
+an unbiased estimate of the variance of what does *not*.
 """
 
 from __future__ import annotations
@@ -21,6 +27,9 @@ from newcomer.logs.batch import Batch, Coded
 from newcomer.population.record import Population
 from newcomer.users import bucket_count, bucket_of
 
+FIRM = 10.0  # rows of its own from which an action's variance is more its own than the common one
+TINY = 1e-300
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -34,7 +43,12 @@ class Pairs:
     cross: Floats  # (B, d) of phi r
     squares: Floats  # (B,) of r^2
     means: Floats  # (B, d) of b / H
-    products: Floats  # (B, d, d) of (b b^T - sum phi phi^T r^2) / (H (H - 1))
+    products: Floats  # (B, d, d) of (b b^T - its part from pairs of one action) / number of the other pairs
+    met: Floats  # (B, A) rows of each action; A = 0 where none is logged
+    levels: Floats  # (B, A) of r
+    powers: Floats  # (B, A) of r^2
+    again: Floats  # (B, A) meetings of a user and an action beyond the first
+    within: Floats  # (B, A) of squared deviations of these from the mean of their user and action
 
     def __add__(self, other: Pairs) -> Pairs:
         return Pairs(**{name: value + getattr(other, name) for name, value in vars(self).items()})
@@ -44,44 +58,124 @@ class Pairs:
         return Pairs(**{name: value[buckets].sum(axis=0, keepdims=True) for name, value in vars(self).items()})
 
 
-def pairs_of(batch: Batch) -> Pairs:
-    """The sums of the users of a batch: where rows name actions of a catalogue, by action; else by row."""
+def levels_of(batch: Batch, actions: int) -> Floats:
+    """Rows (0) and rewards (1) of each action, (2, A), summed over a batch."""
+    assert batch.actions is not None
+    counted = [np.bincount(batch.actions, weights, minlength=actions) for weights in (None, batch.rewards)]
+    return np.array(counted, dtype=np.float64)
+
+
+def pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) -> Pairs:
+    """The sums of the users of a batch: where rows name actions of a catalogue, by action; else by row.
+
+    `actions` is the number A of actions that are named, `centre` (A,) what is taken off their rewards in the products.
+    """
     dim = batch.dim
-    total = _empty(dim)
-    where = bucket_of(batch.hashes, bucket_count(dim))
+    actions = len(batch.coded.table) if batch.coded is not None else actions
+    total = _empty(dim, actions)
+    where = bucket_of(batch.hashes, len(total.users))
     np.add.at(total.users, where, 1)
     np.add.at(total.rows, where, batch.lengths)
-    if batch.coded is not None:
-        _add_coded(total, where, batch, batch.coded)
+    named = batch.actions if actions else None
+    groups = None
+    rewards = batch.rewards
+    if named is not None:
+        groups = _Groups.of(batch, named)
+        _add_actions(total, where, batch, named, groups)
+        rewards = rewards if centre is None else rewards - centre[named]
+    if batch.coded is not None and groups is not None:
+        _add_coded(total, where, batch, batch.coded, rewards, groups)
         return total
-    for length, who, features, rewards in batch.by_length():
+    for length, who, features, raw in batch.by_length():
+        rows = batch.offsets[who][:, None] + np.arange(length)
         # Sorted by bucket, so that each bucket is a slice and its sums are matrix products.
         order = np.argsort(where[who], kind="stable")
         ends = np.searchsorted(where[who][order], np.arange(len(total.users) + 1))
         for bucket in np.flatnonzero(np.diff(ends)):
             chosen = order[ends[bucket] : ends[bucket + 1]]
-            _add(total, int(bucket), length, features[chosen], rewards[chosen])
+            _add(total, int(bucket), length, features[chosen], raw[chosen], rewards[rows[chosen]])
+    if groups is not None:
+        _leave_out_repeats(total, where, batch, rewards, groups)
     return total
 
 
-def _empty(dim: int) -> Pairs:
-    """Sums over nobody."""
+def _empty(dim: int, actions: int) -> Pairs:
+    """The sums over nobody."""
     buckets = bucket_count(dim)
-    users, pairable, rows = np.zeros((3, buckets), dtype=np.int64)
-    shown, cross, means = np.zeros((3, buckets, dim))
-    gram, products = np.zeros((2, buckets, dim, dim))
-    return Pairs(users, pairable, rows, shown, gram, cross, np.zeros(buckets), means, products)
+    met, levels, powers, again, within = np.zeros((5, buckets, actions))
+    return Pairs(
+        users=np.zeros(buckets, dtype=np.int64),
+        pairable=np.zeros(buckets, dtype=np.int64),
+        rows=np.zeros(buckets, dtype=np.int64),
+        shown=np.zeros((buckets, dim)),
+        gram=np.zeros((buckets, dim, dim)),
+        cross=np.zeros((buckets, dim)),
+        squares=np.zeros(buckets),
+        means=np.zeros((buckets, dim)),
+        products=np.zeros((buckets, dim, dim)),
+        met=met,
+        levels=levels,
+        powers=powers,
+        again=again,
+        within=within,
+    )
 
 
-def _add(total: Pairs, bucket: int, length: int, features: Floats, rewards: Floats) -> None:
-    """Add users of one length H in one bucket: features (n, H, d), rewards (n, H)."""
+@dataclass(frozen=True)
+class _Groups:
+    """Rows of one user and one action: which group each row is in, and user, action and size of each group."""
+
+    of_row: Ints  # (rows,)
+    user: Ints  # (groups,) position in the batch
+    action: Ints  # (groups,)
+    size: Floats  # (groups,)
+
+    @classmethod
+    def of(cls, batch: Batch, actions: Ints) -> _Groups:
+        """The groups of a batch."""
+        lengths = batch.lengths
+        user = np.repeat(np.arange(len(lengths)), lengths)
+        key = user * (int(actions.max(initial=0)) + 1) + actions
+        _, first, inverse, size = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+        return cls(inverse.ravel(), user[first], actions[first], size.astype(np.float64))
+
+    def sums(self, values: Floats) -> Floats:
+        """Sums of a number a row over groups, (groups,)."""
+        return np.bincount(self.of_row, values, minlength=len(self.size))
+
+    def pairs(self, users: int) -> Floats:
+        """Ordered pairs of rows of different actions of each user, (users,)."""
+        lengths = np.bincount(self.user, self.size, minlength=users)
+        same: Floats = np.bincount(self.user, self.size**2, minlength=users)
+        return lengths**2 - same
+
+
+def _add_actions(total: Pairs, where: Ints, batch: Batch, actions: Ints, groups: _Groups) -> None:
+    """Add what is counted by action."""
+    count = total.met.shape[1]
+    place = np.repeat(where, batch.lengths) * count + actions
+
+    def by_action(places: Ints, values: Floats | None) -> Floats:
+        return np.bincount(places, values, minlength=total.met.size).reshape(total.met.shape).astype(np.float64)
+
+    total.met[:] += by_action(place, None)
+    total.levels[:] += by_action(place, batch.rewards)
+    total.powers[:] += by_action(place, batch.rewards**2)
+    if len(groups.size) < len(actions):
+        apart = batch.rewards - (groups.sums(batch.rewards) / groups.size)[groups.of_row]
+        total.within[:] += by_action(place, apart**2)
+        total.again[:] += by_action(where[groups.user] * count + groups.action, groups.size - 1.0)
+
+
+def _add(total: Pairs, bucket: int, length: int, features: Floats, raw: Floats, rewards: Floats) -> None:
+    """Add users of one length: features (n, H, d), rewards (n, H) as they are, and with the common part taken off."""
     flat, weighted = features.reshape(-1, features.shape[2]), features * rewards[:, :, None]
-    sums = weighted.sum(axis=1)
+    sums, plain = weighted.sum(axis=1), np.einsum("nhd,nh->nd", features, raw)
     total.shown[bucket] += flat.sum(axis=0)
     total.gram[bucket] += flat.T @ flat
-    total.cross[bucket] += sums.sum(axis=0)
-    total.squares[bucket] += np.vdot(rewards, rewards)
-    total.means[bucket] += sums.sum(axis=0) / length
+    total.cross[bucket] += plain.sum(axis=0)
+    total.squares[bucket] += np.vdot(raw, raw)
+    total.means[bucket] += plain.sum(axis=0) / length
     if length < 2:
         return
     weighted = weighted.reshape(flat.shape)
@@ -89,42 +183,63 @@ def _add(total: Pairs, bucket: int, length: int, features: Floats, rewards: Floa
     total.products[bucket] += (sums.T @ sums - weighted.T @ weighted) / (length * (length - 1))
 
 
-def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded) -> None:
-    """Add all users of a batch whose rows name actions of a catalogue T (items, d).
+def _leave_out_repeats(total: Pairs, where: Ints, batch: Batch, rewards: Floats, groups: _Groups) -> None:
+    """Take users who met an action twice out of the products, and add them again without the pairs of one action."""
+    lengths, pairs = batch.lengths, groups.pairs(len(batch.lengths))
+    for user in np.flatnonzero(pairs < lengths * (lengths - 1)):
+        rows = slice(int(batch.offsets[user]), int(batch.offsets[user + 1]))
+        weighted = batch.take(rows) * rewards[rows, None]
+        b, inside = weighted.sum(axis=0), groups.of_row[rows]
+        every = np.outer(b, b) - weighted.T @ weighted
+        alike = np.zeros((int(inside.max()) + 1 - int(inside.min()), weighted.shape[1]))
+        np.add.at(alike, inside - inside.min(), weighted)
+        total.products[where[user]] -= every / (lengths[user] * (lengths[user] - 1))
+        if pairs[user]:
+            total.products[where[user]] += (np.outer(b, b) - alike.T @ alike) / pairs[user]
+        else:
+            total.pairable[where[user]] -= 1
 
-    Sums of x phi phi^T over rows are T^T diag(sums of x by action) T, and b = T^T (sums of r by action): the products
-    with features are as many as there are actions, not rows.
-    """
-    buckets, items, lengths = len(total.users), len(coded.table), batch.lengths
-    steps, counted = np.repeat(lengths, lengths), np.repeat(where, lengths) * items + coded.actions
-    pairs = np.where(steps > 1, 1.0 / np.maximum(steps * (steps - 1.0), 1.0), 0.0)
 
-    def by_action(values: Floats | None) -> Floats:
-        return np.bincount(counted, values, minlength=buckets * items).reshape(buckets, items).astype(np.float64)
-
-    counts, squares = by_action(None), by_action(batch.rewards**2 * pairs)
-    rewards = csr_array((batch.rewards, coded.actions, batch.offsets), shape=(len(lengths), items))
+def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded, rewards: Floats, groups: _Groups) -> None:
+    """The same from a catalogue T: sums of phi phi^T x are T^T diag(sums of x by action) T, and b = T^T (sums of r by
+    action)."""
+    items, lengths, pairs = len(coded.table), batch.lengths, groups.pairs(len(batch.lengths))
+    share = np.where(pairs > 0, 1.0 / np.maximum(pairs, 1.0), 0.0)
+    alike = np.bincount(
+        where[groups.user] * items + groups.action,
+        groups.sums(rewards) ** 2 * share[groups.user],
+        minlength=total.met.size,
+    ).reshape(total.met.shape)
+    centred = csr_array((rewards, coded.actions, batch.offsets), shape=(len(lengths), items))
+    raw = csr_array((batch.rewards, coded.actions, batch.offsets), shape=(len(lengths), items))
     np.add.at(total.squares, np.repeat(where, lengths), batch.rewards**2)
-    np.add.at(total.pairable, where, lengths > 1)
-    for bucket in np.flatnonzero(np.bincount(where, minlength=buckets)):
-        here = np.flatnonzero(where == bucket)
-        sums = np.asarray(rewards[here] @ coded.table)
-        total.cross[bucket] += sums.sum(axis=0)
-        total.means[bucket] += (sums / lengths[here, None]).sum(axis=0)
-        scaled = sums / np.sqrt(np.maximum(lengths[here] * (lengths[here] - 1.0), 1.0))[:, None]
-        scaled = scaled[lengths[here] > 1]
-        seen = np.flatnonzero(counts[bucket])
-        table = coded.table[seen]
-        total.shown[bucket] += counts[bucket, seen] @ table
-        total.gram[bucket] += table.T @ (counts[bucket, seen, None] * table)
-        total.products[bucket] += scaled.T @ scaled - table.T @ (squares[bucket, seen, None] * table)
+    np.add.at(total.pairable, where, pairs > 0)
+    for bucket in np.flatnonzero(np.bincount(where, minlength=len(total.users))):
+        own = np.flatnonzero(where == bucket)
+        plain = np.asarray(raw[own] @ coded.table)
+        total.cross[bucket] += plain.sum(axis=0)
+        total.means[bucket] += (plain / lengths[own, None]).sum(axis=0)
+        scaled = np.asarray(centred[own] @ coded.table) * np.sqrt(share[own])[:, None]
+        seen = np.flatnonzero(total.met[bucket])
+        table, counts = coded.table[seen], np.bincount(_rows_of(batch, own, coded.actions), minlength=items)[seen]
+        total.shown[bucket] += counts @ table
+        total.gram[bucket] += table.T @ (counts[:, None] * table)
+        total.products[bucket] += scaled.T @ scaled - table.T @ (alike[bucket, seen, None] * table)
 
 
-def start_from(pairs: Pairs, rank: int) -> Population:
+def _rows_of(batch: Batch, users: Ints, values: Ints) -> Ints:
+    """The values of the rows of some users."""
+    chosen = np.zeros(len(batch.lengths), dtype=np.bool_)
+    chosen[users] = True
+    return values[np.repeat(chosen, batch.lengths)]
+
+
+def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     """The moment estimate from summed pairs (one bucket), in the metric of C, regularised where C is poorly known.
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
-    Directions beyond the positive part of the covariance get a small length, so that climbing can still find them.
+    Directions beyond the positive part of the covariance get a small length, so that refinement can still find them. `centred`
+    says that the common part was taken off the rewards in the products.
     """
     dim, rows, users = pairs.cross.shape[1], float(pairs.rows[0]), float(pairs.users[0])
     gram = pairs.gram[0] / rows
@@ -132,10 +247,32 @@ def start_from(pairs: Pairs, rank: int) -> Population:
     values, vectors = np.linalg.eigh(gram)
     white = vectors / np.sqrt(values)  # white^T C white = I
     mean = white.T @ pairs.means[0] / users
-    spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0) - np.outer(mean, mean)
-    lengths, axes = np.linalg.eigh(symmetric(spread))
+    spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0)
+    lengths, axes = np.linalg.eigh(symmetric(spread if centred else spread - np.outer(mean, mean)))
     lengths, axes = lengths[::-1][:rank], axes[:, ::-1][:, :rank]
     power = float(pairs.squares[0]) / rows
-    lengths = np.maximum(lengths, 1e-3 * power / dim)
-    noise_variance = power - float(mean @ mean) - float(lengths.sum())
-    return Population(white @ mean, white @ (axes * np.sqrt(lengths)), max(noise_variance, 0.05 * power))
+    apart = action_variances(pairs)
+    left = power - float(mean @ mean) if apart is None else float(pairs.met[0] @ apart) / rows
+    lengths = np.maximum(lengths, 1e-3 * (power if apart is None else left) / dim)
+    noise = max(left - float(lengths.sum()), 0.05 * (power if apart is None else left), TINY)
+    by_action = None if apart is None else np.maximum(apart * (noise / max(left, TINY)), TINY)
+    units = np.array([left]) if apart is None else apart
+    return Population(white @ mean, white @ (axes * np.sqrt(lengths)), noise, by_action, units=np.maximum(units, TINY))
+
+
+def action_variances(pairs: Pairs) -> Floats | None:
+    """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FIRM` rows; None without actions.
+
+    >>> from newcomer.logs import Logs
+    >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], action=[0, 1, 0, 1], reward=[0.0, 1.0, 2.0, 1.0])
+    >>> pairs = pairs_of(next(logs.batches()), actions=2)
+    >>> action_variances(pairs.take(np.ones(64, dtype=bool))).round(2).tolist()
+    [1.09, 0.91]
+    """
+    met, levels, powers = pairs.met[0], pairs.levels[0], pairs.powers[0]
+    if not len(met):
+        return None
+    squares = np.maximum(powers - levels**2 / np.maximum(met, 1.0), 0.0)
+    common = squares.sum() / max(np.maximum(met - 1.0, 0.0).sum(), 1.0)
+    shrunk: Floats = (squares + FIRM * common) / (np.maximum(met - 1.0, 0.0) + FIRM)
+    return shrunk

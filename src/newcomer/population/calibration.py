@@ -26,10 +26,9 @@ from scipy.linalg import eigh
 from scipy.special import betaincinv
 
 from newcomer.arrays import Bools, Floats
-from newcomer.population.all_pairs import start_from
-from newcomer.population.climb import Climber, Gram
+from newcomer.population.climb import Climber
 from newcomer.population.record import Population
-from newcomer.population.search import Fitted, Passes, noise_floor
+from newcomer.population.search import Fitted, Fold, Passes, noise_floor
 from newcomer.radius import Draws
 from newcomer.sold.correction import Correction
 from newcomer.sold.moments import Moments
@@ -49,14 +48,13 @@ def error_draws(passes: Passes, fitted: Fitted, rank: int) -> Draws:
     pairs, size = fitted.pairs, fitted.population.rank
 
     def fit(parts: list[Bools]) -> list[Floats]:
-        sums = [pairs.take(part) for part in parts]
-        floor = noise_floor(pairs)
-        climbers = [Climber(start_from(s, size), Gram(s.gram[0]), fitted.penalty, floor) for s in sums]
         splits = [Split(part, np.zeros_like(part)) for part in parts]
+        folds, floor = [Fold(fitted.begin, split) for split in splits], noise_floor(pairs)
+        climbers = [Climber(fold.start(size), fold.gram, fitted.penalty, floor) for fold in folds]
         passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
         return [_basis(climber.best or climber.trial, rank) for climber in climbers]
 
-    halves = [_basis(start_from(pairs.take(half), size), rank) for half in dealt(len(pairs.users), 2)]
+    halves = [_basis(fitted.begin.start(half, size), rank) for half in dealt(len(pairs.users), 2)]
     # Fits of eighths are worth their passes if at least the moments of halves are close.
     return _compare(fit, len(pairs.users), eighths=_tangents(_cosines(*halves), 1)[0] <= LARGE)
 

@@ -1,24 +1,28 @@
-"""Climbing the penalised marginal likelihood of a prior, one pass over the logs per step.
+"""Climbing the penalised marginal likelihood of a population, one pass over the logs per step.
 
-EM's M-step solves sum_n X_n^T X_n W E_n = ..., a system that would need a pass for every iteration of its own. Instead every
-pass moves W: the M-step with X_n^T X_n replaced by its share H_n of the common Gram matrix (an ECM step; its fixed points are
-EM's) is the metric, and limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what
-it leaves out. A step that does not increase the penalised likelihood is shortened, so the likelihood of accepted steps never
-decreases.
+EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own. Instead every pass moves W: the
+M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM step; its fixed points are EM's) is the metric, and
+limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not increase the
+penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
 
-The penalty 1/2 sum_j a_j |w_j|^2 says that the entries of column j of W = [m, L] are N(0, 1 / a_j) beforehand. The unknowns are
-the entries of W and the logarithm of the noise variance s2, which so stays positive: a flat vector of d (k + 1) + 1.
+The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the offsets o (A,) where there are any:
+one flat vector. The penalty says what is believed beforehand:
+
+* entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
+* v_a is scaled inverse chi-squared with `FIRM` degrees of freedom around the common value s2 that the climb begins with, so that an action with n rows has
+  (its own squares + FIRM s2) / (n + FIRM). Where no action is named there is one variance, and nothing to shrink it to.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from newcomer.array_loops import Memory, empty_memory, first_loop, remember, second_loop
 from newcomer.arrays import Floats
+from newcomer.population.all_pairs import FIRM, TINY
 from newcomer.population.likelihood import Sums
 from newcomer.population.record import Population
 
@@ -30,7 +34,7 @@ DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Sum of phi phi^T (d, d) over some users; climbers of the same users share its eigenvectors."""
+    """Sum of phi phi^T / v (d, d) over some users; climbers of the same users share its eigenvectors."""
 
     matrix: Floats
 
@@ -41,17 +45,47 @@ class Gram:
         return np.maximum(values, 0.0), vectors
 
 
+@dataclass(frozen=True)
+class Penalty:
+    """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None: there are none)."""
+
+    weights: Floats  # (k + 1,) precision of each column of W
+    anchor: Floats  # (d,)
+    variance: float  # s2
+    offsets: float | None = None
+
+    def of(self, population: Population) -> float:
+        """The log density of a population, up to a constant."""
+        weights, inverse = population.weights, self.variance / population.variances
+        weights[:, 0] -= self.anchor
+        value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
+        value += 0.5 * firmness(population) * float((np.log(inverse) - inverse).sum())
+        return value if self.offsets is None else value - 0.5 * self.offsets * float(population.levels @ population.levels)
+
+    def slope(self, population: Population) -> Floats:
+        """Its gradient, flat."""
+        weights, inverse = population.weights, self.variance / population.variances
+        weights[:, 0] -= self.anchor
+        parts = [-(weights * self.weights).ravel(), 0.5 * firmness(population) * (inverse - 1.0)]
+        return np.concatenate(parts if self.offsets is None else [*parts, -self.offsets * population.levels])
+
+
+def firmness(population: Population) -> float:
+    """Degrees of freedom of what is believed of variances: none where there is one for all actions."""
+    return 0.0 if population.by_action is None else FIRM
+
+
 @dataclass
 class Climber:
-    """One prior on its way up. Ask for `trial`, run a pass there, `tell` what it found.
+    """One population on its way up. Ask for `trial`, run a pass there, `tell` what it found.
 
     A climber never reads the logs itself, so that one pass can serve several of them.
     """
 
     trial: Population
     gram: Gram  # of the users fitted to
-    penalty: Floats  # (k + 1,) precision of each column of W
-    floor: float = 0.0  # of the noise variance: rewards without noise have no likeliest one
+    penalty: Penalty
+    floor: float = 0.0  # of the variances: rewards without noise have no likeliest one
     best: Population | None = None
     value: float = -np.inf  # penalised likelihood at `best`
     sums: Sums | None = None  # at `best`
@@ -65,7 +99,15 @@ class Climber:
     _memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        self._memory = empty_memory(MEMORY, self.trial.weights.size + 1)
+        if self.penalty.offsets is not None and self.trial.offsets is None:
+            self.trial = replace(self.trial, offsets=self.trial.levels)
+        self._memory = empty_memory(MEMORY, self.size)
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns."""
+        kinds = len(self.trial.variances)
+        return self.trial.weights.size + kinds + (0 if self.penalty.offsets is None else kinds)
 
     def tell(self, sums: Sums) -> None:
         """Take the sums of a pass at `trial`, and choose the next trial.
@@ -74,7 +116,7 @@ class Climber:
         not, the same direction is tried again with a quarter of the step.
         """
         self.passes += 1
-        value = sums.likelihood - 0.5 * float(self.penalty @ (self.trial.weights**2).sum(axis=0))
+        value = sums.likelihood + self.penalty.of(self.trial)
         if self.best is not None and not value >= self.value + SUFFICIENT * self._step * self._slope:
             self._shorten()
             return
@@ -102,18 +144,26 @@ class Climber:
         self._memory.taken[0] = 0
 
     def _ascent(self, sums: Sums) -> Floats:
-        """The gradient of the penalised likelihood at `trial` in (W, log s2), flat; at the floor the noise only rises.
+        """The gradient of the penalised likelihood at `trial`, flat; at the floor a variance only rises."""
+        variances = self.trial.variances
+        gradient = self.penalty.slope(self.trial)
+        first, last = self._cuts()
+        gradient[:first] += sums.gradient.ravel()
+        gradient[first:last] += 0.5 * (sums.residual / variances - sums.met)
+        gradient[last:] += sums.lean if last < len(gradient) else 0.0
+        lowest = variances <= self.floor
+        gradient[first:last][lowest] = np.maximum(gradient[first:last][lowest], 0.0)
+        return gradient
 
-        In W it is the pass's, divided by s2, less a_j w_j; in log s2 half of what the expected squared noise exceeds s2 by.
-        """
-        weights = sums.gradient / self.trial.noise_variance - self.trial.weights * self.penalty
-        noise = 0.5 * (sums.residual / self.trial.noise_variance - sums.rows)
-        return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise_variance <= self.floor else noise)
+    def _cuts(self) -> tuple[int, int]:
+        """Where in the flat vector the variances begin, and where the offsets do."""
+        first = self.trial.weights.size
+        return first, first + len(self.trial.variances)
 
     def _aim(self) -> None:
         """Choose the direction from `best`: BFGS's, or the metric's own where BFGS's does not lead up; and a first step.
 
-        The noise changes by a factor of at most e in a step.
+        A variance changes by a factor of at most e in a step.
         """
         direction = self._gradient.copy()
         weights = first_loop(self._memory, direction)
@@ -122,30 +172,43 @@ class Climber:
         if not float(direction @ self._gradient) > 0:
             self._forget()
             direction = self._metric(self._gradient)
+        first, last = self._cuts()
         self._direction, self._slope = direction, float(direction @ self._gradient)
-        self._step = min(1.0, 1.0 / max(abs(direction[-1]), 1e-300))
+        self._step = min(1.0, 1.0 / max(float(np.abs(direction[first:last]).max()), TINY))
         self._place()
 
     def _place(self) -> None:
-        """Put the trial at the end of the step; a step that would take the noise below its floor ends there."""
-        assert self.best is not None
+        """Put the trial at the end of the step; a step that would take a variance below its floor ends there."""
+        assert self.best is not None and self.sums is not None
+        (first, last), before = self._cuts(), self.best.variances
         self._move = self._step * self._direction
-        weights = self.best.weights + self._move[:-1].reshape(self.best.weights.shape)
-        noise = max(self.best.noise_variance * float(np.exp(self._move[-1])), self.floor)
-        self._move[-1] = np.log(noise / self.best.noise_variance)
-        self.trial = Population(weights[:, 0].copy(), weights[:, 1:].copy(), noise)
+        weights = self.best.weights + self._move[:first].reshape(self.best.weights.shape)
+        variances = np.maximum(before * np.exp(self._move[first:last]), self.floor)
+        self._move[first:last] = np.log(variances / before)
+        self.trial = replace(
+            self.best,
+            mean=weights[:, 0].copy(),
+            factor=weights[:, 1:].copy(),
+            noise_variance=float(self.sums.met @ variances / max(self.sums.rows, 1)),
+            by_action=None if self.best.by_action is None else variances,
+            offsets=None if self.penalty.offsets is None else self.best.levels + self._move[last:],
+        )
 
     def _metric(self, flat: Floats) -> Floats:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
 
-        With E the mean over rows of E[(1, z)(1, z)^T], the M-step's system in W is Gram W E / s2 + W diag(a). In the
-        eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W, v E / s2 + diag(a) with
-        v the eigenvalue; a little is added where v and a are both nothing. For log s2 the step is 2 / rows.
+        With E the mean over rows, weighted by 1 / v, of E[(1, z)(1, z)^T], the M-step's system in W is Gram W E + W diag(a). In the
+        eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W, g E + diag(a) with g the eigenvalue; a little
+        is added where g and a are both nothing. For log v the step is 2 / (rows + FIRM), for offsets 1 / (rows / v + b).
         """
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
-        expected = self.sums.weights / (self.sums.rows * self.best.noise_variance)
-        systems = values[:, None, None] * expected + np.diag(self.penalty + 1e-12 * values[-1] * np.trace(expected))
-        inside = vectors.T @ flat[:-1].reshape(len(values), -1)
-        moved = vectors @ np.linalg.solve(systems, inside[:, :, None])[:, :, 0]
-        return np.append(moved.ravel(), flat[-1] * 2.0 / self.sums.rows)
+        first, last = self._cuts()
+        expected = self.sums.weights / self.sums.weights[0, 0]
+        little = np.diag(self.penalty.weights + 1e-12 * values[-1] * np.trace(expected))
+        inside = vectors.T @ flat[:first].reshape(len(values), -1)
+        moved = vectors @ np.linalg.solve(values[:, None, None] * expected + little, inside[:, :, None])[:, :, 0]
+        parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + firmness(self.best))]
+        if self.penalty.offsets is not None:
+            parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))
+        return np.concatenate(parts)

@@ -1,19 +1,26 @@
-"""The marginal likelihood of a Gaussian population of reward vectors, and its gradient, in one pass over the logs.
+"""The marginal likelihood of a Gaussian population, and its gradient, in one pass over the logs.
 
-User n has beta_n = m + L z_n with z_n ~ N(0, I_k), and rewards r = X beta_n + noise of variance s2. With A = X L and
-e = r - X m:
+The reward of user n for action a with features phi is
 
-    P = I + A^T A / s2,   mu = P^-1 A^T e / s2   (posterior mean of z; its covariance is P^-1),
-    log p(r) = -1/2 [ h log(2 pi s2) + log det P + (e^T e - e^T A mu) / s2 ].
+    r = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a,
+
+where e_na, a share of v_a, is the same whenever the user meets the action again. With A = X L, e = r - X m - o and S the covariance of what
+is left (diagonal where nobody meets an action twice):
+
+    P = I + A^T S^-1 A,   mu = P^-1 A^T S^-1 e   (posterior mean of z; its covariance is P^-1),
+    log p(r) = -1/2 [ h log(2 pi) + log det S + log det P + e^T S^-1 (e - A mu) ].
 
 By Fisher's identity the gradient of the marginal likelihood in W = [m, L] is that of EM's expected complete one,
 
-    s2 dl/dW = sum_n X_n^T [ f_n,  f_n mu_n^T - A_n P_n^-1 ],   f = e - A mu,
+    dl/dW = sum_n X_n^T S_n^-1 [ f_n,  f_n mu_n^T - A_n P_n^-1 ],   f = e - A mu,
 
-so a pass costs two products of the features with d x (k + 1) matrices and, between them, small systems per user
-(`likelihood_loops`). Where rows name actions of a catalogue, the products are with the catalogue: their cost does not
-grow with the logs. Several populations can be judged in one pass, each on its own share of the users (a task): folds,
-halves, and held-out users.
+that in o_a the sum of S^-1 f over the rows of a, and that in log v_a half of what E[f^T S^-1 f] over these rows exceeds their number by. So a pass costs two
+products of the features with d x (k + 1) matrices and, between them, small systems per user (`likelihood_loops`). Where rows name actions of a
+catalogue, the products are with the catalogue: their cost does not grow with the logs. Several populations can be judged in one pass, each on its own
+share of the users (a task): folds, halves, and held-out users.
+
+Held-out users are judged by how well each of their rewards is predicted from their *other* actions (the gain, see `likelihood_loops.others_gain`): that is what
+a newcomer is served by. The likelihood would also reward a population for the spread of rewards, and take noise that differs between users for taste.
 """
 
 from __future__ import annotations
@@ -45,8 +52,8 @@ class Task:
 class Sums:
     """What a pass finds for one task; everything but `judged_*` is over the users it is fitted to.
 
-    `gradient` (d, k + 1) is s2 dl/dW; `weights` (k + 1, k + 1) the sum over rows of E[(1, z)(1, z)^T]; `residual` the
-    expected sum of squared noise.
+    `gradient` (d, k + 1) is dl/dW and `lean` (A,) dl/do; `weights` (k + 1, k + 1) the sum over rows of E[(1, z)(1, z)^T] / v_a;
+    `residual` (A,) the expected sum of f^T S^-1 f times v_a, and `met` (A,) the rows, of each action.
     """
 
     users: int
@@ -54,10 +61,13 @@ class Sums:
     likelihood: float
     gradient: Floats
     weights: Floats
-    residual: float
+    lean: Floats
+    residual: Floats
+    met: Floats
     judged_rows: int
     judged_users: int
     judged_likelihood: float
+    judged_gain: float
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
@@ -65,10 +75,11 @@ class Sums:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Of n users with equally long histories: what rewards say of z, and how likely they were."""
+    """Of n users: what rewards say of z, how likely they were, and how much better than the mean they predict each other."""
 
     mean: Floats  # mu (n, k)
     likelihood: Floats  # (n,)
+    gain: Floats  # (n,)
 
 
 def posterior_of(population: Population, features: Floats, rewards: Floats) -> Posterior:
@@ -82,8 +93,8 @@ def posterior_of(population: Population, features: Floats, rewards: Floats) -> P
     """
     count, length, dim = features.shape
     starts = length * np.arange(count)
-    view = _View(features.reshape(-1, dim), np.arange(count * length), rewards.ravel(), starts, starts + length)
-    return view.judge(population)
+    rows = np.arange(count * length)
+    return _View(features.reshape(-1, dim), rows, np.zeros_like(rows), rewards.ravel(), starts, starts + length).judge(population)
 
 
 @dataclass(frozen=True)
@@ -92,12 +103,13 @@ class _View:
 
     table: Floats  # (rows or items, d)
     codes: Ints
+    actions: Ints  # all zero where no action is logged
     rewards: Floats
     starts: Ints
     stops: Ints
 
     def judge(self, population: Population) -> Posterior:
-        """Posterior means and likelihoods."""
+        """Posterior means, likelihoods and gains."""
         return Posterior(*likelihood_loops.likelihoods(self._seen(population)))
 
     def fit(self, population: Population) -> Sums:
@@ -110,32 +122,50 @@ class _View:
             likelihood=found.likelihood,
             gradient=self.table.T @ found.pull,
             weights=found.weights,
+            lean=found.lean,
             residual=found.residual,
+            met=found.rows,
         )
+
+    def grouped(self) -> _View:
+        """The same users with the rows of one action side by side; nothing else depends on the order of a user's rows."""
+        lengths = self.stops - self.starts
+        user, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
+        rows = np.arange(len(user)) + np.repeat(self.starts - (ends - lengths), lengths)
+        rows = rows[np.lexsort((self.actions[rows], user))]
+        return _View(self.table, self.codes[rows], self.actions[rows], self.rewards[rows], ends - lengths, ends)
 
     def _seen(self, population: Population) -> likelihood_loops.Histories:
         """The rows multiplied by W = [m, L], as the compiled loops take them."""
-        rows = self.codes, self.rewards, self.starts, self.stops
-        return likelihood_loops.Histories(self.table @ population.weights, *rows, population.noise_variance)
+        rows = self.codes, self.actions, self.rewards, self.starts, self.stops
+        left = population.variances, population.levels, population.share
+        units = population.variances if population.units is None else population.units
+        return likelihood_loops.Histories(self.table @ population.weights, *rows, *left, units)
 
 
-def _views(batch: Batch, chosen: Bools) -> Iterator[_View]:
-    """The chosen users: all at once where rows share a table that is smaller than they are, else a few at a time."""
+def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
+    """The chosen users: all at once where rows share a table that is smaller than they are, else a few at a time.
+
+    Rows of one action must be side by side (`grouped`) where something of a user's opinion of it lasts.
+    """
     who = np.flatnonzero(chosen)
     starts, stops = batch.offsets[who], batch.offsets[who + 1]
+    actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else batch.actions
     coded = batch.coded
     if coded is not None and len(coded.table) <= int((stops - starts).sum()):
-        yield _View(coded.table, coded.actions, batch.rewards, starts, stops)
+        view = _View(coded.table, coded.actions, actions, batch.rewards, starts, stops)
+        yield view.grouped() if grouped else view
         return
     step, ends, first = max(1, CHUNK_BYTES // (8 * batch.dim)), np.cumsum(stops - starts), 0
     while first < len(who):
         done = int(ends[first - 1]) if first else 0
         last = max(first + 1, int(np.searchsorted(ends, done + step, side="right")))
-        yield _some(batch, starts[first:last], stops[first:last])
+        view = _some(batch, actions, starts[first:last], stops[first:last])
+        yield view.grouped() if grouped else view
         first = last
 
 
-def _some(batch: Batch, starts: Ints, stops: Ints) -> _View:
+def _some(batch: Batch, actions: Ints, starts: Ints, stops: Ints) -> _View:
     """Users with these rows: a view if they are neighbours, else a copy."""
     lengths = stops - starts
     total, ends = int(lengths.sum()), np.cumsum(lengths)
@@ -143,7 +173,7 @@ def _some(batch: Batch, starts: Ints, stops: Ints) -> _View:
         rows: slice | Ints = slice(int(starts[0]), int(stops[-1]))
     else:
         rows = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
-    return _View(batch.take(rows), np.arange(total), batch.rewards[rows], ends - lengths, ends)
+    return _View(batch.take(rows), np.arange(total), actions[rows], batch.rewards[rows], ends - lengths, ends)
 
 
 def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
@@ -151,14 +181,17 @@ def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
     totals = [_nothing(task.population) for task in tasks]
     for i, task in enumerate(tasks):
-        for view in _views(batch, task.fitted[where]):
+        lasts = task.population.share > 0
+        for view in _views(batch, task.fitted[where], grouped=lasts):
             totals[i] += view.fit(task.population)
-        for view in _views(batch, task.judged[where]):
+        for view in _views(batch, task.judged[where], grouped=lasts):
+            found = view.judge(task.population)
             totals[i] += replace(
                 _nothing(task.population),
                 judged_rows=int((view.stops - view.starts).sum()),
                 judged_users=len(view.starts),
-                judged_likelihood=float(view.judge(task.population).likelihood.sum()),
+                judged_likelihood=float(found.likelihood.sum()),
+                judged_gain=float(found.gain.sum()),
             )
     return tuple(totals)
 
@@ -171,12 +204,13 @@ def merge(a: tuple[Sums, ...], b: tuple[Sums, ...]) -> tuple[Sums, ...]:
 def _nothing(population: Population) -> Sums:
     """The sums over nobody."""
     dim, size = len(population.mean), population.rank + 1
-    return Sums(0, 0, 0.0, np.zeros((dim, size)), np.zeros((size, size)), 0.0, 0, 0, 0.0)
+    lean, residual, met = np.zeros((3, len(population.variances)))
+    return Sums(0, 0, 0.0, np.zeros((dim, size)), np.zeros((size, size)), lean, residual, met, 0, 0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Log-likelihoods of P populations on the same users: sums (P,) and sums of products (P, P)."""
+    """Gains of P populations on the same users: sums (P,) and sums of products (P, P)."""
 
     users: int
     sums: Floats
@@ -186,7 +220,7 @@ class Comparison:
         return Comparison(self.users + other.users, self.sums + other.sums, self.products + other.products)
 
     def deficits(self) -> tuple[Floats, Floats]:
-        """The mean log-likelihood per user that each lacks to the best, and the standard error of that, (P,) each.
+        """The mean gain per user that each lacks to the best, and the standard error of that, (P,) each.
 
         Users are the same for all, so the error is that of the *difference*, which varies less than either.
 
@@ -206,7 +240,7 @@ def compare(batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tu
     size = len(rivals[0])
     total = Comparison(0, np.zeros(size), np.zeros((size, size)))
     for populations, buckets in zip(rivals, judged, strict=True):
-        for view in _views(batch, buckets[where]):
-            values = np.stack([view.judge(population).likelihood for population in populations])
+        for view in _views(batch, buckets[where], grouped=populations[0].share > 0):
+            values = np.stack([view.judge(population).gain for population in populations])
             total += Comparison(len(view.starts), values.sum(axis=1), values @ values.T)
     return total

@@ -1,12 +1,17 @@
-"""Compiled loops over users for the likelihood of a prior and its gradient; the maths is told in likelihood.py.
+"""Compiled loops over users for the likelihood of a population and its gradient; the maths is told in likelihood.py.
 
-A user with rewards r and products A = X L, e = r - X m of the features with W = [m, L] has the small system
+A user with rewards r and products A = X L, e = r - X m - o of the features with W = [m, L] has the small system
 
-    P = I + A^T A / s2 (k, k),   c = A^T e / s2 (k,),   mu = P^-1 c,
-    log p(r) = -1/2 [ h log(2 pi s2) + log det P + e^T e / s2 - c^T P^-1 c ].
+    P = I + A^T S^-1 A (k, k),   c = A^T S^-1 e (k,),   mu = P^-1 c,
+    log p(r) = -1/2 [ h log(2 pi) + log det S + log det P + e^T S^-1 e - c^T P^-1 c ],
 
-With P = L L^T and the root R = L^-1, P^-1 is R^T R and c^T P^-1 c is |R c|^2. Arrays of one user are allocated once and
-written again for every user: k is small, and there are many users.
+S the covariance of what is left. Rows of different actions are independent, with the variance v of their action. Rows of the same action, n of
+them, share what lasts: S = s2 I + se 1 1^T with se = share v and s2 = v - se, so that with c' = se / (s2 + n se)
+
+    S^-1 x = (x - c' (sum of x)) / s2,      log det S = (n - 1) log s2 + log(s2 + n se).
+
+Rows of one action must be neighbours for that, which the caller sees to where something lasts. With P = L L^T and the root R = L^-1, P^-1 is R^T R
+and c^T P^-1 c is |R c|^2. Arrays of one user are allocated once and written again for every user: k is small, and there are many users.
 """
 
 from __future__ import annotations
@@ -21,55 +26,96 @@ from newcomer.array_loops import Floats, Ints, cholesky, dot, fast, invert_lower
 class Histories(NamedTuple):
     """Rows of some users, multiplied by W: row i is row codes[i] of `product`; user n owns rows starts[n] up to stops[n]."""
 
-    product: Floats  # (A, k + 1), features of the distinct actions, or of all rows, times W = [m, L]
+    product: Floats  # (C, k + 1), features of the distinct actions, or of all rows, times W = [m, L]
     codes: Ints  # (rows,)
+    actions: Ints  # (rows,) which variance and which offset; all zero where no action is logged
     rewards: Floats  # (rows,)
     starts: Ints  # (users,)
     stops: Ints  # (users,)
-    noise: float  # s2
+    variance: Floats  # (A,) of what the directions leave of a reward
+    offsets: Floats  # (A,)
+    share: float  # of the variance that lasts; rows of one action are neighbours if it is above zero
+    units: Floats  # (A,) of squared errors of prediction
 
 
 class Posteriors(NamedTuple):
-    """Of each user: the posterior mean mu of z, and the log-likelihood of the rewards."""
+    """Of each user: the posterior mean mu of z, the log-likelihood of the rewards, and the gain.
+
+    The gain is how much better each action's reward is predicted from the user's *other* actions than by the population's mean: squared errors, in
+    units that are the same for all populations that are compared, summed over actions.
+    """
 
     mean: Floats  # (users, k)
     likelihood: Floats  # (users,)
+    gain: Floats  # (users,)
 
 
 class Expectations(NamedTuple):
-    """Sums over users; X^T `pull`, X (A, d) the features of which `product` holds X W, is s2 times the gradient in W."""
+    """Sums over users; the features' transpose times `pull` is the gradient of the log-likelihood in W."""
 
     likelihood: float
-    residual: float  # the expected sum of squared noise
-    weights: Floats  # (k + 1, k + 1), the sum over rows of E[(1, z)(1, z)^T]
-    pull: Floats  # (A, k + 1), the sum over rows of [f, f mu^T - A P^-1] in row codes[i], f = e - A mu
+    weights: Floats  # (k + 1, k + 1), the sum over rows of E[(1, z)(1, z)^T] / variance
+    pull: Floats  # (C, k + 1), the sum over rows of S^-1 [f, f mu^T - A P^-1] in row codes[i], f = e - A mu
+    lean: Floats  # (A,), the sum over rows of S^-1 f: the gradient in the offsets
+    residual: Floats  # (A,), the expected sum over rows of f^T S^-1 f, in units that make it 1 a row
+    rows: Floats  # (A,)
 
 
 @fast
-def posterior(seen: Histories, n: int, mean: Floats, root: Floats) -> float:
-    """Of user n: write mu (k,) and the root R of P^-1 (k, k, lower triangular); returns the log-likelihood."""
+def run_end(seen: Histories, begin: int, end: int) -> int:
+    """Where the rows of the action of row `begin` end: the next row, unless something lasts."""
+    stop = begin + 1
+    if seen.share > 0.0:
+        while stop < end and seen.actions[stop] == seen.actions[begin]:
+            stop += 1
+    return stop
+
+
+@fast
+def posterior(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> float:
+    """Of user n: write mu (k,) and the root R of P^-1 (k, k, lower triangular); returns the log-likelihood.
+
+    `total` (k,) is room for a sum.
+    """
     begin, end, rank = seen.starts[n], seen.stops[n], mean.size
-    # P and c, without the division by s2 and the identity; then with them.
-    square = 0.0
+    square = logdet = 0.0
     root[:] = 0.0
     mean[:] = 0.0
-    for i in range(begin, end):
-        row = seen.product[seen.codes[i]]
-        error = seen.rewards[i] - row[0]
-        square += error * error
-        for a in range(rank):
-            weight = row[a + 1]
-            mean[a] += weight * error
-            for b in range(a + 1):
-                root[a, b] += weight * row[b + 1]
+    first = begin
+    while first < end:
+        stop = run_end(seen, first, end)
+        variance, count = seen.variance[seen.actions[first]], stop - first
+        single = variance if count == 1 else (1.0 - seen.share) * variance  # s2, or all of it for an action met once
+        level = 0.0
+        total[:] = 0.0
+        for i in range(first, stop):
+            row = seen.product[seen.codes[i]]
+            error = seen.rewards[i] - row[0] - seen.offsets[seen.actions[i]]
+            square += error * error / single
+            level += error
+            for a in range(rank):
+                weight = row[a + 1] / single
+                total[a] += row[a + 1]
+                mean[a] += weight * error
+                for b in range(a + 1):
+                    root[a, b] += weight * row[b + 1]
+        logdet += np.log(single)
+        if count > 1:
+            # What the n rows have in common is taken off again: c' / s2 times the squares of their sums.
+            lasting = seen.share * variance
+            whole = single + count * lasting
+            less = lasting / (whole * single)
+            square -= less * level * level
+            for a in range(rank):
+                mean[a] -= less * level * total[a]
+                for b in range(a + 1):
+                    root[a, b] -= less * total[a] * total[b]
+            logdet += (count - 2) * np.log(single) + np.log(whole)
+        first = stop
     for a in range(rank):
-        mean[a] /= seen.noise
-        for b in range(a + 1):
-            root[a, b] /= seen.noise
         root[a, a] += 1.0
     if not cholesky(root, root, 0.0):  # numbers that are not finite: P itself is never singular
         root[:] = np.nan
-    logdet = 0.0
     for a in range(rank):
         logdet += 2.0 * np.log(root[a, a])
     invert_lower(root)
@@ -78,34 +124,68 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats) -> float:
         mean[a] = dot(root[a, : a + 1], mean)
     explained = dot(mean, mean)
     for a in range(rank):
-        total = 0.0
+        left = 0.0
         for b in range(a, rank):
-            total += root[b, a] * mean[b]
-        mean[a] = total
-    fit = square / seen.noise - explained
-    value: float = -0.5 * ((end - begin) * np.log(2.0 * np.pi * seen.noise) + logdet + fit)
+            left += root[b, a] * mean[b]
+        mean[a] = left
+    value: float = -0.5 * ((end - begin) * np.log(2.0 * np.pi) + logdet + square - explained)
     return value
 
 
 @fast
+def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> float:
+    """Of user n, whose posterior is given: the gain, by leaving out one action at a time.
+
+    Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x, the residual is x / (1 - h),
+    h = f^T P^-1 f / v: no system has to be solved again.
+    """
+    begin, end, rank = seen.starts[n], seen.stops[n], mean.size
+    gain = 0.0
+    first = begin
+    while first < end:
+        stop = run_end(seen, first, end)
+        variance, count = seen.variance[seen.actions[first]], stop - first
+        if count > 1:
+            variance *= seen.share + (1.0 - seen.share) / count
+        error = 0.0
+        total[:] = 0.0
+        for i in range(first, stop):
+            row = seen.product[seen.codes[i]]
+            error += (seen.rewards[i] - row[0] - seen.offsets[seen.actions[i]]) / count
+            for a in range(rank):
+                total[a] += row[a + 1] / count
+        left, lever = error - dot(total, mean), 0.0
+        for a in range(rank):
+            lever += dot(root[a, : a + 1], total) ** 2
+        left /= max(1.0 - lever / variance, 1e-9)
+        gain += (error * error - left * left) / seen.units[seen.actions[first]]
+        first = stop
+    return gain
+
+
+@fast
 def likelihoods(seen: Histories) -> Posteriors:
-    """What the rewards say of each user, and how likely they were."""
+    """What the rewards say of each user, how likely they were, and how well they predict each other."""
     users, rank = seen.starts.size, seen.product.shape[1] - 1
-    found, root = Posteriors(np.empty((users, rank)), np.empty(users)), np.empty((rank, rank))
+    found = Posteriors(np.empty((users, rank)), np.empty(users), np.empty(users))
+    root, total = np.empty((rank, rank)), np.empty(rank)
     for n in range(users):
-        found.likelihood[n] = posterior(seen, n, found.mean[n], root)
+        found.likelihood[n] = posterior(seen, n, found.mean[n], root, total)
+        found.gain[n] = others_gain(seen, n, found.mean[n], root, total)
     return found
 
 
 @fast
 def expectations(seen: Histories) -> Expectations:
     """The sums of EM's expectation step, and of the gradient, over all users."""
-    size, rank = seen.product.shape[1], seen.product.shape[1] - 1
-    root, covariance, mean, spread = np.empty((rank, rank)), np.empty((rank, rank)), np.empty(rank), np.empty(rank)
+    size, rank, kinds = seen.product.shape[1], seen.product.shape[1] - 1, seen.variance.size
+    root, covariance, mean, total = np.empty((rank, rank)), np.empty((rank, rank)), np.empty(rank), np.empty(rank)
+    spread, common = np.empty(rank), np.empty(rank)
     weights, pull = np.zeros((size, size)), np.zeros(seen.product.shape)
-    likelihood = residual = 0.0
+    lean, residual, rows = np.zeros(kinds), np.zeros(kinds), np.zeros(kinds)
+    likelihood = 0.0
     for n in range(seen.starts.size):
-        likelihood += posterior(seen, n, mean, root)
+        likelihood += posterior(seen, n, mean, root, total)
         # The posterior covariance P^-1 = R^T R, by rows of R.
         covariance[:] = 0.0
         for p in range(rank):
@@ -113,36 +193,66 @@ def expectations(seen: Histories) -> Expectations:
                 weight = root[p, a]
                 for b in range(p + 1):
                     covariance[a, b] += weight * root[p, b]
+        length = 0.0  # of the history, in units of the inverse variances
+        first, end = seen.starts[n], seen.stops[n]
+        while first < end:
+            stop = run_end(seen, first, end)
+            action, count = seen.actions[first], stop - first
+            variance = seen.variance[action]
+            single, less = variance, 0.0
+            level = square = 0.0
+            total[:] = 0.0  # becomes the sum over the rows of A
+            if count > 1:
+                single = (1.0 - seen.share) * variance
+                less = seen.share * variance / (single + count * seen.share * variance)  # c'
+                for i in range(first, stop):
+                    row = seen.product[seen.codes[i]]
+                    level += seen.rewards[i] - row[0] - seen.offsets[action] - dot(row[1:], mean)
+                    for a in range(rank):
+                        total[a] += row[a + 1]
+                square -= less * level * level
+            # A P^-1 of the sum, which every row of the action gives back by its share c'.
+            common[:] = 0.0
+            for a in range(rank):
+                for b in range(rank):
+                    common[b] += total[a] * covariance[a, b]
+            square -= less * dot(common, total)
+            for i in range(first, stop):
+                row, out = seen.product[seen.codes[i]], pull[seen.codes[i]]
+                left = seen.rewards[i] - row[0] - seen.offsets[action]  # becomes the residual f of this row
+                spread[:] = 0.0  # becomes its row of A P^-1
+                for a in range(rank):
+                    weight = row[a + 1]
+                    left -= weight * mean[a]
+                    for b in range(rank):
+                        spread[b] += weight * covariance[a, b]
+                square += left * left + dot(spread, row[1:])
+                own = (left - less * level) / single
+                out[0] += own
+                lean[action] += own
+                for a in range(rank):
+                    out[a + 1] += own * mean[a] - (spread[a] - less * common[a]) / single
+            residual[action] += square * variance / single
+            rows[action] += count
+            length += count / variance
+            first = stop
         # Every row of the user has the same E[(1, z)(1, z)^T]; the first column is the first row, filled in at the end.
-        length = float(seen.stops[n] - seen.starts[n])
         weights[0, 0] += length
         for a in range(rank):
             weights[0, a + 1] += length * mean[a]
             for b in range(rank):
                 weights[a + 1, b + 1] += length * (covariance[a, b] + mean[a] * mean[b])
-        for i in range(seen.starts[n], seen.stops[n]):
-            row, out = seen.product[seen.codes[i]], pull[seen.codes[i]]
-            left = seen.rewards[i] - row[0]  # becomes the residual f of this row
-            spread[:] = 0.0  # becomes its row of A P^-1
-            for a in range(rank):
-                weight = row[a + 1]
-                left -= weight * mean[a]
-                for b in range(rank):
-                    spread[b] += weight * covariance[a, b]
-            residual += left * left
-            out[0] += left
-            for a in range(rank):
-                residual += spread[a] * row[a + 1]
-                out[a + 1] += left * mean[a] - spread[a]
     for a in range(rank):
         weights[a + 1, 0] = weights[0, a + 1]
-    return Expectations(likelihood, residual, weights, pull)
+    return Expectations(likelihood, weights, pull, lean, residual, rows)
 
 
 def warm() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     first, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
-    seen = Histories(np.ones((1, 2)), first, np.ones(1), first, one, 1.0)
-    posterior(seen, 0, np.empty(1), np.empty((1, 1)))
+    seen = Histories(np.ones((1, 2)), first, first, np.ones(1), first, one, np.ones(1), np.zeros(1), 0.5, np.ones(1))
+    run_end(seen, 0, 1)
+    posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
+    others_gain(seen, 0, np.zeros(1), np.ones((1, 1)), np.empty(1))
     likelihoods(seen)
     expectations(seen)

@@ -21,16 +21,39 @@ CLEARLY = 4.0  # times what sampling leaves by itself: then a mean lies outside 
 
 @dataclass(frozen=True)
 class Population:
-    """Reward vectors have the mean `mean` (d,) and the covariance L L^T, L = `factor` (d, k); rewards have noise."""
+    """Reward vectors have the mean `mean` (d,) and the covariance L L^T, L = `factor` (d, k); rewards have a residual.
+
+    `noise_variance` is the variance of the residual, averaged over rows; `by_action` (A,) that of each action, None where it is one for all.
+    `offsets` (A,) are zero where None. `share` of the residual lasts. `units` (A,) are those in which errors of
+    prediction are counted; a climb does not change them.
+    """
 
     mean: Floats
     factor: Floats
     noise_variance: float
+    by_action: Floats | None = None
+    offsets: Floats | None = None
+    share: float = 0.0
+    units: Floats | None = None
 
     @property
     def rank(self) -> int:
         """Directions k along which users differ."""
         return int(self.factor.shape[1])
+
+    @property
+    def variances(self) -> Floats:
+        """v (A,), or (1,) where it is one for all actions.
+
+        >>> Population(np.zeros(2), np.zeros((2, 0)), 0.5).variances.tolist()
+        [0.5]
+        """
+        return np.array([self.noise_variance]) if self.by_action is None else self.by_action
+
+    @property
+    def levels(self) -> Floats:
+        """o (A,), zeros where there are no offsets."""
+        return np.zeros(len(self.variances)) if self.offsets is None else self.offsets
 
     @property
     def weights(self) -> Floats:
@@ -51,18 +74,22 @@ class Population:
         left, lengths, _ = np.linalg.svd(self.factor, full_matrices=False)
         return replace(self, factor=left * lengths)
 
-    def truncated(self, gram: Floats, rank: int) -> Population:
-        """The `rank` directions along which rewards differ most; what the others explained becomes noise.
+    def truncated(self, gram: Floats, rank: int, table: Floats | None = None) -> Population:
+        """The `rank` directions along which rewards differ most; what the others explained becomes residual.
 
-        Rewards of actions with C = E[phi phi^T] = `gram` (d, d) keep their variance.
+        Rewards of actions with C = E[phi phi^T] = `gram` (d, d) keep their variance, each action with features in `table` (A, d) its own.
 
         >>> two = Population(np.zeros(2), np.diag([2.0, 1.0]), 0.5)
         >>> two.truncated(np.eye(2), 1).noise_variance
         1.5
         """
         values, vectors = _axes(self.factor, gram)
-        rest = float(values[rank:].sum())
-        return replace(self, factor=self.factor @ vectors[:, :rank], noise_variance=self.noise_variance + rest)
+        rest, kept, dropped = float(values[rank:].sum()), vectors[:, :rank], vectors[:, rank:]
+        more = rest if table is None else np.einsum("ak,ak->a", *(2 * [table @ (self.factor @ dropped)]))
+        by_action = None if self.by_action is None else self.by_action + more
+        return replace(
+            self, factor=self.factor @ kept, noise_variance=self.noise_variance + rest, by_action=by_action
+        )
 
     def revived(self, start: Population, gram: Floats) -> Population:
         """The population with its dead directions replaced by a tenth of those of `start` beyond the living ones.

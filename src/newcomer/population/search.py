@@ -1,20 +1,22 @@
-"""The distribution of users: mean, low-rank covariance and noise of reward vectors, from short histories.
+"""The search for the population: its start, its climb, and the choice of rank and shrinkage on people who were not fitted.
 
-    beta_n = m + L z_n,   z_n ~ N(0, I_k),   r = phi^T beta_n + noise of variance s2.
+    reward = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a.
 
-Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`)
-improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean
-and the spread along each direction that serve a newcomer, and with many directions and short histories they must be
-shrunk. Shrinkage is a Gaussian prior of the entries of W = [m, L]:
+Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`) improves on it; a few passes over the logs in
+all. A basis alone leaves most of the value on the table: it is the mean and the spread along each direction that serve a newcomer, and with many
+directions and short histories they must be shrunk. Shrinkage is a Gaussian prior:
 
-* of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak directions shrink
-  to nothing;
-* of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
-  users.
+* of the entries of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak directions shrink to nothing;
+* of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the users. Where features are one-hot, m is
+  shrunk towards the mean reward in place of zero: an action that was met once is worth about as much as the others;
+* of the offsets with the precision that their variance between actions suggests, beyond what their noise explains; there are none where features are one-hot.
 
-The precision a and the rank are those with which *users who were not fitted* are predicted best: five folds of users
-by a hash of their ids where there are few, one held-out fifth where there are many. The rank is the smallest whose
-predictive likelihood is within one (paired) standard error of the best.
+The precision a and the rank are those with which each reward of *users who were not fitted* is predicted best from their *other* actions
+(`likelihood_loops.others_gain`): five folds of users by a hash of their ids where there are few, one held-out fifth where there are many. The rank is the
+smallest whose gain is within one (paired) standard error of the best, and zero unless the gain is clear of chance (`CLEAR` standard errors): noise that differs
+between actions, or a few heavy users, then do not pass for taste.
+
+How much of the residual lasts is told by users who met an action more than once, and by nothing else: see `share_of`.
 """
 
 from __future__ import annotations
@@ -29,23 +31,26 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats
 from newcomer.errors import LogsError
-from newcomer.evidence import PopulationFacts, RankComparison
+from newcomer.evidence import PersistenceFacts, PopulationFacts, RankComparison
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
-from newcomer.population.all_pairs import Pairs, pairs_of, start_from
-from newcomer.population.climb import Climber, Gram
+from newcomer.population.all_pairs import TINY, Pairs, action_variances, levels_of, pairs_of, start_from
+from newcomer.population.climb import Climber, Gram, Penalty
 from newcomer.population.forecast import forecast
 from newcomer.population.likelihood import Comparison, Sums, Task, compare, expect, merge
 from newcomer.population.record import Population
 from newcomer.users import Split, folds
 
 Partial = TypeVar("Partial")
-Trail = tuple[tuple[float, float], ...]  # precisions tried, each with the held-out log-likelihood per user
+Trail = tuple[tuple[float, float], ...]  # precisions tried, each with the held-out gain per user
 
 MOST = (8, 24)  # directions tried when the rank is open: few, then many if few are not enough
 COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
-TINY = 1e-300
+CLEAR = 2.2  # standard errors of gain over the population mean below which nothing is shared: level 1 / 64
+SLIGHT = 1e-3  # share of the residual variance below which offsets are nothing
+LIVING = 1e-3  # share of the residual variance below which directions explain nothing
+LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
 ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
 ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
 LONGEST = 60  # passes of one climb
@@ -94,36 +99,75 @@ class Passes:
                 fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
                 judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
                 self.listen(Progress(self.count, stage, fitted, judged))
-            if all(climber.gain < max(tolerance, each * climber.trial.weights.size) for climber in climbers):
+            if all(climber.gain < max(tolerance, each * climber.size) for climber in climbers):
                 break
+
+
+@dataclass(frozen=True, eq=False)
+class Begin:
+    """What all fits begin with: the sums over pairs, the catalogue's features where rows name actions of one, and what lasts."""
+
+    pairs: Pairs
+    table: Floats | None  # (A, d)
+    one_hot: bool
+    share: float | None = None  # of the residual that lasts, if it was given
+
+    @property
+    def centred(self) -> bool:
+        """Whether the common part of each action was taken off before pairs were multiplied."""
+        return self.pairs.met.shape[1] > 0
+
+    def start(self, buckets: Bools, rank: int) -> Population:
+        """The moment estimate of the users in some buckets."""
+        found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
+        return replace(found, share=self.share_for(found))
+
+    def share_for(self, population: Population) -> float:
+        """The share that lasts, as given or as repeats tell it; none where there is nothing to tell it from."""
+        if self.share is not None:
+            return min(self.share, LASTING)
+        lasting = share_of(self.pairs, population.variances)
+        return 0.0 if lasting is None else lasting.estimate
+
+    def anchor(self, buckets: Bools) -> Floats:
+        """What the mean is shrunk towards (d,)."""
+        some = self.pairs.take(buckets)
+        level = float(some.levels.sum() / max(some.met.sum(), 1.0)) if self.one_hot else 0.0
+        return np.full(some.cross.shape[1], level)
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
     """A split of the users, and what all fits to its fitted users share."""
 
-    pairs: Pairs
+    begin: Begin
     split: Split
 
     @cached_property
     def gram(self) -> Gram:
-        """The sum of phi phi^T over the fitted users."""
-        return Gram(self.pairs.gram[self.split.fitted].sum(axis=0))
+        """The sum of phi phi^T / v over the fitted users, v as the moments have it."""
+        pairs, table = self.begin.pairs.take(self.split.fitted), self.begin.table
+        variances = action_variances(pairs)
+        if table is None or variances is None:
+            return Gram(pairs.gram[0] / self.begin.start(self.split.fitted, 0).noise_variance)
+        return Gram(table.T @ ((pairs.met[0] / variances)[:, None] * table))
 
     @cached_property
-    def mean_precision(self) -> float:
-        """The precision of the entries of m that the fitted users suggest."""
-        return mean_precision(self.pairs, self.split.fitted)
+    def penalty(self) -> Penalty:
+        """What is believed beforehand, with a precision of L yet to be chosen."""
+        begin, fitted = self.begin, self.split.fitted
+        anchor = begin.anchor(fitted)
+        precision, common = mean_precision(begin.pairs, fitted, anchor), begin.start(fitted, 0).noise_variance
+        return Penalty(np.array([precision]), anchor, common, offset_precision(begin, fitted))
 
     def start(self, rank: int) -> Population:
         """The moment estimate of the fitted users."""
-        return start_from(self.pairs.take(self.split.fitted), rank)
+        return self.begin.start(self.split.fitted, rank)
 
     def climber(self, precision: float, start: Population) -> Climber:
         """A climb from `start` with this precision of the entries of L."""
-        penalty = np.full(start.rank + 1, precision)
-        penalty[0] = self.mean_precision
-        return Climber(start, self.gram, penalty, noise_floor(self.pairs))
+        weights = np.append(self.penalty.weights, np.full(start.rank, precision))
+        return Climber(start, self.gram, replace(self.penalty, weights=weights), noise_floor(self.begin.pairs))
 
 
 @dataclass(frozen=True)
@@ -132,36 +176,57 @@ class Found:
 
     precision: float
     populations: list[Population]
-    score: float  # held-out log-likelihood per user
+    score: float  # held-out gain per user
     trail: Trail
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """The population fitted to everybody, the penalty (k + 1,) of its fit, the sums it began with, and why it is so."""
+    """The population fitted to everybody, the penalty of its fit, what it began with, and why it is so."""
 
     population: Population
-    penalty: Floats
-    pairs: Pairs
+    penalty: Penalty
+    begin: Begin
     facts: PopulationFacts
 
+    @property
+    def pairs(self) -> Pairs:
+        """The sums over pairs."""
+        return self.begin.pairs
 
-def estimate_population(passes: Passes, *, rank: int | Literal["auto"] = "auto") -> Fitted:
-    """Estimate the distribution of reward vectors; `rank` directions, or as many as held-out users call for.
+
+def estimate_population(
+    passes: Passes, *, rank: int | Literal["auto"] = "auto", persistence: float | None = None
+) -> Fitted:
+    """Estimate the distribution of users; `rank` directions, or as many as held-out users call for.
+
+    `persistence` is the share of the residual that lasts; None leaves it to users who met an action more than once.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = estimate_population(Passes(Synthetic.learnable(dim=8, seed=1).logs(400, 8, seed=1)), rank=2)
     >>> found.population.factor.shape, round(found.population.noise_variance, 2)
     ((8, 2), 0.25)
     """
-    pairs = passes.run(pairs_of, operator.add)
+    begin = _begin(passes, persistence)
+    users = begin.pairs.users
+    search = Search(passes, begin, [Fold(begin, split) for split in folds(users)])
+    if rank == "auto":
+        return search.finish(*search.rank(min(passes.logs.dim, max(1, int(users.sum()) // 20))))
+    found = search.precision(search.begin_at(int(rank)), "choosing shrinkage")
+    return search.finish(found, (found.trail,), None)
+
+
+def _begin(passes: Passes, persistence: float | None) -> Begin:
+    """The sums over pairs: one pass, or two where rows name actions, whose means are taken off first."""
+    logs = passes.logs
+    actions, centre = len(logs.action_ids or ()), None
+    if actions:
+        met, levels = passes.run(partial(levels_of, actions=actions), operator.add)
+        centre = np.divide(levels, met, out=np.zeros(actions), where=met > 0)
+    pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
     if not pairs.squares.sum() > 0:
         raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
-    search = Search(passes, pairs, [Fold(pairs, split) for split in folds(pairs.users)])
-    if rank == "auto":
-        return search.finish(*search.rank(min(passes.logs.dim, max(1, int(pairs.users.sum()) // 20))))
-    found = search.precision(search.begin(int(rank)), "choosing shrinkage")
-    return search.finish(found, (found.trail,), None)
+    return Begin(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence)
 
 
 @dataclass
@@ -169,7 +234,7 @@ class Search:
     """Chooses the precision and the rank on held-out users."""
 
     passes: Passes
-    pairs: Pairs
+    origin: Begin
     folds: list[Fold]
 
     def rank(self, most: int) -> tuple[Found, tuple[Trail, ...], RankComparison]:
@@ -179,23 +244,23 @@ class Search:
         """
         trails = []
         for tried in MOST:
-            found = self.precision(self.begin(min(tried, most)), "choosing the rank")
+            found = self.precision(self.begin_at(min(tried, most)), "choosing the rank")
             trails.append(found.trail)
             comparison = self.truncations(found)
             chosen = smallest_good(comparison)
             if chosen < tried or tried >= most:
                 break
         if chosen < len(comparison.sums) - 1:
-            found = self.precision(self.begin(chosen), "choosing shrinkage")
+            found = self.precision(self.begin_at(chosen), "choosing shrinkage")
             trails.append(found.trail)
         deficits, errors = (tuple(values.tolist()) for values in comparison.deficits())
         return found, tuple(trails), RankComparison(chosen, deficits, errors, comparison.users)
 
-    def begin(self, rank: int) -> Found:
+    def begin_at(self, rank: int) -> Found:
         """The moments of each fold, at a precision well above what the lengths of their directions suggest."""
         starts = [fold.start(rank) for fold in self.folds]
         size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
-        precision = COARSE**2 * self.pairs.cross.shape[1] * max(rank, 1) / max(float(size), TINY)
+        precision = COARSE**2 * self.origin.pairs.cross.shape[1] * max(rank, 1) / max(float(size), TINY)
         return Found(precision, starts, -np.inf, ())
 
     def precision(self, start: Found, stage: str) -> Found:
@@ -216,17 +281,29 @@ class Search:
         return best
 
     def _walk(self, best: Found, factor: float, start: Found, stage: str) -> Found:
-        """Multiply the precision by `factor` as long as that helps."""
+        """Multiply the precision by `factor` as long as that helps, or as long as it keeps every direction from living."""
         while True:
             last = self._fit_from(best, factor, start, stage)
-            if not self._better(last, best):
+            lifeless = factor < 1 and not any(map(self._lives, last.populations))
+            if not self._better(last, best) and not lifeless:
                 return replace(best, trail=last.trail)
             best = last
 
+    def _lives(self, population: Population) -> bool:
+        """Whether a direction is left that explains something: more than `LIVING` of the residual variance."""
+        pairs = self.origin.pairs
+        explained = np.einsum("dk,de,ek->", population.factor, pairs.gram.sum(axis=0), population.factor)
+        return float(explained) > LIVING * population.noise_variance * float(pairs.rows.sum())
+
     def _fit_from(self, best: Found, factor: float, start: Found, stage: str) -> Found:
-        """Fits at `factor` times the best precision so far, from the best populations with dead directions revived."""
+        """Fits at `factor` times the best precision so far, from the best populations with dead directions revived.
+
+        Where no direction lives there is nothing to go on from, and the fit begins again.
+        """
         triples = zip(best.populations, start.populations, self.folds, strict=True)
-        revived = [one.revived(first, fold.gram.matrix) for one, first, fold in triples]
+        revived = [
+            one.revived(first, fold.gram.matrix) if self._lives(one) else first for one, first, fold in triples
+        ]
         return self._fit(best.precision * factor, revived, stage, best.trail)
 
     def _fit(self, precision: float, starts: list[Population], stage: str, trail: Trail) -> Found:
@@ -235,46 +312,50 @@ class Search:
         splits = [fold.split for fold in self.folds]
         self.passes.climb(climbers, splits, stage=stage, tolerance=ROUGH, each=ROUGHLY)
         sums = [c.sums for c in climbers if c.sums is not None]
-        score = sum(s.judged_likelihood for s in sums) / max(sum(s.judged_users for s in sums), 1)
+        score = sum(s.judged_gain for s in sums) / max(sum(s.judged_users for s in sums), 1)
         fitted = [c.best for c in climbers if c.best is not None]
         return Found(precision, fitted, score, (*trail, (precision, score)))
 
     def _better(self, found: Found, than: Found) -> bool:
-        """Whether held-out users are clearly more likely: by more than climbing leaves open."""
-        judged = sum(int(self.pairs.users[fold.split.judged].sum()) for fold in self.folds)
-        return (found.score - than.score) * judged > ROUGH
+        """Whether held-out users are predicted clearly better: by more than climbing leaves open."""
+        judged = sum(int(self.origin.pairs.users[fold.split.judged].sum()) for fold in self.folds)
+        return (found.score - than.score) * judged > 2 * ROUGH
 
     def truncations(self, found: Found) -> Comparison:
-        """Held-out likelihoods of the leading 0, 1, 2, ... directions of a fit, in one pass."""
+        """Held-out gains of the leading 0, 1, 2, ... directions of a fit, in one pass."""
         rivals = []
         for one, fold in zip(found.populations, self.folds, strict=True):
-            gram = fold.gram.matrix / float(self.pairs.rows[fold.split.fitted].sum())
-            rivals.append(tuple(one.truncated(gram, rank) for rank in range(one.rank + 1)))
+            some = self.origin.pairs.take(fold.split.fitted)
+            gram = some.gram[0] / float(some.rows[0])
+            rivals.append(tuple(one.truncated(gram, rank, self.origin.table) for rank in range(one.rank + 1)))
         judged = tuple(fold.split.judged for fold in self.folds)
         comparison: Comparison = self.passes.run(partial(compare, rivals=tuple(rivals), judged=judged), operator.add)
         return comparison
 
     def finish(self, found: Found, tried: tuple[Trail, ...], ranks: RankComparison | None) -> Fitted:
         """Fit everybody with what was chosen, and keep why."""
-        everybody = np.ones(len(self.pairs.users), dtype=np.bool_)
-        fold = Fold(self.pairs, Split(everybody, ~everybody))
-        climber = fold.climber(found.precision, found.populations[0])
+        begin, pairs = self.origin, self.origin.pairs
+        everybody = np.ones(len(pairs.users), dtype=np.bool_)
+        fold = Fold(begin, Split(everybody, ~everybody))
+        start = replace(found.populations[0], share=begin.share_for(found.populations[0]))
+        climber = fold.climber(found.precision, start)
         self.passes.climb([climber], [fold.split], stage="fitting everybody", tolerance=FINE, each=FINELY)
         assert climber.best is not None and climber.sums is not None
-        population, rows = climber.best.principal(), int(self.pairs.rows.sum())
+        population, rows = climber.best.principal(), int(pairs.rows.sum())
         facts = PopulationFacts(
             passes=self.passes.count,
             likelihood=climber.sums.likelihood / rows,
             directions=population.rank,
-            users=int(self.pairs.users.sum()),
+            users=int(pairs.users.sum()),
             rows=rows,
-            forecast=forecast(population, self.pairs.gram.sum(axis=0) / rows, self.pairs.shown.sum(axis=0) / rows),
+            forecast=forecast(population, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows),
             tried=tried,
             precision=found.precision,
-            mean_precision=fold.mean_precision,
+            mean_precision=float(fold.penalty.weights[0]),
             ranks=ranks,
+            persistence=share_of(pairs, population.variances),
         )
-        return Fitted(population, climber.penalty, self.pairs, facts)
+        return Fitted(population, climber.penalty, begin, facts)
 
 
 def noise_floor(pairs: Pairs) -> float:
@@ -282,21 +363,70 @@ def noise_floor(pairs: Pairs) -> float:
     return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
 
 
-def mean_precision(pairs: Pairs, buckets: Bools) -> float:
-    """d / |m|^2, with |m|^2 the product of the means of two halves of the users in some buckets (B,).
+def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
+    """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
 
-    The plain |m|^2 would count the error of the mean as mean; the product does not, since the halves err independently,
+    The plain square would count the error of the mean as mean; the product does not, since the halves err independently,
     but it may come out near zero or negative: it is taken to be at least a hundredth of the plain one.
     """
     order = np.cumsum(buckets) % 2 == 1
     sides = [buckets & side for side in (order, ~order)]
-    halves = [start_from(pairs.take(side), 0).mean for side in sides if pairs.users[side].sum()]
-    plain = start_from(pairs.take(buckets), 0).mean
+    halves = [start_from(pairs.take(side), 0).mean - anchor for side in sides if pairs.users[side].sum()]
+    plain = start_from(pairs.take(buckets), 0).mean - anchor
     square = float(halves[0] @ halves[-1])
     return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
 
 
+def offset_precision(begin: Begin, buckets: Bools) -> float | None:
+    """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is named.
+
+    The squared distance of an action's mean reward from phi^T m is that of its offset and v / n of noise: what remains on average, weighted by the
+    rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A distances away.
+    """
+    if begin.one_hot or begin.table is None:
+        return None
+    pairs = begin.pairs.take(buckets)
+    met, seen = pairs.met[0], pairs.met[0] > 0
+    variances, actions = action_variances(pairs), int(seen.sum())
+    if variances is None or actions <= begin.table.shape[1] + 1:
+        return None
+    away = pairs.levels[0, seen] / met[seen] - begin.table[seen] @ _regression(begin.table[seen], pairs.levels[0, seen], met[seen])
+    weights = met[seen] / met[seen].sum()
+    free = 1.0 - begin.table.shape[1] / actions
+    between = float(weights @ away**2) / free - float(weights @ (variances[seen] / met[seen]))
+    return 1.0 / between if between > SLIGHT * float(weights @ variances[seen]) else None
+
+
+def _regression(table: Floats, levels: Floats, met: Floats) -> Floats:
+    """Least squares of action means (A,) on features (A, d), weighted by rows."""
+    root = np.sqrt(met)
+    solution: Floats = np.linalg.lstsq(table * root[:, None], levels / root, rcond=None)[0]
+    return solution
+
+
+def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
+    """The share of the residual that lasts, by users who met an action again; None where nobody did.
+
+    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's rewards from their own mean. With Q
+    the sum over repeats of squared deviations / v, and n the repeats less one for each user and action, Q / n estimates 1 - share whatever lasts,
+    whatever users like, and however they choose; its standard error is (1 - share) sqrt(2 / n).
+    """
+    again, within = pairs.again.sum(axis=0), pairs.within.sum(axis=0)
+    repeats = float(again.sum())
+    if not repeats:
+        return None
+    ratio = float((within / variances).sum()) / repeats
+    estimate = min(max(1.0 - ratio, 0.0), LASTING)
+    return PersistenceFacts(repeats, ratio, estimate, min(ratio, 1.0) * float(np.sqrt(2.0 / repeats)))
+
+
 def smallest_good(comparison: Comparison) -> int:
-    """The smallest rank whose held-out likelihood is within one standard error of the best, or as good as equal."""
+    """The smallest rank whose held-out gain is within one standard error of the best, or as good as equal.
+
+    Rank 0 predicts the population's mean for everybody: there is nothing else unless the best gain over it is clear of chance.
+    """
     deficits, errors = comparison.deficits()
-    return int(np.flatnonzero(deficits <= np.maximum(errors, ROUGH / comparison.users))[0])
+    enough = np.maximum(errors, ROUGH / comparison.users)
+    if deficits[0] <= CLEAR * enough[0]:
+        return 0
+    return int(np.flatnonzero(deficits <= enough)[0])

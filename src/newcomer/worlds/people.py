@@ -1,0 +1,229 @@
+"""People: any complete table of real ratings as a world, every person a row and every question a column.
+
+Some people are in the logs, with a few answers each; the others are newcomers whom no log knows. Each round offers a newcomer a few questions, and the
+reward is the answer that the person really gave. Because the table is complete, the answer to every question on offer is known, so that policies meet the
+same people and the same offers, and regret is exact: the best answer on offer less the chosen one's.
+
+Two things make it different from a simulation. Nothing is Gaussian, linear or of low rank unless people are. And what a person thinks of a question beyond
+everything it has in common with other questions is there too.
+
+A table answers the same question with the same number every time, and people do not: in studies of re-rating two answers of a person to one question are
+half a star to most of a star apart. So where questions come again (`repeat=True`) results should be seen at several values of `retest`, the share of a person's
+residual that is drawn afresh at each meeting. The residual of an answer x_a is its distance from what the person's other answers say,
+
+    x_a - E[x_a | the others] = (P (x - mu))_a / P_aa,      P = Sigma^-1,
+
+with mean mu and covariance Sigma of the complete rows of the people in the logs. With share q an answer becomes x_a - residual + sqrt(1 - q) residual +
+sqrt(q) fresh, where `fresh` is the residual of a person of the logs drawn at random: as much variance as before, a share q of it new each time. Regret is
+counted from the part that stays.
+
+`limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs, as a model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from newcomer.arrays import Floats, Ints
+from newcomer.errors import LogsError, NewcomerError
+from newcomer.worlds.episodes import Episode, stream
+
+if TYPE_CHECKING:
+    from newcomer.logs import Logs
+    from newcomer.model import Model
+
+SHRINK = 0.05  # of the covariances between questions, so that Sigma can be inverted whatever the number of people
+FIRM = 1e-3  # noise variance of the limit where answers do not change, in units of the residual variance
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """A complete table of ratings (people, questions) as a world.
+
+    Parameters
+    ----------
+    table : answers, one row a person, no number missing; `People.read` takes a file and leaves out who did not answer everything.
+    questions : names of the columns, which are the ids of the actions.
+    held_out : share of the people who are in no log and come as newcomers.
+    choices : questions on offer in a round.
+    repeat : whether a question may come again in a later round; without it a round deals questions that were not on offer before.
+    retest : share of a person's residual that is drawn afresh at each meeting.
+    seed : splits the people.
+    """
+
+    table: Floats
+    questions: tuple[str, ...]
+    held_out: float = 0.3
+    choices: int = 10
+    repeat: bool = True
+    retest: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.table, dtype=np.float64)
+        _require(given.ndim == 2 and min(given.shape) >= 2, f"a table of {given.shape}", "people in rows, questions in columns")
+        _require(bool(np.isfinite(given).all()), "answers are missing", "People.read leaves out incomplete people")
+        _require(given.shape[1] == len(self.questions), f"{len(self.questions)} names", f"name {given.shape[1]} questions")
+        _require(len(set(self.questions)) == len(self.questions), "two questions of one name", "name each differently")
+        _require(0 < self.held_out < 1, f"held_out={self.held_out}", "choose a share between 0 and 1")
+        _require(0 <= self.retest <= 1, f"retest={self.retest}", "choose a share between 0 and 1")
+        _require(1 <= self.choices <= given.shape[1], f"choices={self.choices}", f"at most {given.shape[1]}")
+        _require(len(self.logged) >= 2 and len(self.newcomers) >= 1, f"{len(given)} people", "more people")
+
+    @classmethod
+    def read(cls, path: str | Path, *, scale: tuple[int, int] | None = None, columns: Sequence[str] | None = None, **settings: Any) -> People:
+        """The world of a CSV file with a row a person.
+
+        `columns` names the questions; without it they are all columns of numbers or, with `scale` (1, 5), those whose answers are the
+        whole numbers from 1 to 5 and use each of them. People who left one of these questions open are left out. `settings` are
+        those of the class.
+        """
+        import polars as pl
+
+        try:
+            frame = pl.read_csv(path, infer_schema_length=None)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise LogsError("the table cannot be read", where=str(path), todo="pass a CSV file with a row a person") from error
+        return cls.from_frame(frame, scale=scale, columns=columns, **settings)
+
+    @classmethod
+    def from_frame(cls, frame: Any, *, scale: tuple[int, int] | None = None, columns: Sequence[str] | None = None, **settings: Any) -> People:
+        """The same from a Polars frame."""
+        numeric = [name for name, kind in frame.schema.items() if kind.is_numeric()]
+        wanted = list(columns) if columns is not None else [name for name in numeric if _uses(frame[name], scale)]
+        missing = [name for name in wanted if name not in numeric]
+        _require(not missing, f"column '{missing[0] if missing else ''}'", "name columns of numbers")
+        _require(len(wanted) >= 2, f"{len(wanted)} questions", "name the columns, or another scale")
+        complete = frame.select(wanted).drop_nulls()
+        return cls(complete.to_numpy().astype(np.float64), tuple(wanted), **settings)
+
+    @classmethod
+    def young(cls, path: str | Path | None = None, **settings: Any) -> People:
+        """The Young People Survey: 134 questions answered from 1 to 5 by 705 people who left none of them open.
+
+        It is looked for at `path`, or in the folder NEWCOMER_DATA that holds `young-people/`.
+        """
+        named = Path(path if path is not None else os.environ.get("NEWCOMER_DATA") or ".")
+        for place in (named / "young-people" / "responses.csv", named / "responses.csv", named):
+            if place.is_file():
+                return cls.read(place, scale=(1, 5), **settings)
+        raise LogsError(
+            "the Young People Survey was not found",
+            where=str(named),
+            todo="set NEWCOMER_DATA to the folder that holds young-people/responses.csv",
+        )
+
+    @property
+    def dim(self) -> int:
+        """One direction for each question."""
+        return len(self.questions)
+
+    @cached_property
+    def _order(self) -> Ints:
+        return stream(self.seed, "people").permutation(len(self.table)).astype(np.int64)
+
+    @property
+    def logged(self) -> Ints:
+        """Rows of the people who are in the logs."""
+        return self._order[round(self.held_out * len(self._order)) :]
+
+    @property
+    def newcomers(self) -> Ints:
+        """Rows of the people who are in no log."""
+        return self._order[: round(self.held_out * len(self._order))]
+
+    def logs(self, users: int | None = None, steps: int = 20, seed: int = 0) -> Logs:
+        """`steps` answers of each of the people in the logs (or of the first `users`), drawn at random, each at most once."""
+        from newcomer.logs import Logs
+
+        count = len(self.logged) if users is None else users
+        _require(1 <= count <= len(self.logged), f"users={users}", f"there are {len(self.logged)} people in the logs")
+        _require(1 <= steps <= self.dim, f"steps={steps}", f"a person has {self.dim} answers")
+        asked = np.stack([stream(seed, "answers", person).permutation(self.dim)[:steps] for person in range(count)])
+        person = np.repeat(self.logged[:count], steps)
+        return Logs.from_arrays(
+            user=person, action=np.array(self.questions)[asked.ravel()], reward=self.table[person, asked.ravel()]
+        )
+
+    def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
+        """One person who is in no log, for `horizon` rounds."""
+        _require(horizon >= 1, f"horizon={horizon}", "at least one round")
+        person, offered = int(rng.choice(self.newcomers)), self._offers(rng, horizon)
+        stays, fresh = self._lasting(person), self._fresh(rng, offered)
+        ids = np.array(self.questions)[offered]
+        return Episode(np.eye(self.dim)[offered], stays[offered], stays[offered] + fresh, ids=ids)
+
+    def _offers(self, rng: np.random.Generator, horizon: int) -> Ints:
+        """Questions (T, K) on offer in each round."""
+        if self.repeat:
+            return np.stack([rng.permutation(self.dim)[: self.choices] for _ in range(horizon)]).astype(np.int64)
+        most = self.dim // self.choices
+        _require(horizon <= most, f"horizon={horizon}", f"at most {most} rounds, or repeat=True")
+        return rng.permutation(self.dim)[: horizon * self.choices].reshape(horizon, self.choices).astype(np.int64)
+
+    def _lasting(self, person: int) -> Floats:
+        """What stays of a person's answers (A,)."""
+        answers = self.table[person]
+        return answers - (1.0 - np.sqrt(1.0 - self.retest)) * self._residuals(answers)
+
+    def _fresh(self, rng: np.random.Generator, offered: Ints) -> Floats:
+        """What is drawn afresh at each meeting (T, K)."""
+        if not self.retest:
+            return np.zeros(offered.shape)
+        others = rng.choice(self.logged, size=offered.shape)
+        return np.sqrt(self.retest) * self._residuals(self.table[others.ravel()])[np.arange(others.size), offered.ravel()].reshape(offered.shape)
+
+    def _residuals(self, answers: Floats) -> Floats:
+        """Distance of answers (..., A) from what the same person's other answers say."""
+        mean, _, precision = self._moments
+        residuals: Floats = (answers - mean) @ precision / np.diag(precision)
+        return residuals
+
+    @cached_property
+    def _moments(self) -> tuple[Floats, Floats, Floats]:
+        """Mean, covariance and precision of the complete rows of the people in the logs."""
+        rows = self.table[self.logged]
+        covariance = np.cov(rows.T)
+        covariance = (1 - SHRINK) * covariance + SHRINK * np.diag(np.maximum(np.diag(covariance), 1e-9))
+        return rows.mean(axis=0), covariance, np.linalg.inv(covariance)
+
+    def limit(self) -> Model:
+        """What the complete rows of the people in the logs say, as a model: serve it by `PriorUCB(model, width=0, level=0)`."""
+        from newcomer.model import Model
+
+        mean, covariance, precision = self._moments
+        residual = 1.0 / np.diag(precision)
+        values, vectors = np.linalg.eigh(covariance - self.retest * np.diag(residual))
+        basis = np.ascontiguousarray(vectors[:, ::-1])
+        lengths = np.sqrt(np.maximum(values[::-1], 0.0))
+        noise = np.maximum(self.retest, FIRM) * residual
+        return Model(
+            basis=basis,
+            spectrum=values[::-1].copy(),
+            mean=mean,
+            factor=basis * lengths,
+            noise_variance=float(noise.mean()),
+            estimator="truth",
+            action_ids=self.questions,
+            residual_variance=noise,
+            persistence=0.0,
+        )
+
+
+def _uses(column: Any, scale: tuple[int, int] | None) -> bool:
+    """Whether a column holds answers on this scale and uses all of it."""
+    if scale is None:
+        return True
+    return set(column.drop_nulls().unique().to_list()) == set(range(scale[0], scale[1] + 1))
+
+
+def _require(holds: bool, where: str, todo: str) -> None:
+    if not holds:
+        raise NewcomerError("these people cannot be played with", where=where, todo=todo)

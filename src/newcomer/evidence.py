@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
@@ -189,9 +190,12 @@ class Evidence:
         return found
 
 
+_hints = cache(get_type_hints)
+
+
 def _record(kind: Any, values: Mapping[str, Any]) -> Any:
     """A record of this dataclass from plain values: mappings become the records that its fields name, lists tuples."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     parts = {}
     for name, value in values.items():
         now = RENAMED.get(name, name)

@@ -46,7 +46,7 @@ class Model:
     noise_variance: float
     estimator: str = "sold"
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Evidence = Evidence()  # noqa: RUF009  (frozen)
+    evidence: Evidence = field(default_factory=Evidence)
     fingerprint: str = ""
     action_ids: tuple[int | str, ...] | None = None
     intercept: bool = False

@@ -100,8 +100,8 @@ class _View:
         """Posterior means and likelihoods, and nothing that only a gradient needs."""
         found = Posterior(np.empty((len(self.starts), population.rank)), np.empty(len(self.starts)))
         rows = self.codes, self.rewards, self.starts, self.stops
-        product, noise = self.table @ population.weights, population.noise_variance
-        likelihood_loops.likelihoods(product, *rows, noise, found.mean, found.likelihood)
+        product = self.table @ population.weights
+        likelihood_loops.likelihoods(product, *rows, population.noise_variance, found.mean, found.likelihood)
         return found
 
     def fit(self, population: Population) -> Sums:

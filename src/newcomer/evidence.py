@@ -21,8 +21,13 @@ RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files o
 
 
 @dataclass(frozen=True)
-class LogsFacts:
-    """The logs in a few numbers: the fields of `Logs.summary`, where they are explained."""
+class Summary:
+    """Logs in a few numbers; `logs.summary` is one.
+
+    `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
+    that share user and timestamp with another row; `max_reward` is the largest |reward|. The `fingerprint` depends on
+    every value and on the order within a user, and on no other order.
+    """
 
     users: int
     rows: int
@@ -160,7 +165,7 @@ class PopulationFacts:
 class Evidence:
     """Everything a model keeps of its reasons; a model made by hand has none of it."""
 
-    logs: LogsFacts | None = None
+    logs: Summary | None = None
     ridge: RidgeChoice | None = None
     rank: RankChoice | None = None
     coverage: CoverageFacts | None = None

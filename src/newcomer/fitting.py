@@ -9,7 +9,6 @@ Last, one Model is put together from all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Literal
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError, nearest
-from newcomer.evidence import CoverageFacts, Evidence, LogsFacts, RankChoice, RidgeChoice
+from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
@@ -97,7 +96,7 @@ def fit(
         estimator=estimator,
         parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered},
         evidence=Evidence(
-            logs=LogsFacts(**asdict(logs.summary)),
+            logs=logs.summary,
             ridge=RidgeChoice(mu, why),
             rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
             coverage=_coverage_facts(coverage, spectrum, chosen, moments.reward_max),

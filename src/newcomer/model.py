@@ -34,9 +34,10 @@ class Model:
 
     `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
     the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
-    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where rows brought features
-    alone; their features are unit vectors where `one_hot`, else `action_features` (A, d). With `intercept`, the last
-    feature is the constant 1. `parameters` are those that fit was called with, `evidence` says why the model is so.
+    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named none; their
+    features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs brought their
+    own. With `intercept`, the last feature is the constant 1. `parameters` are those that fit was called with,
+    `evidence` says why the model is so.
     """
 
     basis: Floats
@@ -110,8 +111,8 @@ class Model:
             what = "this model was fitted from logs without actions, and has no catalogue"
             raise ModelError(what, todo="pass the features of actions instead of their ids")
         if self.action_features is None and not self.one_hot:
-            what = "this model was saved by a version that did not keep the features of actions"
-            raise ModelError(what, todo="fit it again, or pass features")
+            what = "this model keeps no features of its actions"
+            raise ModelError(what, todo="fit it again with items=, or pass features instead of ids")
         if isinstance(ids, str) or not isinstance(ids, Iterable):
             raise ModelError(f"ids must be a list of action ids, not {ids!r}", todo="put a single id in a list")
         wanted = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
@@ -181,7 +182,8 @@ class Model:
     def from_bytes(cls, data: bytes, *, where: str = "") -> Model:
         """The model in these bytes; refuses what is newer, damaged or something else.
 
-        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot.
+        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot: such a
+        model has ids without features.
         """
         arrays, facts = unpack(data, "model", where=where)
         try:

@@ -107,18 +107,15 @@ class Model:
         >>> model.features(["b", "a"]).tolist()
         [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
         """
-        if self.action_ids is None:
-            what = "this model was fitted from logs without actions, and has no catalogue"
-            raise ModelError(what, todo="pass the features of actions instead of their ids")
         if self.action_features is None and not self.one_hot:
-            what = "this model keeps no features of its actions"
-            raise ModelError(what, todo="fit it again with items=, or pass features instead of ids")
+            why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
+            raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
         if isinstance(ids, str) or not isinstance(ids, Iterable):
             raise ModelError(f"ids must be a list of action ids, not {ids!r}", todo="put a single id in a list")
         wanted = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
         unknown = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
         if unknown:
-            what = f"action {unknown[0]!r} is not among the {len(self.action_ids):,} actions of the model"
+            what = f"action {unknown[0]!r} is not among the {len(self._places):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         rows = [self._places[one] for one in wanted]
         if self.action_features is not None:

@@ -16,7 +16,7 @@ from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
-from newcomer.evidence import CoverageFacts, LogsFacts, RidgeChoice
+from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
 from newcomer.population.search import Progress
 
 
@@ -31,8 +31,8 @@ def radius(kind: str, value: float, raw: float) -> RadiusFindings:
     return RadiusFindings(kind, value, raw, value, raw, value, raw)
 
 
-def logs_facts(*, users: int, rows: int, too_short: int = 0, ties: int = 0) -> LogsFacts:
-    return LogsFacts(users, rows, 50, users - too_short, too_short, ties, "0f", 1.0, 0.0, 1.0, 1.0)
+def logs_facts(*, users: int, rows: int, too_short: int = 0, ties: int = 0) -> Summary:
+    return Summary(users, rows, 50, users - too_short, too_short, ties, "0f", 1.0, 0.0, 1.0, 1.0)
 
 
 def findings(**changes: object) -> Findings:

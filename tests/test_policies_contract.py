@@ -130,7 +130,7 @@ def test_bytes_of_another_kind_or_a_newer_format_are_refused():
     with pytest.raises(ModelError, match="kind"):
         type(uniform).from_bytes(state.to_bytes())
     data = state.to_bytes()
-    newer = data.replace(b'format\\": 1', b'format\\": 9')
+    newer = data.replace(b'format\\": 2', b'format\\": 9')
     assert newer != data
     with pytest.raises(ModelError, match="newer"):
         type(state).from_bytes(newer)

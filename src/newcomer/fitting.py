@@ -9,7 +9,6 @@ Last, one Model is put together from all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Literal
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError, nearest
-from newcomer.evidence import CoverageFacts, Evidence, LogsFacts, RankChoice, RidgeChoice
+from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
@@ -69,7 +68,9 @@ def fit(
     >>> model.rank, model.dim
     (2, 20)
     """
-    _check(logs, rank, estimator, ridge, null)
+    _check(logs, rank, estimator, ridge, uncovered, null)
+    rank = rank if rank == "auto" else int(rank)
+    # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge)
     moments = reduce(logs, partial(moments_of, ridge=mu), merge, rows=_batch_rows(logs.dim), progress=progress)
     coverage = coverage_of(moments)
@@ -78,10 +79,11 @@ def fit(
     tests = flip_tests(moments, correction=correction) if null else None
     moment = second_moment(moments, literal=literal, correction=correction)
     spectrum, directions = top_eigenvectors(moment, logs.dim)
+    # The estimator: the distribution of users, and a basis of the subspace they share.
     if estimator == "em":
         found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate)
     else:
-        asked = int(rank) if rank != "auto" else tests.moment.rank if tests else 0
+        asked = rank if rank != "auto" else tests.moment.rank if tests else 0
         basis = np.ascontiguousarray(directions[:, :asked])
         found = _by_sold(moments, correction, coverage, moment, basis, calibrate=calibrate)
     chosen = found.basis.shape[1]
@@ -92,14 +94,9 @@ def fit(
         factor=found.population.factor,
         noise_variance=found.population.noise_variance,
         estimator=estimator,
-        parameters={
-            "rank": rank if rank == "auto" else int(rank),
-            "ridge": mu,
-            "literal": literal,
-            "uncovered": uncovered,
-        },
+        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered},
         evidence=Evidence(
-            logs=LogsFacts(**asdict(logs.summary)),
+            logs=logs.summary,
             ridge=RidgeChoice(mu, why),
             rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
             coverage=_coverage_facts(coverage, spectrum, chosen, moments.reward_max),
@@ -117,11 +114,15 @@ def fit(
 
 
 def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool) -> Estimate:
-    """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T]."""
+    """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
+
+    A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
+    and the basis has one direction more where the mean lies outside the span of the factor.
+    """
     fitted = estimate_population(passes, rank=rank)
     pairs, population = fitted.pairs, fitted.population
     rows = float(pairs.rows.sum())
-    chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else int(rank)
+    chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
     basis = top_eigenvectors(population.second_moment, chosen)[1]
     draws = error_draws(passes, fitted, chosen) if chosen and calibrate else None
     return Estimate(basis, population, draws, fitted.facts)
@@ -146,7 +147,8 @@ def _by_sold(
     return Estimate(basis, Population(mean, factor, float(noise_variance)), draws)
 
 
-def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, null: bool) -> None:
+def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, uncovered: str, null: bool) -> None:
+    """Refuse what cannot be fitted, in one sentence, before the logs are read."""
     if estimator not in ESTIMATORS:
         choices = ", ".join(ESTIMATORS)
         raise ModelError(f"no estimator '{estimator}'", todo=f"choose one of {choices}{nearest(estimator, ESTIMATORS)}")
@@ -158,6 +160,8 @@ def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, nul
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
     if rank != "auto" and not (isinstance(rank, int | np.integer) and 1 <= rank <= logs.dim):
         raise ModelError(f"rank is {rank!r}", todo=f"pass 'auto' or a number from 1 to {logs.dim}, the dimension")
+    if uncovered not in ("restrict", "error"):
+        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
     needed = 2 if rank == "auto" else max(2, int(rank))
     if logs.summary.usable < needed:
         raise LogsError(
@@ -172,6 +176,7 @@ def _batch_rows(dim: int) -> int:
 
 
 def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:
+    """The ridge of the half estimates, None for the pseudo-inverse, and where it came from."""
     if estimator == "sold-pinv":
         return None, "pseudo-inverse: no ridge"
     if ridge is not None:
@@ -183,9 +188,8 @@ def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | Non
 
 
 def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
+    """Refuse logs that reach no direction in both halves, or too few of them where that was asked for."""
     missing = coverage.uncovered.shape[1]
-    if uncovered not in ("restrict", "error"):
-        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
     if missing == logs.dim:
         raise LogsError(
             f"no direction of the {logs.dim} features is reached by both halves of the histories",

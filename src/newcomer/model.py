@@ -34,9 +34,10 @@ class Model:
 
     `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
     the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
-    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where rows brought features
-    alone; their features are unit vectors where `one_hot`, else `action_features` (A, d). With `intercept`, the last
-    feature is the constant 1. `parameters` are those that fit was called with, `evidence` says why the model is so.
+    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named none; their
+    features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs brought their
+    own. With `intercept`, the last feature is the constant 1. `parameters` are those that fit was called with,
+    `evidence` says why the model is so.
     """
 
     basis: Floats
@@ -46,7 +47,7 @@ class Model:
     noise_variance: float
     estimator: str = "sold"
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Evidence = Evidence()  # noqa: RUF009  (frozen)
+    evidence: Evidence = field(default_factory=Evidence)
     fingerprint: str = ""
     action_ids: tuple[int | str, ...] | None = None
     intercept: bool = False
@@ -106,18 +107,15 @@ class Model:
         >>> model.features(["b", "a"]).tolist()
         [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
         """
-        if self.action_ids is None:
-            what = "this model was fitted from logs without actions, and has no catalogue"
-            raise ModelError(what, todo="pass the features of actions instead of their ids")
         if self.action_features is None and not self.one_hot:
-            what = "this model was saved by a version that did not keep the features of actions"
-            raise ModelError(what, todo="fit it again, or pass features")
+            why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
+            raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
         if isinstance(ids, str) or not isinstance(ids, Iterable):
             raise ModelError(f"ids must be a list of action ids, not {ids!r}", todo="put a single id in a list")
         wanted = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
         unknown = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
         if unknown:
-            what = f"action {unknown[0]!r} is not among the {len(self.action_ids):,} actions of the model"
+            what = f"action {unknown[0]!r} is not among the {len(self._places):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         rows = [self._places[one] for one in wanted]
         if self.action_features is not None:
@@ -181,7 +179,8 @@ class Model:
     def from_bytes(cls, data: bytes, *, where: str = "") -> Model:
         """The model in these bytes; refuses what is newer, damaged or something else.
 
-        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot.
+        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot: such a
+        model has ids without features.
         """
         arrays, facts = unpack(data, "model", where=where)
         try:

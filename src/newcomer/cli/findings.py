@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
-    from newcomer.evidence import CoverageFacts, LogsFacts, RidgeChoice
+    from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
     from newcomer.model import Model
 
 
@@ -68,7 +68,7 @@ class Findings:
     estimator: str
     dim: int
     rank: int
-    logs: LogsFacts
+    logs: Summary
     ridge: RidgeChoice
     evidence: RankFindings
     coverage: CoverageFacts

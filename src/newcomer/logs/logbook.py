@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer.errors import LogsError
+from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch, Floats
 from newcomer.logs.intake.advice import SAMPLE, intercept_advice, short_advice
 from newcomer.logs.intake.columns import Epoch, Place, feature_array, identifiers
@@ -26,7 +27,7 @@ from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Paths, Progress, Reader, column_names, find_files, read_table
 from newcomer.logs.intake.sources import Grouped, Source, collect
-from newcomer.logs.intake.survey import Summary, Survey
+from newcomer.logs.intake.survey import Survey
 
 BATCH_BYTES = 64 << 20
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment

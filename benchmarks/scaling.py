@@ -16,10 +16,11 @@ import polars as pl
 
 from benchmarks.measure import PAGES, page
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.logs.batch import Batch, mix
+from newcomer.logs.batch import Batch
 from newcomer.radius import Ingredients
 from newcomer.sold.moments import merge, moments_of
 from newcomer.subspace import coverage_of, second_moment, top_eigenvectors
+from newcomer.users import mix
 
 STEPS, RANK, BLOCK = 20, 2, 10_000
 SWEEP = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.logs.batch import Batch, mix
+from newcomer.logs.batch import Batch
+from newcomer.users import mix
 
 
 def histories(rng, *, users, dim, lengths=(1, 9), noise=0.3, scale=1.0):
@@ -27,6 +28,6 @@ def batch_of(parts, ids=None):
         users=ids,
         hashes=mix(ids.astype(np.uint64)),
         offsets=offsets,
-        own=np.concatenate([X for X, _ in parts]),
+        row_features=np.concatenate([X for X, _ in parts]),
         rewards=np.concatenate([r for _, r in parts]),
     )

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.batch import Batch, mix
+from newcomer.logs.batch import Batch
 from newcomer.sold.halves import estimate_half
+from newcomer.users import mix
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -56,10 +56,12 @@ def unequal(shapes: Mapping[str, object]) -> LogsError:
 
 
 def _is_pandas(value: object) -> bool:
+    """Known by its looks, since pandas may not be installed."""
     return hasattr(value, "iloc") and hasattr(value, "columns")
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[np.generic]:
+    """An array of whatever was passed; a ragged list is refused."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -70,13 +72,12 @@ def _collected(frame: pl.LazyFrame) -> pl.DataFrame:
     try:
         return frame.collect()
     except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise LogsError(
-            f"the lazy frame cannot be read: {reason}", todo="collect it first and see what fails"
-        ) from error
+        what = f"the lazy frame cannot be read: {str(error).splitlines()[0]}"
+        raise LogsError(what, todo="collect it first and see what fails") from error
 
 
 def _from_pandas(name: str, column: Any) -> pl.Series:
+    """One column of a pandas frame; its many kinds of missing values in columns of objects become null."""
     values = column.to_numpy()
     if values.dtype.kind not in "OU":
         return _series(name, values)
@@ -97,6 +98,7 @@ def _from_arrow(frame: Any) -> pl.DataFrame:
 
 
 def _series(name: str, values: NDArray[np.generic]) -> pl.Series:
+    """An array as a column; times in units that Polars does not have become microseconds."""
     if values.dtype.kind == "M" and values.dtype not in ("M8[D]", "M8[ms]", "M8[us]", "M8[ns]"):
         values = values.astype("M8[us]")
     try:

@@ -32,16 +32,15 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.errors import ModelError
 from newcomer.files import pack, unpack, write
 from newcomer.worlds.download import cache_folder
-from newcomer.worlds.episodes import stream
-from newcomer.worlds.lowrank import Observed, alternate, shrink_to_rank
+from newcomer.worlds.matrix_completion import Observed, alternate, shrink_to_rank
 from newcomer.worlds.ratings import Ratings
+from newcomer.worlds.world import stream
 
-Floats = NDArray[np.float64]
 Kind = Literal["literal", "balanced"]
 
 RIDGE = {"literal": 12.0, "balanced": 2.0}

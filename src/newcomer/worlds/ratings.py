@@ -18,10 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import LogsError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
 
 _ROW = re.compile(rb"\d+::\d+::\d+::\d+")
@@ -75,7 +74,7 @@ class Ratings:
         chosen = np.isin(np.arange(len(self.users)), who)
         return self._keep(chosen, np.ones(len(self.movies), dtype=bool))
 
-    def _keep(self, users: NDArray[np.bool_], movies: NDArray[np.bool_]) -> Ratings:
+    def _keep(self, users: Bools, movies: Bools) -> Ratings:
         rows = users[self.user] & movies[self.movie]
         return Ratings(
             user=(np.cumsum(users) - 1)[self.user[rows]],

@@ -29,8 +29,8 @@ from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.population.likelihood import Prior, posterior_of
-from newcomer.worlds.episodes import Newcomers, stream
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import Newcomers, stream
 
 Floats = NDArray[np.float64]
 NAME = "prior-ratings"

@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TOLERANCE = 1e-5  # relative change of B in a proximal step at which it counts as converged
 STEPS = 300

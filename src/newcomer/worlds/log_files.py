@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from polars.io.plugins import register_io_source
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.worlds.episodes import LogRows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.worlds.world import LogRows
 
 _PART = "_part"  # which file a row goes to; not written
 

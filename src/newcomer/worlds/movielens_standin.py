@@ -11,12 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.worlds.episodes import stream
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.arrays import Floats, Ints
+from newcomer.worlds.world import stream
 
 GENRES = ("Action", "Animation", "Comedy", "Crime", "Drama", "Film-Noir", "Horror", "Musical", "Sci-Fi", "Thriller")
 AGES = (1, 18, 25, 35, 45, 50, 56)

@@ -12,10 +12,19 @@ import typer
 from rich.console import Console, RenderableType
 
 from newcomer.cli import options, screen
-from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
+from newcomer.cli.findings import (
+    Findings,
+    RadiusFindings,
+    RankFindings,
+    coverage_line,
+    logs_line,
+    method_line,
+    rank_line,
+    tell,
+    verdict,
+)
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
-from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
 from newcomer.population.search import Progress
 
 

@@ -34,10 +34,6 @@ class PolicyError(NewcomerError):
     """A policy was configured or called wrongly; its state is unchanged."""
 
 
-class StoreError(NewcomerError):
-    """The decision store cannot be reached or refused the operation."""
-
-
 class MissingExtra(NewcomerError):
     """An optional part of the package is not installed."""
 

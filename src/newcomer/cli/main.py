@@ -20,7 +20,7 @@ from newcomer.cli import demo, fit, inspect, reproduce, screen
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
 INTERRUPTED = 130
-_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.StoreError: 6}
+_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6}
 
 app = typer.Typer(
     name="newcomer",

@@ -1,4 +1,4 @@
-"""LOCAL-UCB's rounds: milliseconds beside LinUCB's in the same run, evaluations, share pruned, and the certified gaps."""
+"""LOCAL-UCB's rounds: milliseconds beside LinUCB's in one run, evaluations, share pruned, and the certified gaps."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 SIZES = ((50, 2, 20), (50, 2, 100), (100, 5, 20), (200, 18, 20))
 ROUNDS, EVERY = 200, 10
 TEXT = """
-One newcomer at a time, T = 200, practical widths, a basis at the stated Frobenius distance from the truth (the radius), fresh unit
-actions, rewards with sd 0.5; medians over every tenth round of two users. A round is one `choose`, with pruning. Evaluations
-are those of value and gradient, for an action that is climbed. Gaps are (upper bound - value) in LinUCB's widths, over all actions of the
-certified rounds.
+One newcomer at a time, T = 200, practical widths, a basis at the stated Frobenius distance from the truth (the
+radius), fresh unit actions, rewards with sd 0.5; medians over every tenth round of two users. A round is one `choose`,
+with pruning. Evaluations are those of value and gradient, for an action that is climbed. Gaps are (upper bound - value)
+in LinUCB's widths, over all actions of the certified rounds.
 """
 
 

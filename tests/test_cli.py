@@ -1,4 +1,4 @@
-"""Guards the commands as a person or a program meets them: what goes to stdout and stderr, exit codes, start-up time."""
+"""Guards the commands as a person or a program meets them: stdout and stderr, exit codes, start-up time."""
 
 from __future__ import annotations
 

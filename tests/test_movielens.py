@@ -1,4 +1,4 @@
-"""Guards the MovieLens world: reading and filtering the `::` files, finding and fetching them, rounds, logs and moments.
+"""Guards the MovieLens world: reading and filtering the `::` files, finding and fetching them, rounds, logs, moments.
 
 Where the real data is at hand (NEWCOMER_DATA), the counts of the paper are asserted on it; otherwise the same code is
 checked on the stand-in alone.

@@ -108,7 +108,8 @@ def test_names_of_one_colour_differ_by_dashes():
 
 
 def test_without_the_extra_pictures_say_what_to_install():
-    code = "import sys; sys.modules['altair'] = None\ntry:\n import newcomer.charts.pictures\nexcept ValueError as e: print(e)"
+    code = "import sys; sys.modules['altair'] = None\n"
+    code += "try:\n import newcomer.charts.pictures\nexcept ValueError as e: print(e)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "[report]" in said and "pip install" in said
 

@@ -1,4 +1,4 @@
-"""Guards the replay of real ratings: nothing of a newcomer was learned from, no movie is offered twice, ratings are real."""
+"""Guards the replay of real ratings: nothing learned of a newcomer, no movie offered twice, ratings as they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards the worlds: Definition 1 as stated, the same users whatever is asked for, logs on disk equal to logs in memory."""
+"""Guards the worlds: Definition 1 as stated, the same users whatever is asked, logs on disk equal to logs in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Names for the arrays that all rooms pass around, and the algebra that several rooms share.
 
-The aliases say the type of the entries; the shape is said where an array is named, as in "mean (d,)". Throughout, d is the
-number of features, k the rank, n a number of users, B the number of buckets that users fall into (see `newcomer.users`).
+The aliases say the type of the entries; the shape is said where an array is named, as in "mean (d,)". Throughout, d is
+the number of features, k the rank, n a number of users, B the number of buckets that users fall into (see
+`newcomer.users`).
 """
 
 from __future__ import annotations

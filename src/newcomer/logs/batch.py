@@ -30,8 +30,8 @@ class Coded(NamedTuple):
 class Batch:
     """Whole histories of n users, rows in all.
 
-    `users` (n,) are the ids. `hashes` (n,) are 64-bit hashes of the ids that depend on nothing else, so that whatever is
-    drawn from them (buckets, signs, arms) does not change with the order of users or files. `offsets` (n + 1,) say
+    `users` (n,) are the ids. `hashes` (n,) are 64-bit hashes of the ids that depend on nothing else, so that whatever
+    is drawn from them (buckets, signs, arms) does not change with the order of users or files. `offsets` (n + 1,) say
     where each history begins. `rewards` and `propensities` are (rows,).
 
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside

@@ -1,9 +1,9 @@
 """Items: the catalogue of actions, their features, and the position of an action id in it.
 
 Features of an action come from one of three places. An items table has them. Plain (user, item, reward) logs have none;
-there every distinct action is a direction of its own (one-hot), and the feature matrix is the identity, never stored. Or
-every row of the logs brings the features of its action, which may then differ from row to row; the catalogue only names
-the actions.
+there every distinct action is a direction of its own (one-hot), and the feature matrix is the identity, never stored.
+Or every row of the logs brings the features of its action, which may then differ from row to row; the catalogue only
+names the actions.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import newcomer as nc
 from benchmarks.measure import page
-from newcomer.linear.ridge import precision
+from newcomer.linear.ridge import Ridge, precision
 from newcomer.local import rounds
 from newcomer.local.problem import pose
 from newcomer.model import Model
@@ -59,11 +59,11 @@ def play(d: int, k: int, count: int, radius: float, seed: int) -> Iterator[dict[
         ours.update(state, x[None], np.array([x @ beta + 0.5 * rng.normal()]))
 
 
-def effort(policy: nc.LocalUCB, state: object, actions: Floats) -> dict[str, float]:
+def effort(policy: nc.LocalUCB, state: Ridge, actions: Floats) -> dict[str, float]:
     """Evaluations per climbed action, share pruned, and gaps of a round."""
-    problem = pose(precision(state)[0], state.moment[0], policy.model.basis, **policy.settings)  # type: ignore[arg-type, attr-defined]
+    problem = pose(precision(state)[0], state.moment[0], policy.model.basis, **policy.settings)
     found = rounds.solve(problem, actions, prune=True)
-    proof = policy.certificate(state, actions)  # type: ignore[arg-type]
+    proof = policy.certificate(state, actions)
     climbed = ~found.pruned
     return {
         "evaluations": float(found.evaluations[climbed].mean()),

@@ -179,6 +179,7 @@ def test_items_give_names_ids_and_features_in_column_order(tmp_path: Path) -> No
     frame = pl.DataFrame({"user": [1, 1], "movie": [3, 5], "reward": [1.0, 2.0]})
     logs = nc.Logs.from_frame(frame, items=path, columns={"action": "movie"})
     assert (logs.action_ids, logs.item_names, logs.dim) == ((5, 3), ("Five", "Three"), 2)
+    assert logs.item_features is not None and logs.item_features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert histories(logs) == {1: [([3.0, 4.0], 1.0, None), ([1.0, 2.0], 2.0, None)]}
 
 
@@ -234,6 +235,7 @@ def test_actions_are_kept_beside_features_and_change_nothing_else(tmp_path: Path
     ):
         assert same(logs.summary, plain.summary) and logs.dim == 4 and not logs.one_hot and not logs.by_action
         assert logs.action_ids == ("milk", "rum", "tea") and plain.action_ids is None
+        assert logs.item_features is None and plain.item_features is None
         found = {}
         for batch in logs.batches(rows=30):
             assert batch.coded is None and batch.dim == 4 and batch.actions is not None

@@ -219,6 +219,11 @@ class Logs:
         return None if self._items is None else self._items.names
 
     @property
+    def item_features(self) -> Floats | None:
+        """Features (items, d) of the items table as they are used, with the constant if there is one; else None."""
+        return self._table if self.by_action and not self.one_hot else None
+
+    @property
     def one_hot(self) -> bool:
         """Whether features are one-hot of the actions."""
         return self._items is not None and self.by_action and self._items.matrix is None

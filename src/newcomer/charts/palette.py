@@ -63,7 +63,11 @@ def colour(name: str) -> str:
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """Colours for the lines of one picture: each name's own, an unknown name moving on to a spare one still free."""
+    """Colours for the lines of one picture: each name's own, an unknown name moving on to a spare one still free.
+
+    >>> len(set(colours(["mine", "yours", "theirs"]).values()))
+    3
+    """
     chosen: dict[str, str] = {}
     for name in names:
         first, taken = colour(name), set(chosen.values())
@@ -74,7 +78,11 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """A dash pattern for each line of one picture: solid, unless an earlier line has the same colour."""
+    """A dash pattern for each line of one picture: solid, unless an earlier line has the same colour.
+
+    >>> dashes(["LinUCB", "LinUCB, warm"])
+    {'LinUCB': (1, 0), 'LinUCB, warm': (6, 3)}
+    """
     seen: dict[str, int] = {}
     patterns: dict[str, tuple[int, ...]] = {}
     for name, shade in colours(names).items():

@@ -173,7 +173,7 @@ def _outlines(frame: pl.DataFrame, series: str, hues: dict[str, str]) -> Any:
 
 
 def _names(frames: Sequence[pl.DataFrame], series: str) -> tuple[str, ...]:
-    """Names of lines, in the order in which they occur."""
+    """Names of lines, in the order in which they occur: the order of the legend."""
     return tuple(dict.fromkeys(str(name) for frame in frames for name in frame[series].unique(maintain_order=True)))
 
 
@@ -260,14 +260,21 @@ def _channel(channel: type[Any], axis: Axis, frame: pl.DataFrame) -> Any:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; with fewer than two of them in sight also their doubles and fives."""
+    """Powers of ten; with fewer than two of them in sight also their doubles and fives.
+
+    >>> _ticks(0.9, 30.0), _ticks(0.9, 300.0)
+    ([1.0, 2.0, 5.0, 10.0, 20.0], [1.0, 10.0, 100.0])
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     few = math.log10(high / low) < 2
     return [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,)) if low <= m * 10.0**p <= high]
 
 
 def _thin(frame: pl.DataFrame, series: str, x: Axis) -> pl.DataFrame:
-    """At most about `POINTS` points of each line, evenly spaced in rank, the first and the last among them."""
+    """At most about `POINTS` points of each line, evenly spaced in rank, the first and the last among them.
+
+    The renderer's time and the picture's size grow with the points, its looks do not.
+    """
     place, last = pl.int_range(pl.len()).over(series), pl.len().over(series) - 1
     step = (last // POINTS + 1).cast(pl.Int64)
     return frame.sort(x.column, maintain_order=True).filter((place % step == 0) | (place == last))

@@ -144,7 +144,7 @@ def show(found: Findings, *, saved: object = None) -> None:
 
 
 def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
-    """The whole story, part by part."""
+    """The whole story, part by part: facts, the scree plot with its legend, coverage and error, the outlook."""
     yield facts([("Logs", logs_line(found)), ("Shared", rank_line(found)), ("By", method_line(found))])
     yield ""
     yield scree(found.evidence.eigenvalues, found.evidence.thresholds, rank=found.rank, glyphs=glyphs, total=found.dim)
@@ -165,7 +165,7 @@ def logs_line(found: Findings) -> str:
 
 
 def rank_line(found: Findings) -> str:
-    """The rank and why."""
+    """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
     shared = f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
@@ -177,7 +177,7 @@ def rank_line(found: Findings) -> str:
 
 
 def _contrast(found: Findings) -> str:
-    """What the test says about a rank that was asked for."""
+    """What the test against chance says, where it disagrees with the rank."""
     tested = found.evidence.stand_out
     if tested is None or tested == found.rank:
         return ""
@@ -197,12 +197,12 @@ def method_line(found: Findings) -> str:
 
 
 def chance_line(found: Findings) -> str:
-    """How the band of the plot was found."""
+    """How the band of the plot was found: flips of sign by bucket; a level of 1/64 is the largest of 63."""
     return f"largest of {round(1 / found.evidence.level) - 1} sign flips" if found.evidence.level else ""
 
 
 def coverage_line(found: Findings) -> str:
-    """How well the logged actions reach the feature space."""
+    """How well the logged actions reach the feature space; lambda_A is that of Assumption 2 of the paper."""
     unseen, weakest = found.coverage["uncovered"], f"weakest direction {number(found.coverage['lambda_A'])} (lambda_A)"
     if not unseen:
         return f"every direction seen; {weakest}"
@@ -212,7 +212,7 @@ def coverage_line(found: Findings) -> str:
 
 
 def error_part(found: Findings) -> RenderableType:
-    """How far the subspace may be from the true one, kind by kind."""
+    """How far the subspace may be from the true one: the calibrated estimate first, then what can be proved."""
     if found.rank in (0, found.dim):
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
     outer = Table.grid()
@@ -225,7 +225,7 @@ def error_part(found: Findings) -> RenderableType:
 
 
 def radius_table(radii: Sequence[RadiusFindings]) -> Table:
-    """A row for each kind of radius, a column for each form."""
+    """A row for each kind of radius, a column for each form; a form is shown with its value without clipping."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     for _ in range(3):

@@ -91,7 +91,11 @@ def read_logs(
 
 
 class Logs:
-    """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`."""
+    """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
+
+    `dim` is the number of features d, the constant included; `intercept` whether there is one; `summary` the logs in a
+    few numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`.
+    """
 
     def __init__(
         self,
@@ -195,7 +199,7 @@ class Logs:
 
     @cached_property
     def advice(self) -> list[str]:
-        """What might be done better, in plain sentences."""
+        """What might be done better, in plain sentences; features are looked at in the first batch only."""
         said = short_advice(self.summary)
         if self._ignored_items:
             said.append(
@@ -234,7 +238,12 @@ class Logs:
         return self._items is not None and not self._items.in_rows
 
     def batches(self, rows: int | None = None) -> Iterator[Batch]:
-        """Batches of whole users in a fixed order, each of about `rows` rows (default: 64 MB of features)."""
+        """Batches of whole users in a fixed order, each of about `rows` rows (default: 64 MB of features).
+
+        >>> logs = Logs.from_arrays(user=[1, 1, 2, 3], features=np.eye(4), reward=[1, 0, 1, 0])
+        >>> [batch.users.tolist() for batch in logs.batches(rows=2)]
+        [[1], [2, 3]]
+        """
         target = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
         if target < 1:
             raise LogsError(f"batches of {rows} rows", todo="ask for at least one row")

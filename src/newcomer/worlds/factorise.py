@@ -134,6 +134,7 @@ def _check(recipe: Recipe, ratings: Ratings) -> None:
 
 
 def _fit(recipe: Recipe, ratings: Ratings) -> Factors:
+    """Fit to the training ratings, scale so that the longest movie has norm 1, and measure on the held-out ones."""
     train, test = _split(recipe, ratings)
     threshold = 0.0
     if recipe.kind == "literal":
@@ -152,6 +153,7 @@ def _split(recipe: Recipe, ratings: Ratings) -> tuple[Observed, Observed]:
 
 
 def _literal(train: Observed, recipe: Recipe) -> tuple[Floats, Floats, float]:
+    """The paper's: features by alternating regressions in d dimensions, users shrunk until their rank is k."""
     start, movies = _wide(train, recipe, recipe.ridge)
     users, threshold = shrink_to_rank(train, movies, recipe.rank, start)
     return users, movies, threshold
@@ -164,6 +166,7 @@ def _wide(train: Observed, recipe: Recipe, ridge: float) -> tuple[Floats, Floats
 
 
 def _balanced(train: Observed, recipe: Recipe) -> tuple[Floats, Floats]:
+    """Ours: k coordinates in which users have equal eigenvalues, then d - k spare features, all of it rotated."""
     rng = stream(recipe.seed, "narrow factors")
     narrow = alternate(train, recipe.rank, ridge=recipe.ridge, sweeps=SWEEPS["balanced"], rng=rng)
     latents, shown = whiten_users(*narrow)

@@ -41,6 +41,7 @@ def write_standin(folder: str | Path, *, users: int = 300, movies: int = 260, se
 
 
 def _people(rng: np.random.Generator, ids: Ints, taste: Floats) -> list[str]:
+    """Lines of users.dat: gender leans on the first taste, the age group on the second."""
     gender = np.where(taste[:, 0] + rng.standard_normal(len(ids)) > 0.6, "F", "M")
     rank = np.argsort(np.argsort(taste[:, 1] + rng.standard_normal(len(ids))))
     age = np.array(AGES)[rank * len(AGES) // len(ids)]
@@ -48,6 +49,7 @@ def _people(rng: np.random.Generator, ids: Ints, taste: Floats) -> list[str]:
 
 
 def _films(rng: np.random.Generator, ids: Ints) -> list[str]:
+    """Lines of movies.dat: one to three genres each, a title with an accent and a comma."""
     lines = []
     for number in ids:
         count = rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2])

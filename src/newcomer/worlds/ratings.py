@@ -75,6 +75,7 @@ class Ratings:
         return self._keep(chosen, np.ones(len(self.movies), dtype=bool))
 
     def _keep(self, users: Bools, movies: Bools) -> Ratings:
+        """The ratings of these users (n,) and movies (m,), both renumbered without gaps."""
         rows = users[self.user] & movies[self.movie]
         return Ratings(
             user=(np.cumsum(users) - 1)[self.user[rows]],
@@ -145,6 +146,7 @@ def _numbers(path: Path) -> Ints:
 
 
 def _bytes(path: Path) -> bytes:
+    """A file's content, or one sentence."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -153,6 +155,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _ids(path: Path, column: tuple[str, ...], *, unique: bool = True) -> Ints:
+    """A column of whole numbers; ids must rise, so that their positions can be found by bisection."""
     try:
         ids = np.array(column, dtype=np.int64)
     except ValueError as error:

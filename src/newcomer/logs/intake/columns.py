@@ -29,13 +29,24 @@ class Place:
     start: int = 0
 
     def column(self, name: str, row: int | None = None) -> str:
-        """`logs.csv, row 12, column reward`."""
+        """The place in words; rows are counted on from those of earlier chunks.
+
+        >>> Place("logs.csv", start=10).column("reward", 1)
+        'logs.csv, row 12, column reward'
+        """
         at = [] if row is None else [f"row {self.start + row + 1}"]
         return ", ".join([*([self.source] if self.source else []), *at, f"column {name}"])
 
 
 def identifiers(column: pl.Series, place: Place) -> pl.Series:
-    """User or action ids as Int64 or String; unsigned and short integers become Int64 if they fit."""
+    """User or action ids as Int64 or String, so that there are two kinds of ids and not a dozen.
+
+    Unsigned and short integers become Int64 if they fit; numbers with a point are refused, since 7.0 and "7" would not
+    be found again.
+
+    >>> identifiers(pl.Series("user", [3, 9], dtype=pl.UInt16), Place()).dtype
+    Int64
+    """
     _refuse_nulls(column, place)
     if column.dtype in (pl.Categorical, pl.Enum) or column.dtype == pl.String:
         return column.cast(pl.String)
@@ -62,7 +73,11 @@ def numbers(column: pl.Series, place: Place) -> Floats:
 
 
 def probabilities(column: pl.Series, place: Place) -> Floats:
-    """A column of numbers in (0, 1], (rows,)."""
+    """A column of numbers in (0, 1], (rows,): the probability with which the shown action was chosen.
+
+    >>> probabilities(pl.Series("propensity", [0.25, 1.0]), Place())
+    array([0.25, 1.  ])
+    """
     values = numbers(column, place)
     bad = (values <= 0.0) | (values > 1.0)
     if bad.any():
@@ -78,6 +93,9 @@ def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[
     """Steps as int64 (rows,) and whether they are times, whose ties are allowed; times are in nanoseconds.
 
     Text is parsed as times; integers are steps unless `epoch` names the unit in which they count Unix time.
+
+    >>> times(pl.Series("step", [1, 2]), Place()), times(pl.Series("step", [1, 2]), Place(), "s")
+    ((array([1, 2]), False), (array([1000000000, 2000000000]), True))
     """
     _refuse_nulls(column, place)
     if column.dtype == pl.String:
@@ -95,7 +113,13 @@ def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[
 
 
 def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
-    """A column of equally long lists of finite numbers as an array (rows, d); float32 stays float32."""
+    """A column of equally long lists of finite numbers as an array (rows, d).
+
+    float32 stays float32: features are most of what logs weigh, and a batch is made of float64 when it is handed out.
+
+    >>> feature_lists(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     _refuse_nulls(column, place)
     if not isinstance(column.dtype, pl.List | pl.Array):
         todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"

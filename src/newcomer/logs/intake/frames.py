@@ -17,7 +17,11 @@ from newcomer.errors import LogsError
 
 
 def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
-    """A frame of equally long one-dimensional arrays."""
+    """A frame of equally long one-dimensional arrays.
+
+    >>> from_arrays({"user": [1, 2], "reward": [0.5, 1.0]}).shape
+    (2, 2)
+    """
     arrays = {name: _array(name, values) for name, values in columns.items()}
     if any(array.ndim != 1 for array in arrays.values()) or len({len(array) for array in arrays.values()}) > 1:
         raise unequal({name: array.shape for name, array in arrays.items()})
@@ -25,7 +29,7 @@ def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
 
 
 def names_of(frame: Any) -> list[str]:
-    """Names of a table's columns."""
+    """Names of a table's columns, found without reading its rows where that is possible."""
     if isinstance(frame, pl.LazyFrame):
         return frame.collect_schema().names()
     if _is_pandas(frame):
@@ -34,7 +38,7 @@ def names_of(frame: Any) -> list[str]:
 
 
 def to_polars(frame: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
-    """The named columns (all if None) of a Polars, pandas or Arrow table."""
+    """The named columns (all if None) of a Polars, pandas or Arrow table; a lazy frame is collected."""
     if isinstance(frame, pl.LazyFrame):
         return _collected(frame if names is None else frame.select(names))
     if _is_pandas(frame):

@@ -94,7 +94,10 @@ class Histories:
         return _present(self)
 
     def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more."""
+        """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
+
+        This is what cuts batches: between users and never within one.
+        """
         first, users = 0, len(self.offsets) - 1
         while first < users:
             last = int(np.searchsorted(self.offsets, self.offsets[first] + rows, side="right")) - 1
@@ -116,7 +119,15 @@ class Histories:
 
 
 def arrange(rows: Rows) -> Histories:
-    """Group rows by user and sort each user's by step; equal integer steps of a user are refused, times counted."""
+    """Group rows by user and sort each user's by step; equal integer steps of a user are refused, times counted.
+
+    Users become small integers (codes) first, in the order of their ids: sorting rows by code is sorting by user, and
+    the offsets are where the codes change.
+
+    >>> found = arrange(Rows(pl.Series([8, 7, 8]), rewards=np.array([1.0, 2.0, 3.0]), steps=np.array([5, 1, 4])))
+    >>> found.users.to_list(), found.offsets.tolist(), found.rewards.tolist()
+    ([7, 8], [0, 1, 3], [2.0, 3.0, 1.0])
+    """
     users, codes = _encode(rows.users)
     order = _order(codes, rows.steps)
     codes = _take(codes, order)

@@ -30,7 +30,10 @@ Progress = Callable[[int, int], None]
 
 
 def find_files(paths: Paths) -> list[str]:
-    """The files that a path, folder, glob or list of these names, each once, sorted by name."""
+    """The files that a path, folder, glob or list of these names, each once, sorted by name.
+
+    The order counts: rows of a user without a step, or at equal times, stand in the order of their files.
+    """
     given = [paths] if isinstance(paths, str | PathLike) else list(paths)
     files = sorted({file for path in given for file in _expand(fspath(path))})
     if not files:
@@ -92,7 +95,11 @@ class Reader:
         return pl.concat(found)
 
     def rows(self, items: Items | None, progress: Progress | None = None) -> Iterator[Rows]:
-        """Validated rows, chunk after chunk; every file must have the types of the first."""
+        """Validated rows, chunk after chunk; every file must have the types of the first.
+
+        Chunks bound the memory of reading. They may cut a user in two, which `arrange` mends, but carry on the number
+        of the row, so that an error names the row of the file.
+        """
         first: Rows | None = None
         done = 0
         for file in self.files:

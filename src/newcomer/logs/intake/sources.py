@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class Held:
-    """Histories held in memory."""
+    """Histories held in memory: the usual case, one part with everybody."""
 
     def __init__(self, part: Histories) -> None:
         self._part = part
@@ -44,7 +44,10 @@ class Held:
 
 
 class Grouped:
-    """Files whose rows are grouped by user, read again for every pass; nothing is kept but a chunk."""
+    """Files whose rows are grouped by user, read again for every pass; nothing is kept but a chunk.
+
+    The cheapest in memory and the dearest in time, since text is parsed and checked anew each time.
+    """
 
     def __init__(self, reader: Reader, items: Items | None) -> None:
         self._reader, self._items = reader, items
@@ -82,7 +85,10 @@ class Grouped:
 
 
 def collect(chunks: Iterable[Rows], items: Items | None, *, memory: int, rows: int) -> tuple[Source, Survey]:
-    """Hold rows in memory, or spill them by user once they outgrow `memory` bytes; `rows` are expected in all."""
+    """Hold rows in memory, or spill them by user once they outgrow `memory` bytes; `rows` are expected in all.
+
+    Returns where histories can be read from, any number of times, and what there is to say about them as a whole.
+    """
     held: list[Rows] = []
     size = 0
     chunks = iter(chunks)

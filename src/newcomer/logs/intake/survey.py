@@ -96,7 +96,10 @@ class Survey:
 
 
 def survey(part: Histories, items: Items | None) -> Survey:
-    """Survey of some users' histories, a slice at a time so that temporaries stay small."""
+    """Survey of some users' histories, a slice at a time so that temporaries stay small.
+
+    What is said of features is worked out once for each item where features come from the catalogue.
+    """
     described = _describe_items(items) if part.features is None and items is not None else None
     slices = (part.slice(first, last) for first, last in part.cuts(CHUNK))
     return reduce(add, (_survey(piece, described) for piece in slices), Survey(ties=part.ties))

@@ -5,7 +5,7 @@ ARGS ?=
 # Two test processes that each use one thread: faster than one process that uses them all, and repeatable.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 NUMBA_NUM_THREADS=1 POLARS_MAX_THREADS=1
 PINS := pyproject.toml $(wildcard requirements/*.txt)
-LOOPS := $(shell grep -rl --include='*.py' njit src/newcomer)
+LOOPS := $(shell find src/newcomer -name "*_loops.py")
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -49,7 +49,7 @@ clean: ## remove the environment and caches; results stay
 # Set-up compiles the inner loops; they are compiled again here, not in front of the person, when their code changed.
 .venv/.warm: $(LOOPS)
 	@echo "Compiling the inner loops, which changed: about half a minute"
-	@$(RUN) -c "import newcomer.array_loops; newcomer.array_loops.warm()"
+	@$(RUN) -m newcomer.warming
 	@touch $@
 
 # An environment knows its folder by its absolute path: prepare it again when the folder was moved or copied.

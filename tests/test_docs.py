@@ -41,19 +41,12 @@ EXAMPLES = [
 ]
 # Files and functions that docs/architecture.md names and that come with other branches; to be emptied.
 AWAITED = {
-    "newcomer.warming",
-    "warming.py",
-    "evidence.py",
-    "radius.py: calibrated_radius",
     "linear/scoring_loops.py: pair_scores",
     "policies/contract.py",
     "policies/exits.py",
     "policies/prior_policies.py",
     "policies/questions.py",
     "policies/two_systems.py",
-    "population/search.py: estimate_population",
-    "sold/correction.py",
-    "sold/rank.py: flip_tests",
 }
 
 

@@ -105,8 +105,8 @@ def test_plain_logs_of_items_just_work():
 def test_uncovered_directions_are_told_or_refused():
     user, X, r = arrays(3)
     logs = nc.Logs.from_arrays(user=user, features=np.column_stack([X, np.zeros(len(X))]), reward=r)
-    facts = fit(logs, rank=2, estimator="sold").evidence["coverage"]
-    assert facts["uncovered"] == 1 and facts["uncovered_features"] == [6] and facts["lambda_A"] > 0
+    facts = fit(logs, rank=2, estimator="sold").evidence.coverage
+    assert facts.uncovered == 1 and facts.uncovered_features == (6,) and facts.lambda_A > 0
     with pytest.raises(LogsError, match="1 of 7 directions"):
         fit(logs, rank=2, uncovered="error", estimator="sold")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import array_loops
+from newcomer import warming
 from newcomer.linear import ridge, scoring_loops
 from newcomer.model import Model
 from newcomer.policies.widths import Theory
@@ -111,7 +111,7 @@ def test_read_only_and_other_number_types_are_taken_as_they_are():
 
 
 def test_warm_leaves_nothing_to_compile():
-    array_loops.warm()
+    warming.warm()
     before = {name: len(f.signatures) for name, f in vars(scoring_loops).items() if hasattr(f, "signatures")}
     model = Model(np.eye(3)[:, :1], np.ones(3), np.zeros(3), np.eye(3), 1.0)
     for policy in (nc.LinUCB(3, horizon=9), nc.LinTS(3, horizon=9), nc.ProBALLUCB(model, horizon=9, radius=2, tau=1)):

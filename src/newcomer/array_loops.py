@@ -1,13 +1,24 @@
-"""The few compiled loops, bodies only: the maths they carry out is told where they are called.
+"""Compiled loops that several rooms share: triangular systems, directions of quasi-Newton climbs, mean scores.
 
-Numba compiles them once and caches them beside this file; they also run, slowly, with NUMBA_DISABLE_JIT=1.
-`warm()` loads or compiles all of them, so that set-up pays and the first decision does not.
+A compiled loop is an ordinary function of NumPy arrays that Numba turns into machine code. It lives in a file called
+`*_loops.py`, and nowhere else, and runs (slowly) without the compiler too, with NUMBA_DISABLE_JIT=1. The machine code is
+kept beside the file, so that it is made once; `newcomer.warming` finds all these files and has it made during set-up. For
+this each of them has a function `warm`, which calls its loops with the smallest arrays of the right types.
+
+Two things decide whether a loop is compiled again in front of a person. The first is the type of what it is called with: an
+array that is not contiguous, or not writeable, is another type (`plain` gives the usual one). The second is who compiled it:
+a loop inherits the options of the loop that first called it, unless its own say otherwise. Hence the two decorators below,
+which say everything.
+
+The shapes of the triangles: a matrix is square here, (n, n), and so is its factor, with nothing of interest above the
+diagonal. States of users keep triangles packed instead, row i in places i (i + 1) / 2 and the i after it, which halves the
+memory of a user; `append_row` and `solve_rows` work on those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
@@ -24,10 +35,12 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 HUGE = 1e100
 # Scores this close, relative to the best, are a tie.
 TIE = 1e-12
+# A step is remembered if the gradient turned against it by at least this cosine.
+TURNED = 1e-10
 
-
-# For compiled loops that live beside their maths: numba itself is imported here alone.
-compiled = njit(cache=True, error_model="numpy")
+# Division by zero gives infinity, as in NumPy, in both; sums keep their written order in the first only.
+compiled = njit(cache=True, error_model="numpy", fastmath=False)
+fast = njit(cache=True, error_model="numpy", fastmath=FAST)
 
 
 def quiet(loop: Loop) -> Loop:
@@ -35,102 +48,198 @@ def quiet(loop: Loop) -> Loop:
     return loop if hasattr(loop, "py_func") else np.errstate(invalid="ignore", over="ignore")(loop)
 
 
-@njit(cache=True, error_model="numpy")
-def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: NDArray[np.bool_]) -> None:
-    """For each symmetric `gram[n]` = L L^T write L^-1 to `inverse[n]`; `fine[n]` is False where a squared pivot of L
-    falls below `floor` times the largest diagonal entry (then `inverse[n]` is meaningless)."""
-    count, size = gram.shape[0], gram.shape[1]
-    factor = np.empty((size, size))
-    for n in range(count):
-        limit = 0.0
-        for i in range(size):
-            limit = max(limit, gram[n, i, i])
-        limit *= floor
-        fine[n] = True
-        for i in range(size):
-            for j in range(i + 1):
-                total = gram[n, i, j]
-                for p in range(j):
-                    total -= factor[i, p] * factor[j, p]
-                if i > j:
-                    factor[i, j] = total / factor[j, j]
-                elif total > limit:
-                    factor[i, i] = np.sqrt(total)
-                else:
-                    fine[n] = False
-                    break
-            if not fine[n]:
-                break
-        if not fine[n]:
-            continue
-        # Rows of L^-1 by forward substitution, each a combination of the rows above it.
-        for i in range(size):
-            scale = 1.0 / factor[i, i]
-            for j in range(size):
-                inverse[n, i, j] = 0.0
-            for p in range(i):
-                weight = factor[i, p] * scale
-                for j in range(p + 1):
-                    inverse[n, i, j] -= weight * inverse[n, p, j]
-            inverse[n, i, i] = scale
+def plain(array: Floats) -> Floats:
+    """The array as compiled loops expect it, contiguous and writeable; a copy where it is not."""
+    return array if array.flags.carray else np.array(array, order="C")
+
+
+# Small dense algebra, for sizes at which a call into LAPACK would cost more than the work.
+
+
+@fast
+def dot(x: Floats, y: Floats) -> float:
+    """x . y."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * y[i]
+    return total
+
+
+@fast
+def form(matrix: Floats, x: Floats) -> float:
+    """x^T matrix x."""
+    total = 0.0
+    for i in range(x.size):
+        total += x[i] * dot(matrix[i], x)
+    return total
+
+
+@fast
+def cholesky(matrix: Floats, lower: Floats, floor: float) -> bool:
+    """Write the Cholesky factor of a symmetric matrix, matrix = lower lower^T, row by row; `lower` may be `matrix` itself.
+
+    Only the lower triangle is read and written. False, with `lower` half done, once a squared pivot is not above `floor`:
+    with `floor` = 0 the matrix is then not positive definite (or not finite).
+    """
+    for i in range(matrix.shape[0]):
+        for j in range(i):
+            lower[i, j] = (matrix[i, j] - dot(lower[i, :j], lower[j, :j])) / lower[j, j]
+        left = matrix[i, i] - dot(lower[i, :i], lower[i, :i])
+        if not left > floor:
+            return False
+        lower[i, i] = np.sqrt(left)
+    return True
+
+
+@fast
+def invert_lower(lower: Floats) -> None:
+    """Turn a lower triangle L into L^-1, in place: row i of L L^-1 = I gives row i of L^-1 from the rows above it.
+
+    Entry p of row i is needed once, before the entries up to p of the same row are written.
+    """
+    for i in range(lower.shape[0]):
+        scale = 1.0 / lower[i, i]
+        for p in range(i):
+            weight = lower[i, p] * scale
+            lower[i, p] = 0.0
+            for j in range(p + 1):
+                lower[i, j] -= weight * lower[p, j]
+        lower[i, i] = scale
+
+
+@fast
+def solve(lower: Floats, x: Floats, out: Floats) -> None:
+    """out = (lower lower^T)^-1 x, by a forward and a backward substitution; `out` may be `x` itself."""
+    for i in range(x.size):
+        out[i] = (x[i] - dot(lower[i, :i], out[:i])) / lower[i, i]
+    for i in range(x.size - 1, -1, -1):
+        out[i] /= lower[i, i]
+        for j in range(i):
+            out[j] -= lower[i, j] * out[i]
+
+
+@fast
+def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: Bools) -> None:
+    """For each of many symmetric matrices gram[n] = L L^T write L^-1 to inverse[n], both (N, m, m).
+
+    `fine[n]` is False where a squared pivot of L is not above `floor` times the largest diagonal entry, i.e. where the matrix
+    is singular to that accuracy; `inverse[n]` is meaningless there.
+    """
+    for n in range(gram.shape[0]):
+        largest = 0.0
+        for i in range(gram.shape[1]):
+            largest = max(largest, gram[n, i, i])
+            inverse[n, i, i + 1 :] = 0.0
+        fine[n] = cholesky(gram[n], inverse[n], floor * largest)
+        if fine[n]:
+            invert_lower(inverse[n])
+
+
+# Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), for climbs: H stands for the inverse of
+# the negative Hessian, and H g is the direction to climb in.
+
+
+class Memory(NamedTuple):
+    """The last M steps of a climb with n unknowns, in a ring: step number c is in row c mod M."""
+
+    steps: Floats  # (M, n), from one place to the next
+    turns: Floats  # (M, n), by how much the gradient fell between them
+    curves: Floats  # (M,), step . turn, positive
+    taken: Ints  # (1,), steps remembered so far, whether or not still here
+
+
+def empty_memory(length: int, size: int) -> Memory:
+    """Room for `length` steps with `size` unknowns."""
+    return Memory(np.zeros((length, size)), np.zeros((length, size)), np.ones(length), np.zeros(1, dtype=np.int64))
+
+
+@fast
+def remember(memory: Memory, step: Floats, turn: Floats) -> None:
+    """Keep a step in place of the oldest, if the gradient fell along it: any other would make H indefinite."""
+    curve = dot(step, turn)
+    if curve > TURNED * np.sqrt(dot(step, step) * dot(turn, turn)):
+        m = memory.taken[0] % memory.curves.size
+        memory.steps[m], memory.turns[m], memory.curves[m] = step, turn, curve
+        memory.taken[0] += 1
+
+
+@fast
+def first_loop(memory: Memory, vector: Floats) -> Floats:
+    """Turn a gradient, in place, into what the first guess of H has to be applied to; the weights (M,) for `second_loop`.
+
+    From the newest step to the oldest: the part of the gradient that a step accounts for is taken away.
+    """
+    length, count = memory.curves.size, memory.taken[0]
+    weights = np.zeros(length)
+    for c in range(count - 1, max(0, count - length) - 1, -1):
+        m = c % length
+        weights[m] = dot(memory.steps[m], vector) / memory.curves[m]
+        for i in range(vector.size):
+            vector[i] -= weights[m] * memory.turns[m, i]
+    return weights
+
+
+@fast
+def second_loop(memory: Memory, weights: Floats, vector: Floats) -> None:
+    """Turn the image of that under the first guess of H, in place, into H times the gradient, from oldest to newest."""
+    length, count = memory.curves.size, memory.taken[0]
+    for c in range(max(0, count - length), count):
+        m = c % length
+        weight = weights[m] - dot(memory.turns[m], vector) / memory.curves[m]
+        for i in range(vector.size):
+            vector[i] += weight * memory.steps[m, i]
+
+
+# Scores, and the packed triangles of policies.
 
 
 @quiet
-@njit(cache=True, fastmath=FAST)
+@fast
 def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None:
-    """out[i, a] = actions[i, a] . mean[users[i]]; one block of actions (1, K, d) serves all rows."""
+    """out[i, a] = actions[i, a] . mean[users[i]], (m, K); one block of actions (1, K, d) serves all rows."""
     shared = actions.shape[0] == 1
     for i in range(users.size):
         block = actions[0] if shared else actions[i]
-        weights = mean[users[i]]
         for a in range(block.shape[0]):
-            total = 0.0
-            for j in range(block.shape[1]):
-                total += block[a, j] * weights[j]
-            out[i, a] = total
+            out[i, a] = dot(block[a], mean[users[i]])
 
 
-@njit(cache=True, fastmath=FAST)
+@fast
 def append_row(
     factor: Floats, residual: Floats, cross: Floats, variance: Floats, error: Floats, floor: float, gain: Floats
 ) -> None:
     """Append one row to each packed lower triangle L_s = `factor[s]` and to `residual[s]` = L_s^-1 (errors so far).
 
     `cross` (S, t) and `variance` (S,) are the new row of the matrix L_s L_s^T, whose squared pivot is at least `floor`;
-    `gain[s]` becomes the log density of `error[s]` given the errors before it, up to a constant.
+    `gain[s]` becomes the log density of `error[s]` given the errors before it, up to a constant. This is one more row of
+    a Cholesky factor whose others stay as they are, the step that `cholesky` takes for every row.
     """
     count = cross.shape[1]
     begin = count * (count + 1) // 2
     for s in range(cross.shape[0]):
         row = factor[s, begin:]
-        left, known = variance[s], 0.0
         for i in range(count):
             above = factor[s, i * (i + 1) // 2 :]
-            total = 0.0
-            for j in range(i):
-                total += above[j] * row[j]
-            value = (cross[s, i] - total) / above[i]
-            row[i] = value
-            left -= value * value
-            known += value * residual[s, i]
-        pivot = np.sqrt(max(left, floor))
+            row[i] = (cross[s, i] - dot(above[:i], row)) / above[i]
+        known = row[:count]
+        pivot = np.sqrt(max(variance[s] - dot(known, known), floor))
         row[count] = pivot
-        residual[s, count] = (error[s] - known) / pivot
+        residual[s, count] = (error[s] - dot(known, residual[s])) / pivot
         gain[s] = -np.log(pivot) - residual[s, count] ** 2 / 2
 
 
-@njit(cache=True, fastmath=FAST)
+@fast
 def solve_rows(factor: Floats, residual: Floats, out: Floats) -> None:
-    """Replace each row x of `out` (q, t) by L^-T (residual - L^-1 x), L the packed lower triangle `factor`."""
+    """Replace each row x of `out` (q, t) by L^-T (residual - L^-1 x), L the packed lower triangle `factor`.
+
+    A forward substitution, a difference and a backward substitution, like `solve`.
+    """
     count = out.shape[1]
     for q in range(out.shape[0]):
         x = out[q]
         for i in range(count):
             row = factor[i * (i + 1) // 2 :]
-            total = 0.0
-            for j in range(i):
-                total += row[j] * x[j]
-            x[i] = (x[i] - total) / row[i]
+            x[i] = (x[i] - dot(row[:i], x)) / row[i]
         for i in range(count):
             x[i] = residual[i] - x[i]
         for i in range(count - 1, -1, -1):
@@ -141,58 +250,17 @@ def solve_rows(factor: Floats, residual: Floats, out: Floats) -> None:
 
 
 def warm() -> None:
-    """Load every kernel from the cache, compiling those that are not there yet."""
-    one = np.ones((1, 1, 1))
-    invert_cholesky(one, 0.0, np.empty_like(one), np.empty(1, dtype=np.bool_))
-    row, table = np.ones((1, 1)), np.empty((1, 1))
-    mean_scores(row, np.zeros(1, dtype=np.int64), one, table)
-    append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
-    solve_rows(row[0], row[0], np.ones((1, 1)))
-    _warm_triangles()
-    _warm_priors(row)
-
-
-def _warm_priors(row: Floats) -> None:
-    from newcomer.population import likelihood_loops as loops
-
-    rows = np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
-    loops.likelihoods(row, *rows, 1.0, np.empty((1, 0)), np.empty(1))
-    loops.expectations(row, *rows, 1.0, np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-def _warm_triangles() -> None:
-    from newcomer.linear import scoring_loops as loops  # here, because it needs the constants above
-
-    one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
-    width, mask, place, pair = np.ones(1), np.ones((0, 0), dtype=np.bool_), _nowhere(), (row, row)
-    loops.ucb_scores(row, row, who, one, width, table)
-    loops.first_best(table, mask, who.copy())
-    loops.ucb_choose(row, row, who, one, 1.0, mask, who.copy())
-    loops.samples(row, row, who, row, width, table)
-    loops.inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
-    loops.phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
-    loops.phase_choose(row, *pair, *place[:2], np.zeros(5), who, one, who.copy())
-    loops.phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
-    _warm_learning(one, row, who)
-
-
-def _nowhere() -> tuple[Ints, Floats, Ints, Floats]:
-    return np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), np.zeros(4)
-
-
-def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
-    from newcomer.linear import learning_loops as loops
-    from newcomer.policies import phases, savings
-
-    width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
-    loops.fault(row, width)
-    loops.refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
-    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
-    loops.learn(*system, who, row, width)
-    loops.add_square(np.ones(1), np.zeros(1), row)
-    diary = one, row.copy(), np.zeros(4)
-    for kept, full in ((None, None), (diary, None), (diary, system)):
-        loops.phase_learn(row, *system, np.full(1, -1), kept, full, who, row, width, 0)
-    phases.grow_cross(width, np.zeros((1, 1)), width, width)
-    savings.book(row.copy(), width, row, row, row, 1.0, 1.0, who, row)
-    savings.settle(row.copy(), width, who, 1.0, who)
+    """Load every loop of this file from the cache, compiling those that are not there yet."""
+    one, row, block, who = np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)), np.zeros(1, dtype=np.int64)
+    dot(one, one)
+    form(row, one)
+    cholesky(row, row.copy(), 0.0)
+    invert_lower(row.copy())
+    solve(row, one, one.copy())
+    invert_cholesky(block, 0.0, block.copy(), np.empty(1, dtype=np.bool_))
+    memory = empty_memory(1, 1)
+    remember(memory, one, one)
+    second_loop(memory, first_loop(memory, one.copy()), one.copy())
+    mean_scores(row, who, block, row.copy())
+    append_row(row.copy(), row.copy(), np.empty((1, 0)), one, one, 1.0, one.copy())
+    solve_rows(one, one, row.copy())

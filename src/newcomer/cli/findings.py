@@ -6,7 +6,7 @@ shared and why, how well the logged actions cover the features, how sure the ans
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from newcomer.cli.screen import result
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
+    from newcomer.evidence import CoverageFacts, LogsFacts, RidgeChoice
     from newcomer.model import Model
 
 
@@ -39,18 +40,12 @@ class RankFindings:
     @classmethod
     def of(cls, model: Model) -> RankFindings:
         """From the evidence in the model; without a test of the rank only the spectrum is there to show."""
-        kept = model.evidence["rank"]
-        if "moment" not in kept:
-            return cls(kept["chosen"], tuple(model.spectrum.tolist()))
-        test = kept["moment"]
-        return cls(
-            kept["chosen"],
-            tuple(test["spectrum"]),
-            tuple(test["threshold"]),
-            test["level"],
-            test["rank"],
-            kept["covariance"]["rank"],
-        )
+        kept = model.evidence.rank
+        assert kept is not None
+        test, other = kept.moment, kept.covariance
+        if test is None or other is None:
+            return cls(kept.chosen, tuple(model.spectrum.tolist()))
+        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, other.rank)
 
 
 @dataclass(frozen=True)
@@ -84,10 +79,10 @@ class Findings:
     estimator: str
     dim: int
     rank: int
-    logs: Mapping[str, Any]
-    ridge: Mapping[str, Any]
+    logs: LogsFacts
+    ridge: RidgeChoice
     evidence: RankFindings
-    coverage: Mapping[str, Any]
+    coverage: CoverageFacts
     delta: float
     radius: tuple[RadiusFindings, ...]
     calibrated: float | None
@@ -105,33 +100,25 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
     """Everything there is to say about a model that was fitted from logs."""
     from newcomer.radius import KINDS
 
-    missing = [part for part in ("logs", "ridge", "rank", "coverage") if part not in model.evidence]
-    if missing:
-        raise ModelError(f"the model keeps no evidence on {missing[0]}", todo="fit it from logs with this version")
+    kept = model.evidence
+    if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
+        raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
     return Findings(
         estimator=model.estimator,
         dim=model.dim,
         rank=model.rank,
-        logs=model.evidence["logs"],
-        ridge=model.evidence["ridge"],
+        logs=kept.logs,
+        ridge=kept.ridge,
         evidence=RankFindings.of(model),
-        coverage=model.evidence["coverage"],
+        coverage=kept.coverage,
         delta=delta,
         radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
-        calibrated=model.radius("calibrated", delta=delta) if model.rank and "calibrated" in model.evidence else None,
-        forecast=_forecast(model),
+        calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
+        forecast=tuple(kept.population.forecast.sentences()) if kept.population else (),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
     )
-
-
-def _forecast(model: Model) -> tuple[str, ...]:
-    """What a newcomer may expect, in sentences; none from estimators without a distribution of users."""
-    from newcomer.population.forecast import sentences
-
-    kept = model.evidence.get("prior", {}).get("forecast")
-    return tuple(sentences(kept)) if kept else ()
 
 
 def show(found: Findings, *, saved: object = None) -> None:
@@ -158,9 +145,9 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
 def logs_line(found: Findings) -> str:
     """Users, rows and features, and who could not be used."""
     logs = found.logs
-    plain = [count(logs["users"], "user"), count(logs["rows"], "row"), count(found.dim, "feature")]
-    short = f"{count(logs['too_short'], 'user')} with a single row left out" if logs["too_short"] else ""
-    ties = f"{count(logs['ties'], 'row')} at equal times, kept in file order" if logs["ties"] else ""
+    plain = [count(logs.users, "user"), count(logs.rows, "row"), count(found.dim, "feature")]
+    short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
+    ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
     return "; ".join(filter(None, [", ".join(plain), short, ties]))
 
 
@@ -191,9 +178,9 @@ def _alike(found: Findings) -> str:
 
 def method_line(found: Findings) -> str:
     """Estimator and ridge."""
-    if found.ridge["value"] is None:
-        return f"{found.estimator} ({found.ridge['why']})"
-    return f"{found.estimator}, ridge {number(found.ridge['value'])} ({found.ridge['why']})"
+    if found.ridge.value is None:
+        return f"{found.estimator} ({found.ridge.why})"
+    return f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
 
 
 def chance_line(found: Findings) -> str:
@@ -203,10 +190,10 @@ def chance_line(found: Findings) -> str:
 
 def coverage_line(found: Findings) -> str:
     """How well the logged actions reach the feature space; lambda_A is that of Assumption 2 of the paper."""
-    unseen, weakest = found.coverage["uncovered"], f"weakest direction {number(found.coverage['lambda_A'])} (lambda_A)"
+    unseen, weakest = found.coverage.uncovered, f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
     if not unseen:
         return f"every direction seen; {weakest}"
-    named = ", ".join(str(i) for i in found.coverage["uncovered_features"])
+    named = ", ".join(str(i) for i in found.coverage.uncovered_features)
     where = f" (mostly features {named})" if named else ""
     return f"{count(unseen, 'direction')} never seen, left out{where}; of the others the {weakest}"
 

@@ -276,3 +276,17 @@ def _keep(moment: Floats, row: Floats, x: Floats, reward: float) -> None:
     for j in range(x.size):
         row[j] = x[j]
         moment[j] += reward * x[j]
+
+
+def warm() -> None:
+    """Load every loop of this file from the cache, compiling those that are not there yet."""
+    one, row, who = np.ones(1), np.ones((1, 1)), np.zeros(1, dtype=np.int64)
+    guard, diary = np.array([[1.0, 4.0, 0.0, 8.0]]), (np.ones((1, 1, 1)), row.copy(), np.zeros(4))
+    fault(row, one)
+    refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
+    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
+    learn(*system, who, row, one)
+    add_outer(one.copy(), np.zeros(1), one)
+    add_square(np.ones(1), np.zeros(1), row)
+    for kept, full in ((None, None), (diary, None), (diary, system)):
+        phase_learn(row, *system, np.full(1, -1), kept, full, who, row, one, 0)

@@ -250,3 +250,18 @@ def phase_samples(
         else:
             return False
     return True
+
+
+def warm() -> None:
+    """Load every loop of this file from the cache, compiling those that are not there yet."""
+    one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
+    width, mask, pair = np.ones(1), np.ones((0, 0), dtype=np.bool_), (row, row)
+    place = np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), np.zeros(4)
+    ucb_scores(row, row, who, one, width, table)
+    first_best(table, mask, who.copy())
+    ucb_choose(row, row, who, one, 1.0, mask, who.copy())
+    samples(row, row, who, row, width, table)
+    inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
+    phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
+    phase_choose(row, *pair, *place[:2], np.zeros(5), who, one, who.copy())
+    phase_samples(row, pair, pair, place, who, row, width, 1.0, table)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.local.problem import Floats, Problem
+from newcomer.array_loops import Floats
+from newcomer.local.problem import Problem
 
 TOLERANCE = 1e-8  # relative, for every constraint
 CONSTRAINTS = ("orthonormal", "in_span", "inner", "outer", "bound", "subspace")

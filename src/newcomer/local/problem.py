@@ -14,13 +14,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from newcomer.array_loops import Floats, plain
 
 
 class Problem(NamedTuple):
-    """What the rounds of one user share over actions; compiled loops take it as it is."""
+    """What the actions of one user's round share; compiled loops take it as it is."""
 
     gram: Floats  # (d, d), V
     factor: Floats  # (d, d), lower triangular, V^-1 = factor^T factor
@@ -60,34 +59,34 @@ def pose(
 ) -> Problem:
     """The problem for V = `gram`, b = `moment`, U_hat = `basis`, Delta = `radius` (Frobenius), a1 = `inner`, a2 = `outer`.
 
-    At most two of `inner`, `outer` and `bound` may be infinite. `factor`, if known, is the inverse Cholesky factor of V.
+    At most two of `inner`, `outer` and `bound` may be infinite: a ball |beta| <= R lies within a V-distance of
+    sqrt(tr V) (R + |beta_2|) of beta_2, which then stands in for them. `factor`, if known, is the inverse Cholesky factor of V.
     """
     if factor is None:
         factor = np.linalg.inv(np.linalg.cholesky(gram))
     white = factor @ moment
-    energy = float(white @ white)
-    mean = factor.T @ white
-    reach = _reach(gram, mean, bound)
-    low = min(inner, outer, reach)
-    parts = (plain(gram), plain(factor), plain(moment), mean)
-    edges = (min(radius**2 / 2.0, 1.0), low**2, min(min(outer, reach) ** 2, low**2 + energy), float(bound))
+    energy, mean = float(white @ white), factor.T @ white
+    reach = np.inf if bound == np.inf else float(np.sqrt(np.trace(gram)) * (bound + np.linalg.norm(mean)))
+    low, high = min(inner, outer, reach), min(outer, reach)
     frame = plain(basis)
     gram_basis = gram @ frame
-    return Problem(*parts, frame, gram_basis, frame.T @ gram_basis, frame.T @ moment, energy, *edges)
-
-
-def plain(array: Floats) -> Floats:
-    """The array as compiled loops expect it: contiguous and writeable; another kind would be compiled for again."""
-    return array if array.flags.carray else np.array(array, order="C")
-
-
-def _reach(gram: Floats, mean: Floats, bound: float) -> float:
-    """A V-distance from beta_2 that no point of the ball exceeds (infinite without a ball)."""
-    if bound == np.inf:
-        return float(np.inf)
-    return float(np.sqrt(np.trace(gram)) * (bound + np.linalg.norm(mean)))
+    return Problem(
+        gram=plain(gram),
+        factor=plain(factor),
+        moment=plain(moment),
+        mean=mean,
+        basis=frame,
+        gram_basis=gram_basis,
+        gram_inside=frame.T @ gram_basis,
+        moment_inside=frame.T @ moment,
+        energy=energy,
+        tilt=min(radius**2 / 2.0, 1.0),
+        inner=low**2,
+        outer=min(high**2, low**2 + energy),
+        bound=float(bound),
+    )
 
 
 def widths(problem: Problem, actions: Floats) -> Floats:
-    """|phi|_{V^-1} (K,)."""
+    """|phi|_{V^-1} (K,) = |factor phi|, action by action, so that an action's does not depend on the others."""
     return np.array([np.linalg.norm(problem.factor @ action) for action in actions])

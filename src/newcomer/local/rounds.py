@@ -1,30 +1,35 @@
 """A round of one user: the values of all actions, or only of those that can still win.
 
-Upper bounds come first (`pencil`). Actions are then climbed in the order of their bounds, each from two starts: the maximiser
-of the pair relaxation, and the steepest tilt at U_hat. With pruning, an action whose bound is below a value already
-attained is left out. The answer for an action does not depend on which others are offered.
+Upper bounds come first (`upper_bounds`). Actions are then climbed in the order of their bounds, each from two starts: the
+maximiser of the pair relaxation, and the steepest tilt at U_hat (`tilts`). With pruning, an action whose bound is below a
+value already attained is left out. The answer for an action does not depend on which others are offered.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.local import climb_loops
-from newcomer.local.balls import more_starts, polished
-from newcomer.local.pencil import Pencil, ball_bound, nearest, pair_bounds, pencil
-from newcomer.local.problem import Floats, Problem, widths
-from newcomer.local.tilts import point, steepest, through, tilt_of
+from newcomer.array_loops import Bools, Floats, Ints
+from newcomer.local.climb_loops import Climbed, climb
+from newcomer.local.polish import more_starts, polished
+from newcomer.local.problem import Problem, widths
+from newcomer.local.tilt_loops import Tilted, tilted
+from newcomer.local.tilts import flat, point, steepest, through
+from newcomer.local.upper_bounds import ball_bound, nearest, pair_bounds, pencil
 
 STUCK = 1e5  # steepness, in tolerances, that no smooth maximum has
 ACCURACY = 1e-7  # promised gain, relative to LinUCB's width, below which a climb stops
+SMOOTH, LESS, STAGES = 1e-3, 1e-2, 3  # the kink is rounded by this share of a1^2 at first, then less, so often in all
+KINK = 1e-4  # there the share of a2 in the squared radius is at least this far from 0 and from 1
+LONGEST = 600  # evaluations after which a climb no longer goes back inside
 
 
 @dataclass(frozen=True)
 class Round:
-    """What was found: `values` are attained at `beta` in span `subspace`, and no feasible point exceeds `upper`.
+    """What was found: `values` are attained at theta in the subspaces of `tilts`, and no feasible point exceeds `upper`.
 
     An action that was pruned has value -inf; so has every action of a round without a feasible point.
     """
@@ -33,8 +38,8 @@ class Round:
     upper: Floats  # (K,)
     tilts: Floats  # (K, d + k, 2)
     theta: Floats  # (K, k)
-    evaluations: NDArray[np.int64]  # (K,)
-    pruned: NDArray[np.bool_]  # (K,)
+    evaluations: Ints  # (K,)
+    pruned: Bools  # (K,)
     impossible: bool  # proved that no (beta, U) meets the constraints
 
     @property
@@ -43,125 +48,135 @@ class Round:
         return bool(np.isfinite(self.values).any())
 
 
-def solve(problem: Problem, actions: Floats, *, prune: bool = False, warm: Floats | None = None) -> Round:
-    """Solve the round for actions (K, d); with `prune`, only as far as needed to know the best one.
+@dataclass
+class Search:
+    """The search for one action's value: the best tilt and theta so far, and what it cost."""
 
-    `warm` (K, d + k, 2) are tilts to begin with too, for instance those of the last round on a fixed set of actions.
-    """
-    if problem.tilt <= 1e-15:
-        return _inside_basis(problem, actions)
-    view = pencil(problem)
-    anchor = _anchor(view)
-    if anchor is not None and anchor[1] > problem.outer * (1.0 + 1e-9):
-        return _empty(problem, actions, np.full(len(actions), -np.inf), True)
-    upper, beta, residual = pair_bounds(view, actions)
-    out = _empty(problem, actions, np.minimum(upper, ball_bound(problem, actions)), False)
-    best = -np.inf
-    for a in np.argsort(-out.upper, kind="stable"):
-        if prune and out.upper[a] < best:
-            out.pruned[a] = True
-            continue
-        starts = _starts(problem, actions[a], anchor, beta[a], residual[a])
-        _climb(out, problem, int(a), actions[a], starts if warm is None else [warm[a].copy(), *starts])
-        best = max(best, float(out.values[a]))
-    _rescue(out, problem, actions)
-    return out
+    problem: Problem
+    action: Floats
+    upper: float
+    value: float = -np.inf
+    tilt: Floats = field(init=False)
+    theta: Floats = field(init=False)
+    evaluations: int = 0
+    pruned: bool = False
+
+    def __post_init__(self) -> None:
+        d, k = self.problem.basis.shape
+        self.tilt, self.theta = np.zeros((d + k, 2)), np.zeros(k)
+
+    def climb(self, starts: Iterable[Floats]) -> None:
+        """Climb from every start; where R matters, from more of them, and polish what got stuck.
+
+        R matters if an end of a climb lies on the ball, or holds no feasible point. The best end is stuck if it is steep: the
+        climb then ended because every step led to where nothing is feasible. It is polished from there, and from the starts.
+        """
+        problem, firsts = self.problem, list(starts)
+        tolerance = ACCURACY * float(np.sqrt(problem.outer) * widths(problem, self.action[None])[0]) + 1e-300
+        ends = [self._ascend(start.copy(), tolerance) for start in firsts]
+        if problem.bound == np.inf or all(found.end.length < problem.bound * (1.0 - 1e-9) for found in ends):
+            return
+        ends += [self._ascend(start, tolerance) for start in more_starts(problem, self.action)]
+        found = bool(np.isfinite(self.value))
+        stuck = not found or max(ends, key=lambda end: end.end.value).steepness > STUCK * tolerance
+        if stuck and self.upper - self.value > 10.0 * tolerance:
+            inside = problem.basis.T @ problem.mean
+            for tilt, theta in [(self.tilt, self.theta)] * found + [(first, inside) for first in firsts]:
+                self.take(polished(problem, self.action, tilt, theta))
+
+    def _ascend(self, tilt: Floats, tolerance: float) -> Climbed:
+        """Climb from a tilt, in place, with the kink where a1 and a2 meet rounded less and less; the exact value at the end.
+
+        Where a climb ends at the edge of what is allowed, but less tilt would be better, it goes on from a little inside,
+        where scaling back does not hide that.
+        """
+        d, smooth, spent, stage = self.problem.dim, SMOOTH * self.problem.inner, 0, 0
+        while stage < STAGES:
+            end, steepness, used = climb(self.problem, self.action, tilt, smooth, tolerance)
+            spent += used
+            if end.value == -np.inf:
+                break
+            if end.scale < 1.0 and end.radial < 0.0 and spent < LONGEST:
+                tilt[:d] *= 0.98 * end.scale
+                continue
+            if not KINK < end.share < 1.0 - KINK:
+                break
+            smooth *= LESS
+            stage += 1
+        self.evaluations += spent
+        return Climbed(self.take(tilt), steepness, spent)
+
+    def take(self, tilt: Floats) -> Tilted:
+        """Evaluate a tilt as it is, and keep it if it is the best so far, with Y X^T scaled back to what is allowed."""
+        found = tilted(self.problem, self.action, tilt, 0.0)
+        self.evaluations += 1
+        if found.value > self.value:
+            self.value, self.tilt, self.theta = found.value, tilt.copy(), found.theta
+            self.tilt[: self.problem.dim] *= found.scale
+        return found
 
 
-def possible(problem: Problem) -> bool:
-    """Whether a feasible (beta, U) is found; at once where U_hat itself is feasible."""
-    first = np.eye(1, problem.dim)
-    return _inside_basis(problem, first).feasible or solve(problem, first).feasible
-
-
-def _rescue(out: Round, problem: Problem, actions: Floats) -> None:
-    """What is feasible does not depend on the action: where no start was, begin at the maximiser of another action."""
-    lost = np.flatnonzero(~np.isfinite(out.values) & ~out.pruned)
-    if not out.feasible or not lost.size:
-        return
-    leader = int(np.argmax(out.values))
-    for a in lost:
-        _climb(out, problem, int(a), actions[a], [out.tilts[leader].copy()])
-
-
-def _anchor(view: Pencil) -> tuple[Floats, float] | None:
-    """Where U_hat itself is infeasible: the nearest point of the cone to beta_2, and its squared distance."""
-    return None if _inside_basis(view.problem, np.eye(1, view.problem.dim)).feasible else nearest(view)
-
-
-def _empty(problem: Problem, actions: Floats, upper: Floats, impossible: bool) -> Round:
-    count, (d, k) = len(actions), problem.basis.shape
-    tilts, theta = np.zeros((count, d + k, 2)), np.zeros((count, k))
+def _gathered(searches: list[Search], *, impossible: bool = False) -> Round:
+    """The round of the searches of all its actions."""
     return Round(
-        np.full(count, -np.inf),
-        upper,
-        tilts,
-        theta,
-        np.zeros(count, dtype=np.int64),
-        np.zeros(count, dtype=np.bool_),
-        impossible,
+        values=np.array([one.value for one in searches]),
+        upper=np.array([one.upper for one in searches]),
+        tilts=np.stack([one.tilt for one in searches]),
+        theta=np.stack([one.theta for one in searches]),
+        evaluations=np.array([one.evaluations for one in searches]),
+        pruned=np.array([one.pruned for one in searches]),
+        impossible=impossible,
     )
 
 
-def _starts(
-    problem: Problem, action: Floats, anchor: tuple[Floats, float] | None, beta: Floats, residual: Floats
-) -> list[Floats]:
-    """Tilts to climb from; the cone's point nearest to beta_2 stands in where U_hat itself is infeasible."""
-    first = [through(problem, beta, residual), steepest(problem, action)]
-    if anchor is not None:
-        first.append(through(problem, anchor[0], problem.moment - problem.gram @ anchor[0]))
-    return first
+def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
+    """Solve the round for actions (K, d); with `prune`, only as far as needed to know the best one.
 
-
-def _climb(out: Round, problem: Problem, a: int, action: Floats, starts: list[Floats]) -> None:
-    """Climb from every start and keep the best; where R matters, from more of them, and polish what got stuck."""
-    tolerance = ACCURACY * float(np.sqrt(problem.outer) * widths(problem, action[None])[0]) + 1e-300
-    firsts = [start.copy() for start in starts]
-    ends = [_keep(out, problem, a, action, start, tolerance) for start in starts]
-    if problem.bound == np.inf or all(end[climb_loops.LENGTH] < problem.bound * (1.0 - 1e-9) for end in ends):
-        return
-    ends += [_keep(out, problem, a, action, start, tolerance) for start in more_starts(problem, action)]
-    stuck = max(ends, key=_value)[climb_loops.STEEP] > STUCK * tolerance or not np.isfinite(out.values[a])
-    if stuck and out.upper[a] - out.values[a] > 10.0 * tolerance:
-        found = [(out.tilts[a], out.theta[a])] if np.isfinite(out.values[a]) else []
-        for tilt, theta in [*found, *((first, problem.basis.T @ problem.mean) for first in firsts)]:
-            _take(out, problem, a, action, polished(problem, action, tilt, theta))
-
-
-def _take(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats) -> None:
-    """Keep a tilt as it is, if it is better."""
-    theta, facts = np.empty(problem.rank), np.empty(climb_loops.FACTS)
-    value = climb_loops.tilted(problem, action, tilt, 0.0, np.empty_like(tilt), theta, facts)
-    out.evaluations[a] += 1
-    if value > out.values[a]:
-        out.values[a], out.tilts[a], out.theta[a] = value, tilt, theta
-
-
-def _keep(out: Round, problem: Problem, a: int, action: Floats, tilt: Floats, tolerance: float) -> Floats:
-    """Climb from a tilt, keep what is best, and return the facts with the value behind them."""
-    theta, facts = np.empty(problem.rank), np.zeros(climb_loops.FACTS)
-    value, spent = climb_loops.ascend(problem, action, tilt, tolerance, theta, facts)
-    out.evaluations[a] += spent
-    if value > out.values[a]:
-        out.values[a], out.tilts[a], out.theta[a] = value, tilt, theta
-    if value == -np.inf:
-        facts[climb_loops.LENGTH] = np.inf
-    return np.append(facts, value)
-
-
-def _value(facts: Floats) -> float:
-    return float(facts[-1])
+    Where U_hat itself is infeasible the point of the cone nearest to beta_2 gives one more start; if it is further away than
+    a2, nothing is feasible at all. What is feasible does not depend on the action: an action whose starts all failed is
+    climbed again from the tilt of the best.
+    """
+    if problem.tilt <= 1e-15:
+        return _inside_basis(problem, actions)
+    view, anchor = pencil(problem), []
+    if not _basis_feasible(problem):
+        near, distance = nearest(view)
+        if distance > problem.outer * (1.0 + 1e-9):
+            return _gathered([Search(problem, action, -np.inf) for action in actions], impossible=True)
+        anchor = [through(problem, near, problem.moment - problem.gram @ near)]
+    upper, beta, residual = pair_bounds(view, actions)
+    upper = np.minimum(upper, ball_bound(problem, actions))
+    searches = [Search(problem, action, float(bound)) for action, bound in zip(actions, upper, strict=True)]
+    best = -np.inf
+    for a in np.argsort(-upper, kind="stable"):
+        if prune and upper[a] < best:
+            searches[a].pruned = True
+            continue
+        searches[a].climb([through(problem, beta[a], residual[a]), steepest(problem, actions[a]), *anchor])
+        best = max(best, searches[a].value)
+    leader = max(searches, key=lambda one: one.value).tilt
+    for one in searches:
+        if one.value == -np.inf < best and not one.pruned:
+            one.climb([leader])
+    return _gathered(searches)
 
 
 def _inside_basis(problem: Problem, actions: Floats) -> Round:
     """Radius 0: U_hat is the only subspace, and its value is the answer and the bound."""
-    flat = tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
-    out = _empty(problem, actions, np.full(len(actions), -np.inf), False)
-    theta, facts, slope = np.empty(problem.rank), np.empty(climb_loops.FACTS), np.empty_like(flat)
-    for a, action in enumerate(actions):
-        value = climb_loops.tilted(problem, action, flat, 0.0, slope, theta, facts)
-        out.values[a], out.upper[a], out.tilts[a], out.theta[a], out.evaluations[a] = value, value, flat, theta, 1
-    return out
+    searches = [Search(problem, action, -np.inf) for action in actions]
+    for one in searches:
+        one.upper = one.take(flat(problem)).value
+    return _gathered(searches)
+
+
+def _basis_feasible(problem: Problem) -> bool:
+    """Whether U_hat itself holds a feasible beta, which is the same for all actions."""
+    return bool(np.isfinite(tilted(problem, np.eye(1, problem.dim)[0], flat(problem), 0.0).value))
+
+
+def possible(problem: Problem) -> bool:
+    """Whether a feasible (beta, U) is found; at once where U_hat itself is feasible."""
+    return _basis_feasible(problem) or solve(problem, np.eye(1, problem.dim)).feasible
 
 
 def points(problem: Problem, found: Round) -> tuple[Floats, Floats]:

@@ -1,37 +1,45 @@
-"""Where to begin, and what a tilt stands for: starts of the climb in closed form, and the point (beta, U) at its end.
+"""Where a climb begins, and what a tilt stands for: starts in closed form, and the point (beta, U) at the end.
 
-A tilt is a (d + k, 2) array, Y above X, for the subspace of W = U_hat + Y X^T (see `loops`). With k <= 2 the rows X are
-fixed and Y alone moves.
+A tilt is a (d + k, 2) array, Y above X, for the subspace of W = U_hat + Y X^T (see `tilt_loops`). Different Y and X with the
+same product are the same subspace. With k <= 2 the rows X are fixed to those of the identity, and Y alone moves.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from newcomer.local import climb_loops
-from newcomer.local.problem import Floats, Problem
+from newcomer.array_loops import Floats
+from newcomer.local.problem import Problem
+from newcomer.local.tilt_loops import Optimum, Section, section_maximum, smooth_minimum
 
 TINY = 1e-300
 
 
 def tilt_of(problem: Problem, outside: Floats, inside: Floats) -> Floats:
-    """The tilt (d + k, 2) with Y X^T = outside inside^T, from (d, 2) and (k, 2); zero where the product is."""
-    k = problem.rank
-    if k <= 2:
-        rows = np.eye(k, 2)
-        outside = outside @ (inside.T @ np.eye(k, 2))
+    """The tilt (d + k, 2) with Y X^T = outside inside^T, from (d, 2) and (k, 2), less what of `outside` is in U_hat.
+
+    The columns of X have unit length, or are those of the identity; lengths go to Y.
+    """
+    if problem.rank <= 2:
+        rows = np.eye(problem.rank, 2)
+        outside = outside @ (inside.T @ rows)
     else:
         lengths = np.linalg.norm(inside, axis=0)
         rows, outside = inside / np.maximum(lengths, TINY), outside * lengths
-    outside = outside - problem.basis @ (problem.basis.T @ outside)
-    return np.concatenate([outside, rows])
+    return np.concatenate([outside - problem.basis @ (problem.basis.T @ outside), rows])
+
+
+def flat(problem: Problem) -> Floats:
+    """The tilt that leaves U_hat as it is."""
+    return tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
 
 
 def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
     """A tilt whose subspace contains beta (d,) and is orthogonal to `residual` (d,).
 
-    In U_hat and its complement write beta = (p, y) and residual = (q, z), p.q + y.z = 0. The least B in Frobenius norm with
-    B p = y and B^T z = -q is (y + z p.q / |z|^2) p^T / |p|^2 - z q^T / |z|^2.
+    In U_hat and its complement write beta = (p, y) and residual = (q, z); the part of the residual along beta is taken away
+    first, so that p.q + y.z = 0. The least B in Frobenius norm with B p = y and B^T z = -q is then
+    (y + z p.q / |z|^2) p^T / |p|^2 - z q^T / |z|^2. A residual within U_hat, up to rounding, is left out.
     """
     residual = residual - beta * (float(beta @ residual) / max(float(beta @ beta), TINY))
     p, q = problem.basis.T @ beta, problem.basis.T @ residual
@@ -44,22 +52,24 @@ def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
 
 
 def steepest(problem: Problem, action: Floats) -> Floats:
-    """The tilt along the gradient of the value at U_hat itself, as far as is allowed; zero if U_hat is infeasible."""
-    k = problem.rank
-    sides = np.stack([problem.moment_inside, problem.basis.T @ action])
-    centre = np.asarray(np.linalg.solve(problem.gram_inside, sides[0]), dtype=np.float64)
-    fit = float(sides[0] @ centre)
-    squared, share = climb_loops.both(problem.inner, problem.outer - max(problem.energy - fit, 0.0), 0.0)
-    work, theta, value, lam = np.empty((2 * k + 2, k)), np.empty(k), -np.inf, 0.0
-    if squared >= 0.0:
-        value, lam, _ = climb_loops.inside(
-            problem.gram_inside, np.eye(k), sides, problem.bound, squared - fit, work, theta
-        )
-    if value == -np.inf:
-        return tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((k, 2)))
-    rows = np.column_stack([theta, centre])
+    """The tilt along the gradient of the value at U_hat itself, as far as is allowed; none if U_hat is infeasible.
+
+    The gradient with respect to W is that of `tilt_loops.slope_in_frame` at Y X^T = 0, where V W theta = V U_hat theta; its
+    part in U_hat, and with it that of the ball's multiplier, is taken away by `tilt_of`.
+    """
+    section = Section(
+        problem.gram_inside, np.eye(problem.rank), problem.moment_inside, np.asarray(problem.basis.T @ action)
+    )
+    centre = np.asarray(np.linalg.solve(section.gram, section.moment), dtype=np.float64)
+    fit = float(section.moment @ centre)
+    squared, share = smooth_minimum(problem.inner, problem.outer - max(problem.energy - fit, 0.0), 0.0)
+    best: Optimum | None = section_maximum(section, problem.bound, squared - fit) if squared >= 0.0 else None
+    if best is None or best.value == -np.inf:
+        return flat(problem)
+    rows = np.column_stack([best.theta, centre])
     left = problem.moment[:, None] - problem.gram_basis @ rows
-    columns = np.column_stack([action + 2.0 * lam * left[:, 0], -2.0 * lam * (1.0 - share) * left[:, 1]])
+    weights = 2.0 * best.ellipsoid * np.array([1.0, share - 1.0])
+    columns = left * weights + np.column_stack([action, np.zeros(problem.dim)])
     return widened(problem, tilt_of(problem, columns, rows))
 
 
@@ -71,22 +81,27 @@ def widened(problem: Problem, tilt: Floats) -> Floats:
     return np.concatenate([tilt[:d] * (tangent / max(size, TINY)), tilt[d:]])
 
 
+def frame_of(problem: Problem, tilt: Floats) -> Floats:
+    """W = U_hat + Y X^T (d, k), whose columns span the subspace of the tilt."""
+    frame: Floats = problem.basis + tilt[: problem.dim] @ tilt[problem.dim :].T
+    return frame
+
+
 def point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats]:
-    """beta (d,) and an orthonormal U (d, k) that contains it, from a tilt and coefficients theta (k,)."""
-    frame = problem.basis + tilt[: problem.dim] @ tilt[problem.dim :].T
+    """beta (d,) and an orthonormal U (d, k) that contains it, from a tilt and coefficients theta (k,).
+
+    Where every subspace is allowed nothing held the climb near U_hat, and its subspace may be far from it for no reason. Of
+    all that serve this beta as well, those that contain it and are orthogonal to r = b - V beta_1(U), the nearest to U_hat
+    is given: beta, and the k - 1 leading directions of U_hat within the orthogonal complement of both (Theorem 2).
+    """
+    frame = frame_of(problem, tilt)
     beta = frame @ theta
     if problem.tilt < 1.0:
         return beta, np.linalg.qr(frame)[0]
-    # Nothing held the climb near U_hat: of all subspaces that serve this beta as well, give the one nearest to it.
     centre = np.linalg.solve(frame.T @ problem.gram @ frame, frame.T @ problem.moment)
-    return beta, least(problem, beta, problem.moment - problem.gram @ (frame @ centre))
-
-
-def least(problem: Problem, beta: Floats, residual: Floats) -> Floats:
-    """The subspace (d, k) nearest to U_hat among those that contain beta and are orthogonal to `residual`: beta, and the
-    k - 1 leading directions of U_hat within the orthogonal complement of both."""
+    residual = problem.moment - problem.gram @ (frame @ centre)
     unit = beta / max(float(np.linalg.norm(beta)), TINY)
     pair = np.linalg.qr(np.column_stack([unit, residual]))[0]
     rest = problem.basis - pair @ (pair.T @ problem.basis)
     leading = np.linalg.svd(rest, full_matrices=False)[0][:, : problem.rank - 1]
-    return np.linalg.qr(np.column_stack([unit, leading]))[0]
+    return beta, np.linalg.qr(np.column_stack([unit, leading]))[0]

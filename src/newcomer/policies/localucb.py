@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from newcomer.errors import PolicyError
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
-from newcomer.local import pencil, rounds
+from newcomer.local import rounds, upper_bounds
 from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
 from newcomer.local.rounds import Round
@@ -60,7 +60,7 @@ class LocalUCB:
     def settings(self) -> dict[str, float]:
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
         inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
-        kind = "calibrated" if "calibrated" in self.model.evidence else None
+        kind = "calibrated" if self.model.evidence.calibrated else None
         radius = self.model.radius(kind, norm="frobenius") if self.radius is None else float(self.radius)
         bound = plug_in_bound(self.model) if self.reward_bound is None else float(self.reward_bound)
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
@@ -137,7 +137,7 @@ class LocalUCB:
         beta, subspace = rounds.points(problem, found)
         limits = {name: value for name, value in self.settings.items() if name != "bound"}
         cone = (
-            pencil.cone_bound(pencil.pencil(problem), actions, squared=problem.outer)
+            upper_bounds.cone_bound(upper_bounds.pencil(problem), actions, squared=problem.outer)
             if problem.tilt > 0
             else found.upper
         )

@@ -135,7 +135,7 @@ class _Belief:
     def expected(self, asked: Offer) -> Floats:
         """phi^T m / s (m, K)."""
         out = asked.table()
-        array_loops.mean_scores(self.model.mean[None], np.zeros(len(out), dtype=np.int64), asked.actions, out)
+        array_loops.mean_scores(np.array(self.model.mean)[None], np.zeros(len(out), dtype=np.int64), asked.actions, out)
         return out / self.scale
 
     def optimistic(self, state: Acquaintance, asked: Offer) -> Floats:

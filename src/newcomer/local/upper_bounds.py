@@ -1,5 +1,7 @@
 """Upper bounds of LOCAL-UCB's values, from one eigendecomposition a round.
 
+They tell how far a climb's value may be from the truth, which actions cannot win and need no climb, and where to begin.
+
 If some allowed U holds beta, then beta lies in the cone beta^T M beta <= 0, and every r orthogonal to U in the polar cone
 r^T M' r <= 0, where, with Delta^2 / 2 = tilt,
 
@@ -10,7 +12,8 @@ beta = F beta', r = F^-T r' (docs/local-ucb.md, Theorem 4). The bounds are Lagra
 
 * the cone relaxation (beta in the ellipsoid of squared radius min(a2^2, a1^2 + gap_max) and in the cone): two multipliers,
   one of them in closed form;
-* the pair relaxation (beta and r = b - V beta_1(U) together): five multipliers, never above the cone relaxation;
+* the pair relaxation (beta and r = b - V beta_1(U) together): five multipliers (`dual_loops`), never above the cone
+  relaxation;
 * the ball |beta| <= R with the cone, in closed form.
 """
 
@@ -23,8 +26,9 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh
 
-from newcomer.local import duals
-from newcomer.local.problem import Floats, Problem, widths
+from newcomer.array_loops import Floats
+from newcomer.local.dual_loops import PairDual, pair_bound
+from newcomer.local.problem import Problem, widths
 
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 
@@ -40,39 +44,45 @@ class Pencil:
     mean: Floats  # (d,), F^T b, the coordinates of beta_2
 
     @cached_property
-    def gap(self) -> float:
-        """An upper bound of gap(U) over the allowed U: of the maximum of 2 beta_2 . r - |r|_{V^-1}^2 over the polar cone."""
+    def squared(self) -> float:
+        """Squared V-distance from beta_2 that no feasible beta exceeds: the least of a2^2 and a1^2 + gap(U) over all U.
+
+        gap(U) is the maximum of 2 beta_2 . r - |r|_{V^-1}^2 over r orthogonal to U, so at most that over the polar cone, and
+        at most the dual of the latter, the sum of mean_i^2 / (1 + ratio polar_i), at any ratio.
+        """
         squares = self.mean**2
 
         def dual(ratio: Floats) -> Floats:
             total: Floats = (squares / (1.0 + ratio[:, None] * self.polar)).sum(axis=1)
             return total
 
-        return float(dual(_golden(dual, 1, _end(self.polar)))[0])
+        gap = float(dual(_golden(dual, 1, _end(self.polar)))[0])
+        return min(self.problem.outer, self.problem.inner + gap)
 
-    @cached_property
-    def squared(self) -> float:
-        """Squared V-distance from beta_2 that no feasible beta exceeds."""
-        return min(self.problem.outer, self.problem.inner + self.gap)
+    def coordinates(self, actions: Floats) -> Floats:
+        """phi' = F^T phi (K, d), one by one, so that an action's do not depend on the others."""
+        return np.stack([action @ self.basis for action in actions])
 
 
 def pencil(problem: Problem) -> Pencil:
-    """Diagonalise V and both cones together."""
+    """Diagonalise V and both cones together.
+
+    With V^-1 = w^T w, the orthogonal eigenvectors T of w M w^T give F = w^T T: F^T V F = I and F^T M F = diag(cone). Where
+    every subspace is allowed the cones say nothing, as -|beta'|^2 <= 0 does.
+    """
     w, tilt = problem.factor, problem.tilt
     if tilt >= 1.0:
-        # Every subspace is allowed: -|beta'|^2 <= 0 says nothing.
         cone, polar, turn = -np.ones(problem.dim), -np.ones(problem.dim), np.eye(problem.dim)
     else:
         white = w @ problem.basis
         cone, turn = eigh((1.0 - tilt) * (w @ w.T) - white @ white.T, driver="evd", check_finite=False)
         polar = -tilt * (1.0 - tilt) / cone
     basis = w.T @ turn
-    mean = basis.T @ problem.moment
-    return Pencil(problem, basis, cone, polar, mean)
+    return Pencil(problem, basis, cone, polar, basis.T @ problem.moment)
 
 
 def _end(diagonal: Floats) -> float:
-    """The multiplier up to which I + multiplier * diagonal is positive definite."""
+    """The multiplier up to which I + multiplier * diagonal is positive definite, less a little."""
     least = float(diagonal.min())
     return -1.0 / least * (1.0 - 1e-9) if least < 0.0 else 0.0
 
@@ -93,17 +103,13 @@ def _golden(function: Callable[[Floats], Floats], count: int, end: float, *, tur
     return np.where(function(best) < function(np.zeros(count)), best, 0.0)
 
 
-def coordinates(view: Pencil, actions: Floats) -> Floats:
-    """phi' = F^T phi (K, d), one by one, so that an action's do not depend on the others."""
-    return np.stack([action @ view.basis for action in actions])
-
-
 def cone_bound(view: Pencil, actions: Floats, *, squared: float | None = None) -> Floats:
     """The cone relaxation's dual (K,): -inf where it proves that nothing is feasible.
 
-    `squared` is the squared radius of the ellipsoid, the sharpened one by default; a2^2 gives the plain relaxation.
+    `squared` is the squared radius of the ellipsoid, the sharpened one by default; a2^2 gives the plain relaxation. The dual
+    is minimised over one ratio of multipliers for each action; the other multiplier is eliminated (docs/local-ucb.md).
     """
-    phi, mean = coordinates(view, actions), view.mean
+    phi, mean = view.coordinates(actions), view.mean
     level = (view.squared if squared is None else squared) - float(mean @ mean)
     cross, own, fixed = phi * mean, phi**2, mean**2
 
@@ -136,34 +142,24 @@ def nearest(view: Pencil) -> tuple[Floats, float]:
 def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tuple[Floats, Floats, Floats]:
     """The pair relaxation's dual (K,) and its maximisers beta and r, (K, d) each, as starts for the climb.
 
-    `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound.
+    `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound. The first ones, at which the dual is finite,
+    are in proportion to the action, and each cone's lies inside the range in which the quadratic form stays definite.
     """
-    problem = view.problem
-    phi, scale = coordinates(view, actions), np.sqrt(problem.outer) * widths(problem, actions)
-    values = np.empty(len(actions))
-    pairs = np.empty((2, *phi.shape))
+    problem, phi = view.problem, view.coordinates(actions)
+    sizes = 0.25 * np.array([np.linalg.norm(row) for row in phi]) / np.sqrt(problem.outer) + 1e-12
+    first = np.array([1.0, 1.0, _end(view.cone) or 1.0, 0.5 * (_end(view.polar) or 1.0), 0.0])
+    multipliers, slack = sizes[:, None] * first, accuracy * np.sqrt(problem.outer) * widths(problem, actions) + 1e-300
+    values = np.empty(len(phi))
     for a, row in enumerate(phi):
-        x = _first_multipliers(view, row)
-        rest = (problem.inner, problem.outer, float(accuracy * scale[a]) + 1e-300)
-        values[a] = duals.pair_bound(view.cone, view.polar, view.mean, 0.5 * row, *rest, x)
-        beta, residual = _pair(view, row, x)
-        pairs[:, a] = view.basis @ beta, problem.gram @ (view.basis @ residual)
-    return values, pairs[0], pairs[1]
-
-
-def _first_multipliers(view: Pencil, phi: Floats) -> Floats:
-    """Multipliers at which the pair dual is finite."""
-    size = 0.25 * float(np.linalg.norm(phi)) / np.sqrt(view.problem.outer) + 1e-12
-    cone, polar = _end(view.cone) or 1.0, _end(view.polar) or 1.0
-    return np.array([size, size, size * cone, 0.5 * size * polar, 0.0])
-
-
-def _pair(view: Pencil, phi: Floats, x: Floats) -> Floats:
-    """The maximiser (2, d) of the pair relaxation's Lagrangian."""
-    a, c, e = x[0] + x[1] + x[2] * view.cone, x[0] + x[3] * view.polar, x[4]
-    u, w = 0.5 * phi + (x[0] + x[1]) * view.mean, x[0] * view.mean
-    solved: Floats = np.stack([c * u - e * w, a * w - e * u]) / (a * c - e * e)
-    return solved
+        dual = PairDual(view.cone, view.polar, view.mean, 0.5 * row, problem.inner, problem.outer)
+        values[a] = pair_bound(dual, slack[a], multipliers[a])
+    # The maximisers of the Lagrangian at the last multipliers, Q^-1 (u, w) of `dual_loops.pair_terms` in each coordinate.
+    inner, outer, cone, polar, cross = multipliers.T[:, :, None]
+    a, c = inner + outer + cone * view.cone, inner + polar * view.polar
+    u, w = 0.5 * phi + (inner + outer) * view.mean, inner * view.mean
+    beta, residual = np.stack([c * u - cross * w, a * w - cross * u]) / (a * c - cross * cross)
+    back = [(view.basis @ one, problem.gram @ (view.basis @ other)) for one, other in zip(beta, residual, strict=True)]
+    return values, np.stack([pair[0] for pair in back]), np.stack([pair[1] for pair in back])
 
 
 def ball_bound(problem: Problem, actions: Floats) -> Floats:
@@ -174,11 +170,14 @@ def ball_bound(problem: Problem, actions: Floats) -> Floats:
 
 
 def support(problem: Problem, action: Floats) -> Floats:
-    """The point (d,) of the cone with |beta| <= R that is best for an action: along phi, or on the edge nearest to it."""
+    """The point (d,) of the cone with |beta| <= R that is best for an action: along phi, or on the edge nearest to it.
+
+    On the edge the sine of the angle to U_hat is sqrt(tilt), and beta has the directions of both parts of phi.
+    """
     inside = problem.basis @ (problem.basis.T @ action)
     outside = action - inside
-    near, far = float(np.linalg.norm(inside)), float(np.linalg.norm(outside))
-    whole, sine = float(np.linalg.norm(action)), np.sqrt(problem.tilt)
+    near, far, whole = float(np.linalg.norm(inside)), float(np.linalg.norm(outside)), float(np.linalg.norm(action))
+    sine = np.sqrt(problem.tilt)
     if far <= sine * whole or near == 0.0:
         along = action / max(whole, 1e-300)
     else:

@@ -1,0 +1,65 @@
+"""Compiles every loop of the library ahead of its first use: `python -m newcomer.warming` during set-up.
+
+No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each has a
+function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load it;
+a service that must answer its first request quickly calls `warm` before it says that it is ready.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+
+
+def loop_files() -> list[Path]:
+    """The files that hold compiled loops.
+
+    >>> loop_files()[0].name
+    'array_loops.py'
+    """
+    return sorted(HERE.rglob("*_loops.py"))
+
+
+def loop_modules() -> list[ModuleType]:
+    """The same, imported."""
+    names = [".".join(["newcomer", *path.relative_to(HERE).with_suffix("").parts]) for path in loop_files()]
+    return [importlib.import_module(name) for name in names]
+
+
+def warm() -> None:
+    """Load every loop from Numba's cache, compiling those that are not there yet."""
+    for module in loop_modules():
+        module.warm()
+    _warm_policies()
+
+
+def _warm_policies() -> None:
+    """The loops that are not in files of their own yet."""
+    import numpy as np
+
+    from newcomer.policies import phases, savings
+
+    one, row, who = np.ones(1), np.ones((1, 1)), np.zeros(1, dtype=np.int64)
+    phases.grow_cross(one, row.copy(), one, one)
+    savings.book(row.copy(), one, row, row, row, 1.0, 1.0, who, row)
+    savings.settle(row.copy(), one, who, 1.0, who)
+
+
+def forget_old_code() -> None:
+    """Remove machine code that is older than the newest file of loops.
+
+    Numba compiles a loop again when its own file has changed, but not when the file of another loop that it calls has.
+    """
+    newest = max(path.stat().st_mtime for path in loop_files())
+    for path in loop_files():
+        for code in (path.parent / "__pycache__").glob(f"{path.stem}.*.nbc"):
+            if code.stat().st_mtime < newest:
+                code.unlink()
+
+
+if __name__ == "__main__":
+    forget_old_code()
+    warm()

@@ -12,7 +12,7 @@ from newcomer.errors import ModelError, PolicyError
 from newcomer.model import Model
 from newcomer.policies.linear import LinUCB
 from newcomer.testing import PROMISES, Trial, check_policy, check_world
-from newcomer.worlds.episodes import Episode
+from newcomer.worlds.world import Episode
 
 
 def make_model(dim, rank, seed=0):

@@ -272,7 +272,7 @@ def test_play_does_not_depend_on_the_batch(name):
         dim = DIM
 
         def episode(self, rng, horizon):
-            from newcomer.worlds.episodes import Episode
+            from newcomer.worlds.world import Episode
 
             actions = rng.standard_normal((horizon, 5, DIM))
             means = actions @ (CENTERS[rng.integers(COUNT)] + 0.1 * rng.standard_normal(DIM))

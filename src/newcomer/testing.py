@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from newcomer.errors import NewcomerError
 from newcomer.policies.base import Policy
-from newcomer.worlds.contract import check_world
+from newcomer.worlds.world import check_world
 
 Floats = NDArray[np.float64]
 

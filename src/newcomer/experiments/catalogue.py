@@ -27,7 +27,7 @@ from newcomer.experiments.places import Setting
 from newcomer.experiments.pool import Crew, Progress
 from newcomer.experiments.scale import Scale
 from newcomer.worlds.download import cache_folder, find_movielens
-from newcomer.worlds.standin import write_standin
+from newcomer.worlds.movielens_standin import write_standin
 
 _MODULES = (
     overview,

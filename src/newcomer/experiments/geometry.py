@@ -26,8 +26,8 @@ from newcomer.model import Model
 from newcomer.policies.localucb import LocalUCB
 from newcomer.policies.widths import DEFAULT, resolve
 from newcomer.simulation import play
-from newcomer.worlds.episodes import stream
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import stream
 
 Floats = NDArray[np.float64]
 

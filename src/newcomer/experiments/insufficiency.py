@@ -27,10 +27,10 @@ from newcomer.experiments.scale import BALANCED, LITERAL, Scale
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.subspace import distance, top_eigenvectors
-from newcomer.worlds.episodes import stream
-from newcomer.worlds.lowrank import Observed, alternate
+from newcomer.worlds.matrix_completion import Observed, alternate
 from newcomer.worlds.movielens import MovieLens
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import stream
 
 Floats = NDArray[np.float64]
 Catalogued = Synthetic | MovieLens

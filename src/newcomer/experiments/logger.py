@@ -24,8 +24,8 @@ from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.subspace import distance
-from newcomer.worlds.episodes import stream
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import stream
 
 Floats = NDArray[np.float64]
 

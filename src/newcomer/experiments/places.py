@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from newcomer.clusters import Clusters, cluster, reward_error
 from newcomer.experiments.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, REPLAY, SCALES, Scale
 from newcomer.logs import Logs
-from newcomer.worlds.episodes import Episode, Newcomers, stream
 from newcomer.worlds.movielens import MovieLens
 from newcomer.worlds.replay import Replay
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import Episode, Newcomers, stream
 
 Floats = NDArray[np.float64]
 AnyWorld = Synthetic | MovieLens | Replay

@@ -27,10 +27,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.errors import NewcomerError
-from newcomer.worlds.episodes import stream
 from newcomer.worlds.factorise import Factors, factorise
 from newcomer.worlds.ratings import Ratings
 from newcomer.worlds.replay import split_users
+from newcomer.worlds.world import stream
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

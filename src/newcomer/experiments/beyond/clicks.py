@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.logs import Logs
-from newcomer.worlds.episodes import Episode, LogRows, stream
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import Episode, LogRows, stream
 
 Floats = NDArray[np.float64]
 

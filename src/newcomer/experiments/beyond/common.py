@@ -20,8 +20,8 @@ from newcomer.experiments.scale import Scale
 from newcomer.model import Model
 from newcomer.simulation import play
 from newcomer.subspace import top_eigenvectors
-from newcomer.worlds.episodes import Newcomers
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import Newcomers
 
 Floats = NDArray[np.float64]
 DIGITS = 4

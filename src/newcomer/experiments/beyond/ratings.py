@@ -30,8 +30,8 @@ from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.population.likelihood import posterior_of
 from newcomer.population.record import Population
-from newcomer.worlds.episodes import Newcomers, stream
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import Newcomers, stream
 
 Floats = NDArray[np.float64]
 NAME = "prior-ratings"

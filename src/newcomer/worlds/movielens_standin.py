@@ -11,12 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.worlds.episodes import stream
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.arrays import Floats, Ints
+from newcomer.worlds.world import stream
 
 GENRES = ("Action", "Animation", "Comedy", "Crime", "Drama", "Film-Noir", "Horror", "Musical", "Sci-Fi", "Thriller")
 AGES = (1, 18, 25, 35, 45, 50, 56)
@@ -44,6 +41,7 @@ def write_standin(folder: str | Path, *, users: int = 300, movies: int = 260, se
 
 
 def _people(rng: np.random.Generator, ids: Ints, taste: Floats) -> list[str]:
+    """Lines of users.dat: gender leans on the first taste, the age group on the second."""
     gender = np.where(taste[:, 0] + rng.standard_normal(len(ids)) > 0.6, "F", "M")
     rank = np.argsort(np.argsort(taste[:, 1] + rng.standard_normal(len(ids))))
     age = np.array(AGES)[rank * len(AGES) // len(ids)]
@@ -51,6 +49,7 @@ def _people(rng: np.random.Generator, ids: Ints, taste: Floats) -> list[str]:
 
 
 def _films(rng: np.random.Generator, ids: Ints) -> list[str]:
+    """Lines of movies.dat: one to three genres each, a title with an accent and a comma."""
     lines = []
     for number in ids:
         count = rng.choice([1, 2, 3], p=[0.3, 0.5, 0.2])

@@ -7,14 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 from polars.io.plugins import register_io_source
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.worlds.episodes import LogRows
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.worlds.world import LogRows
 
 _PART = "_part"  # which file a row goes to; not written
 
@@ -51,6 +48,7 @@ def _parts(part: LogRows, users: int, files: int, grouped: bool) -> Ints:
 
 
 def _frame(part: LogRows, file: Ints, grouped: bool) -> pl.DataFrame:
+    """A block of rows as they will be written, with the file that each goes to."""
     order = slice(None) if grouped else np.lexsort((part.user, part.step))
     columns: dict[str, object] = {"user": part.user[order], "step": part.step[order]}
     if part.action is None:
@@ -61,6 +59,7 @@ def _frame(part: LogRows, file: Ints, grouped: bool) -> pl.DataFrame:
 
 
 def _lists(features: Floats) -> pl.Series:
+    """Features (rows, d) as a column of lists."""
     return pl.Series(features, dtype=pl.Array(pl.Float64, features.shape[1])).arr.to_list()
 
 
@@ -79,4 +78,5 @@ class _Frames:
 
 
 def _name(target: pl.io.partition.FileProviderArgs) -> str:
+    """Numbered with leading zeros, so that files sort as their rows do."""
     return f"part-{target.partition_keys.item(0, 0):05d}.parquet"

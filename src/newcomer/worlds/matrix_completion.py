@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 TOLERANCE = 1e-5  # relative change of B in a proximal step at which it counts as converged
 STEPS = 300
@@ -83,7 +80,13 @@ def ridge_rows(observed: Observed, features: Floats, ridge: float) -> Floats:
 def alternate(
     observed: Observed, dim: int, *, ridge: float, sweeps: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Alternating least squares: users (n, dim) and movies (m, dim) after `sweeps` rounds of both."""
+    """Alternating least squares: users (n, dim) and movies (m, dim) after `sweeps` rounds of both.
+
+    >>> entries = Observed(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([2.0, 4.0, 1.0]), (2, 2))
+    >>> users, movies = alternate(entries, 1, ridge=1e-6, sweeps=20, rng=np.random.default_rng(0))
+    >>> (users @ movies.T).round(3).tolist()
+    [[2.0, 4.0], [1.0, 2.0]]
+    """
     movies = rng.standard_normal((observed.shape[1], dim)) / math.sqrt(dim)
     movies[:, 0] = 1.0  # the level of the ratings, or the first sweep is spent on finding it
     for _ in range(sweeps):
@@ -96,6 +99,10 @@ def soft_threshold(matrix: Floats, amount: float) -> tuple[Floats, int]:
     """Singular values lowered by `amount`, those below it dropped; with the rank that is left.
 
     From the Gram matrix, so meant for `amount` well above 1e-8 times the largest singular value.
+
+    >>> lowered, rank = soft_threshold(np.diag([3.0, 1.0]), 2.0)
+    >>> lowered.diagonal().round(9).tolist(), rank
+    ([1.0, 0.0], 1)
     """
     squares, right = np.linalg.eigh(matrix.T @ matrix)
     values = np.sqrt(np.maximum(squares, 0.0))
@@ -107,7 +114,11 @@ def soft_threshold(matrix: Floats, amount: float) -> tuple[Floats, int]:
 def shrink(
     observed: Observed, movies: Floats, threshold: float, start: Floats, *, steps: int = STEPS
 ) -> tuple[Floats, int]:
-    """Users (n, d) that minimise half the squared error plus `threshold` times their nuclear norm, and their rank."""
+    """Users (n, d) that minimise half the squared error plus `threshold` times their nuclear norm, and their rank.
+
+    A step goes down the gradient at a point `ahead` of the current one and is soft-thresholded; `pace` is FISTA's t,
+    which says how far ahead to look, and begins anew when the last step turned back.
+    """
     values, seen = observed.dense
     curvature = float(np.linalg.norm(movies, 2)) ** 2  # bounds that of every user, who has rated some movies only
     current, ahead, pace, rank = start, start, 1.0, 0

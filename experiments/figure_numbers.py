@@ -32,7 +32,7 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def regret_grid(frame: pl.DataFrame, *, value: str = "regret") -> str:
-    """One table for each world: policies down, tau across, after the last round; lines without a tau have one number."""
+    """One table for each world, after the last round: policies down, tau across; a line without a tau has one number."""
     last = frame.filter(pl.col("t") == pl.col("t").max().over("world"))
     labels = ["any tau" if tau is None else f"tau = {tau:g}" for tau in last["tau"]]
     last = last.with_columns(label=pl.Series(labels, dtype=pl.String))
@@ -52,8 +52,9 @@ def size_grid(frame: pl.DataFrame) -> str:
     """Regret against offline users, at the smallest tau (the subspace is kept) and for the lines without one."""
     smallest = pl.col("tau").min().over("world")
     shown = frame.filter(pl.col("tau").is_null() | (pl.col("tau") == smallest))
-    taus = {world: f"{world}, tau = {own['tau'].min():g}" for (world,), own in shown.group_by("world")}
-    return _by_world(shown.with_columns(pl.col("world").replace(taus)), "policy", "users", "regret")
+    taus = shown.drop_nulls("tau").select("world", "tau").unique().iter_rows()
+    titles = {world: f"{world}, tau = {tau:g}" for world, tau in taus}
+    return _by_world(shown.with_columns(pl.col("world").replace(titles)), "policy", "users", "regret")
 
 
 def error_grid(frame: pl.DataFrame) -> str:

@@ -13,21 +13,31 @@ from newcomer.experiments.scale import FULL
 
 INTRO = """# Experiments
 
-Every figure of the paper "Leveraging Offline Data in Linear Latent Contextual Bandits" (Kausik, Tan and Tewari), and some that it lacks, made by
+Every figure of the paper "Leveraging Offline Data in Linear Latent Contextual Bandits" (Kausik, Tan and Tewari), and \
+some that it lacks, made by
 
     newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 24 minutes on two cores
     newcomer reproduce all --quick  # two minutes, on made-up ratings
 
-Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m experiments.write_pages`.
+Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
+experiments.write_pages`.
 
-How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein and martingale Bernstein radius (Frobenius, unclipped, coverage
-taken as known, as in the paper's figures). A number is the mean over 30 newcomers and its standard error; every policy meets the same
-newcomers, candidates and noise. Two lines are ours and not the paper's: *PopulationMean*, which scores with E[beta] and does not personalise, and
-*PriorUCB*, which starts from the distribution of users that the same logs show. *LOCAL-UCB* is the paper's, which could not compute it, with our calibrated radius. Lines more than 1.3 times LinUCB's final regret leave the pictures; their numbers are in the tables.
+How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein and martingale Bernstein radius \
+(Frobenius, unclipped, coverage
+taken as known, as in the paper's figures). A number is the mean over 30 newcomers and its standard error; every \
+policy meets the same
+newcomers, candidates and noise. Two lines are ours and not the paper's: *PopulationMean*, which scores with E[beta] \
+and does not personalise, and
+*PriorUCB*, which starts from the distribution of users that the same logs show. *LOCAL-UCB* is the paper's, which \
+could not compute it, with our calibrated radius. Lines more than 1.3 times LinUCB's final regret leave the pictures; \
+their numbers are in the tables.
 
-Two settings cannot be taken as printed, so both readings are shown. **Simulation:** U_ij ~ Unif(0, 2.5/(k d)) gives rewards of a size around
-0.01 under noise of 0.5; "learnable" has entries up to 2.5/k. **MovieLens:** the factorisation as described (*literal*: nuclear norm, rank 18) has
-eigenvalues that fall by five orders of magnitude; *balanced* writes the same kind of rewards in coordinates with 18 equal ones, which is what the paper's plots of eigenvalues show.
+Two settings cannot be taken as printed, so both readings are shown. **Simulation:** U_ij ~ Unif(0, 2.5/(k d)) gives \
+rewards of a size around
+0.01 under noise of 0.5; "learnable" has entries up to 2.5/k. **MovieLens:** the factorisation as described \
+(*literal*: nuclear norm, rank 18) has
+eigenvalues that fall by five orders of magnitude; *balanced* writes the same kind of rewards in coordinates with 18 \
+equal ones, which is what the paper's plots of eigenvalues show.
 """
 
 

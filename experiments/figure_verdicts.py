@@ -22,7 +22,8 @@ _RADII = (
     "that M-ProBALL with tau = 0.5 leaves at "
     "about t = 70 implies a radius near 48; ours are larger by the factor B^2 that the theorem puts before dM (table "
     "under [subspace-error](#subspace-error): "
-    'divided by B^2 they are of the order that the remark implies, so the "simpler expression" of the experiments seems to lack it). At smaller tau the '
+    'divided by B^2 they are of the order that the remark implies, so the "simpler expression" of the experiments '
+    "seems to lack it). At smaller tau the "
     "order is the paper's: the tighter the radius, the later the exit and the smaller the regret."
 )
 _SAME = (
@@ -46,7 +47,8 @@ VERDICTS: dict[str, Verdict] = {
         "partly",
         "With balanced factors the drop after 18 is unmistakable. With the factorisation that the text describes it "
         "cannot be seen by any estimator: the nuclear norm leaves trailing "
-        'eigenvalues thousands of times smaller than the noise of the estimate, and only the first stands out. "Match" is generous in either case: noise lifts SOLD\'s leading eigenvalues above '
+        "eigenvalues thousands of times smaller than the noise of the estimate, and only the first stands out. "
+        '"Match" is generous in either case: noise lifts SOLD\'s leading eigenvalues above '
         "the true ones and leaves a tail where the truth is zero.",
     ),
     "eigenvalues-log": Verdict(

@@ -15,9 +15,12 @@ from newcomer.experiments.scale import FULL
 WORDS = {True: "holds", False: "**does not hold**", None: "open"}
 INTRO = """# The distribution of users, measured
 
-What `nc.fit(logs)`, its uncertainty and the policies that use it are worth, against targets set beforehand. Each section comes from one command,
-`newcomer reproduce ID` (interrupted runs go on where they stopped), whose table is in `experiments/results/ID.csv`; this page is written from
-those tables by `python -m experiments.write_pages`. Ratios are of mean regrets (or errors) over the same newcomers (or worlds);
+What `nc.fit(logs)`, its uncertainty and the policies that use it are worth, against targets set beforehand. Each \
+section comes from one command,
+`newcomer reproduce ID` (interrupted runs go on where they stopped), whose table is in `experiments/results/ID.csv`; \
+this page is written from
+those tables by `python -m experiments.write_pages`. Ratios are of mean regrets (or errors) over the same newcomers \
+(or worlds);
 se is their standard error. "open" means that no target was set, that the interval
 contains it, or that the run is unfinished.
 """

@@ -1,4 +1,4 @@
-"""`newcomer reproduce`: the paper's figures from real data, as pictures and tables; resumes where it was interrupted."""
+"""`newcomer reproduce`: the paper's figures from real data, as pictures and tables; continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ class Clock:
 
     def line(self, done: int, total: int, seconds: float, left: float | None) -> str:
         """The stage, its share and the time left; the time since its beginning where nothing is known of the rest."""
-        known = left is not None and done < total
-        told = f"about {max((left or 0) / 60, 0.1):.1f} min left" if known else f"{seconds:.0f} s"
+        if done == total:
+            told = f"{seconds:.0f} s"
+        else:
+            told = f"{seconds:.0f} s so far" if left is None else f"about {max(left / 60, 0.1):.1f} min left"
         return f"{self.stage}: {done} of {total}, {told}"
 
 

@@ -81,7 +81,10 @@ def study(
     table: Callable[[pl.DataFrame], pl.DataFrame],
     draw: Draw,
 ) -> Figure:
-    """A measurement past the paper: a swept figure with four digits, whose caption `about` is its module's docstring."""
+    """A measurement past the paper: a swept figure whose numbers have four digits.
+
+    `about` is the docstring of its module, which says what was done and serves as the caption.
+    """
     caption = " ".join((about or "").split())
     return swept(
         name, claim=claim, caption=lambda scale: caption, sweep=sweep, run=run, table=table, draw=draw, digits=4

@@ -26,14 +26,14 @@ RANK = 2  # of the simulation
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a regret figure: its label and its run, from which it has its world and tau (None: in every panel)."""
+    """One line of a regret figure: its label, and its run, which says the world and tau of its panel."""
 
     label: str
     play: Play
 
     @property
     def tau(self) -> float | None:
-        """ProBALL's tau."""
+        """ProBALL's tau; None for a line that is in every panel of its world."""
         return self.play.exit.tau if self.play.exit else None
 
 

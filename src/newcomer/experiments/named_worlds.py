@@ -72,7 +72,7 @@ def noise_sd(place: NamedWorld) -> float:
 
 
 def user_vectors(place: NamedWorld) -> Floats:
-    """The reward vectors (n, d) that the baselines cluster: the factorisation's users, or a sample of simulated ones."""
+    """The reward vectors (n, d) that the baselines cluster: the factorisation's, or those of a simulated sample."""
     if isinstance(place, Synthetic):
         latent = stream(0, "clustered users").standard_normal((VECTORS, place.rank)) / math.sqrt(place.rank)
         return np.asarray(latent @ place.factor.T)

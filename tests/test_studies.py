@@ -1,36 +1,51 @@
-"""Guards the studies past the paper: paired ratios, the true prior, the oracle floor, clicks, verdicts and the page made of them."""
+"""Guards the studies past the paper: paired ratios, the true prior, the oracle floor, clicks, verdicts and the page
+made of them.
+"""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
+from experiments.study_page import page
+from experiments.study_targets import TARGETS, users_verdicts
+from scipy import stats
 
-from newcomer.experiments.beyond import coverage, films, outside, ratings, robust, subspace, users
-from newcomer.experiments.beyond.clicks import Clicks
-from newcomer.experiments.beyond.common import compared, regrets, truth_of
-from newcomer.experiments.beyond.page import write
-from newcomer.experiments.beyond.registry import DETAILS, RUNS, STUDIES, VERDICTS
-from newcomer.experiments.catalogue import EVERYTHING, FIGURES, chosen
+from newcomer.experiments.catalogue import EVERYTHING, FIGURES, STUDIES, chosen
 from newcomer.experiments.scale import SCALES
-from newcomer.experiments.tables import TABLES
+from newcomer.experiments.studies import study_prior_subspace as subspace
+from newcomer.experiments.studies.comparison import compared, regrets, t_intervals, truth_of
+from newcomer.experiments.studies.stars_and_clicks import Clicks
 from newcomer.policies.simple import PopulationMean, Uniform
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 
 
 def test_every_study_is_in_the_catalogue_and_not_among_the_papers_figures():
-    assert set(STUDIES) == set(RUNS) == set(VERDICTS) == set(DETAILS)
-    assert set(RUNS) <= set(TABLES) and not set(STUDIES) & set(FIGURES)
+    assert len(STUDIES) == 9 and set(STUDIES) == set(TARGETS) and not set(STUDIES) & set(FIGURES)
     assert chosen(["prior-users"]) == [EVERYTHING["prior-users"]]
     for figure in STUDIES.values():
         assert figure.claim and figure.caption(SCALES["full"]) and not figure.fits(SCALES["full"])
+        assert figure.run is not None
 
 
-@pytest.mark.parametrize("study", [subspace, films, users, outside, robust, coverage, ratings])
-def test_jobs_are_distinct_and_fewer_when_quick(study):
-    full, small = study.jobs(SCALES["full"]), study.jobs(SCALES["quick"])
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_jobs_are_distinct_and_fewer_when_quick(name):
+    full, small = (STUDIES[name].jobs(SimpleNamespace(scale=SCALES[scale])) for scale in ("full", "quick"))
     assert len(set(full)) == len(full) > len(small) > 0
+    assert {job.figure for job in (*full, *small)} == {name}
+
+
+def test_intervals_are_those_of_students_t():
+    rng = np.random.default_rng(1)
+    values = rng.standard_normal((2, 7))
+    frame = pl.DataFrame({"g": np.repeat([0, 1], 7), "x": values.ravel()})
+    found = t_intervals(frame, 2 * pl.col("x"), ["g"], level=0.9)
+    for row, own in zip(found.iter_rows(named=True), 2 * values, strict=True):
+        low, high = stats.t.interval(0.9, 6, own.mean(), stats.sem(own))
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx((own.mean(), low, high))
 
 
 def test_ratios_are_of_means_over_paired_units_with_the_delta_method():
@@ -92,7 +107,7 @@ def test_a_verdict_needs_the_whole_interval():
     frame = pl.DataFrame(
         [{**line, "users": n, "over_low": low, "over_high": high} for n, (low, high, _) in enumerate(cases)]
     )
-    assert [verdict.holds for verdict in users.verdicts(frame)][:3] == [holds for *_, holds in cases]
+    assert [verdict.holds for verdict in users_verdicts(frame)][:3] == [holds for *_, holds in cases]
 
 
 def test_the_page_is_made_of_the_tables_that_exist(tmp_path):
@@ -102,7 +117,6 @@ def test_the_page_is_made_of_the_tables_that_exist(tmp_path):
         for name in ("EM", "SOLD")
     ]
     pl.DataFrame(rows).write_csv(tmp_path / "prior-subspace.csv")
-    write(tmp_path, tmp_path / "page.md")
-    text = (tmp_path / "page.md").read_text()
+    text = page(tmp_path, tmp_path / "page.md")
     assert "| EM / SOLD, entries up to 1.25 | at most 0.45 | 0.5 (se 0.1) | **does not hold** |" in text
     assert "## prior-subspace" in text and "## prior-users" not in text

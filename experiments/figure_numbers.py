@@ -1,5 +1,4 @@
-"""What the tables of the figures say, as Markdown: every number of experiments/README.md comes from here, none is
-typed.
+"""What the tables of the figures say, as Markdown: no number of experiments/README.md is typed.
 
 A number is a mean with its standard error, `mean ± error`, over newcomers (or, for subspace errors, over data sets).
 """
@@ -32,7 +31,10 @@ def read_table(path: Path) -> pl.DataFrame:
 
 
 def regret_grid(frame: pl.DataFrame, *, value: str = "regret") -> str:
-    """One table for each world, after the last round: policies down, tau across; a line without a tau has one number."""
+    """One table for each world, after the last round: policies down, tau across.
+
+    Lines without a tau have one number, in the first column.
+    """
     last = frame.filter(pl.col("t") == pl.col("t").max().over("world"))
     labels = ["any tau" if tau is None else f"tau = {tau:g}" for tau in last["tau"]]
     last = last.with_columns(label=pl.Series(labels, dtype=pl.String))

@@ -1,6 +1,4 @@
-"""What we make of each figure of the paper: judgements about the results of the full scale, by people who looked at
-them.
-"""
+"""What we make of each figure of the paper: judgements about the full-scale results, by people who looked."""
 
 from __future__ import annotations
 

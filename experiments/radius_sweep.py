@@ -39,8 +39,9 @@ def run(users: int, seed: int) -> dict[str, float]:
 
 
 def medians(rows: pl.DataFrame) -> pl.DataFrame:
-    """Median over worlds of the error and of each radius (rows) against users (columns), and the share of worlds
-    covered.
+    """Medians over worlds of the error and of each radius (rows) against users (columns).
+
+    The last column is the share of all worlds that a radius covered.
     """
     radii = [name for name in rows.columns if name not in ("users", "seed", "error")]
     long = rows.unpivot(["error", *radii], index=["users", "seed"], variable_name="radius", value_name="value")

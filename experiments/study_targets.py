@@ -1,8 +1,6 @@
-"""What was asked of each study past the paper, beforehand, and whether its results meet it; and the numbers that are
-shown.
+"""What was asked of each study past the paper, beforehand, and whether its results meet it.
 
-For each study a function of its table gives the verdicts, and another the details: the part of the table that goes on
-the page.
+For each study one function of its table gives the verdicts, and another the details: the numbers that go on the page.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ told only when it is known, the pages are what the tables say, and `newcomer rep
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
@@ -387,11 +389,12 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
 
 
 def test_what_writes_pages_is_not_installed() -> None:
-    """The package has no module that writes to the repository, and none imports the pages."""
-    modules = list((Path(nc.__file__).parent / "experiments").rglob("*.py"))
-    assert len(modules) > 30
-    assert not [path.name for path in modules if "README" in path.read_text() and path.name != "catalogue.py"]
-    assert not [path.name for path in modules if "from experiments" in path.read_text()]
+    """The wheel is the package alone, and no module of its experiments imports the pages or writes text."""
+    root = Path(__file__).parents[1]
+    assert 'packages = ["src/newcomer"]' in (root / "pyproject.toml").read_text()
+    sources = {path.name: path.read_text() for path in (root / "src/newcomer/experiments").rglob("*.py")}
+    assert len(sources) > 30
+    assert not [name for name, text in sources.items() if "write_text(" in text or "from experiments" in text]
 
 
 def test_results_are_compared_number_by_number(tmp_path: Path) -> None:
@@ -414,6 +417,16 @@ def test_numbers_are_told_with_the_digits_their_error_deserves() -> None:
     assert number(752.3, 228.1) == "752 ± 228"
     assert number(0.12345, 0.0123) == "0.123 ± 0.012"
     assert number(1e-30, 0.0) == "0" and number(3.14159, None) == "3.14"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [f"newcomer.experiments.{name}" for name in ("scale", "jobs", "pool", "figure", "catalogue", "studies.comparison")]
+    + ["experiments.markdown"],
+)
+def test_examples_in_docstrings_are_right(module: str) -> None:
+    found = doctest.testmod(import_module(module))
+    assert found.attempted and not found.failed
 
 
 def sleep_and_say_who(path: str) -> None:

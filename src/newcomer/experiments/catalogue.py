@@ -1,5 +1,4 @@
-"""Every figure of the paper and every study past it, by id, and the run that makes some of them: fits, jobs,
-pictures.
+"""Every figure of the paper and every study past it, by id, and the run that makes some of them.
 
 This is the top of the experiments: it knows all figures, so it is here that a worker process finds the computation of
 a `Table` job, by the id of its figure.
@@ -95,8 +94,9 @@ class Made:
 
 
 def chosen(names: Sequence[str]) -> list[Figure]:
-    """The figures of these ids, each once, in the order of the catalogue; `all`, or nothing, is all figures of the
-    paper.
+    """The figures of these ids, each once, in the order of the catalogue.
+
+    `all`, or no id, is all figures of the paper; studies must be named.
 
     >>> [figure.name for figure in chosen(["prior-users", "main"])]
     ['main', 'prior-users']
@@ -110,8 +110,10 @@ def chosen(names: Sequence[str]) -> list[Figure]:
 
 
 def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFolder:
-    """The folder of finished jobs for a scale; made-up ratings are written there if the scale is small and no data
-    given.
+    """The folder of finished jobs for a scale, in `work` or in the user's cache.
+
+    The full scale needs MovieLens-1M, in `data` or where `find_movielens` looks. The quick scale takes `data` if it is
+    given, and writes made-up ratings beside its results if not.
     """
     folder = work or cache_folder() / "reproduce"
     if scale.quick and data is None:
@@ -125,7 +127,13 @@ def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFol
 def reproduce(
     figures: Sequence[Figure], kept: JobFolder, *, out: Path, workers: int, progress: Callable[[str], Progress]
 ) -> list[Made]:
-    """Make figures: PNG and CSV in `out`. `progress(stage)` gives a callback for each stage: fits, runs, pictures."""
+    """Make figures: a picture and a table of each in `out`.
+
+    There are three stages. Fits come first, because the jobs of regret figures say which radius was found. Then every
+    job of every figure that is not in the folder yet, each once however many figures ask for it. Pictures are made
+    last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
+    "pictures".
+    """
     out.mkdir(parents=True, exist_ok=True)
     with Crew(workers) as crew:
 
@@ -142,7 +150,11 @@ def reproduce(
 
 
 def do(job: Job, kept: JobFolder) -> None:
-    """Do one job in this process and keep its result."""
+    """Do one job in this process and keep its result.
+
+    The fit behind a play must be finished. A `Table` job names its figure, whose `run` is called with the job's
+    arguments.
+    """
     if isinstance(job, Fit):
         kept.keep(job, perform_fit(job, kept.setting))
     elif isinstance(job, Play):

@@ -1,5 +1,6 @@
-"""eigenvalues, eigenvalues-log: can the rank be read off? SOLD's estimate of E[beta beta^T] beside the truth, plainly
-and on a log scale.
+"""eigenvalues, eigenvalues-log: can the rank be read off the eigenvalues of SOLD's estimate?
+
+They are drawn beside the true ones, plainly and on a log scale.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ ESTIMATE, TRUTH = "SOLD, from the logs", "completed ratings"
 
 
 def table(kept: JobFolder) -> pl.DataFrame:
-    """The leading eigenvalues: `world`, `series`, `position` (from 1) and `eigenvalue`."""
+    """The leading eigenvalues: `world`, `series`, `position` (from 1) and `eigenvalue`.
+
+    Both are spectra of (d, d) second moments of reward vectors, uncentred: SOLD estimates E[beta beta^T] from pairs
+    of halves of histories, and the truth is the mean over the users of the factorisation.
+    """
     frames = []
     for name in FILMS:
         spectra = {

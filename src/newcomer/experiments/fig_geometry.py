@@ -1,5 +1,4 @@
-"""geometry: the confidence sets of LOCAL-UCB in the plane (d = 2, k = 1), at three times, computed from a run of the
-algorithm.
+"""geometry: the confidence sets of LOCAL-UCB in the plane (d = 2, k = 1), computed from a run of the algorithm.
 
 * online: the ellipse |beta - beta_2|_V <= a2, LinUCB's set;
 * offline: for every line u within the radius of the estimated one, the segment |theta u - beta_1(u)|_V <= a1; their
@@ -40,12 +39,17 @@ ONLINE, OFFLINE, LOCAL, SEGMENT = (
 
 
 def sweep(scale: Scale) -> list[Point]:
-    """One computation."""
+    """One computation: the sets of one newcomer, after each of the `TIMES`."""
     return [{"users": USERS, "seed": 1}]
 
 
 def run(setting: Setting, *, users: int, seed: int) -> pl.DataFrame:
-    """The outlines after each of the times: `time`, `set`, and the points `x`, `y` in `order`."""
+    """The outlines after each of the times: `time`, `set`, and the points `x`, `y` in `order`.
+
+    The newcomer's history comes from a run of LOCAL-UCB itself; V and b after t rounds are sums over its first t
+    rows. The true vector, drawn as a point, is solved for from the means of the candidates, which are phi^T beta
+    without noise.
+    """
     logs = WORLD.logs(users, STEPS, seed)
     model = fit(logs, rank=1, estimator="sold", ridge=1.0, null=False)
     features, rewards = _history(model, seed)
@@ -62,13 +66,20 @@ def run(setting: Setting, *, users: int, seed: int) -> pl.DataFrame:
 
 
 def _tilt(model: Model) -> float:
-    """Largest angle between the true line and the estimated one: Delta_F = sqrt(2) sin(angle)."""
+    """The largest angle between the true line and the estimated one that the radius allows.
+
+    For lines (k = 1) the spectral distance is the sine of the angle, and the Frobenius distance sqrt(2) times that.
+    """
     radius = model.radius("martingale", norm="spectral", form="identity", simplified=True)
     return float(np.arcsin(min(radius, 1.0)))
 
 
 def _history(model: Model, seed: int) -> tuple[Floats, Floats]:
-    """What one newcomer is shown by LOCAL-UCB, (T, 2), and the rewards (T,)."""
+    """The features (T, 2) that LOCAL-UCB chooses for one newcomer, and the rewards (T,) it gets for them.
+
+    `play` draws newcomer 0 from the stream of that name, so the same episode drawn again holds the features of its
+    choices.
+    """
     policy = nc.LocalUCB(model, horizon=TIMES[-1], radius=float(np.sqrt(2) * np.sin(_tilt(model))))
     rows = play({"LOCAL-UCB": policy}, WORLD, horizon=TIMES[-1], users=1, seed=seed, progress=False)
     episode = WORLD.episode(stream(seed, "newcomer", 0), TIMES[-1])
@@ -76,7 +87,11 @@ def _history(model: Model, seed: int) -> tuple[Floats, Floats]:
 
 
 class Sets:
-    """The sets of one newcomer: V (2, 2), b (2,), the estimated line, the largest angle to it, and a1, a2."""
+    """The confidence sets of one newcomer, in the plane.
+
+    `gram` is V = I + sum phi phi^T (2, 2), `moment` b = sum phi r (2,); `line` is the estimated direction u (2,), of
+    which the true one is within the angle `tilt`; `low` and `high` are the widths a1 and a2.
+    """
 
     def __init__(self, gram: Floats, moment: Floats, line: Floats, tilt: float, low: float, high: float) -> None:
         self.gram, self.moment, self.line, self.tilt, self.low, self.high = gram, moment, line, tilt, low, high
@@ -95,14 +110,21 @@ class Sets:
         return {name: outline for name, outline in found.items() if len(outline)}
 
     def ellipse(self) -> Floats:
-        """Points of |beta - beta_2|_V = a2."""
+        """Points of |beta - beta_2|_V = a2, the image beta_2 + a2 L^-T of the unit circle, where V = L L^T."""
         turn = np.linspace(0, 2 * np.pi, POINTS, endpoint=False)
         circle = np.stack([np.cos(turn), np.sin(turn)])
         root = np.linalg.inv(np.linalg.cholesky(self.gram)).T
         return np.asarray(self.mean + self.high * (root @ circle).T)
 
     def fan(self, angles: Floats, *, inside: bool) -> Floats:
-        """Far ends of the segments of these lines in one direction, then near ends back; `inside` the ellipse too."""
+        """The outline of the union of segments on lines at these angles: all far ends, then all near ends back.
+
+        On the line of the unit vector u the estimate is beta_1 = c u with c = u^T b / u^T V u, and so |theta u -
+        beta_1|_V <= a1 is the segment |theta - c| <= a1 / sqrt(u^T V u). With `inside` the points must be in the
+        ellipse too. By Pythagoras in the V-norm |theta u - beta_2|_V^2 = (theta - c)^2 u^T V u + gap, where gap is the
+        squared distance of beta_2 from the line, so the reach on the line shrinks from a1^2 to min(a1^2, a2^2 - gap);
+        a line with a negative reach misses the ellipse and drops out.
+        """
         lines = np.stack([np.cos(angles), np.sin(angles)], axis=1)
         size = np.einsum("nd,de,ne->n", lines, self.gram, lines)
         centre = lines @ self.moment / size
@@ -117,12 +139,13 @@ class Sets:
 
 
 def _frame(t: int, name: str, outline: Floats) -> pl.DataFrame:
+    """One outline (points, 2) as rows of the table."""
     columns = {"x": outline[:, 0], "y": outline[:, 1], "order": np.arange(len(outline))}
     return pl.DataFrame(columns).select(pl.lit(f"after {t} rounds").alias("time"), pl.lit(name).alias("set"), pl.all())
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """A panel for each time."""
+    """A panel for each time, each with axes of equal scale."""
     return draw_outlines(frame, path, series="set", facet="time")
 
 

@@ -1,5 +1,4 @@
-"""insufficiency: why not just PCA, or matrix factorisation? Subspace error against N of four estimators on the same
-logs.
+"""insufficiency: why not just PCA, or matrix factorisation? Four estimators on the same logs, against N.
 
 * PCA of raw rewards: top eigenvectors of the mean of b b^T, b = sum phi r / H, the reward-weighted features;
 * PCA of single estimates: of the mean of beta beta^T, beta = X^+ r, one minimum-norm estimate for each user;
@@ -52,7 +51,10 @@ def sweep(scale: Scale) -> list[Point]:
 
 
 def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
-    """Frobenius errors of all four estimators on one data set."""
+    """Frobenius errors of all four estimators on one data set.
+
+    The simulated world here has a catalogue of items, since a matrix factorisation needs items that come again.
+    """
     isotropic = world == ISOTROPIC
     place = Synthetic(items=ITEMS) if isotropic else films(world, setting)
     logs = place.logs(users, STEPS if isotropic else setting.sizes.film_steps, seed)
@@ -62,12 +64,12 @@ def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
 
 
 def raw_rewards(logs: Logs, place: Catalogued, seed: int) -> Floats:
-    """PCA of reward-weighted features."""
+    """PCA of the reward-weighted features b = X^T r / H of each user."""
     return _leading(logs, place.rank, lambda features, rewards: features.T @ rewards / len(rewards))
 
 
 def single_estimates(logs: Logs, place: Catalogued, seed: int) -> Floats:
-    """PCA of one minimum-norm estimate for each user."""
+    """PCA of one minimum-norm least-squares estimate X^+ r for each user."""
     return _leading(
         logs,
         place.rank,
@@ -76,7 +78,12 @@ def single_estimates(logs: Logs, place: Catalogued, seed: int) -> Floats:
 
 
 def factorised(logs: Logs, place: Catalogued, seed: int) -> Floats:
-    """Matrix factorisation of user x item rewards, then the features' directions that explain the items' factors."""
+    """PMF: factors of the user x item matrix of rewards, mapped to the space of features.
+
+    Factorisation knows nothing of features: it finds item factors Q (m, k) up to a turn. If rewards are phi^T U
+    theta, then Q = Phi U R for some invertible R, so the span of U is that of the least-squares solution Phi^+ Q over
+    the items seen.
+    """
     assert place.catalogue is not None
     users, items, rewards = _triples(logs)
     observed = Observed(users, items, rewards, (int(users.max()) + 1, len(place.catalogue)))
@@ -100,7 +107,7 @@ ESTIMATORS: Mapping[str, Callable[[Logs, Catalogued, int], Floats]] = {
 
 
 def _leading(logs: Logs, rank: int, vector: Callable[[Floats, Floats], Floats]) -> Floats:
-    """Leading eigenvectors of the mean outer product of one vector for each user."""
+    """The `rank` leading eigenvectors of the mean outer product of one `vector(features, rewards)` for each user."""
     total = np.zeros((logs.dim, logs.dim))
     for batch in logs.batches():
         cuts = batch.offsets[1:-1]
@@ -111,7 +118,7 @@ def _leading(logs: Logs, rank: int, vector: Callable[[Floats, Floats], Floats]) 
 
 
 def _triples(logs: Logs) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Users by number, items by row of the catalogue, and rewards."""
+    """The rows of the logs as a matrix is observed: users by number, items by row of the catalogue, and rewards."""
     users, items, rewards, first = [], [], [], 0
     for batch in logs.batches():
         assert batch.actions is not None

@@ -38,7 +38,10 @@ def jobs(kept: JobFolder) -> list[Play]:
 
 
 def table(kept: JobFolder) -> pl.DataFrame:
-    """`panel`, `policy`, `x` (round, or offline users), `regret`, `regret_se`, `left_at`."""
+    """`panel`, `policy`, `x` (round, or offline users), `regret`, `regret_se`, `left_at`.
+
+    Of each panel's own figure the rows of one world and one tau are taken, with the lines that have no tau.
+    """
     parts = [(world, curve_table(kept, lines)) for world, lines in _curves(kept)]
     parts.append((BALANCED, fig_regret_vs_n.table(kept, fig_regret_vs_n.UCB).rename({"users": "t"})))
     shown = []
@@ -52,7 +55,7 @@ def table(kept: JobFolder) -> pl.DataFrame:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Four panels with one legend."""
+    """Four panels with one legend; a diamond where the subspace is left, which has no place against N."""
     panels = []
     frame = within_sight(frame)
     for name in frame["panel"].unique(maintain_order=True):

@@ -1,9 +1,12 @@
-"""movielens-together, movielens-ucb-*, movielens-ts-*: regret and rolling rating of ProBALL and its rivals on
-MovieLens.
+"""movielens-together, movielens-ucb-*, movielens-ts-*: ProBALL and its rivals on MovieLens.
 
 Every figure is drawn for both factorisations of the ratings (`newcomer.worlds.factorise`): the literal one is the
 paper's description, the balanced one has the eigenvalues that its plots show. Regret and rating come from the same
 runs.
+
+Baselines are given what the paper gives them, which no policy could know: clusters of the users' true reward vectors,
+and the noise of rewards. LOCAL-UCB, which the paper could not compute, is in the figures of the optimistic algorithms
+only, since its plays take minutes.
 """
 
 from __future__ import annotations
@@ -22,9 +25,7 @@ TS = ("LinTS", "mTS", "mmTS", "MixTS")
 
 
 def lines(kept: JobFolder, rivals: tuple[str, ...], versions: tuple[str, ...]) -> list[Line]:
-    """The rivals, these versions of ProBALL with the three radii at every tau, and the two lines that the paper
-    lacks.
-    """
+    """The rivals, versions of ProBALL with the three radii at every tau, and the two lines that the paper lacks."""
     found: list[Line] = []
     for world in FILMS:
         found += [baseline(kept.scale, world, policy) for policy in rivals]
@@ -61,8 +62,9 @@ def caption(scale: Scale) -> str:
 
 
 def regret_and_rating(name: str, claim: str, lines: Lines, *, local: bool = False) -> tuple[Figure, Figure]:
-    """The regret and the rating figure of the same runs; `local` says that LOCAL-UCB, with a fit of its own, is in
-    them.
+    """The regret figure and the rating figure of the same runs.
+
+    `local` says that LOCAL-UCB, which has a fit of its own, is among the lines.
     """
     make = partial(played, claim=claim, caption=caption, fits=partial(fits, worlds=FILMS, local=local), lines=lines)
     return make(f"{name}-regret", draw=regret_panels), make(f"{name}-rating", draw=rating_panels)

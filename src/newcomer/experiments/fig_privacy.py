@@ -63,7 +63,11 @@ def sweep(scale: Scale) -> list[Point]:
 
 
 def run(setting: Setting, *, dim: int, rank: int, least: int) -> pl.DataFrame:
-    """The table of `privacy_table` for users and movies with at least `least` ratings."""
+    """The table of `privacy_table` for users and movies with at least `least` ratings.
+
+    The factorisations are kept in the cache, and the half of the users who are newcomers is in none that is used on
+    them.
+    """
     ratings = read_ratings(Path(setting.data)).filtered(least)
     folds = FEWER_FOLDS if setting.sizes.quick else FOLDS
     return privacy_table(ratings, dim=dim, rank=rank, folds=folds, cache=Path(setting.cache))
@@ -100,7 +104,11 @@ def privacy_table(
 
 
 def latent_coordinates(factors: Factors) -> Floats:
-    """Users' reward vectors in the basis of their own subspace, (n, k)."""
+    """Users' reward vectors in the basis of their own subspace, (n, k).
+
+    With the vectors B (n, d) = W S R^T by singular values, these are the rows of W S: the coordinates of B in the
+    basis R.
+    """
     left, values, _ = np.linalg.svd(factors.users, full_matrices=False)
     return np.asarray(left[:, : factors.rank] * values[: factors.rank])
 
@@ -152,7 +160,7 @@ def guessable(coordinates: Floats, label: Bools, *, folds: int = 10, ridge: floa
 
 
 def _folds(label: Bools, folds: int, rng: np.random.Generator) -> Ints:
-    """A fold for each user, with the users of either side dealt out in turn."""
+    """A fold (n,) for each user; users of either side are dealt out in turn, so folds have equal shares of yes."""
     order = rng.permutation(len(label))
     order = order[np.argsort(label[order], kind="stable")]
     fold = np.empty(len(label), dtype=np.int64)
@@ -161,7 +169,11 @@ def _folds(label: Bools, folds: int, rng: np.random.Generator) -> Ints:
 
 
 def _scores(coordinates: Floats, label: Bools, inside: Bools, ridge: float) -> Floats:
-    """Log-odds for the users inside, learned from those outside, on coordinates scaled to theirs."""
+    """Log-odds for the users inside, learned from those outside.
+
+    Coordinates are centred and scaled by the mean and deviation of the users outside, so that nothing of the users to
+    be guessed is in the regression, and the ridge means the same in every direction.
+    """
     learned = coordinates[~inside]
     scale = np.where(learned.std(axis=0) > 0, learned.std(axis=0), 1.0)
     design = np.column_stack([np.ones(len(label)), (coordinates - learned.mean(axis=0)) / scale])
@@ -169,7 +181,11 @@ def _scores(coordinates: Floats, label: Bools, inside: Bools, ridge: float) -> F
 
 
 def logistic(design: Floats, label: Bools, ridge: float) -> Floats:
-    """Weights of a logistic regression by Newton's method; the first column, a constant, is not penalised."""
+    """Weights of a ridge logistic regression by Newton's method; the first column, a constant, is not penalised.
+
+    With p = 1 / (1 + exp(-X w)) the step solves (X^T diag(p (1 - p)) X + R) s = X^T (y - p) - R w, R = diag(0, ridge,
+    ...).
+    """
     penalty = np.full(design.shape[1], ridge)
     penalty[0] = 0.0
     weights = np.zeros(design.shape[1])
@@ -193,8 +209,9 @@ def auc(scores: Floats, label: Bools) -> float:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Area against the number of ratings known, a panel for each attribute; flat lines for long-known users and a
-    coin.
+    """Area against the number of ratings known, a panel for each attribute.
+
+    What is known of long-known users, and a coin, do not depend on that number: they are flat lines.
     """
     posterior = frame.filter(known="posterior").with_columns(line=pl.lit("newcomer, from this many ratings"))
     known = frame.filter(known="factor vector").drop("ratings")

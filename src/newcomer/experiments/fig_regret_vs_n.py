@@ -1,6 +1,8 @@
 """regret-vs-n-ucb, regret-vs-n-ts: the regret of a newcomer against the number of offline users N.
 
-ProBALL has the subspace and the radii of each N; the regret is that after the last round.
+ProBALL has the subspace and the radii of each N; the regret is that after the last round. The paper's claim is about
+a low tau, at which ProBALL stays in the subspace: what is then left between it and the same algorithm on the true
+features is the error of the subspace, which N offline users determine. Both rivals are the same runs at every N.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ UCB, TS = ("ProBALL-UCB", "LinUCB"), ("ProBALL-TS", "LinTS")  # a version of Pro
 
 
 def regret_lines(kept: JobFolder, versions: tuple[str, str]) -> list[tuple[int, Line]]:
-    """For every N: ProBALL with each radius and tau, and the lines to hold it against, on all features and on the
-    true ones.
+    """For every N: ProBALL with each radius and tau, and the lines to hold it against.
+
+    Those are its rival on all features and on the true ones, which are the same runs at every N, and the two lines
+    that the paper lacks, fitted on the same N.
     """
     version, rival = versions
     found: list[tuple[int, Line]] = []
@@ -56,7 +60,7 @@ def table(kept: JobFolder, versions: tuple[str, str]) -> pl.DataFrame:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Regret against N, a panel for each world and tau."""
+    """Regret against N, a panel for each world and tau; titles lose the rounds of exit, which differ with N."""
     panels = spread(frame.rename({"users": "t"})).rename({"t": "users"})
     panels = panels.with_columns(pl.col("panel").str.split("\n").list.first())
     return draw_lines(panels, path, x=SIZE, y=LAST, error="regret_se", facet="panel", columns=3, marked=True)

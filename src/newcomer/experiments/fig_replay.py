@@ -1,8 +1,8 @@
-"""replay: what each policy is worth to real people. There is no simulator: newcomers are held-out users, candidates
-movies they rated.
+"""replay: what each policy is worth to real people, without a simulator.
 
-See `newcomer.worlds.replay` for what keeps it honest. Everything that policies know comes from the other users'
-ratings: movie features, logs, clusters. Regret is the best rating on offer less the rating of the movie chosen.
+Newcomers are held-out users, candidates are movies they really rated; see `newcomer.worlds.replay` for what keeps it
+honest. Everything that policies know comes from the other users' ratings: movie features, logs, clusters. Regret is
+the best rating on offer less the rating of the movie chosen.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from newcomer.experiments.jobs import Fit, Play
 from newcomer.experiments.lines import Line, played
 from newcomer.experiments.scale import REPLAY, Scale
 
+# What a policy learned offline: nothing (though some are given clusters), SOLD's model, or the distribution of users.
 FROM_ITSELF = ("Uniform", "LinUCB", "LinTS", "mUCB", "mmUCB, fitted epsilon", "mTS", "mmTS", "MixTS")
 FROM_SOLD = ("ProBALL-UCB", "ProBALL-TS", "PopulationMean")
 FROM_EM = ("PriorTS", "PriorUCB")
 
 
 def fits(scale: Scale) -> list[Fit]:
-    """Models of the whole real histories: SOLD with the rank of the figures, and EM with everything chosen from the
-    data.
-    """
+    """Models of the whole real histories: SOLD with the rank of the figures, EM with everything chosen."""
     return [Fit(REPLAY, 0, 0, "sold", scale.rank), Fit(REPLAY, 0, 0, "em", 0)]
 
 

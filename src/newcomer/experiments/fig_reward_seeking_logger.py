@@ -54,7 +54,11 @@ def run(setting: Setting, *, world: str, strength: float, seed: int) -> pl.DataF
 
 
 def seeking_logs(place: Synthetic, users: int, steps: int, strength: float, seed: int) -> tuple[Logs, float]:
-    """Logs of the softmax logger, and its mean reward as a share of the best on offer."""
+    """Logs of the softmax logger, and its mean reward as a share of the best on offer.
+
+    Users are drawn in blocks, each from a stream of its own, because all candidates of a block (users, steps, 20, d)
+    are in memory at once.
+    """
     parts = [
         _block(place, stream(seed, "seeking logger", first // BLOCK), min(BLOCK, users - first), steps, strength)
         for first in range(0, users, BLOCK)

@@ -1,7 +1,8 @@
 """simulation-ablation, simulation-ts: ProBALL-UCB against LinUCB and the Thompson samplers, for every tau and radius.
 
 The simulation is run at both scales of the hidden factor: as printed, U_ij up to 2.5/(k d), where nothing can be
-learned, and "learnable", up to 2.5/k.
+learned, and "learnable", up to 2.5/k. `simulation-ablation` asks how ProBALL-UCB depends on tau and on the radius,
+`simulation-ts` holds the same runs of ProBALL-UCB against the Thompson samplers.
 """
 
 from __future__ import annotations

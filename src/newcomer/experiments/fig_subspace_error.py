@@ -1,7 +1,8 @@
 """subspace-error: how many offline users it takes to find the subspace.
 
 The error is the Frobenius distance of projections (at most sqrt(2k)), averaged over data sets, beside the parametric
-rate 1/sqrt(N) drawn through the first point.
+rate 1/sqrt(N) drawn through the first point. The table has the radii of the same fits beside the error that they
+bound: how loose they are, and what the factor B^2 of the theorem does to them, is told in experiments/README.md.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Mean error and its standard error over data sets, and the rate 1/sqrt(N) through the first point."""
+    """Mean error and its standard error over data sets, and the rate 1/sqrt(N) through the first point.
+
+    The rate is a second `series` with the error e_1 sqrt(N_1 / N) in each world, and nothing in the other columns.
+    """
     mean = rows.rename({"frobenius": "error"}).group_by("world", "users", maintain_order=True)
     found = mean.agg(**mean_and_error("error"), **{name: pl.col(name).mean() for name in NUMBERS})
     anchor = (pl.col("error") * pl.col("users").sqrt()).sort_by("users").first().over("world")

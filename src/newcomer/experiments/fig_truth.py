@@ -1,4 +1,8 @@
-"""truth-regret, truth-rating: ProBALL-UCB with the true subspace in place of SOLD's, and SOLD's radii."""
+"""truth-regret, truth-rating: ProBALL-UCB with the true subspace in place of SOLD's, and SOLD's radii.
+
+What is lost here is not lost to a wrong subspace: it is the cost of exploring k directions, and of leaving them too
+early.
+"""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ from newcomer.experiments.jobs import Fit, Job, Scalar, Table
 from newcomer.experiments.scale import Scale
 
 Draw = Callable[[pl.DataFrame, Path], Path]
-Run = Callable[..., pl.DataFrame]  # of a Setting and, by name, the values of one point of a sweep
+# A point of a sweep is the arguments of one computation by name; a run is called with the setting and a point.
 Point = Mapping[str, Scalar]
+Run = Callable[..., pl.DataFrame]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,11 @@ class JobFolder:
 
     @classmethod
     def at(cls, folder: Path, setting: Setting) -> JobFolder:
-        """The results in `folder` for the ratings that the setting names."""
+        """The results in `folder` for the ratings that the setting names.
+
+        The hash of the ratings is part of every key, and so is the version of newcomer: results of other data, or of a
+        release that may have computed something else, are never taken for these.
+        """
         ratings = hashlib.sha256(Path(setting.data, "ratings.dat").read_bytes()).hexdigest()
         return cls(folder, setting, f"{__version__} {setting.scale} {ratings}")
 
@@ -63,7 +67,7 @@ class JobFolder:
         return load(self.place(job))
 
     def keep(self, job: Job, result: Model | pl.DataFrame) -> None:
-        """Write the result of a job to its place."""
+        """Write the result of a job to its place, whole or not at all: a model as a model file, rows as Parquet."""
         if isinstance(result, Model):
             result.save(self.place(job))
         else:
@@ -73,7 +77,7 @@ class JobFolder:
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """The folder in plain words, for other processes."""
+        """The folder in plain words, for other processes, which are given text and no objects."""
         return str(self.folder), json.dumps(asdict(self.setting)), self.identity
 
     @classmethod

@@ -1,5 +1,6 @@
-"""The pieces of work that figures are made of: plain records, each with a key that says everything its result depends
-on.
+"""The pieces of work that figures are made of: plain records, each with a key.
+
+The key says everything that the result depends on.
 
 * `Fit` is a model from a world's logs;
 * `Play` is some newcomers served by one policy;
@@ -28,8 +29,9 @@ Scalar = str | int | float | None
 
 @dataclass(frozen=True)
 class Fit:
-    """A model of `users` histories of `steps` steps; `rank` 0 lets the fit choose, `calibrate` asks for a calibrated
-    radius.
+    """A model of `users` histories of `steps` steps.
+
+    A `rank` of 0 lets the fit choose, `ridge` None as well; `calibrate` asks for a calibrated radius.
     """
 
     world: str

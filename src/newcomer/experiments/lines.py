@@ -53,8 +53,9 @@ def prior(scale: Scale, world: str, *, users: int | None = None) -> Fit:
 
 
 def sure(scale: Scale, world: str) -> Fit:
-    """What LOCAL-UCB learns from the same logs: a basis of the true rank, as SOLD is given, with its calibrated
-    radius.
+    """What LOCAL-UCB learns from the same logs: a basis of the true rank, which SOLD is given too, and its radius.
+
+    The radius is calibrated, and Frobenius, in which LOCAL-UCB's constraint is written.
     """
     return replace(sold(scale, world), estimator="em", ridge=None, calibrate=True)
 
@@ -66,13 +67,16 @@ def fits(scale: Scale, worlds: Sequence[str], *, local: bool = False) -> list[Fi
 
 
 def run(scale: Scale, world: str, policy: str, *, fit: Fit | None = None, latent: bool = False) -> Play:
-    """A play at the horizon of its world."""
+    """A play at the horizon of its world: that of the simulation, or that of MovieLens."""
     rounds = scale.rounds if world in SIMULATIONS else scale.film_rounds
     return Play(world, policy, rounds, scale.trials, fit, latent=latent)
 
 
 def baseline(scale: Scale, world: str, policy: str) -> Line:
-    """A rival, in every panel of its world; mmUCB has its epsilon from SOLD's fit, LOCAL-UCB a fit of its own."""
+    """A rival, in every panel of its world.
+
+    Most rivals learn from the newcomer alone; mmUCB has its epsilon from SOLD's fit, and LOCAL-UCB a fit of its own.
+    """
     fit = {"mmUCB": sold, SLOW: sure}.get(policy)
     return Line(policy, run(scale, world, policy, fit=fit and fit(scale, world)))
 
@@ -84,7 +88,11 @@ def own_lines(scale: Scale, world: str, *, users: int | None = None) -> list[Lin
 
 
 def proball(kept: JobFolder, policy: str, fit: Fit) -> list[Line]:
-    """ProBALL with the subspace and each of the three radii of a fit, at each tau of its world."""
+    """ProBALL with the subspace and each of the three radii of a fit, at each tau of its world.
+
+    The fit must be finished: its model says what Delta is. Lines whose radius and tau lead out of the subspace in the
+    same round share one run (`newcomer.experiments.jobs`), so a grid of eighteen lines is far fewer plays.
+    """
     model, play = kept.model(fit), run(kept.scale, fit.world, policy, fit=fit)
     radii = {letter: paper_radius(model, kind) for letter, kind in KINDS.items()}
     return [
@@ -103,7 +111,11 @@ def played(
     lines: Lines,
     draw: Draw,
 ) -> Figure:
-    """A figure of curves, from policies that play."""
+    """A figure of curves, from policies that play.
+
+    `fits` must contain the fit of every play in `lines`; `draw` is one of the pictures of
+    `newcomer.experiments.panels`.
+    """
     return Figure(
         name=name,
         claim=claim,

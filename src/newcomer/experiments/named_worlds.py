@@ -81,14 +81,15 @@ def user_vectors(place: NamedWorld) -> Floats:
 
 @lru_cache(maxsize=8)
 def kinds_of_users(name: str, setting: Setting) -> Clusters:
-    """The k-means clusters, as many as the rank, that the paper gives to mUCB and its kin."""
+    """The k-means clusters of true reward vectors, as many as the rank, that the paper gives to mUCB and its kin."""
     place = world_named(name, setting)
     return cluster(user_vectors(place), true_basis(place).shape[1], seed=0)
 
 
 def cluster_error(name: str, setting: Setting) -> float:
-    """The reward error of clusters that nine users in ten stay within, over the catalogue or over a sample of
-    actions.
+    """The reward error of the clusters that nine users in ten stay within.
+
+    It is taken over the catalogue of actions or, in a world without one, over the actions of a sample of 50 rounds.
     """
     place = world_named(name, setting)
     actions = place.catalogue

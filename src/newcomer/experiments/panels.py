@@ -1,4 +1,7 @@
-"""Pictures of regret figures: one panel for each world and tau, drawn from the table alone."""
+"""Pictures of regret figures: one panel for each world and tau, drawn from the table alone.
+
+The tables are those of `newcomer.experiments.lines.curve_table`. The axes that other figures share are here too.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,11 @@ def within_sight(panels: pl.DataFrame) -> pl.DataFrame:
 
 
 def spread(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with a `panel`, in order; lines without a tau are repeated in every panel of their world."""
+    """The rows with a `panel`, in order; lines without a tau are repeated in every panel of their world.
+
+    Panels come in the order of the grid of worlds and tau, lines in the order in which policies first appear in the
+    table, so that a legend is the same for all panels.
+    """
     everywhere, own = frame.filter(pl.col("tau").is_null()), frame.filter(pl.col("tau").is_not_null())
     grid = own.select("world", "tau").unique(maintain_order=True).with_row_index("_panel")
     order = frame.select(pl.col("policy").unique(maintain_order=True)).with_row_index("_policy")

@@ -1,4 +1,8 @@
-"""How a fit and a play are done: from the plain record to its result, in the process that calls."""
+"""How a fit and a play are done: from the plain record to its result, in the process that calls.
+
+Logs are drawn by the world from the fit's seed, newcomers by `play` from the play's seed, and a policy's own draws
+from a stream that is named after the policy: a result depends on nothing but its record and the setting.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,11 @@ from newcomer.simulation import play
 
 
 def perform_fit(job: Fit, setting: Setting) -> Model:
-    """Draw the logs and fit them; where SOLD has to choose the rank, its null distribution is computed."""
+    """Draw the logs and fit them.
+
+    The null distribution of eigenvalues, by which SOLD chooses a rank, costs many fits and is computed only where the
+    rank is left open; EM chooses by held-out users.
+    """
     logs = histories(world_named(job.world, setting), job.users, job.steps, job.seed)
     null = job.rank == 0 and job.estimator != "em"
     return fit(
@@ -35,7 +43,11 @@ def perform_fit(job: Fit, setting: Setting) -> Model:
 
 
 def perform_play(job: Play, setting: Setting, model: Model | None) -> pl.DataFrame:
-    """The rows of `nc.play` for the one policy of the job; `model` is that of its fit."""
+    """The rows of `nc.play` for the one policy of the job; `model` is that of its fit.
+
+    With `truth` the model's basis is replaced and its evidence kept: SOLD's radii with the true subspace. With
+    `latent` the policy sees a world of k dimensions; whatever it is told of clusters is still in all d.
+    """
     place = world_named(job.world, setting)
     if job.truth and model is not None:
         model = replace(model, basis=np.ascontiguousarray(true_basis(place)))

@@ -1,5 +1,8 @@
 """The policies of the experiments by the name that rows, legends and random streams know them by.
 
+`PLAYERS` is the one list of who can play. A new rival is one line in it: a function from the `Stage`, which holds all
+that a policy may be told about the world, to the policy.
+
 The paper does not state the priors of mmTS and MixTS, nor the epsilon of mmUCB. Here clusters have their shares as
 weights; mmTS has the variance within a cluster, the same in all directions; MixTS the covariance within a cluster
 plus a tenth of the pooled variance on the diagonal; mmUCB is played once with epsilon = Delta_off (the paper's
@@ -22,8 +25,9 @@ from newcomer.model import Model
 
 @dataclass(frozen=True)
 class Stage:
-    """What a policy may be told: dimension, horizon, noise, a model, ProBALL's rule; clusters and their error on
-    demand.
+    """What a policy may be told of the world it plays in.
+
+    Clusters of the users' true reward vectors, and their error in rewards, are computed on demand: few policies ask.
     """
 
     dim: int
@@ -43,7 +47,10 @@ class Stage:
 
 
 def _proball(policy: Callable[..., Any]) -> Callable[[Stage], Any]:
-    """ProBALL with the radius and tau of its rule, or with its defaults: the model's own radius and tau = 1."""
+    """How a version of ProBALL is made: with the radius and tau of its rule or, without one, its own defaults.
+
+    The defaults are the model's radius, spectral and clipped, and tau = 1.
+    """
 
     def make(s: Stage) -> Any:
         rule = {} if s.exit is None else {"radius": s.exit.radius, "tau": s.exit.tau}

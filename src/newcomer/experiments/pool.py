@@ -26,7 +26,11 @@ Plain = str | int | float | None
 
 
 class Crew:
-    """Worker processes, to be used in a `with` block; none is started before there is work."""
+    """Worker processes, to be used in a `with` block; none is started before there is work.
+
+    They are spawned, not forked: a forked child would share the threads' locks of NumPy and Polars. Leaving the block
+    with an error cancels what has not begun.
+    """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers

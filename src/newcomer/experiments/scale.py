@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Worlds by the name that tables and titles have for them. The simulation has entries of U up to 2.5/(k d), as printed,
+# or up to 2.5/k, at which logs can be learned from; MovieLens is factorised as the paper describes it, or with equal
+# eigenvalues.
 PRINTED = "simulation as printed"
 LEARNABLE = "simulation, learnable scale"
 LITERAL = "MovieLens, literal factors"
@@ -116,8 +119,9 @@ SCALES = {scale.name: scale for scale in (FULL, QUICK)}
 
 @dataclass(frozen=True)
 class Setting:
-    """What a worker process is told, in plain words: the name of the scale, the folder of ratings, the folder of the
-    cache.
+    """What a worker process is told, in plain words.
+
+    These are the name of the scale, the folder of ratings, and the folder in which factorisations are cached.
     """
 
     scale: str

@@ -1,5 +1,4 @@
-"""How studies compare policies: the true prior as a model, regret by newcomer, ratios and differences over paired
-units.
+"""How studies compare policies: ratios and differences of regret over paired units.
 
 All policies serve the same newcomers, so they are compared unit by unit, where a unit is a newcomer or, if newcomers
 share a fit, a world. Ratios are of mean regrets: with g = mean(a) / mean(b) over n paired units the standard error is
@@ -25,8 +24,10 @@ from newcomer.worlds.synthetic import Synthetic
 
 
 def truth_of(world: Synthetic | MovieLens) -> Model:
-    """The true prior of a world as a model: its users' mean (d,), covariance (d, d) of the true rank, and noise
-    variance.
+    """The true prior of a world as a model: what PriorUCB would have with infinitely many logs.
+
+    Mean (d,), covariance (d, d) of the true rank and noise variance are those of the world's population. A covariance
+    C = L L^T is written by its leading eigenvectors, and the basis is that of mean mean^T + C, as a fit's would be.
     """
     if isinstance(world, Synthetic):
         mean, covariance, noise_variance = world.mean, world.covariance, world.noise**2
@@ -44,7 +45,10 @@ def truth_of(world: Synthetic | MovieLens) -> Model:
 def regrets(
     policies: Mapping[str, Any], world: Newcomers, *, horizon: int, users: int, seed: int, every: int | None = None
 ) -> pl.DataFrame:
-    """Cumulative regret of each newcomer: `policy`, `user`, `t`, `regret`, at the end or `every` so many rounds."""
+    """Cumulative regret of each newcomer: `policy`, `user`, `t`, `regret`, at the end or `every` so many rounds.
+
+    All policies serve the same `users` newcomers of the world, drawn from `seed`.
+    """
     rows = play(policies, world, horizon=horizon, users=users, seed=seed, progress=False)
     running = rows.select("policy", "user", "t", pl.col("regret").cum_sum().over("policy", "user", order_by="t"))
     return running.filter((pl.col("t") == horizon) | (pl.col("t") % (every or horizon) == 0))
@@ -61,8 +65,10 @@ def paired(rows: pl.DataFrame, reference: str, by: Sequence[str], unit: Sequence
 
 
 def compared(rows: pl.DataFrame, reference: str, by: Sequence[str], unit: Sequence[str]) -> pl.DataFrame:
-    """For each group and policy: `units`, `regret`, `regret_se`, and `ratio`, `ratio_se` of the reference's regret to
-    its own.
+    """The mean regret of each policy in each group, beside the reference policy's.
+
+    Columns `by`, `policy`, `units`, `regret`, `regret_se`, and `ratio`, `ratio_se` of the reference's regret to the
+    policy's.
     """
     groups = paired(rows, reference, by, unit).group_by(*by, "policy", maintain_order=True)
     return groups.agg(units=pl.len(), **mean_and_error("regret"), **ratio_of_means("base", "regret"))
@@ -80,8 +86,13 @@ def ratio_of_means(above: str, below: str) -> dict[str, pl.Expr]:
 
 
 def t_intervals(pairs: pl.DataFrame, value: pl.Expr, by: Sequence[str], *, level: float) -> pl.DataFrame:
-    """The `mean` of an expression in each group, and the ends `low`, `high` of its t-interval mean -+ t_{n - 1} s /
-    sqrt(n).
+    """The `mean` of an expression in each group, with the ends `low` and `high` of its t-interval.
+
+    The interval is mean -+ t_{n - 1} s / sqrt(n) over the n units of the group.
+
+    >>> pairs = pl.DataFrame({"group": [1, 1], "x": [0.0, 2.0]})
+    >>> t_intervals(pairs, pl.col("x"), ["group"], level=0.8).select(pl.all().round(2)).rows()
+    [(1, 1.0, -2.08, 4.08)]
     """
     found = pairs.group_by(*by, maintain_order=True).agg(
         mean=value.mean(), se=value.std() / pl.len().sqrt(), n=pl.len()

@@ -35,8 +35,10 @@ def rewarded_by(rewards: str, setting: Setting, seed: int) -> tuple[Newcomers, L
 
 @dataclass(frozen=True)
 class Clicks:
-    """Clicks of the users of a synthetic world; `base` is the log-odds of a click at score zero, `gain` multiplies
-    scores.
+    """Clicks of the users of a synthetic world.
+
+    `base` is the log-odds of a click at score zero, `gain` multiplies scores. Noise of the synthetic world plays no
+    part: chance is in the click.
     """
 
     scores: Synthetic

@@ -88,7 +88,10 @@ def _one_world(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def rates(own: pl.DataFrame) -> pl.DataFrame:
-    """The minimax rate at each N, in units of LinUCB's mean regret over d sqrt T."""
+    """The minimax rate at each N, in units of LinUCB's mean regret over d sqrt T.
+
+    Divided by d sqrt T it is min(1, (k / d) (1 + sqrt(d T / (k N)))): LinUCB's regret at worst, k / d of it at best.
+    """
     constant = own.filter(policy=LINEAR)["regret"].mean()
     offline = RANK / DIM * (1 + (DIM * ROUNDS / (RANK * pl.col("users"))).sqrt())
     share = pl.min_horizontal(pl.lit(1.0), offline)
@@ -97,7 +100,10 @@ def rates(own: pl.DataFrame) -> pl.DataFrame:
 
 
 def pooled(rows: pl.DataFrame) -> pl.DataFrame:
-    """All N together: regrets, and LOCAL-UCB's less each other's as shares of LinUCB's."""
+    """All N together: regrets, and LOCAL-UCB's less each other's as shares of LinUCB's.
+
+    A unit is a newcomer, averaged over N, or, for the second limit, a world with all its newcomers.
+    """
     newcomers, worlds = (_excess(rows, unit) for unit in (["seed", "user"], ["seed"]))
     limits = worlds.select("policy", share_upper_worlds="share_upper")
     own = compared(rows, LOCAL, [], ["seed", "user"])
@@ -105,9 +111,7 @@ def pooled(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _excess(rows: pl.DataFrame, unit: Sequence[str]) -> pl.DataFrame:
-    """LOCAL-UCB's regret less each policy's, as a `share` of LinUCB's, and the upper end of its t-interval over
-    units.
-    """
+    """LOCAL-UCB's regret less each policy's, as a `share` of LinUCB's, and the upper end of its t-interval."""
     pairs = paired(rows, LOCAL, [], unit)
     linear = pairs.filter(policy=LINEAR)["regret"].mean()
     found = t_intervals(pairs, pl.col("base") - pl.col("regret"), ["policy"], level=LEVEL)

@@ -55,7 +55,11 @@ def run(
     delta: float,
     seed: int,
 ) -> pl.DataFrame:
-    """True errors and radii of one world, in both norms."""
+    """True errors and radii of one world, in both norms.
+
+    The calibrated radius belongs to EM's basis, the paper's radii to SOLD's from the same logs; each is put beside
+    the error of the basis it is about.
+    """
     world = Synthetic(dim=dim, rank=rank, scale=scale, seed=seed)
     logs = world.logs(users, steps, seed=seed)
     model = fit(logs, rank=rank, null=False)
@@ -71,8 +75,11 @@ def run(
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
-    """For each strength, norm and kind: share of worlds covered, median radius and error, median radius / error where
-    found.
+    """Coverage and looseness for each strength, norm and kind of radius.
+
+    `covered` is the share of worlds whose error is within the radius; `loose` the median of radius / error over the
+    `found` worlds whose subspace was found, in which tightness can be asked for; `unknown` the share that says nothing
+    is known.
     """
     parts = [_cell(rows, norm, kind) for norm in ("spectral", "frobenius") for kind in ("calibrated", *KINDS)]
     order = pl.col("strength").cast(pl.Enum([*STRENGTHS, WIDE]))

@@ -80,7 +80,11 @@ def exit_rules(sold: Model, scale: Scale) -> dict[str, ExitRule]:
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Regret of every policy and round; `ratio` is that of PriorUCB's to it, `low` and `high` those of single fits."""
+    """Regret of every policy and round; `ratio` is that of PriorUCB's to it, `low` and `high` those of single fits.
+
+    Units are newcomers of all fits together; `low` and `high` show how much depends on the one fit that a service
+    would have.
+    """
     whole = compared(rows, OURS, ["t"], ["seed", "user"])
     each = compared(rows, OURS, ["t", "seed"], ["user"])
     span = each.group_by("t", "policy").agg(low=pl.col("ratio").min(), high=pl.col("ratio").max())

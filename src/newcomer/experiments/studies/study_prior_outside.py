@@ -33,7 +33,10 @@ def sweep(scale: Scale) -> list[Point]:
 
 
 def run(setting: Setting, *, users: int, rounds: int, newcomers: int, seed: int) -> pl.DataFrame:
-    """Regret of every newcomer, at every angle and length."""
+    """Regret of every newcomer, at every angle and length.
+
+    Logs and fit are those of the world as it is; only its newcomers change, and all policies serve the same ones.
+    """
     world = Synthetic.learnable(seed=seed)
     model = fit(world.logs(users, STEPS, seed=seed), null=False)
     policies = {

@@ -41,7 +41,7 @@ def sweep(scale: Scale) -> list[Point]:
 
 
 def run(setting: Setting, *, rewards: str, newcomers: int, seed: int) -> pl.DataFrame:
-    """Predicted and actual rewards of held-out users."""
+    """Predicted and actual rewards of held-out users, one row for each of their future rewards and each number seen."""
     place, logs = rewarded_by(rewards, setting, seed)
     model = fit(logs, null=False, calibrate=False)
     past, given, future, actual = _held_out(place, newcomers, seed)
@@ -68,7 +68,7 @@ def _held_out(place: Newcomers, users: int, seed: int) -> tuple[Floats, Floats, 
 
 
 def _predict(model: Model, past: Floats, given: Floats, future: Floats) -> Floats:
-    """Posterior mean rewards (n, f)."""
+    """Posterior mean rewards (n, f) of future actions: phi^T (m + L E[z | past]), or phi^T m where nothing was seen."""
     prior = Prior(model.mean, model.factor, model.noise_variance)
     beta = np.broadcast_to(model.mean, (len(future), model.dim))
     if past.shape[1] and model.factor.shape[1]:

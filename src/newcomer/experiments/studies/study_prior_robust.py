@@ -54,7 +54,11 @@ def sweep(scale: Scale) -> list[Point]:
 
 
 def run(setting: Setting, *, scale: float, case: str, users: int, newcomers: int, seed: int) -> pl.DataFrame:
-    """Errors and regrets of one world: `case`, `measure`, `t`, `value`. A wrong noise variance is a case of its own."""
+    """Errors and regrets of one world: `case`, `measure`, `t`, `value`.
+
+    The policies with a wrong noise variance play in the well-specified world, with its fit; their rows are cases of
+    their own.
+    """
     world = replace(Synthetic(scale=scale, seed=seed), **WORLDS[case])
     logs = world.logs(users, STEPS, seed=seed)
     model = fit(logs, rank=RANK, null=False, calibrate=False)
@@ -80,9 +84,7 @@ def run(setting: Setting, *, scale: float, case: str, users: int, newcomers: int
 
 
 def _regrets(rows: pl.DataFrame, case: str) -> list[tuple[str, str, int, float]]:
-    """Mean cumulative regret every few rounds, and the share of users whom the test has taken for strangers by the
-    end.
-    """
+    """Mean cumulative regret every few rounds, and the share of users whom the test took for strangers."""
     lines = curves(rows).filter(pl.col("t") % EVERY == 0)
     found = [_named(case, policy, t, value) for policy, t, value in lines.select("policy", "t", "regret").iter_rows()]
     last = lines.filter((pl.col("t") == ROUNDS) & pl.col("policy").str.contains("PriorUCB"))
@@ -91,13 +93,13 @@ def _regrets(rows: pl.DataFrame, case: str) -> list[tuple[str, str, int, float]]
 
 
 def _named(case: str, policy: str, t: int, value: float) -> tuple[str, str, int, float]:
-    """A wrong variance is a case of its own."""
+    """One row; the name of a policy with a wrong variance begins with the case it belongs to."""
     wrong = next((name for name in WRONG if policy.startswith(name)), None)
     return (case, policy, t, value) if wrong is None else (wrong, policy.removeprefix(f"{wrong} "), t, value)
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Mean of every measure in every case, and its ratio to the well-specified one's."""
+    """Mean of every measure in every case over worlds, and its ratio to the well-specified one's, paired by world."""
     base = rows.filter(case=PLAIN).select("scale", "measure", "t", "seed", base="value")
     both = rows.join(base, on=["scale", "measure", "t", "seed"], maintain_order="left")
     groups = both.group_by("scale", "measure", "case", "t", maintain_order=True)

@@ -51,7 +51,12 @@ def run(setting: Setting, *, scale: float, users: int, seed: int) -> pl.DataFram
 
 
 def all_pairs(pairs: Pairs, rank: int) -> Floats:
-    """Leading directions of C^-1 mean[(b b^T - sum phi phi^T r^2) / (H (H - 1))] C^-1."""
+    """Leading directions of C^-1 mean[(b b^T - sum phi phi^T r^2) / (H (H - 1))] C^-1.
+
+    b b^T - sum phi phi^T r^2 is the sum over all ordered pairs of different rows of a user, whose noises are
+    independent, so no noise term is left in its mean; C is the mean of phi phi^T over rows, which takes the features
+    out again.
+    """
     whiten = np.linalg.inv(pairs.gram.sum(axis=0) / pairs.rows.sum())
     moment = whiten @ (pairs.products.sum(axis=0) / pairs.pairable.sum()) @ whiten
     basis: Floats = top_eigenvectors((moment + moment.T) / 2, rank)[1]
@@ -84,7 +89,7 @@ def _latents(features: Floats, rewards: Floats, factor: Floats) -> Floats:
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Mean error with its standard error, and EM's mean error as a share of it."""
+    """Mean error with its standard error, and EM's mean error as a share of it, paired by world."""
     em = rows.filter(estimator="EM").select("scale", "seed", em="error")
     paired = rows.join(em, on=["scale", "seed"], maintain_order="left")
     groups = paired.group_by("scale", "estimator", maintain_order=True)

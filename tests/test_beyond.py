@@ -14,7 +14,7 @@ from newcomer.experiments.beyond.registry import DETAILS, RUNS, STUDIES, VERDICT
 from newcomer.experiments.catalogue import EVERYTHING, FIGURES, chosen
 from newcomer.experiments.scale import SCALES
 from newcomer.experiments.tables import TABLES
-from newcomer.policies.simple import PopulationMean, Uniform
+from newcomer.policies.baselines import PopulationMean, Uniform
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 

@@ -148,8 +148,12 @@ def warm() -> None:
     mean_scores(row, np.zeros(1, dtype=np.int64), one, table)
     append_row(np.ones((1, 1)), table, np.empty((1, 0)), row[0], row[0], 1.0, np.empty(1))
     solve_rows(row[0], row[0], np.ones((1, 1)))
-    _warm_triangles()
     _warm_priors(row)
+    from newcomer.linear import learning_loops, scoring_loops
+    from newcomer.policies import exit_loops
+
+    for loops in (scoring_loops, learning_loops, exit_loops):
+        loops.warm()
 
 
 def _warm_priors(row: Floats) -> None:
@@ -158,41 +162,3 @@ def _warm_priors(row: Floats) -> None:
     rows = np.zeros(1, dtype=np.int64), np.ones(1), np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     loops.likelihoods(row, *rows, 1.0, np.empty((1, 0)), np.empty(1))
     loops.expectations(row, *rows, 1.0, np.zeros((1, 1)), np.zeros((1, 1)))
-
-
-def _warm_triangles() -> None:
-    from newcomer.linear import scoring_loops as loops  # here, because it needs the constants above
-
-    one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
-    width, mask, place, pair = np.ones(1), np.ones((0, 0), dtype=np.bool_), _nowhere(), (row, row)
-    loops.ucb_scores(row, row, who, one, width, table)
-    loops.first_best(table, mask, who.copy())
-    loops.ucb_choose(row, row, who, one, 1.0, mask, who.copy())
-    loops.samples(row, row, who, row, width, table)
-    loops.inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
-    loops.phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
-    loops.phase_choose(row, *pair, *place[:2], np.zeros(5), who, one, who.copy())
-    loops.phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
-    _warm_learning(one, row, who)
-
-
-def _nowhere() -> tuple[Ints, Floats, Ints, Floats]:
-    return np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), np.zeros(4)
-
-
-def _warm_learning(one: Floats, row: Floats, who: Ints) -> None:
-    from newcomer.linear import learning_loops as loops
-    from newcomer.policies import phases, savings
-
-    width, guard = np.ones(1), np.array([[1.0, 4.0, 0.0, 8.0]])
-    loops.fault(row, width)
-    loops.refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
-    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
-    loops.learn(*system, who, row, width)
-    loops.add_square(np.ones(1), np.zeros(1), row)
-    diary = one, row.copy(), np.zeros(4)
-    for kept, full in ((None, None), (diary, None), (diary, system)):
-        loops.phase_learn(row, *system, np.full(1, -1), kept, full, who, row, width, 0)
-    phases.grow_cross(width, np.zeros((1, 1)), width, width)
-    savings.book(row.copy(), width, row, row, row, 1.0, 1.0, who, row)
-    savings.settle(row.copy(), width, who, 1.0, who)

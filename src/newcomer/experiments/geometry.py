@@ -23,7 +23,7 @@ from newcomer.experiments.places import Setting
 from newcomer.experiments.scale import Scale
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.policies.localucb import LocalUCB
+from newcomer.policies.local_ucb import LocalUCB
 from newcomer.policies.widths import DEFAULT, resolve
 from newcomer.simulation import play
 from newcomer.worlds.episodes import stream

@@ -15,7 +15,7 @@ import numpy as np
 
 from newcomer.errors import PolicyError, nearest
 from newcomer.model import Model
-from newcomer.policies import base
+from newcomer.policies.hyperparameters import number
 
 NAMES = ("practical", "theoretical")
 
@@ -29,8 +29,8 @@ class Theory:
     constant: float = 1.0
 
     def __post_init__(self) -> None:
-        base.number(self.bound, "bound")
-        base.number(self.constant, "constant")
+        number(self.bound, "bound")
+        number(self.constant, "constant")
         if not 0 < self.delta < 1:
             raise PolicyError(f"delta must lie between 0 and 1, not {self.delta!r}")
 
@@ -58,7 +58,7 @@ def resolve(
     if len(given) != len(dims):
         raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {widths!r}")
     for width in given:
-        base.number(width, "widths")
+        number(width, "widths")
     return tuple(float(width) for width in given)
 
 

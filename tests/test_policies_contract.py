@@ -1,4 +1,4 @@
-"""Guards the policy contract: every policy keeps every promise of newcomer.testing, and the suite notices broken ones."""
+"""Guards the policy contract: every policy keeps every promise of newcomer.testing; the suite notices broken ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def literal(dim, **more):
     return {"horizon": 20, "radius": 1.0, **more}
 
 
-# For each public policy, examples in its characteristic situations, for features of `dim` entries and a model of `rank`.
+# For each public policy, examples in its typical situations, for features of `dim` entries and a model of `rank`.
 EXAMPLES = {
     "Uniform": lambda dim, rank: [nc.Uniform()],
     "PopulationMean": lambda dim, rank: [nc.PopulationMean(make_model(dim, rank))],

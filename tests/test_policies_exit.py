@@ -1,4 +1,4 @@
-"""Guards ProBALL's data-driven exit: its definition, its limits, the policy contract, and that it is refused where senseless."""
+"""Guards ProBALL's data-driven exit: its definition, its limits, the policy contract, and where it is refused."""
 
 from __future__ import annotations
 
@@ -159,8 +159,8 @@ def test_thompson_draws_are_those_of_the_phase(radius):
 def test_savings_are_those_of_the_definition_and_pay_for_every_round_inside(seed):
     """2 sum alpha_1 |U^T phi| + 2 R Delta t <= 2 sum alpha_2 |phi| in every round after which the policy stays inside.
 
-    `saved` of the state is compared with the definition, summed over the rounds played inside; that the policy is inside
-    exactly while the savings pay for the rounds is the regret bound.
+    `saved` of the state is compared with the definition, summed over the rounds played inside; that the policy is
+    inside exactly while the savings pay for the rounds is the regret bound.
     """
     model, radius, bound = make_model(), 0.5, 1.3
     policy, saved, inside = make(radius, bound=bound), [], []

@@ -1,4 +1,4 @@
-"""Guards ProBALL-UCB and ProBALL-TS: the definition, the switch, the identities with LinUCB, the ellipsoids' coverage."""
+"""Guards ProBALL-UCB and ProBALL-TS: the definition, the switch, identities with LinUCB, the ellipsoids' coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards PriorUCB and PriorTS: posteriors against Bayes' rule, the policy contract, scale, and the anytime-valid escape."""
+"""Guards PriorUCB and PriorTS: posteriors against Bayes' rule, the contract, scale, and the test for strangers."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@
     def test_mine():
         check_policy(MyPolicy(dim=5))
 
-Each promise of policies/contract.py is tried on random users, actions and rewards; the first one that is broken raises an
-AssertionError that says which. Nothing here needs a test framework. `check_world` does the same for worlds.
+Each promise of policies/contract.py is tried on random users, actions and rewards; the first one that is broken raises
+an AssertionError that says which. Nothing here needs a test framework. `check_world` does the same for worlds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from newcomer.errors import NewcomerError
-from newcomer.linear.state import Record
 from newcomer.policies.contract import Contract, Policy
 from newcomer.worlds.contract import check_world
 
@@ -45,7 +44,7 @@ def check_policy(policy: Policy, *, dim: int | None = None, seed: int = 0) -> No
 
 
 def _dimension(policy: Policy) -> int:
-    """What the policy's `dimension`, `dim` or model says; 5 if they say nothing, or any number will do, as for Uniform."""
+    """What the policy's `dimension`, `dim` or model says; 5 if none does, or any number will do, as for Uniform."""
     for place in (policy, getattr(policy, "model", None)):
         said = getattr(place, "dimension", None) or getattr(place, "dim", None)
         if said:
@@ -235,13 +234,16 @@ def records(trial: Trial) -> None:
     _say(record == policy.start(1).record and record.policy == type(policy).__name__, "a state says who started it")
     _say(state.take([0]).record == record, "users who are taken out keep the record")
     _say(kind.from_bytes(state.to_bytes()).record == record, "bytes keep the record")
-    for other in (replace(record, model="another"), replace(record, policy="Another"), replace(record, settings={})):
-        foreign = state.take(range(USERS))
-        foreign.record = other if other != record else Record()
-        _refused(lambda: kind.concat([state, foreign]), "states of different records, put together")  # noqa: B023
-        _refused(lambda: trial.choose(foreign), "the state of another policy, other settings or another model")  # noqa: B023
-        _refused(lambda: policy.update(foreign, trial.actions[:, 0], np.ones(USERS)), "rewards for such a state")  # noqa: B023
-        _refused(lambda: policy.in_subspace(foreign), "a question about such a state")  # noqa: B023
+    foreign = state.take(range(USERS))
+    for what in ("policy", "model", "settings"):
+        foreign.record = replace(record, **{what: {"other": "1"} if what == "settings" else "another"})
+        _refused(lambda: kind.concat([state, foreign]), f"states put together of which one has another {what}")
+        _refused(lambda: trial.choose(foreign), f"a question about a state of another {what}")
+        _refused(lambda: policy.in_subspace(foreign), f"a question about a state of another {what}")
+        _refused(
+            lambda: policy.update(foreign, trial.actions[:, 0], np.ones(USERS)),
+            f"rewards for a state of another {what}",
+        )
 
 
 def refusals(trial: Trial) -> None:

@@ -1,8 +1,16 @@
 """Compiled loops that learn: rewards taken into the systems of ridge.py, alone and behind a projection.
 
-The maths is told in ridge.py; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and the i
-after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only; those that
-choose are in scoring_loops.py.
+Of each system V = I + sum x x^T, b = sum r x a user has five arrays, all of which one reward (x, r) changes:
+
+    gram     V, a packed triangle, and `carry`, what rounding has kept out of it
+    factor   W with V^-1 = W^T W, a packed triangle, turned by each reward and now and then computed afresh from V
+    moment   b
+    mean     V^-1 b, moved by each reward along V^-1 x
+    guard    when W is next computed afresh
+
+The maths is told in ridge.py; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and
+the i after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only;
+those that choose are in scoring_loops.py.
 """
 
 from __future__ import annotations
@@ -53,7 +61,11 @@ def faults(features: Floats, reward: Floats) -> int:
 
 @njit(cache=True, fastmath=False)  # said in full, because loops inherit what their caller was given
 def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
-    """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here."""
+    """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here.
+
+    `carry` holds, for each entry, what the last addition has put in too much; it is taken off the next term. Without
+    it, 100,000 equal terms would be off by 1e-12, which cond(V) = 1e5 turns into an error of 1e-7 in V^-1.
+    """
     offset = 0
     for i in range(x.size):
         row, lost = gram[offset : offset + i + 1], carry[offset : offset + i + 1]
@@ -67,7 +79,7 @@ def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _apply(factor: Floats, x: Floats) -> Floats:
-    """W x."""
+    """W x, whose squared length is x^T V^-1 x."""
     out = np.empty(x.size)
     offset = 0
     for i in range(x.size):
@@ -108,7 +120,11 @@ def _apply_transposed(factor: Floats, z: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
-    """Turn W into the factor of (V + x x^T)^-1 and write V^-1 x to `gain`; returns 1 + x^T V^-1 x."""
+    """Turn W into the factor of (V + x x^T)^-1 and write V^-1 x to `gain`; returns 1 + x^T V^-1 x.
+
+    One pass over the triangle (Carlson 1973, see ridge.py): before row i, `gain` is sum_{j<i} z_j w_j and `before` is
+    s_{i-1} = 1 + z_1^2 + ... + z_{i-1}^2; row i becomes sqrt(s_{i-1} / s_i) (w_i - (z_i / s_{i-1}) gain).
+    """
     z = _apply(factor, x)
     gain[:] = 0.0
     offset = 0
@@ -128,7 +144,11 @@ def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
 
 @njit(cache=True, fastmath=FAST)
 def _invert(gram: Floats, factor: Floats, size: int) -> bool:
-    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding."""
+    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding.
+
+    First the Cholesky factor L row by row, from inner products of the rows above; then the rows of its inverse by
+    forward substitution, W_i = (e_i - sum_{p<i} L_ip W_p) / L_ii.
+    """
     lower = np.empty_like(gram)
     start = 0
     for i in range(size):
@@ -168,7 +188,9 @@ def _invert(gram: Floats, factor: Floats, size: int) -> bool:
 def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
     """Compute one user's factor and mean afresh from V and b, and say in `guard` (4,) when to do so again.
 
-    Rank-one steps lose about eps cond(V) each, at random, so this many of them stay within DRIFT.
+    Rank-one steps lose about eps cond(V) each, at random, so (DRIFT / loss)^2 of them stay within DRIFT; cond(V) is
+    taken for |V| |V^-1| in Frobenius norms over d. It grows with the trace, so four times the trace also asks for a
+    fresh W. Where V cannot be factorised, the turned W stays.
     """
     size = moment.size
     _invert(gram, factor, size)
@@ -189,7 +211,10 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
 
 @njit(cache=True, fastmath=FAST)
 def _learn(system: System, u: int, x: Floats, reward: float) -> None:
-    """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match."""
+    """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match.
+
+    The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
+    """
     moment, mean, guard, gain = system.moment[u], system.mean[u], system.guard[u], np.empty(x.size)
     add_outer(system.gram[u], system.carry[u], x)
     total = _turn_factor(system.factor[u], x, gain)
@@ -253,12 +278,12 @@ def learn_inside(
 ) -> int:
     """Ordinary rewards of users without a full system, from row `begin` on; returns the first row that is none, or m.
 
-    A reward goes into the small system, its features to `rows` (n, c, d), of which `kept` (n,) are in use, and reward times
-    features to `owed` (n, d), the b of the full system to come. A row is out of the ordinary if its user has no room for
-    it, or leaves the subspace with it, at `patience` rewards.
+    A reward goes into the small system, its features to `rows` (n, c, d), of which `kept` (n,) are in use, and reward
+    times features to `owed` (n, d), the b of the full system to come. A row is out of the ordinary if its user has no
+    room for it, or leaves the subspace with it, at `patience` rewards.
 
-    This loop runs for every reward of a single user, where a NamedTuple would cost 1 us and an array costs 0.1: hence the
-    arrays of the small system one by one.
+    This loop runs for every reward of a single user, where a NamedTuple would cost 1 us and an array costs 0.1: hence
+    the arrays of the small system one by one.
     """
     small, low = System(factor, gram, carry, moment, mean, guard, count), np.empty(basis.shape[0])
     for i in range(begin, users.size):

@@ -33,7 +33,8 @@ from newcomer.linear.state import Floats, Ints, State
 class Ridge(State):
     """Systems of n users in d dimensions, p = d (d + 1) / 2; factor and gram may be (n, 0) until they are needed.
 
-    `guard` (n, 4) says when W is computed afresh: trace of V, the trace at which to do so, steps since then, steps allowed.
+    `guard` (n, 4) says when W is computed afresh: trace of V, the trace at which to do so, steps since then, steps
+    allowed.
     """
 
     mean: Floats  # (n, d)
@@ -83,7 +84,11 @@ def packed_size(dim: int) -> int:
 
 
 def pack(matrix: Floats) -> Floats:
-    """The lower triangle of (..., d, d), row by row."""
+    """The lower triangle of (..., d, d), row by row.
+
+    >>> pack(np.array([[1.0, 9.0], [2.0, 3.0]])).tolist()
+    [1.0, 2.0, 3.0]
+    """
     rows, columns = np.tril_indices(matrix.shape[-1])
     return np.ascontiguousarray(matrix[..., rows, columns])
 
@@ -97,7 +102,7 @@ def unpack(triangle: Floats, dim: int) -> Floats:
 
 
 def start(n: int, dim: int) -> Ridge:
-    """n systems before any reward: V = I, b = 0."""
+    """n systems before any reward: V = I, b = 0, so W = I and the mean is zero."""
     identity = np.tile(pack(np.eye(dim)), (n, 1))
     guard = np.tile([float(dim), 4.0 * dim, 0.0, learning_loops.LONGEST], (n, 1))
     mean, moment, count = np.zeros((n, dim)), np.zeros((n, dim)), np.zeros(n, dtype=np.int64)
@@ -122,7 +127,11 @@ def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> None:
 
 
 def precision(system: Ridge) -> Floats:
-    """V (n, d, d)."""
+    """V (n, d, d), both halves, from the packed lower triangle.
+
+    >>> precision(start(1, 2)).tolist()
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
     lower = unpack(system.gram, system.dim)
     diagonal = np.einsum("nii->ni", lower)
     full: Floats = lower + np.swapaxes(lower, 1, 2)

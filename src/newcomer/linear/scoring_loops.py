@@ -1,8 +1,8 @@
 """Compiled loops that choose: scores and samples of the systems of ridge.py, alone and in pairs, and ties.
 
-The maths is told in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in places
-i (i + 1) / 2 and the i after it. Loops that call each other live in one file, because Numba's cache looks at the file of the
-caller only; those that learn are in learning_loops.py.
+The maths is told in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
+places i (i + 1) / 2 and the i after it. Loops that call each other live in one file, because Numba's cache looks at the
+file of the caller only; those that learn are in learning_loops.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class Ellipsoid(NamedTuple):
 
 @njit(cache=True)
 def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
-    """The first index within a tie of the best score, or NOT_FINITE. Row i of the mask, if any, allows."""
+    """The first index within a tie of the best score, or NOT_FINITE if some score, masked or not, is not finite.
+
+    Row i of the mask, if there is one, says which indices may win; None and an empty mask allow all.
+    """
     best = -np.inf
     for a in range(scores.size):
         if not abs(scores[a]) < np.inf:
@@ -43,7 +46,7 @@ def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
 
 @njit(cache=True)
 def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
-    """Write the best of each row (m, K) to `chosen` (m,); returns ALL_FINITE, or the first row with a score that is not."""
+    """Write the best of each row (m, K) to `chosen` (m,); returns ALL_FINITE, or the first row that is not."""
     for i in range(scores.shape[0]):
         chosen[i] = _first_best(scores[i], mask, i)
         if chosen[i] == NOT_FINITE:
@@ -53,7 +56,11 @@ def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
 
 @njit(cache=True, fastmath=FAST)
 def _variances(factor: Floats, block: Floats, out: Floats) -> None:
-    """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block`; four rows share each load of W."""
+    """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block` (K, d).
+
+    Four rows share each load of W, which keeps four independent sums in registers; where fewer than four are left, the
+    last row is computed several times, with the same result.
+    """
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -79,7 +86,7 @@ def _variances(factor: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _project(basis: Floats, block: Floats, out: Floats) -> None:
-    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis."""
+    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `_variances`."""
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -167,7 +174,7 @@ def samples(system: Ellipsoid, users: Ints, noise: Floats, out: Floats) -> None:
 
 @njit(cache=True)
 def project(basis: Floats, features: Floats, out: Floats) -> None:
-    """out (m, k) = features (m, d) @ basis (k, d).T, each row by itself, so that users do not depend on their neighbours."""
+    """out (m, k) = features (m, d) @ basis (k, d).T, row by row, so that users do not depend on their neighbours."""
     for i in range(features.shape[0]):
         _project(basis, features[i : i + 1], out[i : i + 1])
 

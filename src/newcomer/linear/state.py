@@ -1,11 +1,13 @@
 """State: what a policy remembers of its users, as a dataclass of arrays with users first.
 
-States are plain data. Policies change them in place; anyone may take some users out, put several states together, or turn a
-state into bytes, a file of newcomer/files.py that names the kind of state, so that nothing else is taken for one.
+States are plain data. Policies change them in place; anyone may take some users out, put several states together, or
+turn a state into bytes, a file of newcomer/files.py that names the kind of state, so that nothing else is taken for
+one.
 
-A state also carries a `Record` of who started it: the same arrays mean something else to another policy, to other settings or
-on another model, and would be misread without a word. The record stays with the users who are taken out, states of different
-records are never put together, and a policy refuses a state whose record is not its own (policies/contract.py).
+A state also carries a `Record` of who started it: the same arrays mean something else to another policy, to other
+settings or on another model, and would be misread without a word. The record stays with the users who are taken out,
+states of different records are never put together, and a policy refuses a state whose record is not its own
+(policies/contract.py).
 """
 
 from __future__ import annotations
@@ -103,14 +105,15 @@ class State:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The state that `to_bytes` wrote; anything else is refused, and so is a state from before there were records."""
+        """The state that `to_bytes` wrote; anything else is refused, also a state from before there were records."""
         arrays, facts = files.unpack(data, cls.__name__)
-        if "record" not in facts:
+        record = facts.get("record")
+        if not isinstance(record, dict) or record.keys() != asdict(NOBODY).keys():
             raise ModelError(
                 "this state was saved by an older version, which did not record the policy that started it",
                 todo="start its users anew and let the policy learn from their rewards again",
             )
-        return cls.rebuild({name: np.array(array) for name, array in arrays.items()}, record=Record(**facts["record"]))
+        return cls.rebuild({name: np.array(array) for name, array in arrays.items()}, record=Record(**record))
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, Array], prefix: str = "", record: Record = NOBODY) -> Self:

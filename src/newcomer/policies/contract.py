@@ -9,17 +9,18 @@ A policy is a frozen dataclass of settings; what it learns of its users travels 
     policy.in_subspace(state) -> (n,)                                           does it still rely on what users share?
     policy.update(state, features, reward, ids=, users=)                        in place, or refused as a whole
 
-`actions` is (m, K, d), or (K, d) for all alike; `ids`, (m, K) or (K,), say which actions these are, for policies that remember
-actions and for those whose model has a catalogue, which then gives the features if `actions` is left out; `mask` is (m, K) or
-(K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about, all of them by default. A
-reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the lowest index wins. `rng` is a
-Generator, or one per row (m); with one per user, results do not depend on how users are put into batches.
+`actions` is (m, K, d), or (K, d) for all alike; `ids`, (m, K) or (K,), say which actions these are, for policies that
+remember actions and for those whose model has a catalogue, which then gives the features if `actions` is left out;
+`mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
+all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
+lowest index wins. `rng` is a Generator, or one per row (m); with one per user, results do not depend on how users are
+put into batches.
 
-`Contract` turns these calls into checked questions and rewards (policies/questions.py). A policy derives from it and supplies
-what is its own:
+`Contract` turns these calls into checked questions and rewards (policies/questions.py). A policy derives from it and
+supplies what is its own:
 
     begin(n) -> state                        how the state of n users begins
-    rank(state, asked) -> (m, K)             the score of each action; the best is chosen, unless the policy is `sampled`
+    rank(state, asked) -> (m, K)             the score of each action; the best is chosen, unless draws decide
     learn(state, told)                       how checked rewards change the state
     draws(state, asked, rngs)                sampled policies: scores (m, K) of one draw after another
     law(state, asked, rng) -> (m, K)         sampled policies that know their probabilities without drawing
@@ -51,7 +52,7 @@ Kind = TypeVar("Kind", bound=State)
 
 @runtime_checkable
 class Policy(Protocol):
-    """What `nc.play`, the service and `newcomer.testing.check_policy` ask of a policy; the state is the policy's own."""
+    """What `nc.play`, the service and `newcomer.testing.check_policy` ask of a policy; its state is its own affair."""
 
     def start(self, n: int) -> Any:
         """The state of n newcomers."""
@@ -130,7 +131,7 @@ class Contract(ABC, Generic[Kind]):
         mask: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> Ints:
-        """The chosen action (m,) of each row: the allowed one of largest score, or of a draw if the policy is sampled."""
+        """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw."""
         asked = self.ask(state, actions, ids, mask, users)
         if self.sampled:
             return questions.pick(next(self.draws(state, asked, self._generators(rng, asked))), asked)
@@ -146,7 +147,7 @@ class Contract(ABC, Generic[Kind]):
         mask: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> Floats:
-        """The probability (m, K) with which `choose` takes each action: one-hot if it is certain, else shares of draws."""
+        """The probability (m, K) with which `choose` takes each action: one-hot if certain, else a share of draws."""
         asked = self.ask(state, actions, ids, mask, users)
         return self.law(state, asked, rng) if self.sampled else questions.shares([self._best(state, asked)], asked, 1)
 
@@ -178,9 +179,10 @@ class Contract(ABC, Generic[Kind]):
         ids: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> None:
-        """Learn, in place, from rewards (m,) for actions with features (m, d); refused as a whole if a row makes no sense.
+        """Learn, in place, from rewards (m,) for actions with features (m, d).
 
         Users may occur several times and then learn in the order of the rows; rows whose reward is NaN are left out.
+        If a row makes no sense the call is refused as a whole, before anything has changed.
         """
         if getattr(state, "record", None) is not self.record:
             self._recognise(state)
@@ -201,7 +203,7 @@ class Contract(ABC, Generic[Kind]):
 
     @abstractmethod
     def rank(self, state: Kind, asked: Question) -> Floats:
-        """The score (m, K) of each action; scores that are not finite are taken for features that are not, and refused."""
+        """The score (m, K) of each action; a score that is not finite has the features refused that it came from."""
 
     @abstractmethod
     def learn(self, state: Kind, told: Rewards) -> None:
@@ -212,7 +214,7 @@ class Contract(ABC, Generic[Kind]):
         raise NotImplementedError(f"{type(self).__name__} is sampled and has no draws")
 
     def law(self, state: Kind, asked: Question, rng: Random) -> Floats:
-        """The probabilities (m, K) of a sampled policy; by default the shares of `votes` draws in which an action wins."""
+        """The probabilities (m, K) of a sampled policy; by default the share of `votes` draws that an action wins."""
         votes = int(getattr(self, "votes", 256))
         draws = islice(self.draws(state, asked, self._generators(rng, asked)), votes)
         return questions.shares((questions.pick(scores, asked) for scores in draws), asked, votes)
@@ -233,7 +235,10 @@ class Contract(ABC, Generic[Kind]):
 
     @cached_property
     def dimension(self) -> int | None:
-        """Entries d of a feature vector, by the policy's `dim`, `centers` (S, d) or model; None if it takes any number."""
+        """Entries d of a feature vector, by the policy's `dim`, `centers` (S, d) or model; None if any number is taken.
+
+        A policy that has none of these fields, and is not content with any number, sets `dimension` itself.
+        """
         centers = getattr(self, "centers", None)
         if centers is not None:
             return int(np.shape(centers)[1])
@@ -242,7 +247,7 @@ class Contract(ABC, Generic[Kind]):
 
     @cached_property
     def record(self) -> Record:
-        """What the states of this policy carry: its name, the settings that matter to them, the id of its model, if any."""
+        """What the states of this policy carry: its name, the settings that matter to them, and the id of its model."""
         dim = {} if self.dimension is None else {"dim": self.dimension}
         model = getattr(getattr(self, "model", None), "id", "")
         return Record.of(type(self).__name__, {**dim, **self.state_settings()}, model)
@@ -269,17 +274,19 @@ class Contract(ABC, Generic[Kind]):
         return questions.everyone(len(state)) if users is None else positions(users, len(state))
 
     def _best(self, state: Kind, asked: Question) -> Ints:
+        """The allowed action (m,) of largest score, the quick way if there is one."""
         chosen = self.quick(state, asked)
         return questions.pick(self.rank(state, asked), asked) if chosen is None else chosen
 
     def _generators(self, rng: Random, asked: Question) -> Generators:
+        """One generator for each row, or the request to pass one."""
         return questions.generators(rng, len(asked.users), type(self).__name__)
 
     def _recognise(self, state: Kind) -> None:
         """Refuse a state of another record, or whose arrays are not those that this policy begins with.
 
-        A state that was read from bytes has an equal record of its own; it gets this policy's, so that the next call sees
-        at once, by identity, that all is well.
+        A state that was read from bytes has an equal record of its own; it gets this policy's, so that the next call
+        sees at once, by identity, that all is well.
         """
         record = getattr(state, "record", None)
         if record is self.record:

@@ -1,45 +1,47 @@
 """When does a user leave the shared subspace? Three exits, each of which sets `inside` as rewards come.
 
-Literal: the paper's rule (Algorithm 2 of ProBALL). With U (d x k), V = I + sum phi phi^T, V_U = U^T V U, round t is played in
-the subspace while
+Literal: the paper's rule (Algorithm 2 of ProBALL). With U (d x k), V = I + sum phi phi^T, V_U = U^T V U, round t is
+played in the subspace while
 
     Delta tau sqrt(t) + Delta tau' sqrt(k sum_{s<=t} kappa_s^2 / t) <= d,     kappa_s = |U^T sum phi phi^T|_{V_U^-1},
 
-kappa_1 = 0, which is asked anew each round, so with tau' > 0 a user may come back. Without tau' the rule only counts rounds.
+kappa_1 = 0, which is asked anew each round, so with tau' > 0 a user may come back. Without tau' the rule only counts
+rounds.
 
-Savings: ours; leave once the subspace has cost more than it has saved. Staying in round s saves bonus and risks bias. With phi_s
-the action taken, V and V_U as they were before its reward,
+Savings: ours; leave once the subspace has cost more than it has saved. Staying in round s saves bonus and risks bias.
+With phi_s the action taken, V and V_U as they were before its reward,
 
     saving_s = alpha_2 |phi_s|_{V^-1} - alpha_1 |U^T phi_s|_{V_U^-1},        cost = R Delta a round,
 
-and a user leaves for good after the first round t with R Delta t > saving_1 + ... + saving_t. Savings are never negative if
-alpha_1 <= alpha_2, because |U^T phi|_{V_U^-1} <= |phi|_{V^-1}: a radius of 0 never leaves. Guarantee: let |phi| <= 1, |beta| <= R,
-Delta bound the spectral distance of U from the truth, and both ellipsoids hold their targets. Then |phi^T beta - phi^T U U^T beta|
-<= R Delta for every action, so a round in the subspace has regret of at most 2 alpha_1 |U^T phi|_{V_U^-1} + 2 R Delta, and t of
-them, as long as it stays, at most
+and a user leaves for good after the first round t with R Delta t > saving_1 + ... + saving_t. Savings are never
+negative if alpha_1 <= alpha_2, because |U^T phi|_{V_U^-1} <= |phi|_{V^-1}: a radius of 0 never leaves. Guarantee: let
+|phi| <= 1, |beta| <= R, Delta bound the spectral distance of U from the truth, and both ellipsoids hold their targets.
+Then |phi^T beta - phi^T U U^T beta| <= R Delta for every action, so a round in the subspace has regret of at most 2
+alpha_1 |U^T phi|_{V_U^-1} + 2 R Delta, and t of them, as long as it stays, at most
 
     2 sum_s alpha_1 |U^T phi_s|_{V_U^-1} + 2 R Delta t  <=  2 sum_s alpha_2 |phi_s|_{V^-1},
 
-which is LinUCB's own bound on these actions, and what follows is LinUCB with nothing forgotten: regret is at most LinUCB's
-bound, 2 alpha_2 sqrt(2 d T log(1 + T / d)), plus one round, for every T and without a tau to tune. The literal rule has no such
-bound before t = d^2. The small ellipsoid holds as it is if actions lie in the span of U; if not, their bias needs R Delta kappa
-on top of alpha_1 (proball.py), which we do not charge. With practical widths or a plug-in R there is no guarantee. R Delta is the
-worst case over actions, and the plug-in R lies three standard deviations out, so the exit is cautious: with unit features in
-d = 20, k = 2 and T = 200 it was never taken at R Delta = 1.2, after 75 rounds on average at 1.9, and after the first at 2.9.
-|phi|_{V^-1} needs the full system from the first round on, so this exit costs LinUCB's memory, and more than its time.
+which is LinUCB's own bound on these actions, and what follows is LinUCB with nothing forgotten: regret is at most
+LinUCB's bound, 2 alpha_2 sqrt(2 d T log(1 + T / d)), plus one round, for every T and without a tau to tune. The literal
+rule has no such bound before t = d^2. The small ellipsoid holds as it is if actions lie in the span of U; if not, their
+bias needs R Delta kappa on top of alpha_1 (proball.py), which we do not charge. With practical widths or a plug-in R
+there is no guarantee. R Delta is the worst case over actions, and the plug-in R lies three standard deviations out, so
+the exit is cautious: with unit features in d = 20, k = 2 and T = 200 it was never taken at R Delta = 1.2, after 75
+rounds on average at 1.9, and after the first at 2.9. |phi|_{V^-1} needs the full system from the first round on, so
+this exit costs LinUCB's memory, and more than its time.
 
-Stranger: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior the
-standardised one-step errors u_t = (r_t - prediction) / deviation of a newcomer are independent N(0, 1), however actions were
-chosen from the past. The alternative: beta has a further part delta ~ N(0, tau^2 I) outside the directions of the prior.
-Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running product of density ratios
+Stranger: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior
+the standardised one-step errors u_t = (r_t - prediction) / deviation of a newcomer are independent N(0, 1), however
+actions were chosen from the past. The alternative: beta has a further part delta ~ N(0, tau^2 I) outside the directions
+of the prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running product of density ratios
 
     prod_t N(u_t; eta_t, 1 + v_t) / N(u_t; 0, 1)
 
-is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its average over
-several tau, with any weights. A small delta takes hundreds of rewards to tell and a large one a few, so small tau have the larger
-weights. By Ville's inequality it ever exceeds 1 / level with probability at most `level`: looking after every reward costs
-nothing. eta_t and v_t come from the posterior of delta with a *diagonal* precision, d numbers a user, not d x d: that costs power,
-never validity.
+is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its
+average over several tau, with any weights. A small delta takes hundreds of rewards to tell and a large one a few, so
+small tau have the larger weights. By Ville's inequality it ever exceeds 1 / level with probability at most `level`:
+looking after every reward costs nothing. eta_t and v_t come from the posterior of delta with a *diagonal* precision, d
+numbers a user, not d x d: that costs power, never validity.
 """
 
 from __future__ import annotations
@@ -82,6 +84,7 @@ class Ledger(State):
 
 
 def _ledger(n: int, rank: int, dim: int) -> Ledger:
+    """An empty ledger; rank and dim are 0 where C is not needed."""
     return Ledger(np.zeros((n, rank, dim)), np.zeros(n), np.zeros(n), np.zeros(n))
 
 
@@ -99,7 +102,10 @@ class Literal:
 
     @cached_property
     def patience(self) -> int:
-        """Rewards after which a user leaves if the rule only counts: the first c with pull sqrt(c + 1) > d; else NEVER."""
+        """Rewards after which a user leaves if the rule only counts: the first c with pull sqrt(c + 1) > d.
+
+        With tau' the rule does not only count, and without tau nobody leaves: NEVER.
+        """
         dim = self.basis.shape[1]
         if self.pull == 0 or self.bend > 0:
             return NEVER
@@ -173,7 +179,7 @@ class Savings:
         return two_systems.start(n, dim, rank, built=True), _ledger(n, 0, 0)
 
     def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
-        """Add up what users inside save with these actions, take the rewards in, and let those go who lose by staying."""
+        """Add up what users inside save with these actions, take the rewards in, and let those go who lose by it."""
         for part in each_once(told):
             users, x = part.users, part.features
             low, saved = np.empty((len(users), len(self.basis))), np.empty((2, len(users)))
@@ -217,15 +223,17 @@ class Stranger:
         return Suspicion(np.zeros((n, dim)), np.zeros((n, dim)), np.zeros((n, len(SIZES))))
 
     def look(self, doubt: Suspicion, users: Ints, features: Floats, error: Floats, deviation: Floats) -> None:
-        """Take in standardised errors (m,), their deviations (m,) and the features (m, d) outside the prior's directions.
+        """Take in the errors of one reward for each of `users`: the running products grow by their density ratios.
 
-        Each user occurs once; features and deviations are in the units of `variance`.
+        `error` (m,) is standardised, `deviation` (m,) what it was divided by, `features` (m, d) the part of phi outside
+        the prior's directions; features and deviations are in the units of `variance`. eta and v are those of the
+        module's docstring, for each of the `SIZES`.
         """
         scaled, surprise = features / deviation[:, None], error[:, None]
         spreads = 1.0 / (1.0 / (self.variance * SIZES)[None, :, None] + doubt.size[users][:, None, :])
-        mean = np.einsum("md,mgd,md->mg", scaled, spreads, doubt.pull[users])
-        spread = 1.0 + np.einsum("md,mgd->mg", scaled**2, spreads)
-        doubt.wealth[users] += 0.5 * (surprise**2 - (surprise - mean) ** 2 / spread - np.log(spread))
+        eta = np.einsum("md,mgd,md->mg", scaled, spreads, doubt.pull[users])
+        spread = 1.0 + np.einsum("md,mgd->mg", scaled**2, spreads)  # 1 + v
+        doubt.wealth[users] += 0.5 * (surprise**2 - (surprise - eta) ** 2 / spread - np.log(spread))
         doubt.pull[users] += scaled * surprise
         doubt.size[users] += scaled**2
 

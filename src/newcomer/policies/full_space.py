@@ -7,7 +7,8 @@ With V = I + sum phi phi^T, b = sum phi r over the user's own rewards and mean =
 
 alpha is the practical width of the paper's experiments unless told otherwise. Guarantee: with the theoretical width and
 noise and reward vectors bounded by R, regret is O(d sqrt(T)) up to logarithms (LinTS: d^1.5, with alpha of that order);
-with the practical width there is none. Both ignore what users share, which is why they need about d rounds to be of use.
+with the practical width there is none. Both ignore what users share, which is why they need about d rounds to be of
+use.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """LOCAL-UCB (the paper's Algorithm 2): optimism over every subspace that the offline data leaves possible.
 
 An action is worth the largest phi^T beta over all (beta, U) with beta in span(U), U within the Frobenius radius of the
-estimated basis, beta within a1 of the estimate inside U and within a2 of the estimate in all d dimensions (V-norms), and
-|beta| <= R. The paper leaves the computation open; `newcomer.local` solves it to a stated accuracy, and `certificate` proves
-how well (docs/local-ucb.md).
+estimated basis, beta within a1 of the estimate inside U and within a2 of the estimate in all d dimensions (V-norms),
+and |beta| <= R. The paper leaves the computation open; `newcomer.local` solves it to a stated accuracy, and
+`certificate` proves how well (docs/local-ucb.md).
 
-Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(d T / (k N))))) up
-to logarithms, which is minimax optimal; with the practical widths and a plug-in R there is none. A round in which no
-(beta, U) meets all constraints plays LinUCB, and `flagged` says so: the radius, or the rank, is then too small for this user.
+Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(d T / (k
+N))))) up to logarithms, which is minimax optimal; with the practical widths and a plug-in R there is none. A round in
+which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so: the radius, or the rank, is then too small
+for this user.
 """
 
 from __future__ import annotations
@@ -38,10 +39,9 @@ from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
 class LocalUCB(Contract[Ridge]):
     """Optimism over subspaces and ellipsoids together.
 
-    `radius` bounds the Frobenius distance of the basis from the truth; the model's calibrated one by default. `reward_bound`
-    is R, the bound on |beta|; by default a plug-in, the larger of the largest reward in the logs and |mean| + 3 sd of the
-    prior.
-    `widths` is "practical", "theoretical" or the pair (a1, a2).
+    `radius` bounds the Frobenius distance of the basis from the truth; the model's calibrated one by default.
+    `reward_bound` is R, the bound on |beta|; by default a plug-in, the larger of the largest reward in the logs and
+    |mean| + 3 sd of the prior. `widths` is "practical", "theoretical" or the pair (a1, a2).
     """
 
     model: Model

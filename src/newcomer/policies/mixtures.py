@@ -92,7 +92,7 @@ class MixTS(Contract[Evidence]):
     counts about `votes` draws.
 
     >>> policy = MixTS([[1.0, 0.0], [0.0, 1.0]], covariances=np.zeros((2, 2)), weights=[1.0, 3.0])
-    >>> policy.scores(policy.start(1), [[1.0, 0.0], [0.0, 1.0]]).tolist()
+    >>> policy.scores(policy.start(1), [[1.0, 0.0], [0.0, 1.0]]).round(6).tolist()
     [[0.25, 0.75]]
     """
 

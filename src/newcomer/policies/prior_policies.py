@@ -1,18 +1,21 @@
 """PriorUCB and PriorTS: a newcomer is one more draw from the distribution of users.
 
-The model says beta = m + L z with z ~ N(0, I_k) and noise of variance s2. After a newcomer's rewards z has a Gaussian posterior, a k x k
-system of features L^T phi / s and rewards (r - phi^T m) / s (s = sqrt(s2), so that scaling all rewards changes no choice):
+The model says beta = m + L z with z ~ N(0, I_k) and noise of variance s2. After a newcomer's rewards z has a Gaussian
+posterior, a k x k system of features L^T phi / s and rewards (r - phi^T m) / s (s = sqrt(s2), so that scaling all
+rewards changes no choice):
 
-    PriorUCB   argmax_a  phi^T (m + L E[z]) + width * deviation of phi^T L z        PriorTS   argmax_a  phi^T (m + L z), z drawn
+    PriorUCB   argmax_a  phi^T (m + L E[z]) + width * deviation of phi^T L z
+    PriorTS    argmax_a  phi^T (m + L z), z drawn
 
-Nothing has to be learnt that the population already shows, and only k numbers about the user. That is as good as the prior is right for
-this user, so every reward also feeds a test (`Stranger` of policies/exits.py) of whether it is. A user who contradicts it, at `level`, is served from then
-on, and with all rewards since the first, in all d dimensions with beta ~ N(m, L L^T + tau^2 I), where tau^2 is the one of a few sizes around
-|L|^2 / d (the population's spread, in any direction) that is likeliest for this user. Under the prior this happens to a share of at most
-`level` of users, ever.
+Nothing has to be learnt that the population already shows, and only k numbers about the user. That is as good as the
+prior is right for this user, so every reward also feeds a test (`Stranger` of policies/exits.py) of whether it is. A
+user who contradicts it, at `level`, is served from then on, and with all rewards since the first, in all d dimensions
+with beta ~ N(m, L L^T + tau^2 I), where tau^2 is the one of a few sizes around |L|^2 / d (the population's spread, in
+any direction) that is likeliest for this user. Under the prior this happens to a share of at most `level` of users,
+ever.
 
-In coordinates w with beta = m + G w, G G^T = L L^T + tau^2 I, both systems start at the identity, and the small one is the projection
-of the full one: the pair of policies/two_systems.py, which the test takes users out of.
+In coordinates w with beta = m + G w, G G^T = L L^T + tau^2 I, both systems start at the identity, and the small one is
+the projection of the full one: the pair of policies/two_systems.py, which the test takes users out of.
 """
 
 from __future__ import annotations
@@ -64,7 +67,7 @@ class _Belief:
 
     @cached_property
     def axes(self) -> tuple[Floats, Floats]:
-        """Orthonormal directions Q (d, k) of the factor L and the variances (k,) along them; an empty one for rank 0."""
+        """Orthonormal directions Q (d, k) of the factor L and the variances (k,) along them; one of none at rank 0."""
         factor = self.model.factor if self.model.factor.shape[1] else np.zeros((self.model.dim, 1))
         left, sizes, _ = np.linalg.svd(factor, full_matrices=False)
         return np.ascontiguousarray(left), sizes**2
@@ -197,7 +200,7 @@ class PriorUCB(Contract[PriorState]):
 
 @dataclass(frozen=True, eq=False)
 class PriorTS(Contract[PriorState]):
-    """Thompson sampling from the posterior that starts from the population; `votes` draws estimate the probabilities."""
+    """Thompson sampling from the posterior that starts from the population; `votes` draws estimate probabilities."""
 
     model: Model
     _: KW_ONLY

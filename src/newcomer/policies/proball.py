@@ -1,21 +1,21 @@
 """ProBALL-UCB and ProBALL-TS: explore in the shared subspace first, in the full space once that is the better bet.
 
 Kausik, Tan and Tewari, "Leveraging Offline Data in Linear Latent Contextual Bandits", Algorithm 2 and its Thompson
-version. With U (d x k) the model's basis, Delta its radius, V = I + sum phi phi^T, b = sum phi r, V_U = U^T V U, round t
-is played in the subspace until the exit says otherwise (policies/exits.py):
+version. With U (d x k) the model's basis, Delta its radius, V = I + sum phi phi^T, b = sum phi r, V_U = U^T V U, round
+t is played in the subspace until the exit says otherwise (policies/exits.py):
 
     in the subspace   theta = V_U^-1 U^T b;  argmax_a phi^T U theta + alpha_1 |U^T phi|_{V_U^-1}
                       TS: theta ~ N(V_U^-1 U^T b, alpha_1^2 V_U^-1)
     outside           LinUCB or LinTS in all d dimensions with alpha_2
 
-Widths: practical, 0.33 sqrt(dim log(1 + 10 T / dim)) with dim = k and d; or theoretical, alpha_2 = R + C R sqrt(d
-log(T / delta)) and alpha_1 = R + tau' R Delta kappa_t + C R sqrt(k log(T / delta)), with the kappa_t of the literal exit.
+Widths: practical, 0.33 sqrt(dim log(1 + 10 T / dim)) with dim = k and d; or theoretical, alpha_2 = R + C R sqrt(d log(T
+/ delta)) and alpha_1 = R + tau' R Delta kappa_t + C R sqrt(k log(T / delta)), with the kappa_t of the literal exit.
 
 Guarantee: with tau = tau' = 1, theoretical widths and a radius that holds, regret is at most of the order of LinUCB's.
 It says little for short horizons: with tau = 1, tau' = 0 and a radius of at most 1 the subspace *cannot be left before
 t = d^2* (2,500 rounds at d = 50), whatever the rewards. The rule never looks at rewards. The paper's experiments use
-tau' = 0 and radii far above 1, and tune tau. That is `exit="literal"`; `exit="savings"` is ours, has no tau, and leaves once
-the subspace has cost more than it saved (exits.py, with its guarantee).
+tau' = 0 and radii far above 1, and tune tau. That is `exit="literal"`; `exit="savings"` is ours, has no tau, and leaves
+once the subspace has cost more than it saved (exits.py, with its guarantee).
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class ProBALLUCB(Contract[ProBALLState]):
         return out
 
     def quick(self, state: ProBALLState, asked: Question) -> Ints | None:
-        """Scores and choice in one compiled loop, where everybody is inside, with one width, and may have all actions."""
+        """Scores and choice in one compiled loop, if everybody is inside, has one width, and may have all actions."""
         plan, systems, users = self._plan, state.systems, asked.users
         if asked.mask is not questions.NO_MASK or plan.widening or systems.full.factor.shape[1]:
             return None

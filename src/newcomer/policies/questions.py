@@ -1,9 +1,9 @@
 """Checking a call to a policy: who is asked about, what is on offer, which rewards came, which generators draw.
 
-A call becomes a `Question` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64 or
-int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows in the
-scores, where `pick` and `masked` see it without another pass over the features. Rewards are looked at, because they change
-the state.
+A call becomes a `Question` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
+or int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows
+in the scores, where `pick` and `masked` see it without another pass over the features. Rewards are looked at, because
+they change the state.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""A pair of systems of one user: a small one in the subspace that users share, and the full one, built when it is needed.
+"""A pair of systems of a user: a small one in the subspace that users share, and the full one, built when it is needed.
 
-With a basis B (k, d), B = U^T or any other linear map to k dimensions, the small system regresses rewards on B phi (k x k
-numbers), the full system on phi itself (d x d). A user is served by the small one as long as it is `inside`; who leaves, and
-when, is decided by an exit (policies/exits.py), which sets `inside` as rewards come.
+With a basis B (k, d), B = U^T or any other linear map to k dimensions, the small system regresses rewards on B phi (k x
+k numbers), the full system on phi itself (d x d). A user is served by the small one as long as it is `inside`; who
+leaves, and when, is decided by an exit (policies/exits.py), which sets `inside` as rewards come.
 
-While a user is inside nothing of size d x d need exist. The rows phi seen so far are kept, and the full system is built from
-them in the round after which the user first leaves; both systems are kept up from then on, because some exits lead back. Once d
-rows have gathered they are added to V, so that memory stays below 2.5 d^2 numbers a user however long the user stays inside.
-Nothing is kept for users who can never leave. An exit that weighs one system against the other has both built from the start.
+While a user is inside nothing of size d x d need exist. The rows phi seen so far are kept, and the full system is built
+from them in the round after which the user first leaves; both systems are kept up from then on, because some exits lead
+back. Once d rows have gathered they are added to V, so that memory stays below 2.5 d^2 numbers a user however long the
+user stays inside. Nothing is kept for users who can never leave. An exit that weighs one system against the other has
+both built from the start.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class TwoSystems(State):
 
 
 def start(n: int, dim: int, rank: int, *, built: bool = False, inside: bool = True) -> TwoSystems:
-    """n newcomers; `built` if the full systems are there from the start, as they must be for users who are not inside."""
+    """n newcomers; `built` if the full systems are there from the start, as users who are not inside need them."""
     full = ridge.start(n, dim) if built else ridge.start_empty(n, dim)
     said = np.full(n, built), np.full(n, inside)
     return TwoSystems(ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), *said)
@@ -78,9 +79,10 @@ def learn(systems: TwoSystems, basis: Floats, told: Rewards, *, keep: bool) -> N
 
 
 def learn_ordinary(systems: TwoSystems, basis: Floats, patience: int, told: Rewards, begin: int = 0) -> int:
-    """Take rewards from row `begin` on until one makes its user leave, the `patience`-th of the user; returns that row, or m.
+    """Take rewards from row `begin` on, up to the first that makes its user leave; returns that row, or m.
 
-    Users may repeat, and nobody has a full system yet. This is the common case, and all of it is one compiled loop.
+    A user leaves with the `patience`-th reward. Users may repeat, and nobody has a full system yet. This is the common
+    case, and all of it is one compiled loop, unless a user needs room for the row.
     """
     small, full, (features, reward, users, _) = systems.small, systems.full, told
     while True:
@@ -141,6 +143,7 @@ def means(systems: TwoSystems, basis: Floats, users: Ints) -> Floats:
 
 
 def _ellipsoids(systems: TwoSystems, widths: tuple[Floats, Floats]) -> tuple[Ellipsoid, Ellipsoid]:
+    """Both systems as the compiled loops take them."""
     small, full = systems.small, systems.full
     return Ellipsoid(small.factor, small.mean, widths[0]), Ellipsoid(full.factor, full.mean, widths[1])
 
@@ -171,5 +174,5 @@ def _fold(systems: TwoSystems, user: int) -> None:
 
 
 def _widen(triangles: Floats, size: int) -> Floats:
-    # Zeros of users who do not need theirs are never touched, so they take no memory.
+    """Triangles (n, size) where there were none; zeros that no user touches take no memory."""
     return triangles if triangles.shape[1] == size else np.zeros((len(triangles), size))

@@ -35,7 +35,7 @@ def compiled(basis, system, actions, rewards, width, features, seen):
         for u in range(actions.shape[1]):
             block = actions[t, u]
             scoring_loops._project(basis, block, low)
-            scoring_loops._ucb_row(system[0][u], system[4][u], low, width, scores[0])
+            scoring_loops._ucb_row(system.factor[u], system.mean[u], low, width, scores[0])
             scoring_loops.first_best(scores, mask, chosen)
             x = block[chosen[0]]
             learning_loops._project(basis, x, one)

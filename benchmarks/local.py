@@ -44,19 +44,21 @@ def play(d: int, k: int, count: int, radius: float, seed: int) -> Iterator[dict[
     model, beta = world(d, k, radius, seed)
     ours = nc.LocalUCB(model, horizon=ROUNDS, radius=radius)
     plain = nc.LinUCB(d, horizon=ROUNDS)
-    rng, state = np.random.default_rng(seed + 1), ours.start(1)
+    rng, state, twin = np.random.default_rng(seed + 1), ours.start(1), plain.start(1)
     for t in range(ROUNDS):
         actions = rng.normal(size=(count, d))
         actions /= np.linalg.norm(actions, axis=1, keepdims=True)
         start = time.perf_counter()
         chosen = int(ours.choose(state, actions)[0])
         middle = time.perf_counter()
-        plain.choose(state, actions)
+        plain.choose(twin, actions)
         end = time.perf_counter()
         if t % EVERY == EVERY - 1:
             yield {"ours": 1e3 * (middle - start), "plain": 1e3 * (end - middle), **effort(ours, state, actions)}
         x = actions[chosen]
-        ours.update(state, x[None], np.array([x @ beta + 0.5 * rng.normal()]))
+        reward = np.array([x @ beta + 0.5 * rng.normal()])
+        ours.update(state, x[None], reward)
+        plain.update(twin, x[None], reward)
 
 
 def effort(policy: nc.LocalUCB, state: Ridge, actions: Floats) -> dict[str, float]:

@@ -18,7 +18,7 @@ from newcomer.experiments.scale import SCALES
 from newcomer.experiments.studies import study_prior_subspace as subspace
 from newcomer.experiments.studies.comparison import compared, regrets, t_intervals, truth_of
 from newcomer.experiments.studies.stars_and_clicks import Clicks
-from newcomer.policies.simple import PopulationMean, Uniform
+from newcomer.policies.baselines import PopulationMean, Uniform
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 

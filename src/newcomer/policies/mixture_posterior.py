@@ -23,10 +23,8 @@ import numpy as np
 from numpy.random import Generator
 
 from newcomer import array_loops
-from newcomer.linear.state import State
-from newcomer.policies.base import Floats, Ints, Rewards
-
-GROWS = {"grows": True}
+from newcomer.linear.state import GROWS, Floats, Ints, State
+from newcomer.policies.questions import Rewards
 
 
 @dataclass

@@ -34,7 +34,7 @@ from newcomer.policies import questions, two_systems
 from newcomer.policies.contract import Contract
 from newcomer.policies.exits import SIZES, Stranger, Suspicion
 from newcomer.policies.hyperparameters import number, whole
-from newcomer.policies.questions import Generators, Question, Rewards, each_once
+from newcomer.policies.questions import Generators, Question, Rewards, each_once, floats
 from newcomer.policies.two_systems import TwoSystems
 
 
@@ -119,7 +119,7 @@ class _Belief:
 
     def rewards(self, scores: Floats, asked: Question) -> Floats:
         """Scores (m, K) of G phi / s against some w, as rewards: with phi^T m added, in the units of rewards."""
-        expected = questions.mean_rewards(self.model.mean[None], asked)
+        expected = questions.mean_rewards(floats(self.model.mean, "the model's mean")[None], asked)
         with np.errstate(invalid="ignore", over="ignore"):
             total: Floats = (scores + expected / self.scale) * self.scale
         return total

@@ -63,10 +63,6 @@ class _Plan:
     widening: float  # R Delta tau', by which alpha_1 grows with kappa; 0 if it does not
     exit: Literal | Savings
 
-    def start(self, n: int) -> ProBALLState:
-        """n newcomers."""
-        return ProBALLState(*self.exit.start(n))
-
     def widths(self, state: ProBALLState, users: Ints) -> tuple[Floats, Floats]:
         """alpha_1, (1,) for all alike or (m,), and alpha_2 (1,)."""
         low = np.array([self.low])
@@ -74,10 +70,6 @@ class _Plan:
             kappa = state.ledger.kappa[users]
             low = self.low + np.where(kappa > 0, self.widening, 0.0) * kappa  # an infinite radius times 0 is 0
         return low, np.array([self.high])
-
-    def learn(self, state: ProBALLState, told: Rewards) -> None:
-        """Rewards go into the systems, and the exit looks at them."""
-        self.exit.learn(state.systems, state.ledger, told)
 
 
 def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
@@ -158,7 +150,7 @@ class ProBALLUCB(Contract[ProBALLState]):
 
     def begin(self, n: int) -> ProBALLState:
         """Nothing known."""
-        return self._plan.start(n)
+        return ProBALLState(*self._plan.exit.start(n))
 
     def rank(self, state: ProBALLState, asked: Question) -> Floats:
         """Optimistic rewards (m, K), in the subspace or outside, where each user is."""
@@ -184,7 +176,7 @@ class ProBALLUCB(Contract[ProBALLState]):
 
     def learn(self, state: ProBALLState, told: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
-        self._plan.learn(state, told)
+        self._plan.exit.learn(state.systems, state.ledger, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +214,7 @@ class ProBALLTS(Contract[ProBALLState]):
 
     def begin(self, n: int) -> ProBALLState:
         """Nothing known."""
-        return self._plan.start(n)
+        return ProBALLState(*self._plan.exit.start(n))
 
     def rank(self, state: ProBALLState, asked: Question) -> Floats:
         """Expected rewards (m, K), in the subspace or outside, where each user is."""
@@ -239,7 +231,7 @@ class ProBALLTS(Contract[ProBALLState]):
 
     def learn(self, state: ProBALLState, told: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
-        self._plan.learn(state, told)
+        self._plan.exit.learn(state.systems, state.ledger, told)
 
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from the distribution of where it is served."""

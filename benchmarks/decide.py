@@ -1,8 +1,9 @@
 """A decision and its reward through the public calls, against a compiled loop of the same arithmetic.
 
-ProBALL-UCB in a subspace of rank k of d dimensions, K fresh unit vectors a round, choose + update with all validation. The reference
-drives the package's own compiled bodies (project, score, pick, learn) from one compiled loop, so that the ratio is what Python and
-checking cost. Then the time of a decision against d, k and K, LinUCB beside it, and the memory of a user against t.
+ProBALL-UCB in a subspace of rank k of d dimensions, K fresh unit vectors a round, choose + update with all validation.
+The reference drives the package's own compiled bodies (project, score, pick, learn) from one compiled loop, so that the
+ratio is what Python and checking cost. Then the time of a decision against d, k and K, LinUCB beside it, and the memory
+of a user against t.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def compiled(basis, system, actions, rewards, width, features, seen):
         for u in range(actions.shape[1]):
             block = actions[t, u]
             scoring_loops._project(basis, block, low)
-            scoring_loops._ucb_row(system[0][u], system[4][u], low, width, scores[0])
+            scoring_loops._ucb_row(system.factor[u], system.mean[u], low, width, scores[0])
             scoring_loops.first_best(scores, mask, chosen)
             x = block[chosen[0]]
             learning_loops._project(basis, x, one)
@@ -145,8 +146,9 @@ def main() -> None:
     warming.warm()
     table = pl.DataFrame([compare(1, ROUNDS), compare(1000, 10)])
     text = (
-        f"{__doc__}\n\nTargets: one user at most 2.5 times the compiled loop, 1,000 users in a batch at most 1.3 times.\n\n"
-        f"A fresh process makes its first decision after {first_decision():.2f} s of processor time, imports included (kernels cached; target 2 s)."
+        f"{__doc__}\n\nTargets: one user at most 2.5 times the compiled loop, 1,000 users in a batch at most 1.3 times."
+        f"\n\nA fresh process makes its first decision after {first_decision():.2f} s of processor time, imports"
+        " included (kernels cached; target 2 s)."
     )
     tables = {
         "Microseconds a decision, d = 200, k = 18, K = 20": table,

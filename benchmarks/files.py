@@ -1,9 +1,9 @@
 """Fit from files larger than one would hold: CPU and peak memory, against the bare steps it cannot do without.
 
-16 Parquet files, 200,000 users x 20 steps, d = 50 through an items table, rows in the order in which they happened, so that
-users span all files. Bare steps, each in a process of its own: the sums over users from arrays in memory (kernel), reading the
-columns and dropping them (scan), and scattering rows by user to 16 Arrow files and sorting each (spill and sort). CPU is user and
-system time after imports; peak memory is that of the whole process, libraries included.
+16 Parquet files, 200,000 users x 20 steps, d = 50 through an items table, rows in the order in which they happened, so
+that users span all files. Bare steps, each in a process of its own: the sums over users from arrays in memory (kernel),
+reading the columns and dropping them (scan), and scattering rows by user to 16 Arrow files and sorting each (spill and
+sort). CPU is user and system time after imports; peak memory is that of the whole process, libraries included.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def scan(folder: Path) -> Callable[[], object]:
 
 
 def spill(folder: Path) -> Callable[[], object]:
-    """Scatter rows by a hash of the user, then sort each bucket by user and step. Reading is measured apart: one file, many times."""
+    """Scatter rows by a hash of the user, then sort each bucket by user and step.
+
+    Reading is measured apart: one file, many times.
+    """
     first = pl.read_parquet(min((folder / "logs").iterdir()))
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""LOCAL-UCB's rounds: milliseconds beside LinUCB's in the same run, evaluations, share pruned, and the certified gaps."""
+"""LOCAL-UCB's rounds: milliseconds beside LinUCB's in one run, evaluations, share pruned, and the certified gaps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import newcomer as nc
 from benchmarks.measure import page
-from newcomer.linear.ridge import precision
+from newcomer.linear.ridge import Ridge, precision
 from newcomer.local import rounds
 from newcomer.local.problem import pose
 from newcomer.model import Model
@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 SIZES = ((50, 2, 20), (50, 2, 100), (100, 5, 20), (200, 18, 20))
 ROUNDS, EVERY = 200, 10
 TEXT = """
-One newcomer at a time, T = 200, practical widths, a basis at the stated Frobenius distance from the truth (the radius), fresh unit
-actions, rewards with sd 0.5; medians over every tenth round of two users. A round is one `choose`, with pruning. Evaluations
-are those of value and gradient, for an action that is climbed. Gaps are (upper bound - value) in LinUCB's widths, over all actions of the
-certified rounds.
+One newcomer at a time, T = 200, practical widths, a basis at the stated Frobenius distance from the truth (the
+radius), fresh unit actions, rewards with sd 0.5; medians over every tenth round of two users. A round is one `choose`,
+with pruning. Evaluations are those of value and gradient, for an action that is climbed. Gaps are (upper bound - value)
+in LinUCB's widths, over all actions of the certified rounds.
 """
 
 
@@ -44,26 +44,28 @@ def play(d: int, k: int, count: int, radius: float, seed: int) -> Iterator[dict[
     model, beta = world(d, k, radius, seed)
     ours = nc.LocalUCB(model, horizon=ROUNDS, radius=radius)
     plain = nc.LinUCB(d, horizon=ROUNDS)
-    rng, state = np.random.default_rng(seed + 1), ours.start(1)
+    rng, state, twin = np.random.default_rng(seed + 1), ours.start(1), plain.start(1)
     for t in range(ROUNDS):
         actions = rng.normal(size=(count, d))
         actions /= np.linalg.norm(actions, axis=1, keepdims=True)
         start = time.perf_counter()
         chosen = int(ours.choose(state, actions)[0])
         middle = time.perf_counter()
-        plain.choose(state, actions)
+        plain.choose(twin, actions)
         end = time.perf_counter()
         if t % EVERY == EVERY - 1:
             yield {"ours": 1e3 * (middle - start), "plain": 1e3 * (end - middle), **effort(ours, state, actions)}
         x = actions[chosen]
-        ours.update(state, x[None], np.array([x @ beta + 0.5 * rng.normal()]))
+        reward = np.array([x @ beta + 0.5 * rng.normal()])
+        ours.update(state, x[None], reward)
+        plain.update(twin, x[None], reward)
 
 
-def effort(policy: nc.LocalUCB, state: object, actions: Floats) -> dict[str, float]:
+def effort(policy: nc.LocalUCB, state: Ridge, actions: Floats) -> dict[str, float]:
     """Evaluations per climbed action, share pruned, and gaps of a round."""
-    problem = pose(precision(state)[0], state.moment[0], policy.model.basis, **policy.settings)  # type: ignore[arg-type, attr-defined]
+    problem = pose(precision(state)[0], state.moment[0], policy.model.basis, **policy.settings)
     found = rounds.solve(problem, actions, prune=True)
-    proof = policy.certificate(state, actions)  # type: ignore[arg-type]
+    proof = policy.certificate(state, actions)
     climbed = ~found.pruned
     return {
         "evaluations": float(found.evaluations[climbed].mean()),

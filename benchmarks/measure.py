@@ -19,7 +19,7 @@ PAGES = Path(__file__).resolve().parent.parent / "docs" / "benchmarks"
 def alternate(
     calls: Mapping[str, Callable[[], object]], *, repeats: int = 7, clock: Callable[[], float] = time.process_time
 ) -> dict[str, float]:
-    """Median processor seconds of each call. The calls take turns, so that a slow spell of the machine falls on all of them."""
+    """Median processor seconds of each call; they take turns, so that a slow spell of the machine hits them all."""
     for call in calls.values():
         call()
     seconds: dict[str, list[float]] = {name: [] for name in calls}

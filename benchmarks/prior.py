@@ -1,7 +1,8 @@
 """One pass of EM against one pass of SOLD over the same logs, in the same run.
 
-N = 5000 users, H = 50 steps, d = 200, rank 18. A pass reads every row once: SOLD's adds up its moments (`moments_of`), EM's takes expectations under the current prior and adds up the
-gradient of the likelihood (`expect`). The additive start of EM (`pairs_of`) and whole fits stand beside them.
+N = 5000 users, H = 50 steps, d = 200, rank 18. A pass reads every row once: SOLD's adds up its moments (`moments_of`),
+EM's takes expectations under the current prior and adds up the gradient of the likelihood (`expect`). The additive
+start of EM (`pairs_of`) and whole fits stand beside them.
 """
 
 from __future__ import annotations

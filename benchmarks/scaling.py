@@ -1,8 +1,9 @@
 """How the cost of a fit grows: sums over users plus the solution, against the number of users and the dimension.
 
-20 steps a user, features in memory (a block of users is read again under other ids, so that a million users need no 8 GB). The
-reference is again the matrix product with 2 N H d^2 operations. Exponents are slopes of a line through the last half of the points in
-logarithmic scales. At small d the small systems of each user weigh more than the products, at small N the fixed work.
+20 steps a user, features in memory (a block of users is read again under other ids, so that a million users need no 8
+GB). The reference is again the matrix product with 2 N H d^2 operations. Exponents are slopes of a line through the
+last half of the points in logarithmic scales. At small d the small systems of each user weigh more than the products,
+at small N the fixed work.
 """
 
 from __future__ import annotations

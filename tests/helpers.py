@@ -28,6 +28,6 @@ def batch_of(parts, ids=None):
         users=ids,
         hashes=mix(ids.astype(np.uint64)),
         offsets=offsets,
-        own=np.concatenate([X for X, _ in parts]),
+        row_features=np.concatenate([X for X, _ in parts]),
         rewards=np.concatenate([r for _, r in parts]),
     )

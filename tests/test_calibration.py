@@ -1,4 +1,4 @@
-"""Guards the calibrated radius: the geometry of disagreeing parts, its quantiles, and that it holds and does not exaggerate."""
+"""Guards the calibrated radius: disagreeing parts, their quantiles, and that it holds and does not exaggerate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards the commands as a person or a program meets them: what goes to stdout and stderr, exit codes, start-up time."""
+"""Guards the commands as a person or a program meets them: stdout and stderr, exit codes, start-up time."""
 
 from __future__ import annotations
 
@@ -188,7 +188,6 @@ def test_bad_logs_are_told_with_their_column(call: Command) -> None:
         (errors.LogsError("bad"), 3),
         (errors.ModelError("bad"), 4),
         (errors.MissingExtra.of("report", purpose="charts"), 6),
-        (errors.StoreError("bad"), 6),
         (errors.PolicyError("bad"), 2),
         (PermissionError(13, "Permission denied", "m.newcomer"), 2),
         (KeyboardInterrupt(), 130),
@@ -275,12 +274,10 @@ def test_the_demo_speaks_json_and_newcomers_gain(call: Command) -> None:
 
 
 def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(rows: object, folder: Path) -> Path:
-        raise errors.MissingExtra.of("report", purpose="charts")
-
-    monkeypatch.setattr("newcomer.demo.draw", missing)
-    monkeypatch.setattr("newcomer.demo.NEWCOMERS", 3)
-    monkeypatch.setattr("newcomer.demo.USERS", 1000)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)  # as if it were not installed
+    monkeypatch.delitem(sys.modules, "newcomer.charts.pictures", raising=False)
+    monkeypatch.setattr("newcomer.cli.demo.NEWCOMERS", 3)
+    monkeypatch.setattr("newcomer.cli.demo.USERS", 1000)
     done = call("demo")
     assert done.code == 0 and "note: no regret.png: charts need the extra [report]" in done.err
 

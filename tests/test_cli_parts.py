@@ -12,11 +12,20 @@ import typer
 from rich.console import Console, RenderableType
 
 from newcomer.cli import options, screen
-from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
+from newcomer.cli.findings import (
+    Findings,
+    RadiusFindings,
+    RankFindings,
+    coverage_line,
+    logs_line,
+    method_line,
+    rank_line,
+    tell,
+    verdict,
+)
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
-from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
-from newcomer.evidence import CoverageFacts, LogsFacts, RidgeChoice
+from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
 from newcomer.population.search import Progress
 
 
@@ -31,8 +40,8 @@ def radius(kind: str, value: float, raw: float) -> RadiusFindings:
     return RadiusFindings(kind, value, raw, value, raw, value, raw)
 
 
-def logs_facts(*, users: int, rows: int, too_short: int = 0, ties: int = 0) -> LogsFacts:
-    return LogsFacts(users, rows, 50, users - too_short, too_short, ties, "0f", 1.0, 0.0, 1.0, 1.0)
+def logs_facts(*, users: int, rows: int, too_short: int = 0, ties: int = 0) -> Summary:
+    return Summary(users, rows, 50, users - too_short, too_short, ties, "0f", 1.0, 0.0, 1.0, 1.0)
 
 
 def findings(**changes: object) -> Findings:
@@ -131,8 +140,9 @@ def test_terminals_without_blocks_get_ascii() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0.00"), (27.931, "27.9"), (5168.2, "5,168"), (1e-9, "1.0e-09"), (0.0898, "0.0898"), (np.inf, "infinite"), (np.nan, "unknown"), (123.4, "123")],
-)  # fmt: skip
+    [(0.0, "0.00"), (27.931, "27.9"), (5168.2, "5,168"), (1e-9, "1.0e-09"), (0.0898, "0.0898")]
+    + [(np.inf, "infinite"), (np.nan, "unknown"), (123.4, "123")],
+)
 def test_numbers_have_three_figures(value: float, text: str) -> None:
     assert number(value) == text
 
@@ -265,5 +275,6 @@ def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> N
         meter(0, 1000)
         meter.spoken = 0.0
         meter(500, 1000)  # ten seconds into its pass
-    told = "Fitting, pass 7 (choosing shrinkage; log-likelihood -0.7812 a row, held out -0.7900): 50%, 50 rows/s, 10 s left"
+    likelihood = "log-likelihood -0.7812 a row, held out -0.7900"
+    told = f"Fitting, pass 7 (choosing shrinkage; {likelihood}): 50%, 50 rows/s, 10 s left"
     assert console.file.getvalue().splitlines()[-1] == told  # type: ignore[attr-defined]

@@ -1,50 +1,49 @@
-"""Guards the experiments: jobs are plain and their keys complete, ProBALL's exit is what its rule says, results do not depend on the
-number of processes and are not made twice, every figure of the catalogue can be drawn, and `newcomer reproduce` says what is wrong.
+"""Guards the experiments: jobs are plain and their keys complete, ProBALL's exit is what its rule says, results do
+not depend on the number of processes and are not made twice, every figure has all the fits it needs, the time left is
+told only when it is known, the pages are what the tables say, and `newcomer reproduce` says what is wrong.
 """
 
 from __future__ import annotations
 
+import doctest
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from experiments.figure_numbers import read_table
+from experiments.figure_verdicts import ANSWERS, VERDICTS
+from experiments.markdown import number
+from experiments.write_pages import pages
+from rich.console import Console
 from typer.testing import CliRunner
 
 import newcomer as nc
 from newcomer.cli.main import app, execute
 from newcomer.cli.reproduce import Clock
 from newcomer.errors import NewcomerError
-from newcomer.experiments import geometry, insufficiency, logger
-from newcomer.experiments.bench import Bench
-from newcomer.experiments.catalogue import FIGURES, chosen, open_bench, reproduce
-from newcomer.experiments.contenders import CONTENDERS
-from newcomer.experiments.figure import read_table, spread
-from newcomer.experiments.jobs import (
-    Fit,
-    Play,
-    Table,
-    first_round_outside,
-    from_text,
-    key,
-    perform_fit,
-    perform_play,
-    radius_to_leave,
-    to_text,
-)
-from newcomer.experiments.measured import number
-from newcomer.experiments.places import Seen, Setting, true_basis, world
-from newcomer.experiments.scale import LEARNABLE, QUICK, SCALES
-from newcomer.experiments.sweeps import sold
-from newcomer.experiments.verdicts import ANSWERS, VERDICTS, readme
+from newcomer.experiments import fig_geometry, fig_insufficiency, fig_reward_seeking_logger
+from newcomer.experiments.catalogue import EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
+from newcomer.experiments.job_folder import JobFolder
+from newcomer.experiments.jobs import ExitRule, Fit, Play, Table, from_text, in_order, key, kind_of, to_text
+from newcomer.experiments.lines import proball, sold
+from newcomer.experiments.named_worlds import Seen, true_basis, world_named
+from newcomer.experiments.panels import spread
+from newcomer.experiments.performing import perform_fit, perform_play
+from newcomer.experiments.players import PLAYERS
+from newcomer.experiments.pool import Crew, time_left
+from newcomer.experiments.scale import FULL, LEARNABLE, QUICK, SCALES, Scale, Setting
 from newcomer.worlds import Synthetic
+from tests.compare_results import differences
 
 IDS = [
     "eigenvalues",
@@ -72,6 +71,7 @@ IDS = [
 ]
 HERE = Setting("quick", "nowhere", "nowhere")
 TINY = Fit(LEARNABLE, 300, 20, "sold", 2, 1.0)
+RULE = ExitRule(radius=331.0, tau=0.02, dim=50)  # leaves in round 58
 
 
 def test_the_catalogue_has_the_ids_of_the_issue() -> None:
@@ -80,20 +80,24 @@ def test_the_catalogue_has_the_ids_of_the_issue() -> None:
 
 
 def test_jobs_are_plain_text_and_back() -> None:
-    for job in (TINY, Play(LEARNABLE, "LinUCB", 10, 2, TINY, leaves=3), Table("geometry", (("users", 5), ("seed", 1)))):
+    bare, ruled = Play(LEARNABLE, "LinUCB", 10, 2), Play(LEARNABLE, "ProBALL-UCB", 10, 2, TINY, RULE)
+    for job in (TINY, bare, ruled, Table("geometry", (("users", 5), ("seed", 1)))):
         assert from_text(to_text(job)) == job
 
 
 def test_every_part_of_a_job_and_the_data_is_in_its_key() -> None:
-    play = Play(LEARNABLE, "ProBALL-TS", 10, 2, TINY, leaves=3)
+    play = Play(LEARNABLE, "ProBALL-TS", 100, 2, TINY, RULE)
     others = [
         replace(play, **change)
         for change in (
             {"policy": "LinTS"},
-            {"rounds": 11},
+            {"rounds": 101},
             {"trials": 3},
             {"fit": replace(TINY, seed=2)},
-            {"leaves": 4},
+            {"exit": replace(RULE, tau=0.01)},
+            {"exit": replace(RULE, radius=300.0)},
+            {"exit": replace(RULE, dim=40)},
+            {"exit": None},
             {"truth": True},
             {"latent": True},
             {"seed": 1},
@@ -103,14 +107,31 @@ def test_every_part_of_a_job_and_the_data_is_in_its_key() -> None:
     assert len(keys) == len(others) + 2
 
 
-@pytest.mark.parametrize("radius, tau", [(331.0, 0.02), (54.0, 0.1), (1.0, 1.0), (1e6, 5.0), (3.0, 3.0)])
+def test_settings_that_leave_in_the_same_round_share_a_run_and_say_what_they_are(tmp_path: Path) -> None:
+    """The key has the round in place of radius and tau; the job itself keeps both."""
+    one = Play(LEARNABLE, "ProBALL-UCB", 100, 2, TINY, RULE)
+    same = replace(one, exit=ExitRule(radius=3310.0, tau=0.002, dim=50))
+    near = replace(one, exit=replace(RULE, radius=330.9))
+    never, ever = (replace(one, exit=replace(RULE, tau=tau)) for tau in (1e-3, 1e-4))
+    assert one.left_at == same.left_at == near.left_at == 58 and never.left_at == ever.left_at == 101
+    assert key(one, "data") == key(same, "data") == key(near, "data") != key(never, "data") == key(ever, "data")
+    assert len({one, same, near, never, ever}) == 5 and len({to_text(job) for job in (one, same, near)}) == 3
+    folder = JobFolder(tmp_path, HERE, "data")
+    assert folder.missing([one, same, never, near, ever, one]) == [one, never]
+    folder.keep(near, pl.DataFrame({"t": [1]}))
+    assert folder.missing([one, same, never]) == [never] and folder.rows(same)["t"].to_list() == [1]
+
+
+@pytest.mark.parametrize("radius, tau", [(331.0, 0.02), (54.0, 0.1), (1.0, 1.0), (1e6, 5.0), (3.0, 3.0), (np.inf, 1.0)])
 def test_proball_leaves_when_its_rule_says(radius: float, tau: float) -> None:
-    """Delta tau sqrt(t) <= d, asked of the policy itself, round by round."""
+    """Delta tau sqrt(t) <= d, asked of the policy itself, round by round; and another setting with that exit plays
+    the same.
+    """
     model, rounds = perform_fit(TINY, HERE), 120
-    leaves = first_round_outside(radius, tau, model.dim, rounds)
+    leaves = ExitRule(radius, tau, model.dim).first_outside(rounds)
     place = Synthetic.learnable()
     by_rule = nc.ProBALLUCB(model, horizon=rounds, radius=radius, tau=tau)
-    by_exit = nc.ProBALLUCB(model, horizon=rounds, radius=radius_to_leave(leaves, model.dim))
+    by_exit = nc.ProBALLUCB(model, horizon=rounds, radius=model.dim / np.sqrt(leaves - 0.5))
     rows = nc.play({"a": by_rule, "b": by_exit}, place, horizon=rounds, users=2, seed=0, progress=False)
     one, other = rows.partition_by("policy", include_key=False)
     assert one.equals(other)
@@ -118,22 +139,34 @@ def test_proball_leaves_when_its_rule_says(radius: float, tau: float) -> None:
     assert int(inside.sum()) == leaves - 1
 
 
+def test_a_play_leaves_by_the_radius_and_tau_of_its_job() -> None:
+    rows = perform_play(Play(LEARNABLE, "ProBALL-TS", 70, 2, TINY, RULE), HERE, perform_fit(TINY, HERE))
+    inside = rows.group_by("user").agg(pl.col("in_subspace").sum())["in_subspace"]
+    assert inside.to_list() == [57, 57]
+
+
+def test_the_rule_is_exact_where_it_holds_with_equality() -> None:
+    """10 * 0.5 * sqrt(t) <= 50 up to t = 100, to the last bit."""
+    assert ExitRule(10.0, 0.5, 50).first_outside(200) == 101
+
+
 def test_a_radius_of_zero_never_leaves() -> None:
-    assert first_round_outside(0.0, 1.0, 50, 100) == 101
+    assert ExitRule(0.0, 1.0, 50).first_outside(100) == 101
 
 
-@pytest.mark.parametrize("policy", sorted(CONTENDERS))
-def test_every_contender_plays(policy: str) -> None:
-    job = Play(LEARNABLE, policy, 5, 2, TINY, leaves=3 if policy.startswith("ProBALL") else None)
+@pytest.mark.parametrize("policy", sorted(PLAYERS))
+def test_every_player_plays(policy: str) -> None:
+    rule = ExitRule(50.0, 0.65, 50)  # two rounds inside
+    job = Play(LEARNABLE, policy, 5, 2, TINY, rule if policy.startswith("ProBALL") else None)
     rows = perform_play(job, HERE, perform_fit(TINY, HERE))
     assert rows.shape == (10, 7) and np.isfinite(rows["regret"].to_numpy()).all()
 
 
 def test_the_true_basis_and_true_features_are_used() -> None:
-    place = world(LEARNABLE, HERE)
+    place = world_named(LEARNABLE, HERE)
     model = perform_fit(TINY, HERE)
     given, learned = (
-        perform_play(Play(LEARNABLE, "ProBALL-UCB", 30, 3, TINY, leaves=31, truth=truth), HERE, model)
+        perform_play(Play(LEARNABLE, "ProBALL-UCB", 30, 3, TINY, replace(RULE, radius=0.0), truth=truth), HERE, model)
         for truth in (True, False)
     )
     assert given["regret"].sum() < learned["regret"].sum()
@@ -167,30 +200,30 @@ def test_sets_of_the_geometry_figure_hold_what_they_should() -> None:
     rng = np.random.default_rng(3)
     shown, line = rng.standard_normal((6, 2)), np.array([0.6, 0.8])
     gram, moment = np.eye(2) + shown.T @ shown, rng.standard_normal(2)
-    sets = geometry.Sets(gram, moment, line, 0.3, 0.7, 1.1)
+    sets = fig_geometry.Sets(gram, moment, line, 0.3, 0.7, 1.1)
     outlines, mean = sets.outlines(), np.linalg.solve(gram, moment)
-    edge = outlines[geometry.ONLINE] - mean
+    edge = outlines[fig_geometry.ONLINE] - mean
     np.testing.assert_allclose(np.einsum("nd,de,ne->n", edge, gram, edge), 1.1**2)
-    for name in (geometry.OFFLINE, geometry.LOCAL):
+    for name in (fig_geometry.OFFLINE, fig_geometry.LOCAL):
         for beta in outlines[name]:
             unit = beta / np.linalg.norm(beta)
             own = unit * (unit @ moment) / (unit @ gram @ unit)
             assert (beta - own) @ gram @ (beta - own) <= 0.7**2 + 1e-9
             assert abs(unit @ line) >= np.cos(0.3) - 1e-9
-            if name == geometry.LOCAL:
+            if name == fig_geometry.LOCAL:
                 assert (beta - mean) @ gram @ (beta - mean) <= 1.1**2 + 1e-9
 
 
 def test_a_logger_that_seeks_reward_finds_it() -> None:
     place = Synthetic.learnable()
-    shares = [logger.seeking_logs(place, 60, 5, strength, 0)[1] for strength in (0.0, 2.0, 50.0)]
+    shares = [fig_reward_seeking_logger.seeking_logs(place, 60, 5, strength, 0)[1] for strength in (0.0, 2.0, 50.0)]
     assert abs(shares[0]) < 0.2 < shares[1] < 0.97 < shares[2] <= 1.0
 
 
 def test_estimators_of_the_insufficiency_figure_agree_without_noise() -> None:
     place = Synthetic(dim=8, rank=2, items=40, noise=0.0)
     logs = place.logs(400, 30, 0)
-    for name, estimate in insufficiency.ESTIMATORS.items():
+    for name, estimate in fig_insufficiency.ESTIMATORS.items():
         basis = estimate(logs, place, 0)
         np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-9, err_msg=name)
         if name != "PCA of raw rewards":
@@ -202,20 +235,54 @@ def nc_distance(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(one @ one.T - other @ other.T, 2))
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """A folder of jobs in which every fit is done: all have the same small model."""
+
+    scale: Scale
+    fitted: nc.Model
+
+    def model(self, job: Fit) -> nc.Model:
+        return self.fitted
+
+
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """A bench at the quick scale."""
-    folder = tmp_path_factory.mktemp("bench")
+def fitted() -> nc.Model:
+    return perform_fit(TINY, HERE)
+
+
+@pytest.mark.parametrize("scale", [FULL, QUICK])
+def test_every_figure_alone_has_the_fits_of_all_its_plays(scale: Scale, fitted: nc.Model) -> None:
+    """`newcomer reproduce main`, say, must not rely on fits that only another figure asks for."""
+    for figure in EVERYTHING.values():
+        jobs = figure.jobs(Fitted(scale, fitted))  # type: ignore[arg-type]
+        needed = {job.fit for job in jobs if isinstance(job, Play) and job.fit}
+        assert needed <= set(figure.fits(scale)), figure.name
+        assert {job.figure for job in jobs if isinstance(job, Table)} <= {figure.name}
+        assert (figure.run is not None) == any(isinstance(job, Table) for job in jobs), figure.name
+
+
+def test_lines_of_proball_say_radius_and_tau(fitted: nc.Model) -> None:
+    lines = proball(Fitted(QUICK, fitted), "ProBALL-UCB", TINY)  # type: ignore[arg-type]
+    radius = fitted.radius("hoeffding", norm="frobenius", clip=False, simplified=True)
+    assert [line.tau for line in lines] == [tau for tau in QUICK.taus[LEARNABLE] for _ in range(3)]
+    assert lines[0].label == "H-ProBALL-UCB" and lines[0].play.exit == ExitRule(radius, 5.0, 50)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
+    """A folder of jobs at the quick scale."""
+    folder = tmp_path_factory.mktemp("jobs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
-        return open_bench(QUICK, data=None, work=folder)
+        return open_folder(QUICK, data=None, work=folder)
 
 
-def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny: Bench, tmp_path: Path) -> None:
+def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny: JobFolder, tmp_path: Path) -> None:
     figures, told = chosen(["simulation-ablation"]), []
 
     def progress(stage: str):  # type: ignore[no-untyped-def]
-        return lambda done, total: told.append((stage, done, total))
+        return lambda done, total, left: told.append((stage, done, total))
 
     made = reproduce(figures, tiny, out=tmp_path / "one", workers=2, progress=progress)
     assert made[0].picture.read_bytes()[:4] == b"\x89PNG" and {"fits", "runs", "pictures"} == {
@@ -227,9 +294,9 @@ def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny
     reproduce(figures, tiny, out=tmp_path / "two", workers=1, progress=progress)
     assert {stage for stage, *_ in told} == {"pictures"}
     assert (tmp_path / "two" / made[0].table.name).read_bytes() == made[0].table.read_bytes()
-    here = Bench(tmp_path / "alone", tiny.setting, tiny.identity)
+    here = JobFolder(tmp_path / "alone", tiny.setting, tiny.identity)
     for job in (sold(QUICK, LEARNABLE), Play(LEARNABLE, "LinUCB", QUICK.rounds, QUICK.trials)):
-        here.do(job)
+        do(job, here)
     play = Play(LEARNABLE, "LinUCB", QUICK.rounds, QUICK.trials)
     assert here.rows(play).equals(tiny.rows(play))
 
@@ -250,17 +317,99 @@ def test_data_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.C
     assert "MovieLens-1M was not found" in capsys.readouterr().err
 
 
-def test_the_clock_tells_what_is_left() -> None:
-    assert Clock("runs").line(10, 40, 60.0) == "runs: 10 of 40, about 3.0 min left"
-    assert Clock("runs").line(40, 40, 60.0) == "runs: 40 of 40, 60 s"
+def test_a_table_job_is_done_by_the_figure_it_names(tiny: JobFolder, tmp_path: Path) -> None:
+    here = JobFolder(tmp_path, tiny.setting, tiny.identity)
+    [job] = FIGURES["geometry"].jobs(here)
+    do(job, here)
+    assert here.rows(job)["time"].unique(maintain_order=True).to_list() == [
+        "after 3 rounds",
+        "after 30 rounds",
+        "after 300 rounds",
+    ]
 
 
-def test_every_figure_has_a_verdict_and_the_readme_is_what_the_tables_say() -> None:
+def test_jobs_begin_with_the_slow_ones_then_one_of_each_kind() -> None:
+    seeds = [Table("prior-users", (("users", users), ("seed", seed))) for users in (50, 150) for seed in (1, 2)]
+    slow = Play(LEARNABLE, "LOCAL-UCB", 10, 2)
+    assert in_order([*seeds, slow]) == [slow, seeds[0], seeds[2], seeds[1], seeds[3]]
+    assert kind_of(seeds[0]) == kind_of(seeds[1]) != kind_of(seeds[2])
+    play = Play(LEARNABLE, "ProBALL-UCB", 10, 2, TINY, RULE)
+    same = replace(play, exit=replace(RULE, tau=1.0), fit=replace(TINY, seed=2))
+    assert kind_of(play) == kind_of(same) != kind_of(replace(play, policy="ProBALL-TS"))
+
+
+def test_the_time_left_is_unknown_until_every_kind_left_has_been_timed() -> None:
+    """Ten jobs of a second after one of ten minutes: the mean of what is done would promise hours."""
+    jobs, taken = ["slow", *["quick"] * 10], {"slow": [600.0]}
+    assert time_left(jobs[1:], taken, 2) is None
+    assert time_left(jobs[2:], {**taken, "quick": [1.0]}, 2) == 4.5
+    assert time_left(["quick"], {"quick": [1.0, 3.0]}, 1) == 2.0
+    assert time_left([], {}, 1) == 0.0
+
+
+def wait_seconds(seconds: float) -> None:
+    """A job of known length."""
+    time.sleep(seconds)
+
+
+def test_a_crew_tells_what_is_left_when_it_can() -> None:
+    told: list[tuple[int, int, float | None]] = []
+    calls, kinds = [(0.2,), (0.01,), (0.01,)], ["long", "short", "short"]
+    with Crew(1) as crew:
+        crew.run(wait_seconds, calls, kinds, progress=lambda *now: told.append(now))
+    assert [now[:2] for now in told] == [(1, 3), (2, 3), (3, 3)]
+    assert told[0][2] is None and told[1][2] is not None and 0.01 <= told[1][2] < 0.1 and told[2][2] == 0.0
+
+
+def test_the_clock_gives_no_estimate_before_it_can() -> None:
+    """A fake clock, without a terminal: a line every half minute, and one at the end."""
+    now, out = [0.0], StringIO()
+    clock = Clock("runs", console=Console(file=out, width=100), clock=lambda: now[0])
+    for seconds, done, left in ((10.0, 1, None), (31.0, 2, None), (40.0, 3, 95.0), (62.0, 10, 180.0), (70.0, 40, 0.0)):
+        now[0] = seconds
+        clock.tick(done, 40, left)
+    assert out.getvalue().splitlines() == [
+        "runs: 2 of 40, 31 s so far",
+        "runs: 10 of 40, about 3.0 min left",
+        "runs: 40 of 40, 70 s",
+    ]
+
+
+def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> None:
     assert set(VERDICTS) == set(FIGURES)
     assert {verdict.answer for verdict in VERDICTS.values()} <= ANSWERS
-    folder = Path(__file__).parents[1] / "experiments"
-    assert (folder / "README.md").read_text(encoding="utf-8") == readme(folder / "results")
-    assert all((folder / "results" / f"{name}.{end}").is_file() for name in IDS for end in ("csv", "png"))
+    root = Path(__file__).parents[1]
+    written = pages()
+    places = ("experiments/README.md", "docs/prior-measured.md", "docs/radius.md")
+    assert set(written) == {root / place for place in places}
+    for path, text in written.items():
+        assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"
+    results = root / "experiments" / "results"
+    assert all((results / f"{name}.{end}").is_file() for name in IDS for end in ("csv", "png"))
+
+
+def test_what_writes_pages_is_not_installed() -> None:
+    """The wheel is the package alone, and no module of its experiments imports the pages or writes text."""
+    root = Path(__file__).parents[1]
+    assert 'packages = ["src/newcomer"]' in (root / "pyproject.toml").read_text()
+    sources = {path.name: path.read_text() for path in (root / "src/newcomer/experiments").rglob("*.py")}
+    assert len(sources) > 30
+    assert not [name for name, text in sources.items() if "write_text(" in text or "from experiments" in text]
+
+
+def test_results_are_compared_number_by_number(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    frame = pl.DataFrame({"policy": ["a", "b"], "regret": [1.0, None]})
+    for folder in (old, new):
+        folder.mkdir()
+        frame.write_csv(folder / "main.csv")
+    assert differences(old, new) == []
+    frame.with_columns(regret=pl.Series([1.0 + 2e-9, None])).write_csv(new / "main.csv")
+    assert "1 of 2 rows differ" in differences(old, new)[0]
+    frame.reverse().write_csv(new / "main.csv")
+    assert "column policy" in differences(old, new)[0]
+    frame.write_csv(new / "extra.csv")
+    assert "extra.csv: not in" in differences(old, new)[0]
 
 
 def test_numbers_are_told_with_the_digits_their_error_deserves() -> None:
@@ -268,6 +417,16 @@ def test_numbers_are_told_with_the_digits_their_error_deserves() -> None:
     assert number(752.3, 228.1) == "752 ± 228"
     assert number(0.12345, 0.0123) == "0.123 ± 0.012"
     assert number(1e-30, 0.0) == "0" and number(3.14159, None) == "3.14"
+
+
+@pytest.mark.parametrize(
+    "module",
+    [f"newcomer.experiments.{name}" for name in ("scale", "jobs", "pool", "figure", "catalogue", "studies.comparison")]
+    + ["experiments.markdown"],
+)
+def test_examples_in_docstrings_are_right(module: str) -> None:
+    found = doctest.testmod(import_module(module))
+    assert found.attempted and not found.failed
 
 
 def sleep_and_say_who(path: str) -> None:
@@ -283,7 +442,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
         "from newcomer.experiments.pool import Crew\n"
         "from tests.test_experiments import sleep_and_say_who\n"
         "if __name__ == '__main__':\n"
-        f"    Crew(1).run(sleep_and_say_who, [({str(place)!r},)], progress=lambda done, total: None)\n"
+        f"    Crew(1).run(sleep_and_say_who, [({str(place)!r},)], ['sleep'], progress=print)\n"
     )
     script = tmp_path / "parent.py"
     script.write_text(code)
@@ -298,7 +457,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
 
 
 def _here(root: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(root)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
 
 
 def _until(happens: Callable[[], bool]) -> None:

@@ -111,10 +111,11 @@ def test_infeasible_users_are_flagged_and_play_linucb():
 
 
 def test_never_above_linucb_and_between_the_radii():
-    plain = nc.LinUCB(5, horizon=50)
     state, actions = played(small())
     narrow, wide = small(radius=0.1).scores(state, actions), small(radius=1.0).scores(state, actions)
-    assert (narrow <= wide + 1e-5).all() and (wide <= plain.scores(state, actions) + 1e-9).all()
+    plain, twin = nc.LinUCB(5, horizon=50), state.take(range(len(state)))
+    twin.record = plain.record  # the same systems, read by LinUCB
+    assert (narrow <= wide + 1e-5).all() and (wide <= plain.scores(twin, actions) + 1e-9).all()
 
 
 def test_defaults_come_from_the_model():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
+from experiments.study_targets import local_verdicts
 from scipy import stats
 
 import newcomer as nc
-from newcomer.experiments.beyond import local_regret as study
-from newcomer.experiments.beyond.common import truth_of
 from newcomer.experiments.scale import SCALES
+from newcomer.experiments.studies import study_local_regret as study
+from newcomer.experiments.studies.comparison import truth_of
 from newcomer.worlds.synthetic import Synthetic
 
 
@@ -25,7 +26,7 @@ def make_rows(seed=0, worlds=4, newcomers=3, sizes=(200, 2000)):
 
 
 def test_jobs_are_distinct_and_fewer_when_quick():
-    full, small = study.jobs(SCALES["full"]), study.jobs(SCALES["quick"])
+    full, small = ([tuple(point.items()) for point in study.sweep(SCALES[scale])] for scale in ("full", "quick"))
     assert len(set(full)) == len(full) == len(study.WORLDS) * len(study.SIZES) * study.SEEDS > len(small) > 0
     assert study.SEEDS * study.NEWCOMERS == 100
 
@@ -73,6 +74,6 @@ def test_the_verdict_is_on_the_limit_over_newcomers(upper, holds):
             for policy in (study.LITERAL, study.SAVINGS)
         ]
     )
-    found = study.verdicts(frame)
+    found = local_verdicts(frame)
     assert [verdict.holds for verdict in found] == [holds, None] * 4
     assert [verdict.target for verdict in found] == ["at most 0.05", "reported"] * 4

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import doctest
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
+from newcomer.errors import LogsError
+from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
-from newcomer.logs.intake.survey import Summary
 from newcomer.users import mix
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -180,6 +179,7 @@ def test_items_give_names_ids_and_features_in_column_order(tmp_path: Path) -> No
     frame = pl.DataFrame({"user": [1, 1], "movie": [3, 5], "reward": [1.0, 2.0]})
     logs = nc.Logs.from_frame(frame, items=path, columns={"action": "movie"})
     assert (logs.action_ids, logs.item_names, logs.dim) == ((5, 3), ("Five", "Three"), 2)
+    assert logs.item_features is not None and logs.item_features.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     assert histories(logs) == {1: [([3.0, 4.0], 1.0, None), ([1.0, 2.0], 2.0, None)]}
 
 
@@ -215,6 +215,43 @@ def test_own_features_win_over_items_and_say_so() -> None:
     logs = nc.Logs.from_frame(frame, items=[[7.0, 7.0], [8.0, 8.0]])
     assert logs.dim == 1 and any("items= was not used" in line for line in logs.advice)
     assert nc.Logs.from_frame(frame, items=[[7.0, 7.0], [8.0, 8.0]], columns={"features": None}).dim == 2
+
+
+def test_actions_are_kept_beside_features_and_change_nothing_else(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user, action = np.repeat(np.arange(40), 5), rng.choice(["tea", "rum", "milk"], size=200)
+    frame = pl.DataFrame(
+        {"user": user, "action": action, "features": rng.normal(size=(200, 4)), "reward": rng.normal(size=200)}
+    )
+    frame.write_parquet(tmp_path / "logs.parquet")
+    plain = nc.Logs.from_frame(frame.drop("action"))
+    columns = {name: frame[name].to_numpy() for name in frame.columns}
+    for logs in (
+        nc.Logs.from_frame(frame),
+        nc.Logs.from_arrays(**columns),
+        nc.read_logs(tmp_path / "logs.parquet"),
+        nc.read_logs(tmp_path / "logs.parquet", memory=64),
+        nc.read_logs(tmp_path / "logs.parquet", grouped=True),
+    ):
+        assert same(logs.summary, plain.summary) and logs.dim == 4 and not logs.one_hot and not logs.by_action
+        assert logs.action_ids == ("milk", "rum", "tea") and plain.action_ids is None
+        assert logs.item_features is None and plain.item_features is None
+        found = {}
+        for batch in logs.batches(rows=30):
+            assert batch.coded is None and batch.dim == 4 and batch.actions is not None
+            named = np.split(np.array(logs.action_ids)[batch.actions], batch.offsets[1:-1])
+            found |= dict(zip(batch.users.tolist(), map(list, named), strict=True))
+        assert found == {one: list(action[user == one]) for one in range(40)}
+        assert histories(logs) == histories(plain)
+    named = nc.fit(nc.Logs.from_frame(frame), rank=1)
+    assert np.array_equal(named.covariance, nc.fit(plain, rank=1).covariance)
+
+
+def test_an_action_column_that_cannot_be_used_says_how_to_do_without() -> None:
+    frame = pl.DataFrame({"user": [1, 1], "action": [None, 0.5], "features": [[1.0], [2.0]], "reward": [0.0, 1.0]})
+    with pytest.raises(LogsError, match=r"columns=\{'action': None\}"):
+        nc.Logs.from_frame(frame)
+    assert nc.Logs.from_frame(frame, columns={"action": None}).action_ids is None
 
 
 def test_equal_times_keep_file_then_row_order_and_are_counted(tmp_path: Path) -> None:
@@ -356,9 +393,3 @@ def test_reduce_visits_every_row_once_and_reports() -> None:
     seen: list[tuple[int, int]] = []
     total = reduce(logs, lambda b: b.rewards.sum(), lambda a, b: a + b, rows=10, progress=lambda *at: seen.append(at))
     assert total == sum(range(100)) and seen[-1] == (100, 100) and len(seen) > 5
-
-
-@pytest.mark.parametrize("module", ["logs.logbook", "logs.engine"])
-def test_examples_in_docstrings(module: str) -> None:
-    found = doctest.testmod(import_module(f"newcomer.{module}"))
-    assert found.attempted and not found.failed

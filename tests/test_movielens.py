@@ -1,4 +1,4 @@
-"""Guards the MovieLens world: reading and filtering the `::` files, finding and fetching them, rounds, logs and moments.
+"""Guards the MovieLens world: reading and filtering the `::` files, finding and fetching them, rounds, logs, moments.
 
 Where the real data is at hand (NEWCOMER_DATA), the counts of the paper are asserted on it; otherwise the same code is
 checked on the stand-in alone.
@@ -19,11 +19,11 @@ import pytest
 
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.worlds import World
-from newcomer.worlds.contract import check_world
 from newcomer.worlds.download import FILES, cache_folder, download_movielens, find_movielens
 from newcomer.worlds.movielens import MovieLens
+from newcomer.worlds.movielens_standin import write_standin
 from newcomer.worlds.ratings import read_ratings
-from newcomer.worlds.standin import write_standin
+from newcomer.worlds.world import check_world
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +222,7 @@ def test_genre_strings_and_movies_within_them_are_uniform(world):
 def test_rewards_are_those_of_one_user_with_variance_one_half(world):
     episode = world.episode(np.random.default_rng(4), 400)
     betas, *_ = np.linalg.lstsq(episode.actions.reshape(-1, world.dim), episode.means.ravel(), rcond=None)
+    assert np.array_equal(world.catalogue[episode.ids], episode.actions)
     distance = np.linalg.norm(world.factors.users - betas, axis=1)
     assert distance.min() < 1e-8
     noise = (episode.rewards - episode.means).ravel()

@@ -1,4 +1,4 @@
-"""Guards the policy contract: every policy keeps every promise of newcomer.testing, and the suite notices broken ones."""
+"""Guards the policy contract: every policy keeps every promise of newcomer.testing; the suite notices broken ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 import newcomer as nc
+from newcomer import files
 from newcomer.errors import ModelError, PolicyError
 from newcomer.model import Model
-from newcomer.policies.linear import LinUCB
+from newcomer.policies.contract import Contract
+from newcomer.policies.full_space import LinUCB
 from newcomer.testing import PROMISES, Trial, check_policy, check_world
-from newcomer.worlds.episodes import Episode
+from newcomer.worlds.world import Episode
 
 
 def make_model(dim, rank, seed=0):
@@ -21,31 +23,64 @@ def make_model(dim, rank, seed=0):
     return Model(basis, np.ones(dim), rng.standard_normal(dim), basis.copy(), 1.0)
 
 
-def make_policies(dim, rank):
-    model = make_model(dim, rank)
-    settings = {"horizon": 20, "radius": 1.0}
-    return {
-        "Uniform": nc.Uniform(),
-        "PopulationMean": nc.PopulationMean(model),
-        "LinUCB": nc.LinUCB(dim, horizon=20),
-        "LinTS": nc.LinTS(dim, horizon=20, votes=20),
-        "ProBALLUCB inside": nc.ProBALLUCB(model, tau=0.0, **settings),
-        "ProBALLUCB leaves": nc.ProBALLUCB(model, tau=dim / 3, **settings),
-        "ProBALLUCB bends": nc.ProBALLUCB(model, tau=dim / 9, tau_prime=0.5, widths="theoretical", **settings),
-        "ProBALLTS outside": nc.ProBALLTS(model, tau=1e9, votes=20, **settings),
-        "ProBALLTS leaves": nc.ProBALLTS(model, tau=dim / 3, tau_prime=0.1, votes=20, **settings),
-    }
+def make_centers(dim):
+    return np.random.default_rng(1).standard_normal((3, dim))
+
+
+def literal(dim, **more):
+    return {"horizon": 20, "radius": 1.0, **more}
+
+
+# For each public policy, examples in its typical situations, for features of `dim` entries and a model of `rank`.
+EXAMPLES = {
+    "Uniform": lambda dim, rank: [nc.Uniform()],
+    "PopulationMean": lambda dim, rank: [nc.PopulationMean(make_model(dim, rank))],
+    "LinUCB": lambda dim, rank: [nc.LinUCB(dim, horizon=20)],
+    "LinTS": lambda dim, rank: [nc.LinTS(dim, horizon=20, votes=20)],
+    "ProBALLUCB": lambda dim, rank: [
+        nc.ProBALLUCB(make_model(dim, rank), **settings)
+        for settings in (
+            literal(dim, tau=0.0),
+            literal(dim, tau=dim / 3),
+            literal(dim, tau=dim / 9, tau_prime=0.5, widths="theoretical"),
+            literal(dim, exit="savings", reward_bound=0.6),
+        )
+    ],
+    "ProBALLTS": lambda dim, rank: [
+        nc.ProBALLTS(make_model(dim, rank), votes=20, **settings)
+        for settings in (
+            literal(dim, tau=1e9),
+            literal(dim, tau=dim / 3, tau_prime=0.1),
+            literal(dim, exit="savings", reward_bound=0.6),
+        )
+    ],
+    "LocalUCB": lambda dim, rank: [nc.LocalUCB(make_model(dim, rank), horizon=20, radius=0.5, reward_bound=4.0)],
+    "PriorUCB": lambda dim, rank: [nc.PriorUCB(make_model(dim, rank), level=level) for level in (0.0, 0.1, 0.9)],
+    "PriorTS": lambda dim, rank: [nc.PriorTS(make_model(dim, rank), level=level, votes=20) for level in (0.1, 0.9)],
+    "MUCB": lambda dim, rank: [nc.MUCB(make_centers(dim), horizon=20)],
+    "MmUCB": lambda dim, rank: [nc.MmUCB(make_centers(dim), 0.1, horizon=20)],
+    "MTS": lambda dim, rank: [nc.MTS(make_centers(dim))],
+    "MmTS": lambda dim, rank: [nc.MmTS(make_centers(dim), variances=0.3, votes=20)],
+    "MixTS": lambda dim, rank: [nc.MixTS(make_centers(dim), covariances=0.3 * np.eye(dim), votes=20)],
+}
+SITUATIONS = [(name, place) for name, make in EXAMPLES.items() for place in range(len(make(5, 2)))]
+
+
+def test_every_public_policy_has_an_example():
+    public = {name for name in nc.__all__ if hasattr(getattr(nc, name), "choose")}
+    assert public == EXAMPLES.keys()
+    assert all(issubclass(getattr(nc, name), Contract) for name in public)
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-@pytest.mark.parametrize("name", make_policies(5, 2))
-def test_every_policy_keeps_every_promise(name, promise):
-    promise(Trial(make_policies(5, 2)[name], 5, seed=1))
+@pytest.mark.parametrize(("name", "place"), SITUATIONS)
+def test_every_policy_keeps_every_promise(name, place, promise):
+    promise(Trial(EXAMPLES[name](5, 2)[place], 5, seed=1))
 
 
-@pytest.mark.parametrize("name", make_policies(1, 1))
-def test_one_dimension_is_nothing_special(name):
-    check_policy(make_policies(1, 1)[name], dim=1, seed=2)
+@pytest.mark.parametrize(("name", "place"), SITUATIONS)
+def test_one_dimension_is_nothing_special(name, place):
+    check_policy(EXAMPLES[name](1, 1)[place], dim=1, seed=2)
 
 
 @dataclass(frozen=True)
@@ -57,8 +92,8 @@ class Forgetful:
     def __getattr__(self, name):
         return getattr(self.inner, name)
 
-    def update(self, state, features, reward, *, users=None):
-        self.inner.update(state, features, np.nan_to_num(reward), users=users)
+    def update(self, state, features=None, reward=None, *, ids=None, users=None):
+        self.inner.update(state, features, np.nan_to_num(reward), ids=ids, users=users)
 
 
 def test_the_suite_notices_a_broken_promise():
@@ -112,16 +147,87 @@ def test_hyperparameters_are_keyword_only():
 )
 def test_the_state_of_another_policy_is_refused(other):
     state = other.start(2)
-    with pytest.raises(PolicyError, match="state|keeps"):
+    with pytest.raises(PolicyError, match="this state was started by .*; this policy is LinUCB with dim 3"):
         nc.LinUCB(3, horizon=5).choose(state, np.ones((2, 3)))
+
+
+def test_what_is_no_state_at_all_is_refused():
+    with pytest.raises(PolicyError, match="started by nobody"):
+        nc.LinUCB(3, horizon=5).choose(np.ones(3), np.ones((2, 3)))
 
 
 def test_a_state_from_other_settings_is_refused_rather_than_misread():
     model = make_model(3, 1)
     patient = nc.ProBALLUCB(model, horizon=5, tau=0.0, radius=1.0)
     hasty = nc.ProBALLUCB(model, horizon=5, tau=1e9, radius=1.0)
-    with pytest.raises(PolicyError, match="settings"):
+    with pytest.raises(PolicyError, match="pull 0, bend 0; this policy is .* pull 1000000000, bend 0"):
         hasty.choose(patient.start(1), np.eye(3))
+
+
+def test_settings_that_do_not_change_what_a_state_holds_do_not_make_it_refused():
+    model = make_model(3, 1)
+    for one, other in (
+        (nc.LinUCB(3, horizon=5), nc.LinUCB(3, horizon=50, widths=0.1)),
+        (nc.LinTS(3, horizon=5), nc.LinTS(3, horizon=5, votes=7)),
+        (nc.PriorUCB(model), nc.PriorUCB(model, width=2.0)),
+        (nc.ProBALLUCB(model, horizon=5, radius=0.5, tau=2.0), nc.ProBALLUCB(model, horizon=9, radius=1.0, tau=1.0)),
+        (nc.LocalUCB(model, horizon=5, radius=0.5), nc.LocalUCB(model, horizon=9, radius=0.1)),
+    ):
+        assert other.choose(one.start(2), np.eye(3), np.random.default_rng(0)).shape == (2,)
+
+
+@dataclass(frozen=True)
+class Named(Model):
+    """A model with an id and a catalogue of three actions, as fitted ones have."""
+
+    id: str = "m1"
+
+    def features(self, ids):
+        return np.array([{"a": [1.0, 0.0, 0.0], "b": [0.0, 2.0, 0.0], "c": [0.0, 0.0, 3.0]}[one] for one in ids])
+
+
+def test_the_state_of_another_model_is_refused():
+    parts = vars(make_model(3, 1))
+    first, second = (nc.PopulationMean(Named(**parts, id=name)) for name in ("m1", "m2"))
+    state = first.start(1)
+    with pytest.raises(PolicyError, match="on model m1; .* on model m2"):
+        second.choose(state, np.eye(3))
+    with pytest.raises(PolicyError, match="put together"):
+        type(state).concat([state, second.start(1)])
+
+
+def test_the_catalogue_gives_the_features_of_ids():
+    policy, names = nc.PriorUCB(Named(**vars(make_model(3, 1)))), np.array([["a", "b", "c"], ["c", "b", "a"]])
+    state, twin = policy.start(2), policy.start(2)
+    actions = np.stack([policy.model.features(row) for row in names])
+    np.testing.assert_array_equal(policy.scores(state, ids=names), policy.scores(state, actions))
+    np.testing.assert_array_equal(policy.choose(state, ids=names[0]), policy.choose(state, actions[0]))
+    policy.update(state, ids=["c", "b"], reward=[1.0, 2.0])
+    policy.update(twin, policy.model.features(["c", "b"]), [1.0, 2.0])
+    assert state.to_bytes() == twin.to_bytes()
+
+
+def test_ids_without_a_catalogue_ask_for_features_in_one_sentence():
+    policy = nc.LinUCB(3, horizon=5)
+    with pytest.raises(PolicyError, match="LinUCB has no model with a catalogue: pass actions beside ids="):
+        policy.choose(policy.start(1), ids=[4, 5])
+    with pytest.raises(PolicyError, match="LinUCB has no model with a catalogue: pass features beside ids="):
+        policy.update(policy.start(1), ids=[4], reward=[1.0])
+
+
+def test_a_state_whose_arrays_are_not_those_of_its_record_is_refused():
+    state = nc.LinUCB(3, horizon=5).start(1)
+    state.record = nc.LinUCB(4, horizon=5).record
+    loaded = type(state).from_bytes(state.to_bytes())
+    with pytest.raises(PolicyError, match="arrays"):
+        nc.LinUCB(4, horizon=5).choose(loaded, np.ones((2, 4)))
+
+
+def test_a_state_from_before_there_were_records_is_refused_in_one_sentence():
+    state = nc.LinUCB(2, horizon=5).start(1)
+    old = files.pack("Ridge", {name: array for name, array, _ in state.arrays()}, {})
+    with pytest.raises(ModelError, match="older version"):
+        type(state).from_bytes(old)
 
 
 def test_bytes_of_another_kind_or_a_newer_format_are_refused():
@@ -130,7 +236,8 @@ def test_bytes_of_another_kind_or_a_newer_format_are_refused():
     with pytest.raises(ModelError, match="kind"):
         type(uniform).from_bytes(state.to_bytes())
     data = state.to_bytes()
-    newer = data.replace(b'format\\": 1', b'format\\": 9')
+    now = f'format\\": {files.FORMAT}'.encode()
+    newer = data.replace(now, now[:-1] + b"9")
     assert newer != data
     with pytest.raises(ModelError, match="newer"):
         type(state).from_bytes(newer)

@@ -1,4 +1,4 @@
-"""Guards ProBALL's data-driven exit: its definition, its limits, the policy contract, and that it is refused where senseless."""
+"""Guards ProBALL's data-driven exit: its definition, its limits, the policy contract, and where it is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies.phases import Phases
+from newcomer.policies.proball import ProBALLState
 from newcomer.policies.widths import plug_in_bound
 from newcomer.testing import check_policy
 from tests.oracles import savings as oracle
@@ -103,10 +103,10 @@ def test_who_has_left_stays_out():
     """After the exit, savings of large actions would pay the cost back."""
     policy = make(100.0)
     state, _ = play_rounds(policy, 3)
-    saved = state.saved.copy()
+    saved = state.ledger.saved.copy()
     policy.update(state, 1e6 * np.ones(DIM), 0.0)
     assert not policy.in_subspace(state).any()
-    np.testing.assert_array_equal(state.saved, saved)
+    np.testing.assert_array_equal(state.ledger.saved, saved)
 
 
 @pytest.mark.parametrize("kind", [nc.ProBALLUCB, nc.ProBALLTS])
@@ -130,7 +130,7 @@ def test_a_batch_of_rewards_that_crosses_the_exit_is_one_by_one():
 def test_users_inside_and_outside_can_be_joined_saved_and_go_on_alone():
     policy = make(0.5, bound=1.3)
     early, late = play_rounds(policy, 2)[0], play_rounds(policy, 50, seed=1)[0]
-    joint = Phases.from_bytes(Phases.concat([early, late]).to_bytes())
+    joint = ProBALLState.from_bytes(ProBALLState.concat([early, late]).to_bytes())
     np.testing.assert_array_equal(policy.in_subspace(joint), [True, False])
     rng = np.random.default_rng(0)
     for _ in range(40):
@@ -138,7 +138,7 @@ def test_users_inside_and_outside_can_be_joined_saved_and_go_on_alone():
         for state in (early, late):
             policy.update(state, features, 0.3)
         policy.update(joint, np.tile(features, (2, 1)), [0.3, 0.3])
-    assert joint.to_bytes() == Phases.concat([early, late]).to_bytes()
+    assert joint.to_bytes() == ProBALLState.concat([early, late]).to_bytes()
 
 
 @pytest.mark.parametrize("radius", [0.0, 1e3])
@@ -155,14 +155,27 @@ def test_thompson_draws_are_those_of_the_phase(radius):
     assert np.all(np.abs(np.cov(samples.T) - alpha**2 * inverse) <= 4 * np.sqrt(2 / draws) * np.outer(spread, spread))
 
 
-def test_regret_bound_while_it_stays():
-    """2 sum alpha_1 |U^T phi| + 2 R Delta t <= 2 sum alpha_2 |phi| in every round that is left inside: the rule is the bound."""
+@pytest.mark.parametrize("seed", range(3))
+def test_savings_are_those_of_the_definition_and_pay_for_every_round_inside(seed):
+    """2 sum alpha_1 |U^T phi| + 2 R Delta t <= 2 sum alpha_2 |phi| in every round after which the policy stays inside.
+
+    `saved` of the state is compared with the definition, summed over the rounds played inside; that the policy is
+    inside exactly while the savings pay for the rounds is the regret bound.
+    """
     model, radius, bound = make_model(), 0.5, 1.3
-    _, history = play_rounds(make(radius, bound=bound))
-    left = oracle.left_after(history, model.basis, radius, bound, ALPHAS)
-    saved = np.cumsum([oracle.saving(history[:t], model.basis, history[t][0], ALPHAS) for t in range(left)])
-    assert np.all(bound * radius * np.arange(1, left) <= saved[:-1])
-    assert bound * radius * left > saved[-1]
+    policy, saved, inside = make(radius, bound=bound), [], []
+
+    def look(state, *_):
+        saved.append(float(state.ledger.saved[0]))
+        inside.append(bool(policy.in_subspace(state)[0]))
+
+    _, history = play_rounds(policy, seed=seed, on_round=look)
+    left = inside.index(False)
+    expected = np.cumsum([oracle.saving(history[:t], model.basis, history[t][0], ALPHAS) for t in range(left)])
+    np.testing.assert_allclose(saved[1 : left + 1], expected, rtol=1e-9)
+    np.testing.assert_array_equal(saved[left:], saved[left])
+    assert 1 < left < ROUNDS
+    assert np.all(bound * radius * np.arange(1, left) <= saved[1:left]) and bound * radius * left > saved[left]
 
 
 def test_the_bound_is_a_plug_in_by_default():

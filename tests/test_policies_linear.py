@@ -1,4 +1,4 @@
-"""Guards LinUCB, LinTS, Uniform and PopulationMean: agreement with naive oracles, the law of Thompson samples, widths."""
+"""Guards LinUCB, LinTS, Uniform and PopulationMean: agreement with naive oracles, laws of samples, widths."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import warming
-from newcomer.linear import ridge, scoring_loops
+from newcomer import array_loops, warming
+from newcomer.linear import learning_loops, ridge, scoring_loops
 from newcomer.model import Model
+from newcomer.policies import exit_loops
 from newcomer.policies.widths import Theory
 from tests.oracles import policies as oracle
 
@@ -112,15 +113,29 @@ def test_read_only_and_other_number_types_are_taken_as_they_are():
 
 def test_warm_leaves_nothing_to_compile():
     warming.warm()
-    before = {name: len(f.signatures) for name, f in vars(scoring_loops).items() if hasattr(f, "signatures")}
+    modules = (scoring_loops, learning_loops, exit_loops, array_loops)
+    loops = [f for module in modules for f in vars(module).values() if hasattr(f, "signatures")]
+    before = [len(f.signatures) for f in loops]
     model = Model(np.eye(3)[:, :1], np.ones(3), np.zeros(3), np.eye(3), 1.0)
-    for policy in (nc.LinUCB(3, horizon=9), nc.LinTS(3, horizon=9), nc.ProBALLUCB(model, horizon=9, radius=2, tau=1)):
+    for policy in (
+        nc.LinUCB(3, horizon=9),
+        nc.LinTS(3, horizon=9),
+        nc.ProBALLUCB(model, horizon=9, radius=2, tau=1),
+        nc.ProBALLUCB(model, horizon=9, radius=2, tau=0.0),
+        nc.ProBALLTS(model, horizon=9, radius=1, tau_prime=1.0),
+        nc.ProBALLUCB(model, horizon=9, radius=1, exit="savings"),
+        nc.PriorUCB(model, level=0.99),
+        nc.PriorTS(model, level=0.99),
+        nc.PopulationMean(model),
+        nc.MUCB(np.eye(3), horizon=9),
+        nc.MixTS(np.eye(3), covariances=np.eye(3)),
+    ):
         state, rng = policy.start(2), np.random.default_rng(0)
         for _ in range(5):
             chosen = np.eye(3)[policy.choose(state, np.eye(3), rng)]
-            policy.update(state, chosen, [0.1, 0.2])
-    after = {name: len(f.signatures) for name, f in vars(scoring_loops).items() if hasattr(f, "signatures")}
-    assert after == before
+            policy.update(state, chosen, [0.1, 9.2])
+            policy.scores(state, np.eye(3), mask=np.array([True, False, True]))
+    assert [len(f.signatures) for f in loops] == before
 
 
 def test_the_systems_of_the_state_are_the_users():

@@ -1,4 +1,4 @@
-"""Guards ProBALL-UCB and ProBALL-TS: the definition, the switch, the identities with LinUCB, the ellipsoids' coverage."""
+"""Guards ProBALL-UCB and ProBALL-TS: the definition, the switch, identities with LinUCB, the ellipsoids' coverage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer.linear import ridge
 from newcomer.model import Model
-from newcomer.policies.phases import Phases
+from newcomer.policies.proball import ProBALLState
 from newcomer.policies.widths import Theory
 from tests.oracles import policies as oracle
 
@@ -129,26 +129,29 @@ def test_the_full_system_built_late_is_the_one_kept_all_along(rounds):
     state, kept = policy.start(2), linear.start(2)
     for t in range(rounds + 20):
         assert policy.in_subspace(state).all() == (t < rounds)
-        assert np.all((state.kept < 0) == (t >= rounds))
+        assert np.all(state.systems.built == (t >= rounds))
         features, reward = unit(rng, 2, dim), rng.standard_normal(2)
         policy.update(state, features, reward)
         linear.update(kept, features, reward)
-    np.testing.assert_allclose(ridge.precision(state.full), ridge.precision(kept), atol=1e-9)
-    np.testing.assert_allclose(ridge.covariance(state.full), ridge.covariance(kept), atol=1e-9)
-    np.testing.assert_allclose(state.full.mean, kept.mean, atol=1e-9)
+    full = state.systems.full
+    np.testing.assert_allclose(ridge.precision(full), ridge.precision(kept), atol=1e-9)
+    np.testing.assert_allclose(oracle.inverse(full), oracle.inverse(kept), atol=1e-9)
+    np.testing.assert_allclose(full.mean, kept.mean, atol=1e-9)
 
 
 def test_nothing_of_size_d_squared_exists_in_the_subspace():
     policy = nc.ProBALLUCB(make_model(60, 2), horizon=50, tau=1.0, radius=1.0)
     state, _ = play_rounds(policy, 30)
-    assert state.full.factor.size == state.full.gram.size == 0
+    assert state.systems.full.factor.size == state.systems.full.gram.size == 0
     assert sum(array.size for _, array, _ in state.arrays()) < 60 * 60
 
 
 def test_memory_is_bounded_in_a_long_subspace_phase():
-    policy = nc.ProBALLUCB(make_model(6, 2), horizon=50, tau=0.0, radius=1.0)
-    state, _ = play_rounds(policy, 300)
-    assert state.rows.shape[1] <= 16
+    """Rows are kept only by users who may leave, and then at most max(d, 16) of them."""
+    for tau, room in ((0.0, 0), (1e-3, 16)):
+        policy = nc.ProBALLUCB(make_model(6, 2), horizon=50, tau=tau, radius=1.0)
+        state, _ = play_rounds(policy, 300)
+        assert state.systems.rows.shape[1] == room
 
 
 def test_users_in_different_phases_can_be_joined_and_cut():
@@ -156,7 +159,7 @@ def test_users_in_different_phases_can_be_joined_and_cut():
     policy = nc.ProBALLUCB(model, horizon=50, tau=20 / np.sqrt(10.5), radius=1.0)
     early, _ = play_rounds(policy, 3)
     late, _ = play_rounds(policy, 30, seed=1)
-    joint = Phases.concat([early, late, early])
+    joint = ProBALLState.concat([early, late, early])
     np.testing.assert_array_equal(policy.in_subspace(joint), [True, False, True])
     rng = np.random.default_rng(0)
     for _ in range(30):
@@ -212,11 +215,11 @@ def coverage(in_span, *, users=200, rounds=100, noise=0.1, delta=0.1):
     for _ in range(rounds):
         features = unit(rng, users, rank) @ basis.T if in_span else unit(rng, users, dim) @ lean
         policy.update(state, features, (features * beta).sum(axis=1) + noise * rng.standard_normal(users))
-        gap = state.small.mean - beta @ basis
-        distance = np.sqrt(np.einsum("ni,nij,nj->n", gap, ridge.precision(state.small), gap))
-        width = ridge.self_normalised_width(state.small, noise=noise, bound=1.0, delta=delta)
+        gap, v = state.systems.small.mean - beta @ basis, ridge.precision(state.systems.small)
+        distance = np.sqrt(np.einsum("ni,nij,nj->n", gap, v, gap))
+        width = oracle.self_normalised_width(v, noise=noise, bound=1.0, delta=delta)
         bare |= distance > width
-        missed |= distance > width + radius * state.kappa
+        missed |= distance > width + radius * state.ledger.kappa
     return missed.mean(), bare.mean()
 
 

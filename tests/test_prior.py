@@ -1,4 +1,4 @@
-"""Guards the prior of reward vectors: its likelihood and gradient against dense formulas, the climb, and what is chosen."""
+"""Guards the population of reward vectors: likelihood and gradient against dense formulas, climb, and choice."""
 
 from __future__ import annotations
 

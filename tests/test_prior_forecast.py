@@ -63,7 +63,7 @@ def test_a_known_share_of_ratings_is_common_although_their_mean_is_shrunk():
 
 
 def test_values_match_posterior_variances_of_drawn_scores():
-    """Oracle: scores of drawn actions under drawn users, and how much of them a posterior after t actions leaves open."""
+    """Oracle: scores of drawn actions under drawn users, and how much a posterior after t actions leaves open."""
     rng = np.random.default_rng(1)
     shift, mix = np.array([1.0, 0.5, 0.0]), rng.standard_normal((3, 3)) / 2
     phi = shift + rng.standard_normal((200_000, 3)) @ mix

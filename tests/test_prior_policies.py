@@ -1,4 +1,4 @@
-"""Guards PriorUCB and PriorTS: posteriors against Bayes' rule, the policy contract, scale, and the anytime-valid escape."""
+"""Guards PriorUCB and PriorTS: posteriors against Bayes' rule, the contract, scale, and the test for strangers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies import escape
-from newcomer.policies.prior import PriorTS, PriorUCB
-from newcomer.policies.simple import PopulationMean
+from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.exits import SIZES, Stranger, evidence, likeliest
+from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.testing import PROMISES, Trial
 
 
@@ -54,14 +54,15 @@ def test_they_keep_every_promise(name, promise):
 def test_scores_are_those_of_the_dense_posterior(width):
     model = make_model()
     X, r, actions = history(model)
-    policy = PriorUCB(model, width=width, level=0.0)
-    state = policy.start(1)
+    policy, sampled = PriorUCB(model, width=width, level=0.0), PriorTS(model, level=0.0)
+    state, twin = policy.start(1), sampled.start(1)
     for x, y in zip(X, r, strict=True):
         policy.update(state, x[None], [y])
+        sampled.update(twin, x[None], [y])
     mean, covariance = dense(model.mean, model.covariance, X, r, model.noise_variance)
     expected = actions @ mean + width * np.sqrt(np.einsum("ad,de,ae->a", actions, covariance, actions))
     np.testing.assert_allclose(policy.scores(state, actions[None])[0], expected, atol=1e-9)
-    np.testing.assert_allclose(PriorTS(model, level=0.0).scores(state, actions[None])[0], actions @ mean, atol=1e-9)
+    np.testing.assert_allclose(sampled.scores(twin, actions[None])[0], actions @ mean, atol=1e-9)
 
 
 def test_a_stranger_is_served_by_the_dense_posterior_of_the_full_prior():
@@ -73,7 +74,7 @@ def test_a_stranger_is_served_by_the_dense_posterior_of_the_full_prior():
     for x, y in zip(X, 20 * r, strict=True):
         policy.update(state, x[None], [y])
         if size is None and not policy.in_subspace(state)[0]:
-            size = escape.SIZES[escape.likeliest(state.doubt, 0)]
+            size = SIZES[likeliest(state.doubt, 0)]
     assert size is not None
     full = model.covariance + size * np.trace(model.covariance) / model.dim * np.eye(model.dim)
     mean, covariance = dense(model.mean, full, X, 20 * r, model.noise_variance)
@@ -147,11 +148,12 @@ def test_the_evidence_has_mean_one_under_the_prior():
     """The running product is a martingale: its mean over many users stays one, whatever the features."""
     rng = np.random.default_rng(6)
     n, d = 40_000, 3
-    state = escape.start(n, d)
+    test = Stranger(0.1, 0.01, lambda size: np.eye(d))
+    state = test.start(n, d)
     for _ in range(4):
         features, deviation = 0.5 * rng.standard_normal((n, d)), rng.uniform(1, 2, n)
-        escape.learn(state, np.arange(n), features, rng.standard_normal(n), deviation, 0.01)
-    products = np.exp(escape.evidence(state, np.arange(n)))
+        test.look(state, np.arange(n), features, rng.standard_normal(n), deviation)
+    products = np.exp(evidence(state, np.arange(n)))
     assert products.mean() == pytest.approx(1.0, abs=4 * products.std() / np.sqrt(n))
 
 
@@ -160,5 +162,5 @@ def test_settings_are_checked():
         PriorUCB(make_model(), level=1.0)
     with pytest.raises(PolicyError, match="width"):
         PriorUCB(make_model(), width=-1.0)
-    with pytest.raises(PolicyError, match="rank and dimension"):
+    with pytest.raises(PolicyError, match="started by PriorUCB with dim 5.*this policy is PriorUCB with dim 6"):
         PriorUCB(make_model(6)).in_subspace(PriorUCB(make_model(5)).start(1))

@@ -1,4 +1,4 @@
-"""Guards Delta_off: each bound against its formula on per-user matrices, norms, clipping, and that it covers the truth."""
+"""Guards Delta_off: bounds against formulas on per-user matrices, norms, clipping, and that it covers the truth."""
 
 from __future__ import annotations
 

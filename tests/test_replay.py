@@ -1,4 +1,4 @@
-"""Guards the replay of real ratings: nothing of a newcomer was learned from, no movie is offered twice, ratings are real."""
+"""Guards the replay of real ratings: nothing learned of a newcomer, no movie offered twice, ratings as they were."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from newcomer.errors import NewcomerError
 from newcomer.worlds import World, stream
+from newcomer.worlds.movielens_standin import write_standin
 from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.replay import Replay, split_users
-from newcomer.worlds.standin import write_standin
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +54,7 @@ def test_a_newcomer_is_offered_own_movies_once_and_gets_own_ratings(world):
     for seed in range(5):
         episode = world.episode(np.random.default_rng(seed), 15)
         assert episode.actions.shape == (15, 10, 20)
+        assert np.array_equal(world.catalogue[episode.ids], episode.actions)
         shown = [features.tobytes() for features in episode.actions.reshape(-1, 20)]
         assert len(set(shown)) == 150
         ratings = dict(zip(shown, episode.rewards.ravel(), strict=True))

@@ -1,7 +1,7 @@
 """The fixed fits and games give the numbers on record.
 
-The record is made on one machine. Another processor's BLAS adds in another order, and climbs that end at a tolerance pass that on: hence 1e-6 here;
-`python -m tests.same_numbers` compares to 1e-9 on the machine that made it.
+The record is made on one machine. Another processor's BLAS adds in another order, and climbs that end at a tolerance
+pass that on: hence 1e-6 here; `python -m tests.same_numbers` compares to 1e-9 on the machine that made it.
 """
 
 from __future__ import annotations

@@ -42,6 +42,23 @@ class Greedy:
         state["rounds"] += 1
 
 
+class Remembering:
+    """Takes ids, and writes down what it is told."""
+
+    def __init__(self):
+        self.offered, self.learned = [], []
+
+    def start(self, n):
+        return None
+
+    def choose(self, state, actions, rng, *, ids=None, mask=None):
+        self.offered.append((actions, ids))
+        return np.arange(len(actions)) % actions.shape[1]
+
+    def update(self, state, features, reward, *, ids=None):
+        self.learned.append((features, ids))
+
+
 class First:
     """Always the first action; knows no subspace."""
 
@@ -57,6 +74,42 @@ class First:
 
 def play(policies, **changes):
     return nc.play(policies, WORLD, **{"horizon": 8, "users": 7, "seed": 1, **changes})
+
+
+def test_policies_that_take_ids_are_told_which_actions_they_see_and_learn_from():
+    world, policy = replace(WORLD, items=9), Remembering()
+    rows = nc.play({"ids": policy, "none": First()}, world, horizon=6, users=5, seed=1, batch=5)
+    for actions, ids in policy.offered:
+        assert ids.shape == (5, 4) and np.array_equal(world.catalogue[ids], actions)
+    chosen = rows.filter(pl.col("policy") == "ids").sort("t", "user")["action"].to_numpy().reshape(6, 5)
+    for (features, ids), (_, offered), choice in zip(policy.learned, policy.offered, chosen, strict=True):
+        assert np.array_equal(ids, offered[np.arange(5), choice]) and np.array_equal(world.catalogue[ids], features)
+
+
+def test_without_a_catalogue_there_are_no_ids():
+    policy = Remembering()
+    play({"ids": policy})
+    assert all(ids is None for _, ids in policy.offered + policy.learned)
+
+
+def test_ids_that_do_not_go_with_the_candidates_are_refused():
+    class Sometimes:
+        """Names the candidates of every second user, or too few of them."""
+
+        dim = 5
+
+        def __init__(self, few):
+            self.few, self.drawn = few, 0
+
+        def episode(self, rng, horizon):
+            self.drawn += 1
+            named = replace(WORLD, items=9).episode(rng, horizon)
+            ids = named.ids[:, 1:] if self.few else named.ids if self.drawn % 2 else None
+            return replace(named, ids=ids)
+
+    for few in (True, False):
+        with pytest.raises(NewcomerError, match="ids do not go with the candidates"):
+            nc.play({"first": First()}, Sometimes(few), horizon=3, users=4, seed=0)
 
 
 def test_rows_are_the_outcomes_of_the_choices():

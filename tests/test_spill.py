@@ -1,4 +1,4 @@
-"""Guards the out-of-core paths: spilled buckets and grouped streams hold little, sort right and leave nothing behind."""
+"""Guards the out-of-core paths: spilled buckets and grouped streams hold little, sort right, leave nothing behind."""
 
 from __future__ import annotations
 

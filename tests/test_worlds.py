@@ -1,4 +1,4 @@
-"""Guards the worlds: Definition 1 as stated, the same users whatever is asked for, logs on disk equal to logs in memory."""
+"""Guards the worlds: Definition 1 as stated, the same users whatever is asked, logs on disk equal to logs in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from newcomer.errors import NewcomerError
 from newcomer.fitting import fit
 from newcomer.subspace import distance
 from newcomer.worlds import Newcomers, Synthetic, World, stream
-from newcomer.worlds.contract import check_world
+from newcomer.worlds.world import check_world
 
 SMALL = Synthetic(dim=6, rank=2, choices=4, seed=3)
 
@@ -203,8 +203,11 @@ def test_a_catalogue_logs_ids_and_writes_its_items(tmp_path):
 
 def test_a_round_of_a_catalogue_offers_distinct_items():
     world = replace(SMALL, items=5)
-    for offered in world.episode(stream(0, "test"), 50).actions:
+    episode = world.episode(stream(0, "test"), 50)
+    for offered in episode.actions:
         assert len(np.unique(offered, axis=0)) == 4
+    assert np.array_equal(world.catalogue[episode.ids], episode.actions)
+    assert SMALL.episode(stream(0, "test"), 50).ids is None
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,17 @@ _HOME = {
     "load": "model",
     "ProBALLUCB": "policies.proball",
     "ProBALLTS": "policies.proball",
-    "LocalUCB": "policies.localucb",
-    "LinUCB": "policies.linear",
-    "LinTS": "policies.linear",
-    "PriorTS": "policies.prior",
-    "PriorUCB": "policies.prior",
-    "Uniform": "policies.simple",
-    "PopulationMean": "policies.simple",
-    "MUCB": "policies.models",
-    "MmUCB": "policies.models",
-    "MTS": "policies.models",
+    "LocalUCB": "policies.local_ucb",
+    "LinUCB": "policies.full_space",
+    "LinTS": "policies.full_space",
+    "PriorTS": "policies.prior_policies",
+    "PriorUCB": "policies.prior_policies",
+    "EmpiricalArms": "policies.prior_policies",
+    "Uniform": "policies.baselines",
+    "PopulationMean": "policies.baselines",
+    "MUCB": "policies.finite_models",
+    "MmUCB": "policies.finite_models",
+    "MTS": "policies.finite_models",
     "MmTS": "policies.mixtures",
     "MixTS": "policies.mixtures",
     "play": "simulation",
@@ -57,18 +58,19 @@ if TYPE_CHECKING:
     from newcomer.model import Model as Model
     from newcomer.model import load as load
     from newcomer.outcomes import summary as summary
-    from newcomer.policies.linear import LinTS as LinTS
-    from newcomer.policies.linear import LinUCB as LinUCB
-    from newcomer.policies.localucb import LocalUCB as LocalUCB
+    from newcomer.policies.baselines import PopulationMean as PopulationMean
+    from newcomer.policies.baselines import Uniform as Uniform
+    from newcomer.policies.finite_models import MTS as MTS
+    from newcomer.policies.finite_models import MUCB as MUCB
+    from newcomer.policies.finite_models import MmUCB as MmUCB
+    from newcomer.policies.full_space import LinTS as LinTS
+    from newcomer.policies.full_space import LinUCB as LinUCB
+    from newcomer.policies.local_ucb import LocalUCB as LocalUCB
     from newcomer.policies.mixtures import MixTS as MixTS
     from newcomer.policies.mixtures import MmTS as MmTS
-    from newcomer.policies.models import MTS as MTS
-    from newcomer.policies.models import MUCB as MUCB
-    from newcomer.policies.models import MmUCB as MmUCB
-    from newcomer.policies.prior import PriorTS as PriorTS
-    from newcomer.policies.prior import PriorUCB as PriorUCB
+    from newcomer.policies.prior_policies import EmpiricalArms as EmpiricalArms
+    from newcomer.policies.prior_policies import PriorTS as PriorTS
+    from newcomer.policies.prior_policies import PriorUCB as PriorUCB
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
-    from newcomer.policies.simple import PopulationMean as PopulationMean
-    from newcomer.policies.simple import Uniform as Uniform
     from newcomer.simulation import play as play

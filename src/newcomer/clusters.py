@@ -13,12 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _CHUNK = 1 << 22  # users x actions looked at together when the reward error is measured
 
@@ -28,8 +26,7 @@ class Clusters:
     """A partition of N users into S clusters, largest first.
 
     `centers` (S, d), `shares` (S,) summing to one, `labels` (N,) the cluster of each user, `variances` (S,) the mean
-    squared deviation per coordinate, `covariances` (S, d, d) positive definite unless all users sit on their centers,
-    `inertia` the sum of squared distances that k-means minimises.
+    squared deviation per coordinate, `covariances` (S, d, d) positive definite unless all users sit on their centers.
     """
 
     centers: Floats
@@ -37,7 +34,6 @@ class Clusters:
     labels: Ints
     variances: Floats
     covariances: Floats
-    inertia: float
 
 
 def cluster(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1) -> Clusters:
@@ -46,6 +42,9 @@ def cluster(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ri
     `ridge`, in units of the pooled within-cluster variance per coordinate, is added to the diagonal of every cluster's
     covariance, so that a cluster of few users does not rule out directions it has never seen. The same vectors, count
     and seed always give the same clusters.
+
+    >>> cluster([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
+    [[0.05], [9.0]]
     """
     users = _vectors(vectors, "vectors")
     _check(users, count, restarts, ridge)
@@ -61,6 +60,10 @@ def reward_error(vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, 
 
     The `quantile` over users of max_a |phi_a . (beta_n - m_c(n))|, for the vectors (N, d) that were clustered and the
     feature vectors `actions` (A, d) of the catalogue, or a sample of it.
+
+    >>> users = [[0.0], [0.1], [9.0]]
+    >>> round(reward_error(users, cluster(users, 2, seed=0), [[2.0]]), 3)
+    0.1
     """
     users, features = _vectors(vectors, "vectors"), _vectors(actions, "actions")
     if users.shape != (len(clusters.labels), clusters.centers.shape[1]) or features.shape[1] != users.shape[1]:
@@ -116,6 +119,7 @@ def _canonical(labels: Ints, users: Floats, count: int) -> Ints:
 
 
 def _describe(users: Floats, labels: Ints, count: int, ridge: float) -> Clusters:
+    """Means of the clusters, and how far their users stray: per coordinate, and as covariances with the ridge."""
     centers = _means(users, labels, count)
     strays = users - centers[labels]
     pooled = float(np.square(strays).mean())
@@ -126,21 +130,23 @@ def _describe(users: Floats, labels: Ints, count: int, ridge: float) -> Clusters
         labels=labels,
         variances=np.array([float(np.square(group).mean()) for group in groups]),
         covariances=np.stack([g.T @ g / len(g) + ridge * pooled * np.eye(users.shape[1]) for g in groups]),
-        inertia=float(np.square(strays).sum()),
     )
 
 
 def _means(users: Floats, labels: Ints, count: int) -> Floats:
+    """Mean (S, d) of each cluster."""
     return np.stack([users[labels == s].mean(axis=0) for s in range(count)])
 
 
 def _square_distances(users: Floats, centers: Floats) -> Floats:
+    """|x - c|^2 = |x|^2 - 2 x.c + |c|^2 for every user and center, (N, S)."""
     cross = users @ centers.T
     squares: Floats = np.square(users).sum(axis=1)[:, None] - 2 * cross + np.square(centers).sum(axis=1)
     return squares
 
 
 def _vectors(values: ArrayLike, name: str) -> Floats:
+    """What was passed as finite rows (rows, d)."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

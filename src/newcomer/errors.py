@@ -7,7 +7,11 @@ from difflib import get_close_matches
 
 
 class NewcomerError(ValueError):
-    """Anything the caller can mend. `what`, `where` and `todo` are kept apart for programs."""
+    """Anything the caller can mend. `what`, `where` and `todo` are kept apart for programs.
+
+    >>> str(NewcomerError("reward is missing", where="logs.csv, row 12", todo="fill it in"))
+    'reward is missing (logs.csv, row 12): fill it in'
+    """
 
     def __init__(self, what: str, *, where: str = "", todo: str = "") -> None:
         self.what, self.where, self.todo = what, where, todo
@@ -34,10 +38,6 @@ class PolicyError(NewcomerError):
     """A policy was configured or called wrongly; its state is unchanged."""
 
 
-class StoreError(NewcomerError):
-    """The decision store cannot be reached or refused the operation."""
-
-
 class MissingExtra(NewcomerError):
     """An optional part of the package is not installed."""
 
@@ -48,10 +48,15 @@ class MissingExtra(NewcomerError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint `; did you mean 'x'?` for a misspelt name, or nothing."""
+    """A hint for a misspelt name, or nothing.
+
+    >>> nearest("usr", ["user", "reward"])
+    "; did you mean 'user'?"
+    """
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def _rebuild(kind: type[NewcomerError], what: str, where: str, todo: str) -> NewcomerError:
+    """The same error in another process."""
     return kind(what, where=where, todo=todo)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
@@ -20,8 +21,13 @@ RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files o
 
 
 @dataclass(frozen=True)
-class LogsFacts:
-    """The logs in a few numbers: the fields of `Logs.summary`, where they are explained."""
+class Summary:
+    """Logs in a few numbers; `logs.summary` is one.
+
+    `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
+    that share user and timestamp with another row; `max_reward` is the largest |reward|. The `fingerprint` depends on
+    every value and on the order within a user, and on no other order.
+    """
 
     users: int
     rows: int
@@ -174,7 +180,7 @@ class PopulationFacts:
 class Evidence:
     """Everything a model keeps of its reasons; a model made by hand has none of it."""
 
-    logs: LogsFacts | None = None
+    logs: Summary | None = None
     ridge: RidgeChoice | None = None
     rank: RankChoice | None = None
     coverage: CoverageFacts | None = None
@@ -204,9 +210,12 @@ class Evidence:
         return found
 
 
+_hints = cache(get_type_hints)
+
+
 def _record(kind: Any, values: Mapping[str, Any]) -> Any:
     """A record of this dataclass from plain values: mappings become the records that its fields name, lists tuples."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     parts = {}
     for name, value in values.items():
         now = RENAMED.get(name, name)

@@ -9,7 +9,6 @@ Last, one Model is put together from all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from typing import Literal
 
@@ -17,7 +16,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError, nearest
-from newcomer.evidence import CoverageFacts, Evidence, LogsFacts, RankChoice, RidgeChoice
+from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
@@ -31,6 +30,7 @@ from newcomer.sold.rank import flip_tests
 from newcomer.subspace import top_eigenvectors
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
+SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
 SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
 
 
@@ -61,6 +61,8 @@ def fit(
         only for ragged histories, where pooling is biased.
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
     null : keep the null spectrum as evidence (needed for rank "auto" of sold).
+    persistence : the share of what is left of a reward, beyond common part and shared directions, that stays when the same person meets the same
+        action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
     listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
@@ -70,7 +72,9 @@ def fit(
     >>> model.rank, model.dim
     (2, 20)
     """
-    _check(logs, rank, estimator, ridge, null)
+    _check(logs, rank, estimator, ridge, uncovered, null, persistence)
+    rank = rank if rank == "auto" else int(rank)
+    # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge)
     moments = reduce(logs, partial(moments_of, ridge=mu), merge, rows=_batch_rows(logs.dim), progress=progress)
     coverage = coverage_of(moments)
@@ -79,10 +83,11 @@ def fit(
     tests = flip_tests(moments, correction=correction) if null else None
     moment = second_moment(moments, literal=literal, correction=correction)
     spectrum, directions = top_eigenvectors(moment, logs.dim)
+    # The estimator: the distribution of users, and a basis of the subspace they share.
     if estimator == "em":
         found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate, persistence=persistence)
     else:
-        asked = int(rank) if rank != "auto" else tests.moment.rank if tests else 0
+        asked = rank if rank != "auto" else tests.moment.rank if tests else 0
         basis = np.ascontiguousarray(directions[:, :asked])
         found = _by_sold(moments, correction, coverage, moment, basis, calibrate=calibrate)
     chosen = found.basis.shape[1]
@@ -93,14 +98,9 @@ def fit(
         factor=found.population.factor,
         noise_variance=found.population.noise_variance,
         estimator=estimator,
-        parameters={
-            "rank": rank if rank == "auto" else int(rank),
-            "ridge": mu,
-            "literal": literal,
-            "uncovered": uncovered,
-        },
+        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered},
         evidence=Evidence(
-            logs=LogsFacts(**asdict(logs.summary)),
+            logs=logs.summary,
             ridge=RidgeChoice(mu, why),
             rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
             coverage=_coverage_facts(coverage, spectrum, chosen, moments.reward_max),
@@ -114,15 +114,33 @@ def fit(
         action_features=logs.item_features,
         action_names=logs.item_names,
         one_hot=logs.one_hot,
+        residual_variance=np.zeros(0) if found.population.by_action is None else found.population.by_action,
+        offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
+        persistence=_persistence(found, persistence),
     )
 
 
+def _persistence(found: Estimate, given: float | None) -> float | None:
+    """The share of the residual that lasts: as given, as repeats of the logs tell it, or None where they cannot.
+
+    SOLD has one variance for all actions and knows nothing of what lasts: 0, unless it is given.
+    """
+    if given is not None or found.facts is None:
+        return given or 0.0
+    told = found.facts.persistence
+    return told.estimate if told and told.standard_error <= SURE else None
+
+
 def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool, persistence: float | None) -> Estimate:
-    """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T]."""
+    """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
+
+    A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
+    and the basis has one direction more where the mean lies outside the span of the factor.
+    """
     fitted = estimate_population(passes, rank=rank, persistence=persistence)
     pairs, population = fitted.pairs, fitted.population
     rows = float(pairs.rows.sum())
-    chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else int(rank)
+    chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
     basis = top_eigenvectors(population.second_moment, chosen)[1]
     draws = error_draws(passes, fitted, chosen) if chosen and calibrate else None
     return Estimate(basis, population, draws, fitted.facts)
@@ -147,7 +165,16 @@ def _by_sold(
     return Estimate(basis, Population(mean, factor, float(noise_variance)), draws)
 
 
-def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, null: bool) -> None:
+def _check(
+    logs: Logs,
+    rank: int | str,
+    estimator: str,
+    ridge: float | None,
+    uncovered: str,
+    null: bool,
+    persistence: float | None,
+) -> None:
+    """Refuse what cannot be fitted, in one sentence, before the logs are read."""
     if estimator not in ESTIMATORS:
         choices = ", ".join(ESTIMATORS)
         raise ModelError(f"no estimator '{estimator}'", todo=f"choose one of {choices}{nearest(estimator, ESTIMATORS)}")
@@ -155,10 +182,14 @@ def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, nul
         raise ModelError(f"ridge is {ridge}", todo="pass a positive number, or estimator='sold-pinv' for none")
     if ridge is not None and estimator == "sold-pinv":
         raise ModelError("the pseudo-inverse version has no ridge", todo="drop ridge= or use estimator='sold'")
+    if persistence is not None and not 0 <= persistence < 1:
+        raise ModelError(f"persistence is {persistence!r}", todo="pass a share from 0 to less than 1, or None")
     if rank == "auto" and not null and estimator != "em":
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
     if rank != "auto" and not (isinstance(rank, int | np.integer) and 1 <= rank <= logs.dim):
         raise ModelError(f"rank is {rank!r}", todo=f"pass 'auto' or a number from 1 to {logs.dim}, the dimension")
+    if uncovered not in ("restrict", "error"):
+        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
     needed = 2 if rank == "auto" else max(2, int(rank))
     if logs.summary.usable < needed:
         raise LogsError(
@@ -173,6 +204,7 @@ def _batch_rows(dim: int) -> int:
 
 
 def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:
+    """The ridge of the half estimates, None for the pseudo-inverse, and where it came from."""
     if estimator == "sold-pinv":
         return None, "pseudo-inverse: no ridge"
     if ridge is not None:
@@ -184,9 +216,8 @@ def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | Non
 
 
 def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
+    """Refuse logs that reach no direction in both halves, or too few of them where that was asked for."""
     missing = coverage.uncovered.shape[1]
-    if uncovered not in ("restrict", "error"):
-        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
     if missing == logs.dim:
         raise LogsError(
             f"no direction of the {logs.dim} features is reached by both halves of the histories",

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from newcomer import __version__
-from newcomer.arrays import Floats, read_only
+from newcomer.arrays import Floats, Ints, read_only
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
@@ -26,6 +26,12 @@ from newcomer.subspace import Norm
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
+BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
+
+
+def _nothing() -> Floats:
+    """An array that is left out."""
+    return np.zeros(0)
 
 
 @dataclass(frozen=True)
@@ -34,9 +40,10 @@ class Model:
 
     `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
     the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
-    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where rows brought features
-    alone; their features are unit vectors where `one_hot`, else `action_features` (A, d). With `intercept`, the last
-    feature is the constant 1. `parameters` are those that fit was called with, `evidence` says why the model is so.
+    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named none; their
+    features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs brought their
+    own. With `intercept`, the last feature is the constant 1. `parameters` are those that fit was called with,
+    `evidence` says why the model is so.
     """
 
     basis: Floats
@@ -46,20 +53,28 @@ class Model:
     noise_variance: float
     estimator: str = "sold"
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Evidence = Evidence()  # noqa: RUF009  (frozen)
+    evidence: Evidence = field(default_factory=Evidence)
     fingerprint: str = ""
     action_ids: tuple[int | str, ...] | None = None
     intercept: bool = False
     action_features: Floats | None = None
     action_names: tuple[str, ...] | None = None
     one_hot: bool = False
+    residual_variance: Floats = field(default_factory=_nothing)  # left out: `noise_variance` for all actions
+    offsets: Floats = field(default_factory=_nothing)  # left out: zero
+    persistence: float | None = 0.0
 
     def __post_init__(self) -> None:
+        actions = len(self.action_ids) if self.action_ids else 1
+        if self.residual_variance is None or not len(self.residual_variance):
+            object.__setattr__(self, "residual_variance", np.full(actions, float(self.noise_variance)))
+        if self.offsets is None or not len(self.offsets):
+            object.__setattr__(self, "offsets", np.zeros(actions))
         for name, array in self._arrays().items():
             object.__setattr__(self, name, read_only(np.ascontiguousarray(array, dtype=np.float64)))
 
     def _arrays(self) -> dict[str, Floats]:
-        named = {name: getattr(self, name) for name in (*ARRAYS, "action_features")}
+        named = {name: getattr(self, name) for name in (*ARRAYS, *BY_ACTION, "action_features")}
         return {name: array for name, array in named.items() if array is not None}
 
     @property
@@ -89,6 +104,8 @@ class Model:
         evidence = self.evidence.to_json()
         facts = {
             "noise_variance": float(self.noise_variance),
+            "persistence": self.persistence,
+            "repeats": (evidence.get("population") or {}).get("persistence"),
             "radius": evidence.get("radius"),
             "calibrated": evidence.get("calibrated"),
             "default_radius": self._default_radius,
@@ -98,33 +115,52 @@ class Model:
         }
         return digest(arrays, facts)
 
-    def features(self, ids: Iterable[int | str]) -> Floats:
+    def codes(self, ids: Iterable[int | str]) -> Ints:
+        """The place (K,) of each action in the catalogue, -1 for those that are not in it.
+
+        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "b")).codes(["b", "c"]).tolist()
+        [1, -1]
+        """
+        places = self._places
+        return np.fromiter((places.get(one, -1) for one in ids), dtype=np.int64)
+
+    @cached_property
+    def average_features(self) -> Floats:
+        """Features (d,) of the average action of the catalogue: what is known of an action before it is met."""
+        if self.action_features is not None:
+            return read_only(np.array(self.action_features.mean(axis=0)))
+        average = np.full(self.dim, 1.0 / max(len(self.action_ids or ()), 1))
+        average[self.dim - self.intercept :] = 1.0
+        return read_only(average)
+
+    def features(self, ids: Iterable[int | str], *, unknown: Literal["refuse", "average"] = "refuse") -> Floats:
         """Features (K, d) of actions of the catalogue, as the model was fitted with them.
+
+        An action that is not in it is refused, or has the features of the average action.
 
         >>> model = Model(np.eye(3, 1), np.ones(3), np.zeros(3), np.eye(3, 1), 1.0,
         ...               action_ids=("a", "b"), intercept=True, one_hot=True)
         >>> model.features(["b", "a"]).tolist()
         [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
         """
-        if self.action_ids is None:
-            what = "this model was fitted from logs without actions, and has no catalogue"
-            raise ModelError(what, todo="pass the features of actions instead of their ids")
         if self.action_features is None and not self.one_hot:
-            what = "this model was saved by a version that did not keep the features of actions"
-            raise ModelError(what, todo="fit it again, or pass features")
+            why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
+            raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
         if isinstance(ids, str) or not isinstance(ids, Iterable):
             raise ModelError(f"ids must be a list of action ids, not {ids!r}", todo="put a single id in a list")
         wanted = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
-        unknown = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
-        if unknown:
-            what = f"action {unknown[0]!r} is not among the {len(self.action_ids):,} actions of the model"
+        strange = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
+        if strange and unknown == "refuse":
+            what = f"action {strange[0]!r} is not among the {len(self._places):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
-        rows = [self._places[one] for one in wanted]
+        rows = self.codes(wanted)
         if self.action_features is not None:
-            return np.array(self.action_features[rows])
-        features = np.zeros((len(rows), self.dim))
-        features[np.arange(len(rows)), rows] = 1.0
-        features[:, self.dim - self.intercept :] = 1.0
+            features = np.array(self.action_features[rows])
+        else:
+            features = np.zeros((len(rows), self.dim))
+            features[np.arange(len(rows)), rows] = 1.0
+            features[:, self.dim - self.intercept :] = 1.0
+        features[rows < 0] = self.average_features
         return features
 
     @cached_property
@@ -172,7 +208,10 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
-        facts = {name: getattr(self, name) for name in (*FACTS, "action_ids", "action_names", "one_hot", "dim", "rank")}
+        facts = {
+            name: getattr(self, name)
+            for name in (*FACTS, "action_ids", "action_names", "one_hot", "persistence", "dim", "rank")
+        }
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -181,17 +220,20 @@ class Model:
     def from_bytes(cls, data: bytes, *, where: str = "") -> Model:
         """The model in these bytes; refuses what is newer, damaged or something else.
 
-        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot.
+        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot: such a
+        model has ids without features, one variance for all actions, and nothing that lasts.
         """
         arrays, facts = unpack(data, "model", where=where)
         try:
             parts: dict[str, Any] = {name: arrays[name] for name in ARRAYS} | {name: facts[name] for name in FACTS}
             for name in ("action_ids", "action_names"):
                 parts[name] = None if facts.get(name) is None else tuple(facts[name])
-            evidence, one_hot = Evidence.from_json(facts["evidence"]), facts.get("one_hot", False)
+            parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
+            parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
+            parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error
-        return cls(**parts, evidence=evidence, action_features=arrays.get("action_features"), one_hot=one_hot)
+        return cls(**parts)
 
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""

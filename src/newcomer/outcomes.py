@@ -32,6 +32,11 @@ def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 2
     subspace at the end (null where meaningless). With a reference also `difference` = regret less the reference's, its
     interval `difference_low`, `difference_high`, and `ratio` of the two mean regrets. Standard errors and intervals are
     null for a single user.
+
+    >>> rows = pl.DataFrame({"policy": ["a", "a", "b", "b"], "user": [0, 1, 0, 1], "t": [1, 1, 1, 1]})
+    >>> rows = rows.with_columns(reward=pl.lit(0.5), regret=pl.Series([1.0, 3.0, 2.0, 5.0]), in_subspace=pl.lit(None))
+    >>> summary(rows, reference="a").select("regret", "difference", "ratio").rows()
+    [(2.0, 0.0, 1.0), (3.5, 1.5, 1.75)]
     """
     _check(rows, window=window, level=level)
     totals = _totals(rows, window)
@@ -75,7 +80,7 @@ def exits(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _totals(rows: pl.DataFrame, window: int) -> pl.DataFrame:
-    """One line for each policy and user."""
+    """One line for each policy and user: regret of all rounds, mean reward of the last `window`, phase at the end."""
     last = pl.col("t") > pl.col("t").max() - window
     return rows.group_by("policy", "user", maintain_order=True).agg(
         horizon=pl.col("t").max(),
@@ -92,6 +97,7 @@ def _mean(column: str) -> dict[str, pl.Expr]:
 
 
 def _differences(totals: pl.DataFrame, reference: str, level: float) -> pl.DataFrame:
+    """Regret of each policy less that of the reference, user by user, with the t-interval of the mean."""
     base = totals.filter(pl.col("policy") == reference).select("user", base="regret")
     gap = pl.col("regret") - pl.col("base")
     paired = (
@@ -121,10 +127,11 @@ def _check(rows: pl.DataFrame, *, window: int = 1, level: float = 0.5) -> None:
 
 
 def _check_reference(totals: pl.DataFrame, reference: str) -> None:
+    """Refuse a policy that was not played, and policies that met different users."""
     names = totals["policy"].unique(maintain_order=True).to_list()
     if reference not in names:
         hint = nearest(reference, names)
         raise NewcomerError(f"no policy '{reference}' was played{hint}", todo=f"choose one of {', '.join(names)}")
     users = totals.group_by("policy").agg(pl.col("user").sort())["user"].to_list()
-    if any(own != users[0] for own in users):
+    if any(met != users[0] for met in users):
         raise NewcomerError("policies were played on different users", todo="compare policies of one call of play")

@@ -3,6 +3,9 @@
 Each newcomer is drawn from a generator of its own, and each policy has one generator per user, named after the policy.
 A row of the result therefore depends on the seed, the policy's name, the user and the round, and on nothing else: not
 on the other policies, the number of users, the batch size or the process that played it.
+
+`play` draws newcomers in crowds that fit into memory, and lets every policy meet every crowd. Within a crowd all users
+take their t-th decision together: choose for all, look up what the choices pay, update for all.
 """
 
 from __future__ import annotations
@@ -11,25 +14,28 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import NewcomerError, PolicyError
-from newcomer.worlds.episodes import Episode, Newcomers, stream
+from newcomer.worlds.world import Episode, Newcomers, stream
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 Progress = Callable[[int, int], None]
 
 MEMORY = 256 * 2**20  # bytes of episodes held at once when no batch size is given
 
 
 class Player(Protocol):
-    """What `play` needs of a policy; the full contract is `newcomer.testing.check_policy`."""
+    """What `play` needs of a policy; the full contract is `newcomer.testing.check_policy`.
+
+    A policy whose `choose` and `update` take `ids=` besides, the ids (n, K) of the candidates and (n,) of the chosen
+    ones, is given them in worlds that have ids.
+    """
 
     def start(self, n: int) -> Any:
         """State of n users who have done nothing yet."""
@@ -67,6 +73,13 @@ def play(
     -------
     Columns `policy`, `user`, `t` (from 1), `action`, `reward`, `regret` (best mean on offer less the chosen one's, of
     that round) and `in_subspace` (was the choice made in the subspace; null for a policy that does not begin in one).
+
+    >>> from newcomer import LinUCB, Uniform
+    >>> from newcomer.worlds import Synthetic
+    >>> policies = {"LinUCB": LinUCB(5, horizon=50), "Uniform": Uniform()}
+    >>> rows = play(policies, Synthetic(dim=5, noise=0.1), horizon=50, users=4, seed=0, progress=False)
+    >>> rows.shape
+    (400, 7)
     """
     group = range(users) if isinstance(users, int) else users
     _require(len(policies) > 0, "there is no policy to play", "pass a dict of names and policies")
@@ -83,13 +96,14 @@ def play(
 
 @dataclass(frozen=True)
 class _Crowd:
-    """Some users' episodes, of one shape."""
+    """Some users' episodes, of one shape, all with ids or all without."""
 
     users: list[int]
     episodes: list[Episode]
 
     @property
     def horizon(self) -> int:
+        """Number of rounds T."""
         return len(self.episodes[0].means)
 
     def offers(self, t: int) -> tuple[Floats, Bools | None]:
@@ -100,11 +114,17 @@ class _Crowd:
         everything = np.ones(actions.shape[1], dtype=bool)
         return actions, np.stack([everything if e.mask is None else e.mask[t] for e in self.episodes])
 
+    def ids(self, t: int) -> NDArray[np.generic] | None:
+        """Ids (n, K) of the candidates of round t, if the world has ids."""
+        ids = [episode.ids[t] for episode in self.episodes if episode.ids is not None]
+        return np.stack(ids) if ids else None
+
     def outcomes(self, chosen: Ints) -> tuple[Floats, Floats]:
         """Rewards and regrets (n, T) of the choices (n, T)."""
-        pick = [(episode, np.arange(self.horizon), own) for episode, own in zip(self.episodes, chosen, strict=True)]
-        rewards = np.stack([episode.rewards[rounds, own] for episode, rounds, own in pick])
-        regrets = np.stack([episode.best - episode.means[rounds, own] for episode, rounds, own in pick])
+        rounds = np.arange(self.horizon)
+        pairs = list(zip(self.episodes, chosen, strict=True))
+        rewards = np.stack([episode.rewards[rounds, choices] for episode, choices in pairs])
+        regrets = np.stack([episode.best - episode.means[rounds, choices] for episode, choices in pairs])
         return rewards, regrets
 
 
@@ -132,16 +152,29 @@ def _rounds(
     chosen, inside = np.empty((n, crowd.horizon), dtype=np.int64), np.empty((n, crowd.horizon), dtype=bool)
     phase = getattr(policy, "in_subspace", lambda _: np.zeros(n, dtype=bool))
     begins_inside = bool(np.all(phase(state)))
+    choose_by_id, update_by_id = _takes_ids(policy.choose), _takes_ids(policy.update)
     for t in range(crowd.horizon):
         actions, mask = crowd.offers(t)
+        ids = crowd.ids(t) if choose_by_id or update_by_id else None
         inside[:, t] = phase(state)
-        chosen[:, t] = own = _checked_choice(policy.choose(state, actions, rngs, mask=mask), actions)
-        policy.update(state, actions[who, own], np.array([e.rewards[t, a] for e, a in zip(crowd.episodes, own)]))
+        named = {"ids": ids} if choose_by_id and ids is not None else {}
+        choice = _checked_choice(policy.choose(state, actions, rngs, mask=mask, **named), actions)
+        named = {"ids": ids[who, choice]} if update_by_id and ids is not None else {}
+        reward = np.array([episode.rewards[t, action] for episode, action in zip(crowd.episodes, choice, strict=True)])
+        policy.update(state, actions[who, choice], reward, **named)
+        chosen[:, t] = choice
         advance(n)
     return chosen, inside if begins_inside else None
 
 
+def _takes_ids(method: Callable[..., object]) -> bool:
+    """Whether `ids=` can be passed: policies from outside may have been written without it."""
+    parameters = signature(method).parameters.values()
+    return any(parameter.name == "ids" or parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+
+
 def _rows(name: str, crowd: _Crowd, chosen: Ints, inside: Bools | None) -> pl.DataFrame:
+    """The rows of one policy and crowd, users one after another and each user's rounds in order."""
     n, horizon = chosen.shape
     rewards, regrets = crowd.outcomes(chosen)
     unknown = pl.repeat(None, n * horizon, dtype=pl.Boolean, eager=True)
@@ -160,6 +193,7 @@ def _rows(name: str, crowd: _Crowd, chosen: Ints, inside: Bools | None) -> pl.Da
 
 
 def _checked_choice(chosen: Ints, actions: Floats) -> Ints:
+    """The choices (n,), if they are positions among the candidates (n, K, d)."""
     n, k = actions.shape[:2]
     fine = np.shape(chosen) == (n,) and np.all((chosen >= 0) & (chosen < k))
     if not fine:
@@ -168,12 +202,15 @@ def _checked_choice(chosen: Ints, actions: Floats) -> Ints:
 
 
 def _check_episode(episode: Episode, others: list[Episode], dim: int, horizon: int) -> None:
+    """Refuse an episode of another shape than (T, K, d), or unlike those of the same crowd (`others`)."""
     shape = episode.actions.shape
     fine = len(shape) == 3 and shape[::2] == (horizon, dim) and all(shape == other.actions.shape for other in others)
     fine = fine and shape[:2] == episode.means.shape == episode.rewards.shape
-    _require(
-        fine, f"an episode has actions of shape {shape}", f"({horizon}, K, {dim}) with one K for all, masked if need be"
-    )
+    todo = f"({horizon}, K, {dim}) with one K for all, masked if need be"
+    _require(fine, f"an episode has actions of shape {shape}", todo)
+    named = [one.ids is not None for one in (episode, *others)]
+    fine = len(set(named)) == 1 and (episode.ids is None or episode.ids.shape == shape[:2])
+    _require(fine, "ids do not go with the candidates", "give every episode ids of shape (T, K), or none")
 
 
 @contextmanager
@@ -198,6 +235,7 @@ def _reporting(progress: Progress | Literal[False] | None, total: int) -> Iterat
 
 @contextmanager
 def _bar(total: int) -> Iterator[Progress]:
+    """A bar on stderr, while there is something to play."""
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

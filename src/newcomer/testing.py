@@ -5,13 +5,14 @@
     def test_mine():
         check_policy(MyPolicy(dim=5))
 
-Each promise of policies/base.py is tried on random users, actions and rewards; the first one that is broken raises an
-AssertionError that says which. Nothing here needs a test framework. `check_world` does the same for worlds.
+Each promise of policies/contract.py is tried on random users, actions and rewards; the first one that is broken raises
+an AssertionError that says which. Nothing here needs a test framework. `check_world` does the same for worlds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from newcomer.errors import NewcomerError
-from newcomer.policies.base import Policy
-from newcomer.worlds.contract import check_world
+from newcomer.policies.contract import Contract, Policy
+from newcomer.worlds.world import check_world
 
 Floats = NDArray[np.float64]
+Names = NDArray[Any]
 
 USERS, ACTIONS, ROUNDS = 4, 6, 12
 
@@ -42,11 +44,12 @@ def check_policy(policy: Policy, *, dim: int | None = None, seed: int = 0) -> No
 
 
 def _dimension(policy: Policy) -> int:
-    """The dimension in a policy's fields `dim`, `model` or `centers`; 5 if there is none, as for Uniform."""
-    centers = getattr(policy, "centers", None)
-    if centers is not None:
-        return int(np.shape(centers)[1])
-    return int(getattr(policy, "dim", getattr(getattr(policy, "model", None), "dim", 5)))
+    """What the policy's `dimension`, `dim` or model says; 5 if none does, or any number will do, as for Uniform."""
+    for place in (policy, getattr(policy, "model", None)):
+        said = getattr(place, "dimension", None) or getattr(place, "dim", None)
+        if said:
+            return int(said)
+    return 5
 
 
 class Trial:
@@ -68,13 +71,15 @@ class Trial:
         given = self.actions if actions is None else actions
         return self.policy.choose(state, given, self.rngs(rows), **options)
 
-    def learned(self, rounds: int = ROUNDS) -> Any:
-        """A state after some rounds with every user."""
-        state, rng = self.policy.start(USERS), np.random.default_rng(self.seed + 1)
-        for _ in range(rounds):
+    def learned(self, names: Names | None = None) -> Any:
+        """A state after some rounds with every user; the actions of every round have these names (K,), if any."""
+        state, rng, who = self.policy.start(USERS), np.random.default_rng(self.seed + 1), np.arange(USERS)
+        for _ in range(ROUNDS):
             actions = rng.standard_normal(self.actions.shape) / np.sqrt(self.dim)
-            chosen = actions[np.arange(USERS), self.policy.choose(state, actions, self.rngs())]
-            self.policy.update(state, chosen, (chosen * self.beta).sum(axis=1) + 0.1 * rng.standard_normal(USERS))
+            chosen = self.policy.choose(state, actions, self.rngs(), ids=names)
+            features, noise = actions[who, chosen], 0.1 * rng.standard_normal(USERS)
+            reward = (features * self.beta).sum(axis=1) + noise
+            self.policy.update(state, features, reward, ids=None if names is None else names[chosen])
         return state
 
 
@@ -198,6 +203,49 @@ def saving(trial: Trial) -> None:
     _refused(lambda: state.take([USERS]), "a user who does not exist")
 
 
+def ids(trial: Trial) -> None:
+    """Actions may be named, by numbers or by text; the names themselves mean nothing."""
+    policy, numbers = trial.policy, np.arange(ACTIONS)
+    for number, text in ((numbers, numbers.astype(str)), (numbers, numbers[::-1])):
+        one, two = trial.learned(number), trial.learned(text)
+        first, second = trial.choose(one, ids=number), trial.choose(two, ids=text)
+        _say(np.array_equal(first, second), "other names for the same actions give the same choices")
+        wide = np.broadcast_to(number, (USERS, ACTIONS))
+        _say(np.array_equal(first, trial.choose(one, ids=wide)), "ids (K,) serve all users")
+    state = trial.learned(numbers)
+    before, plain = state.to_bytes(), trial.actions[:, 0]
+    policy.scores(state, trial.actions, trial.rngs(), ids=numbers)
+    policy.probabilities(state, trial.actions, trial.rngs(), ids=numbers)
+    _refused(lambda: trial.choose(state, ids=numbers[1:]), "ids for fewer actions")
+    _refused(lambda: trial.choose(state, ids=numbers + 0.5), "ids that are neither whole numbers nor text")
+    _refused(lambda: policy.update(state, plain, np.ones(USERS), ids=numbers), "more ids than rewards")
+    _refused(lambda: policy.update(state, plain), "features without rewards")
+    _refused(lambda: policy.update(state, reward=np.ones(USERS)), "rewards without features or ids")
+    _refused(lambda: policy.choose(state, None, trial.rngs()), "a question without actions or ids")
+    _say(state.to_bytes() == before, "a refused call changes nothing")
+
+
+def records(trial: Trial) -> None:
+    """States remember who started them, and are never misread; asked of policies that derive from Contract."""
+    policy, state = trial.policy, trial.learned()
+    if not isinstance(policy, Contract):
+        return
+    kind, record = type(state), state.record
+    _say(record == policy.start(1).record and record.policy == type(policy).__name__, "a state says who started it")
+    _say(state.take([0]).record == record, "users who are taken out keep the record")
+    _say(kind.from_bytes(state.to_bytes()).record == record, "bytes keep the record")
+    foreign = state.take(range(USERS))
+    for what in ("policy", "model", "settings"):
+        foreign.record = replace(record, **{what: {"other": "1"} if what == "settings" else "another"})
+        _refused(lambda: kind.concat([state, foreign]), f"states put together of which one has another {what}")
+        _refused(lambda: trial.choose(foreign), f"a question about a state of another {what}")
+        _refused(lambda: policy.in_subspace(foreign), f"a question about a state of another {what}")
+        _refused(
+            lambda: policy.update(foreign, trial.actions[:, 0], np.ones(USERS)),
+            f"rewards for a state of another {what}",
+        )
+
+
 def refusals(trial: Trial) -> None:
     """Calls that make no sense are refused with our errors, and change nothing."""
     policy, state, actions = trial.policy, trial.learned(), trial.actions
@@ -239,6 +287,8 @@ PROMISES = (
     masks,
     ties,
     saving,
+    ids,
+    records,
     refusals,
     small_cases,
 )

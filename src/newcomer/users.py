@@ -91,14 +91,14 @@ def dealt(buckets: int, parts: int) -> list[Bools]:
     return [np.arange(buckets) % parts == part for part in range(parts)]
 
 
-def folds(users: Ints) -> list[Split]:
-    """One held-out fifth of the buckets, or every fifth in turn where users, counted by bucket (B,), are few.
+def folds(users: Ints, *, every: bool = False) -> list[Split]:
+    """One held-out fifth of the buckets, or every fifth in turn where users, counted by bucket (B,), are few, or `every` is asked for.
 
     >>> len(folds(np.full(64, 10))), len(folds(np.full(64, 1000)))
     (5, 1)
     """
     held_out = dealt(len(users), FOLDS)
-    return [Split(~fold, fold) for fold in (held_out if users.sum() < FEW else held_out[:1])]
+    return [Split(~fold, fold) for fold in (held_out if every or users.sum() < FEW else held_out[:1])]
 
 
 def hold_out(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:

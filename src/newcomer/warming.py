@@ -33,19 +33,6 @@ def warm() -> None:
     """Load every loop from Numba's cache, compiling those that are not there yet."""
     for module in loop_modules():
         module.warm()
-    _warm_policies()
-
-
-def _warm_policies() -> None:
-    """The loops that are not in files of their own yet."""
-    import numpy as np
-
-    from newcomer.policies import phases, savings
-
-    one, row, who = np.ones(1), np.ones((1, 1)), np.zeros(1, dtype=np.int64)
-    phases.grow_cross(one, row.copy(), one, one)
-    savings.book(row.copy(), one, row, row, row, 1.0, 1.0, who, row)
-    savings.settle(row.copy(), one, who, 1.0, who)
 
 
 def forget_old_code() -> None:

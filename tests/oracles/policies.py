@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from newcomer.linear import ridge
+
 
 def practical_width(dim, horizon):
     """alpha = 0.33 sqrt(dim log(1 + 10 T / dim)), the appendix on experiments."""
@@ -31,7 +33,7 @@ def optimistic(v, b, actions, alpha):
 
 
 def kappas(history, basis):
-    """kappa_1 = 0, kappa_t = sqrt(|C^T (U^T V U)^-1 C|_2), C = U^T sum_{s<t} phi phi^T, for t = 1 .. len + 1 (notes 4)."""
+    """kappa_1 = 0, kappa_t = sqrt(|C^T (U^T V U)^-1 C|_2), C = U^T sum_{s<t} phi phi^T, t = 1 .. len + 1 (notes 4)."""
     out = [0.0]
     for t in range(1, len(history) + 1):
         v, _ = system(history[:t], len(basis))
@@ -54,3 +56,18 @@ def proball_scores(history, basis, actions, radius, tau, tau_prime, alphas):
     if stays(history, basis, radius, tau, tau_prime):
         return optimistic(basis.T @ v @ basis, basis.T @ b, actions @ basis, alphas[0])
     return optimistic(v, b, actions, alphas[1])
+
+
+def inverse(systems):
+    """V^-1 = W^T W (n, d, d) of the systems that a state keeps as packed triangles W."""
+    w = ridge.unpack(systems.factor, systems.dim)
+    return np.swapaxes(w, 1, 2) @ w
+
+
+def self_normalised_width(v, noise, bound, delta):
+    """Width (n,) of the ellipsoid that holds beta at all times with probability 1 - delta, if |beta| <= bound.
+
+    Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2, for `noise`-subgaussian noise, V (n, d, d) that starts at I:
+    noise sqrt(log det V + 2 log(1 / delta)) + bound.
+    """
+    return noise * np.sqrt(np.linalg.slogdet(v)[1] + 2.0 * np.log(1.0 / delta)) + bound

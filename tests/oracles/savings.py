@@ -1,4 +1,4 @@
-"""A slow, obvious version of ProBALL's data-driven exit (policies/savings.py), for one user."""
+"""A slow, obvious version of ProBALL's data-driven exit (policies/exits.py), for one user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One colour per policy, everywhere: charts, reports, pages.
 
-Hues follow Okabe and Ito (2008) and Tol's schemes, which people with colour-vision deficiencies tell apart; the UCB and the TS form of an algorithm are a darker and a lighter tone. A name with additions ("ProBALL-UCB, tau 5")
-has its algorithm's colour; several such names in one picture differ by their dashes.
+Hues follow Okabe and Ito (2008) and Tol's schemes, which people with colour-vision deficiencies tell apart; the UCB and
+the TS form of an algorithm are a darker and a lighter tone. A name with additions ("ProBALL-UCB, tau 5") has its
+algorithm's colour; several such names in one picture differ by their dashes.
 """
 
 from __future__ import annotations
@@ -41,20 +42,32 @@ DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))
 
 
 def canonical(name: str) -> str:
-    """The known line that a name speaks of: the longest one it contains, spelling apart; else the name itself."""
+    """The known line that a name speaks of: the longest one it contains, spelling apart; else the name itself.
+
+    >>> canonical("proball ucb, tau 5"), canonical("mine")
+    ('ProBALL-UCB', 'mine')
+    """
     plain = _plain(name)
     known = [line for line in (*COLOURS, *OTHERS) if _plain(line) in plain]
     return max(known, key=len) if known else name
 
 
 def colour(name: str) -> str:
-    """The colour of a policy as #RRGGBB; an unknown name always gets the same spare one."""
+    """The colour of a policy as #RRGGBB; an unknown name always gets the same spare one.
+
+    >>> colour("LinUCB"), colour("LinUCB, warm")
+    ('#4D4D4D', '#4D4D4D')
+    """
     policy = canonical(name)
     return COLOURS.get(policy) or OTHERS.get(policy) or SPARE[crc32(policy.encode()) % len(SPARE)]
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
-    """Colours for the lines of one picture: each name's own, an unknown name moving on to a spare one still free."""
+    """Colours for the lines of one picture: each name's own, an unknown name moving on to a spare one still free.
+
+    >>> len(set(colours(["mine", "yours", "theirs"]).values()))
+    3
+    """
     chosen: dict[str, str] = {}
     for name in names:
         first, taken = colour(name), set(chosen.values())
@@ -65,7 +78,11 @@ def colours(names: Iterable[str]) -> dict[str, str]:
 
 
 def dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """A dash pattern for each line of one picture: solid, unless an earlier line has the same colour."""
+    """A dash pattern for each line of one picture: solid, unless an earlier line has the same colour.
+
+    >>> dashes(["LinUCB", "LinUCB, warm"])
+    {'LinUCB': (1, 0), 'LinUCB, warm': (6, 3)}
+    """
     seen: dict[str, int] = {}
     patterns: dict[str, tuple[int, ...]] = {}
     for name, shade in colours(names).items():
@@ -75,4 +92,5 @@ def dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _plain(name: str) -> str:
+    """Letters and digits alone, in lower case."""
     return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -1,6 +1,7 @@
 """Pictures: PNG files by Altair and vl-convert (extra [report]); the only module that draws with them.
 
-White background, one colour per policy (`newcomer.charts.palette`), legends beside the plot, bands of one standard error.
+White background, one colour per policy (`newcomer.charts.palette`), legends beside the plot, bands of one standard
+error. A picture is made of panels; a panel is layers of one chart, bands below, lines above them, marks on top.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike
 
 from newcomer.charts.palette import colours, dashes
 from newcomer.charts.png import squeezed
@@ -58,40 +58,6 @@ def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "") -> P
         points=_switches(rows, lines),
         title=title,
     )
-
-
-def reward_curves(rows: pl.DataFrame, path: str | Path, *, window: int = 25, title: str = "") -> Path:
-    """Mean reward of each policy, averaged over the last `window` rounds, against the round."""
-    return draw_lines(
-        curves(rows, window=window),
-        path,
-        x=Axis("t", "round"),
-        y=Axis("reward", f"reward (mean of the last {window} rounds)", zero=False),
-        error="reward_se",
-        title=title,
-    )
-
-
-def scree(
-    spectrum: ArrayLike, null: ArrayLike | None, path: str | Path, *, rank: int | None = None, count: int = 30
-) -> Path:
-    """The largest `count` eigenvalues with the range that chance gives them.
-
-    `spectrum` is (c,), `null` (replicates, c) spectra without signal, or None; eigenvalues up to `rank` are filled.
-    """
-    values = np.asarray(spectrum, dtype=np.float64)[:count]
-    kept = np.where(np.arange(len(values)) < (rank or 0), "kept", "not kept")
-    frame = pl.DataFrame({"index": np.arange(1, len(values) + 1), "value": values, "kept": kept})
-    ends = alt.Scale(domain=[0.5, len(values) + 0.5], nice=False)
-    x = alt.X("index:Q", title="position", axis=alt.Axis(tickMinStep=1, format="d"), scale=ends)
-    hues = alt.Scale(domain=["kept", "not kept"], range=["#0072B2", "#8C8C8C"])
-    dots = (
-        alt.Chart(frame)
-        .mark_circle(size=70, opacity=1)
-        .encode(x, alt.Y("value:Q", title="eigenvalue"), alt.Color("kept:N", title=None, scale=hues))
-    )
-    layers = [dots] if null is None else [_chance(np.asarray(null, dtype=np.float64)[:, :count], x), dots]
-    return _save(alt.layer(*layers).properties(width=480, height=300), path, legend_size=120)
 
 
 def draw_lines(
@@ -177,15 +143,17 @@ def draw_outlines(
     """
     _check_columns(frame, ["x", "y", "order", series, facet])
     hues = colours(_names([frame], series))
-    panels = [_outlines(_only(frame, facet, value), series, hues) for value in frame[facet].unique(maintain_order=True)]
-    titled = [
-        chart.properties(title=_subtitle(str(value)), width=300, height=300)
-        for chart, value in zip(panels, frame[facet].unique(maintain_order=True), strict=True)
+    panels = [
+        _outlines(_only(frame, facet, value), series, hues).properties(
+            title=_subtitle(str(value)), width=300, height=300
+        )
+        for value in frame[facet].unique(maintain_order=True)
     ]
-    return _save(alt.concat(*titled, columns=columns, title=title, spacing=30), path, legend_size=200)
+    return _save(alt.concat(*panels, columns=columns, title=title, spacing=30), path, legend_size=200)
 
 
 def _outlines(frame: pl.DataFrame, series: str, hues: dict[str, str]) -> Any:
+    """One panel of outlines: both axes span 1.08 times the wider of the two ranges, around the middle of each."""
     middle = [(float(frame[c].min()) + float(frame[c].max())) / 2 for c in ("x", "y")]  # type: ignore[arg-type]
     half = 0.54 * max(float(frame[c].max()) - float(frame[c].min()) for c in ("x", "y"))  # type: ignore[arg-type]
     x, y = (
@@ -196,16 +164,16 @@ def _outlines(frame: pl.DataFrame, series: str, hues: dict[str, str]) -> Any:
     )
     stroke = alt.Color(f"{series}:N", title=None, scale=alt.Scale(domain=list(hues), range=list(hues.values())))
     layers = []
-    for name, own in frame.group_by(series, maintain_order=True):
-        base = alt.Chart(own).encode(x, y, stroke)
+    for (name,), outline in frame.group_by(series, maintain_order=True):
+        base = alt.Chart(outline).encode(x, y, stroke)
         dot = base.mark_circle(size=90, opacity=1)
-        line = base.mark_line(interpolate="linear-closed", fill=hues[str(name[0])], fillOpacity=0.12, clip=True)
-        layers.append(dot if len(own) == 1 else line.encode(alt.Order("order:Q")))
+        line = base.mark_line(interpolate="linear-closed", fill=hues[str(name)], fillOpacity=0.12, clip=True)
+        layers.append(dot if len(outline) == 1 else line.encode(alt.Order("order:Q")))
     return alt.layer(*layers)
 
 
 def _names(frames: Sequence[pl.DataFrame], series: str) -> tuple[str, ...]:
-    """Names of lines, in the order in which they occur."""
+    """Names of lines, in the order in which they occur: the order of the legend."""
     return tuple(dict.fromkeys(str(name) for frame in frames for name in frame[series].unique(maintain_order=True)))
 
 
@@ -247,45 +215,42 @@ class _Lines:
             low = pl.when(low > 0).then(low).otherwise(middle / 10)
         edges = frame.with_columns(low.alias(self.y.column), _high=middle + half)
         return [
-            alt.Chart(own).mark_area(color=self.hues[name], opacity=0.18, clip=True).encode(alt.Y2("_high:Q"))
-            for name, own in self._by_series(edges)
+            alt.Chart(band).mark_area(color=self.hues[name], opacity=0.18, clip=True).encode(alt.Y2("_high:Q"))
+            for name, band in self._by_series(edges)
         ]
 
     def _marks(self, frame: pl.DataFrame, shape: str, size: int) -> list[Any]:
+        """A symbol at every point, in the colour of its line."""
         return [
-            alt.Chart(own).mark_point(shape=shape, size=size, fill=self.hues[name], stroke="white", opacity=1)
-            for name, own in self._by_series(frame)
+            alt.Chart(points).mark_point(shape=shape, size=size, fill=self.hues[name], stroke="white", opacity=1)
+            for name, points in self._by_series(frame)
         ]
 
     def _by_series(self, frame: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-        return ((str(key[0]), own) for key, own in frame.group_by(self.series, maintain_order=True))
+        """Name and rows of each line."""
+        return ((str(name), rows) for (name,), rows in frame.group_by(self.series, maintain_order=True))
 
     def _stroke(self) -> alt.Color:
+        """Colours of all lines of the picture, so that a line has its own in every panel, and the legend them all."""
         hues = alt.Scale(domain=list(self.names), range=list(self.hues.values()))
         return alt.Color(f"{self.series}:N", title=None, scale=hues)
 
     def _pattern(self) -> alt.StrokeDash:
+        """Dashes that tell lines of one colour apart."""
         patterns = [list(pattern) for pattern in dashes(self.names).values()]
         return alt.StrokeDash(f"{self.series}:N", title=None, scale=alt.Scale(domain=list(self.names), range=patterns))
 
 
 def _switches(rows: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
-    """Where on its curve the median user of a policy left the subspace; none for policies that most users never left."""
+    """Where on its curve the median user of a policy left the subspace; none if most users never left."""
     never = pl.lit(np.inf)
     median = exits(rows).group_by("policy").agg(t=pl.col("left_at").cast(pl.Float64).fill_null(never).median())
     median = median.filter(pl.col("t").is_finite()).with_columns(pl.col("t").round().cast(pl.Int64))
     return median.join(lines, on=["policy", "t"]).select("policy", "t", "regret")
 
 
-def _chance(null: np.ndarray[Any, np.dtype[np.float64]], x: alt.X) -> Any:
-    """The range over replicates of spectra without signal, as a band."""
-    frame = pl.DataFrame({"index": np.arange(1, null.shape[1] + 1), "low": null.min(axis=0), "high": null.max(axis=0)})
-    frame = frame.with_columns(band=pl.lit("chance"))
-    hue = alt.Fill("band:N", title=None, scale=alt.Scale(domain=["chance"], range=["#E69F00"]))
-    return alt.Chart(frame).mark_area(opacity=0.35).encode(x, alt.Y("low:Q", title="eigenvalue"), alt.Y2("high:Q"), hue)
-
-
 def _channel(channel: type[Any], axis: Axis, frame: pl.DataFrame) -> Any:
+    """An axis of Altair; a logarithmic one ends at the data, not at the next power of ten, and has our ticks."""
     field = f"{axis.column}:Q"
     if not axis.log:
         return channel(field, title=axis.title, scale=alt.Scale(zero=axis.zero), axis=alt.Axis(tickCount=6))
@@ -295,14 +260,21 @@ def _channel(channel: type[Any], axis: Axis, frame: pl.DataFrame) -> Any:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; with fewer than two of them in sight also their doubles and fives."""
+    """Powers of ten; with fewer than two of them in sight also their doubles and fives.
+
+    >>> _ticks(0.9, 30.0), _ticks(0.9, 300.0)
+    ([1.0, 2.0, 5.0, 10.0, 20.0], [1.0, 10.0, 100.0])
+    """
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     few = math.log10(high / low) < 2
     return [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,)) if low <= m * 10.0**p <= high]
 
 
 def _thin(frame: pl.DataFrame, series: str, x: Axis) -> pl.DataFrame:
-    """At most about `POINTS` points of each line, evenly spaced in rank, the first and the last among them."""
+    """At most about `POINTS` points of each line, evenly spaced in rank, the first and the last among them.
+
+    The renderer's time and the picture's size grow with the points, its looks do not.
+    """
     place, last = pl.int_range(pl.len()).over(series), pl.len().over(series) - 1
     step = (last // POINTS + 1).cast(pl.Int64)
     return frame.sort(x.column, maintain_order=True).filter((place % step == 0) | (place == last))
@@ -318,6 +290,7 @@ def _only(frame: pl.DataFrame, column: str, value: object) -> pl.DataFrame:
 
 
 def _check_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
+    """Say which column is missing; Altair would draw an empty picture."""
     for name in names:
         if name not in frame.columns:
             hint = nearest(name, frame.columns)

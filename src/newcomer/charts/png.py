@@ -1,7 +1,7 @@
-"""PNG files made smaller without changing a pixel: the renderer is in a hurry, and keeps an alpha channel that is never used.
+"""PNG files made smaller without changing a pixel: the renderer compresses little and keeps an unused alpha channel.
 
-The format is that of the PNG specification (W3C): chunks of length, type, data and checksum; pixels row by row behind a byte
-that says how the row was filtered, all of it deflated.
+The format is that of the PNG specification (W3C): chunks of length, type, data and checksum; pixels row by row behind a
+byte that says how the row was filtered, all of it deflated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ PLAIN, LEFT = 0, 1  # rows as they are, or each pixel less the one to its left
 
 
 def squeezed(data: bytes) -> bytes:
-    """The same picture as opaque RGB at full compression; anything but an opaque 8-bit RGBA picture is returned as it is."""
+    """The same picture as opaque RGB at full compression; anything but an opaque 8-bit RGBA picture as it is.
+
+    Rows that the renderer filtered hold each pixel less its left neighbour; their running sum (modulo 256) is the row.
+    """
     parts = list(_chunks(data))
     head = parts[0][1] if parts and parts[0][0] == b"IHDR" else b""
     if head[8:] != EIGHT_BIT_RGBA:
@@ -38,11 +41,11 @@ def squeezed(data: bytes) -> bytes:
     plain[:, 1:] = pixels[..., :3].reshape(height, -1)
     body = [
         (b"IHDR", head[:8] + EIGHT_BIT_RGB),
-        *((kind, own) for kind, own in parts if kind == b"pHYs"),
+        *((kind, content) for kind, content in parts if kind == b"pHYs"),  # the resolution
         (b"IDAT", zlib.compress(plain.tobytes(), 9)),
         (b"IEND", b""),
     ]
-    return SIGNATURE + b"".join(_chunk(kind, own) for kind, own in body)
+    return SIGNATURE + b"".join(_chunk(kind, content) for kind, content in body)
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -55,4 +58,5 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
+    """Length, type, data and checksum of type and data."""
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError
-
-Floats = NDArray[np.float64]
 
 _MARKS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 
@@ -26,6 +25,16 @@ def curves(
     """Draw series of (x, y) into a text of at most `width` columns; `height` counts the rows of the plot itself.
 
     Where two series meet, the one named first is seen. The legend gives each series' letter and its last value.
+
+    >>> print(curves({"up": ([0, 1, 2], [0, 1, 4])}, width=24, height=4))
+        4 |               AA
+    2.667 |           AAAA
+          |      AAAAA
+        0 |AAAAAA
+          +-----------------
+           0               2
+    <BLANKLINE>
+      A up           4
     """
     lines = {name: _points(name, *pair) for name, pair in series.items()}
     if not 1 <= len(lines) <= len(_MARKS) or width < 24 or height < 3:
@@ -43,6 +52,7 @@ def curves(
 
 
 def _points(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+    """The series as arrays, if it can be drawn."""
     across, up = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if across.ndim != 1 or across.shape != up.shape or not len(across) or not np.isfinite([across, up]).all():
         raise NewcomerError(f"series '{name}' cannot be drawn", todo="pass equally many finite x and y")
@@ -50,6 +60,7 @@ def _points(name: str, x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _range(values: Iterable[Floats]) -> tuple[float, float]:
+    """Smallest and largest of all values, apart even where all are equal."""
     together = np.concatenate(list(values))
     low, high = float(together.min()), float(together.max())
     return (low, high) if high > low else (low, low + 1.0)
@@ -74,6 +85,7 @@ def _trace(canvas: NDArray[np.str_], mark: str, x: Floats, y: Floats) -> None:
 
 
 def _foot(low: float, high: float, title: str, margin: int, width: int) -> list[str]:
+    """The x axis: a line, its ends and its title between them, cut where there is no room."""
     left, right, room = f"{low:.4g}", f"{high:.4g}", width - margin - 2
     middle = title[: max(room - len(left) - len(right) - 2, 0)].center(room - len(left) - len(right))
     return [" " * margin + " +" + "-" * room, " " * (margin + 2) + left + middle + right]

@@ -1,26 +1,32 @@
-"""`newcomer demo`: makes logs, fits them, holds what was found against the truth, and lets newcomers gain from it."""
+"""`newcomer demo`: makes logs, fits them, holds what was found against the truth, and lets newcomers gain from it.
+
+The world is the learnable setting of the paper's simulation study, users who share two hidden directions of fifty. So
+the truth is known: the answer can be held against it, and regret can be counted.
+"""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from newcomer.cli import options, screen
-from newcomer.cli.findings import findings_of
+from newcomer.cli.findings import findings_of, show
 from newcomer.cli.render import facts, number
-from newcomer.cli.story import show
 from newcomer.errors import MissingExtra
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from newcomer.demo import Learned
+    from newcomer.model import Model
+    from newcomer.simulation import Player
+    from newcomer.worlds.synthetic import Synthetic
 
-
-MEAN = "(tastes of this world average out to zero, so PopulationMean is no better than chance)"
+USERS, STEPS = 5000, 20  # of the logs
+NEWCOMERS, ROUNDS = 100, 200
+LOGS, MODEL, PICTURE = "logs.parquet", "model.newcomer", "regret.png"
 
 
 def command(
@@ -30,89 +36,110 @@ def command(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """Make logs with a hidden taste, find it, and use it on new users."""
-    from newcomer import demo
+    from newcomer import fit, read_logs, summary
+    from newcomer.worlds.synthetic import Synthetic
 
     begun = time.monotonic()
-    for name in (demo.LOGS, demo.MODEL, demo.PICTURE):
-        options.free_to_write(out / name, force=force, make_folder=True)
-    world = demo.make_world(seed)
-    _say(f"1. Logs: {demo.USERS:,} users, {demo.STEPS} steps each, {world.rank} hidden directions of {world.dim}")
-    logs = demo.make_logs(world, out, seed=seed)
+    logs, saved, picture = (
+        options.free_to_write(out / n, force=force, make_folder=True) for n in (LOGS, MODEL, PICTURE)
+    )
+    world = Synthetic.learnable(seed=seed)
+    _say(f"1. Logs: {USERS:,} users, {STEPS} steps each, {world.rank} hidden directions of {world.dim}")
+    out.mkdir(parents=True, exist_ok=True)
+    world.write_logs(logs, USERS, STEPS, seed)
     _say("2. Fit: what do these users share?")
-    learned = demo.learn(world, logs)
-    _tell_fit(learned, json)
-    _say(f"3. Newcomers: {demo.NEWCOMERS} new users, {demo.ROUNDS} decisions each, with and without the logs")
-    rows = demo.meet_newcomers(world, learned.model, seed=seed)
-    picture = _draw(rows, out)
+    model = fit(read_logs(logs))
+    model.save(saved)
+    truth = against_truth(model, world)
+    if not json:
+        show(findings_of(model))
+        screen.result().print(facts([("Truth", truth_line(**truth))]))
+    _say(f"3. Newcomers: {NEWCOMERS} new users, {ROUNDS} decisions each, with and without the logs")
+    rows = meet_newcomers(world, model, seed=seed)
+    files = [logs, saved, *draw(rows, picture)]
+    table = summary(rows)
+    regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
     if json:
-        screen.print_json("demo", {"folder": str(out), **_facts(learned, rows)})
+        told = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
+        screen.print_json("demo", told)
         return
-    _tell_newcomers(rows)
-    _close([logs, out / demo.MODEL, *picture], time.monotonic() - begun)
+    _tell_newcomers(rows, regret)
+    _close(files, time.monotonic() - begun)
+
+
+def against_truth(model: Model, world: Synthetic) -> dict[str, float]:
+    """Distance of the found subspace from the true one (sine of the largest angle), and that of a blind guess."""
+    import numpy as np
+
+    from newcomer.subspace import distance
+
+    guess = np.linalg.qr(np.random.default_rng(0).standard_normal(world.basis.shape))[0]
+    return {"distance": distance(model.basis, world.basis), "blind": distance(guess, world.basis)}
+
+
+def meet_newcomers(world: Synthetic, model: Model, *, seed: int) -> pl.DataFrame:
+    """Rows of `play`: policies with and without the logs meet the same hundred newcomers."""
+    from newcomer import LinUCB, PopulationMean, PriorUCB, ProBALLUCB, Uniform, play
+
+    policies: dict[str, Player] = {}
+    if model.rank:
+        policies = {"PriorUCB": PriorUCB(model), "ProBALL-UCB": ProBALLUCB(model, horizon=ROUNDS)}
+    policies["LinUCB"] = LinUCB(world.dim, horizon=ROUNDS)
+    policies["PopulationMean"] = PopulationMean(model)
+    policies["Uniform"] = Uniform()
+    return play(policies, world, horizon=ROUNDS, users=NEWCOMERS, seed=seed, progress=False)
+
+
+def draw(rows: pl.DataFrame, path: Path) -> list[Path]:
+    """The regret curves as a picture, if the extra that draws it is installed."""
+    try:
+        from newcomer.charts.pictures import regret_curves
+    except MissingExtra as missing:
+        screen.advise([f"no {path.name}: {missing}"])
+        return []
+    return [regret_curves(rows, path, title=f"{NEWCOMERS} newcomers, {ROUNDS} rounds")]
 
 
 def truth_line(distance: float, blind: float) -> str:
     """How close the answer is."""
-    return (
-        f"distance from the true subspace {number(distance)} (0: found exactly, 1: missed); blind guess {number(blind)}"
-    )
+    scale = "(0: found exactly, 1: missed)"
+    return f"distance from the true subspace {number(distance)} {scale}; blind guess {number(blind)}"
 
 
 def gain_line(regret: dict[str, float]) -> str:
-    """What the logs were worth to a newcomer, in one sentence."""
+    """What the logs were worth to a newcomer, in one sentence.
+
+    >>> gain_line({"PriorUCB": 6.0, "LinUCB": 60.0})
+    'with the logs newcomers lose 6.00 instead of 60.0: 10.0 times less'
+    """
     if "PriorUCB" not in regret:
         return "nothing shared was found, so newcomers start from nothing"
     informed, alone = regret["PriorUCB"], regret["LinUCB"]
-    return (
-        f"with the logs newcomers lose {number(informed)} instead of {number(alone)}: {alone / informed:.1f} times less"
-    )
+    less = f"{alone / informed:.1f} times less"
+    return f"with the logs newcomers lose {number(informed)} instead of {number(alone)}: {less}"
 
 
 def _say(text: str) -> None:
     screen.aside().print(f"\n{text}", style="bold")
 
 
-def _tell_fit(learned: Learned, json: bool) -> None:
-    if json:
-        return
-    show(findings_of(learned.model))
-    screen.result().print(facts([("Truth", truth_line(learned.distance, learned.blind))]))
+def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
+    """Mean cumulative regret against the round as a chart in text, and the gain."""
+    from newcomer.charts.terminal import curves as chart
+    from newcomer.outcomes import curves
 
-
-def _draw(rows: pl.DataFrame, out: Path) -> list[Path]:
-    from newcomer import demo
-
-    try:
-        return [demo.draw(rows, out)]
-    except MissingExtra as missing:
-        screen.advise([f"no {demo.PICTURE}: {missing}"])
-        return []
-
-
-def _regret(rows: pl.DataFrame) -> dict[str, float]:
-    from newcomer import summary
-
-    table = summary(rows)
-    return dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
-
-
-def _facts(learned: Learned, rows: pl.DataFrame) -> dict[str, Any]:
-    truth = {"distance": learned.distance, "blind": learned.blind}
-    return {"truth": truth, "regret": _regret(rows), **findings_of(learned.model).to_dict()}
-
-
-def _tell_newcomers(rows: pl.DataFrame) -> None:
-    from newcomer.charts.terminal import curves
-    from newcomer.demo import regret_lines
-
+    lines = curves(rows).partition_by("policy", as_dict=True, maintain_order=True)
+    series = {str(name): (line["t"].to_numpy(), line["regret"].to_numpy()) for (name,), line in lines.items()}
+    plot = chart(series, width=72, height=12, x_title="decision", y_title="reward lost so far (regret)")
     console = screen.result()
-    plot = curves(regret_lines(rows), width=72, height=12, x_title="decision", y_title="reward lost so far (regret)")
     console.print(plot, markup=False)
     console.print()
-    console.print(facts([("Gain", gain_line(_regret(rows))), ("", MEAN)]))
+    mean = "(tastes of this world average out to zero, so PopulationMean is no better than chance)"
+    console.print(facts([("Gain", gain_line(regret)), ("", mean)]))
 
 
 def _close(files: list[Path], seconds: float) -> None:
+    """Which files there are, and three commands to try on them."""
     logs, model, *_ = files
     names = ", ".join(str(file) for file in files)
     screen.result().print(facts([("Files", f"{names} ({seconds:.0f} s in all)")]))

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from newcomer.cli import options, screen
-from newcomer.cli.findings import findings_of
-from newcomer.cli.story import show
+from newcomer.cli.findings import findings_of, show
 
 
 def command(

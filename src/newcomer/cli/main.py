@@ -20,7 +20,7 @@ from newcomer.cli import demo, fit, inspect, reproduce, screen
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
 INTERRUPTED = 130
-_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.StoreError: 6}
+_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6}
 
 app = typer.Typer(
     name="newcomer",
@@ -57,7 +57,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; every failure is one sentence on stderr."""
+    """Run one command and return its exit code; every failure is one sentence on stderr.
+
+    Typer would print its own boxes and end the process: `standalone_mode=False` has it raise instead.
+    """
     try:
         code = int(app(args=arguments, prog_name="newcomer", standalone_mode=False) or 0)
     except KeyboardInterrupt:
@@ -70,6 +73,7 @@ def execute(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explain(error: Exception) -> int:
+    """Say what went wrong, and choose the exit code by whose it is to mend: usage, the logs, the model, or ours."""
     if isinstance(error, _UsageError):
         screen.complain(_usage(error))
         return 2
@@ -79,7 +83,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, OSError):
         screen.complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return 2
-    return _own_bug(error)
+    return _our_bug(error)
 
 
 def _usage(error: Exception) -> str:
@@ -90,14 +94,11 @@ def _usage(error: Exception) -> str:
     return f"{told}; see `{asked} --help`"
 
 
-def _own_bug(error: Exception) -> int:
+def _our_bug(error: Exception) -> int:
+    """What nobody should see; the trace is shown to those who ask for it, in place of scaring those who did not."""
     if os.environ.get("NEWCOMER_TRACE"):
         traceback.print_exception(error)
-    kind = type(error).__name__
+    said = (str(error).splitlines() or ["no message"])[0]
     hint = "please report it with what NEWCOMER_TRACE=1 in front of the command shows"
-    screen.complain(f"this is a bug in newcomer ({kind}: {_first_line(error)}); {hint}")
+    screen.complain(f"this is a bug in newcomer ({type(error).__name__}: {said}); {hint}")
     return 1
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or ["no message"])[0]

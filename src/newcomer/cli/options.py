@@ -1,4 +1,8 @@
-"""What people type, turned into values: ranks, sizes, column names. Each parser refuses in one sentence."""
+"""What people type, turned into values: ranks, sizes, column names.
+
+Each parser refuses in one sentence that names the option, before any file is read: `typer.BadParameter` is the error
+that ends in exit code 2.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,11 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 
 
 def parse_rank(text: str) -> int | Literal["auto"]:
-    """`auto`, or a whole number from 1."""
+    """`auto`, or a whole number from 1.
+
+    >>> parse_rank("auto"), parse_rank("3")
+    ('auto', 3)
+    """
     if text == "auto":
         return "auto"
     if text.isdecimal() and int(text) > 0:
@@ -24,7 +32,11 @@ def parse_rank(text: str) -> int | Literal["auto"]:
 
 
 def parse_size(text: str) -> int:
-    """Bytes in `500MB`, `2 GiB` or a plain number."""
+    """Bytes in `500MB`, `2 GiB` or a plain number.
+
+    >>> parse_size("500MB"), parse_size("2 GiB")
+    (500000000, 2147483648)
+    """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Z]*)", text.strip().upper())
     if not found or found[2] not in _UNITS:
         raise typer.BadParameter(f"a size is a number with KB, MB or GB, not '{text}'", param_hint="--memory")
@@ -35,6 +47,9 @@ def parse_columns(pairs: Sequence[str]) -> dict[str, str | list[str] | None]:
     """`user=uid` pairs: our name of a column = its name in the file.
 
     Features may name several (`features=a,b`); an optional column is left out with nothing (`step=`).
+
+    >>> parse_columns(["user=uid", "features=a,b", "step="])
+    {'user': 'uid', 'features': ['a', 'b'], 'step': None}
     """
     columns: dict[str, str | list[str] | None] = {}
     for pair in pairs:
@@ -46,7 +61,7 @@ def parse_columns(pairs: Sequence[str]) -> dict[str, str | list[str] | None]:
 
 
 def parse_epoch(text: str) -> Literal["s", "ms", "us", "ns"]:
-    """A unit of Unix times."""
+    """The unit in which Unix times are counted: seconds, milli-, micro- or nanoseconds."""
     units: tuple[Literal["s", "ms", "us", "ns"], ...] = ("s", "ms", "us", "ns")
     for unit in units:
         if text == unit:
@@ -55,7 +70,7 @@ def parse_epoch(text: str) -> Literal["s", "ms", "us", "ns"]:
 
 
 def parse_estimator(name: str) -> str:
-    """One of the estimators that `newcomer.fit` knows."""
+    """One of the estimators that `newcomer.fit` knows; the list is kept there."""
     from newcomer.fitting import ESTIMATORS
 
     if name not in ESTIMATORS:

@@ -1,6 +1,7 @@
 """How far a long read is: rate and time left on stderr. A bar in a terminal, otherwise a line every half minute.
 
-Nothing is shown for work that ends within the first second.
+Nothing is shown for work that ends within the first second. A fit reads the logs many times: rate and time left are
+those of the pass, and how many passes there will be nobody knows, so what the last one found is told instead.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ INTERVAL = 30.0  # seconds between lines without a terminal
 
 
 class Meter:
-    """A `progress(done, total)` callback to be used in a `with` block."""
+    """A `progress(done, total)` callback to be used in a `with` block.
+
+    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `note` what
+    the last pass found, `spoken` when a line was last written. Tests bring a console and a clock of their own.
+    """
 
     def __init__(
         self, what: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.what, self.console, self.clock = what, console or aside(), clock
-        self.begun = self.turn = clock()  # of the work, and of this pass of it
+        self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
         self.spoken = self.begun + PATIENCE - INTERVAL
         self.bar: Progress | None = None
@@ -58,7 +63,7 @@ class Meter:
             self.console.print(self.line(done, total, now - self.turn), soft_wrap=True)
 
     def line(self, done: float, total: float, seconds: float) -> str:
-        """Share, rate and time left as text."""
+        """Share, rate and time left as text, `seconds` into the pass."""
         rate = done / max(seconds, 1e-9)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
         return f"{self.what}{self.note}: {done / total:.0%}, {rate:,.0f} rows/s{left}"
@@ -71,6 +76,7 @@ class Meter:
         )
 
     def _draw(self, done: float, total: float) -> None:
+        """Move the bar, which is put up when it is first needed and goes away with the work."""
         if self.bar is None:
             self.bar = Progress(
                 TextColumn("{task.description}"),
@@ -89,6 +95,10 @@ class Meter:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as a person says them."""
+    """Seconds as a person says them.
+
+    >>> _duration(7.2), _duration(125)
+    ('7 s', '2 min 05 s')
+    """
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

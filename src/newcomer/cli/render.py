@@ -32,12 +32,20 @@ ASCII = Glyphs(signal="#", chance="=", beyond=".")
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """Blocks where the terminal has them, ASCII elsewhere."""
+    """Blocks where the terminal has them, ASCII elsewhere.
+
+    >>> glyphs_for("ascii").signal
+    '#'
+    """
     return BLOCKS if encoding.lower().replace("-", "").startswith("utf") else ASCII
 
 
 def rows_shown(values: Sequence[float], rank: int) -> int:
-    """How many eigenvalues to draw: the kept ones and a few of the others, within the screen."""
+    """How many eigenvalues to draw: the kept ones and up to four of the others, within the screen.
+
+    >>> rows_shown([1.0] * 50, 2), rows_shown([1.0] * 50, 40)
+    (6, 12)
+    """
     return min(len(values), max(min(rank + 4, ROWS), min(rank, ROWS)))
 
 
@@ -74,6 +82,7 @@ def scree_legend(chance: str, glyphs: Glyphs = BLOCKS) -> Text:
 
 
 def _length(value: float, top: float) -> int:
+    """Cells of a bar: the square root of an eigenvalue, `top` filling the width; a negative one has none."""
     return round(WIDTH * math.sqrt(max(value, 0.0) / top))
 
 
@@ -88,7 +97,11 @@ def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
 
 
 def number(value: float) -> str:
-    """Three significant figures without needless exponents."""
+    """Three significant figures without needless exponents.
+
+    >>> number(27.931), number(5168.2), number(1e-9)
+    ('27.9', '5,168', '1.0e-09')
+    """
     if not math.isfinite(value):
         return "infinite" if math.isinf(value) else "unknown"
     if value == 0 or 1e-3 <= abs(value) < 1e5:

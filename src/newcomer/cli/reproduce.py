@@ -1,4 +1,4 @@
-"""`newcomer reproduce`: the paper's figures from real data, as pictures and tables; resumes where it was interrupted."""
+"""`newcomer reproduce`: the paper's figures from real data, as pictures and tables; continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -46,16 +46,19 @@ def command(
         return
     wanted, scale = catalogue.chosen(figures or []), QUICK if quick else FULL
     folder = out or Path("experiments/quick" if quick else "experiments/results")
-    bench = catalogue.open_bench(scale, data=data, work=work)
+    kept = catalogue.open_folder(scale, data=data, work=work)
     begun = time.monotonic()
     made = catalogue.reproduce(
-        wanted, bench, out=folder, workers=workers or os.cpu_count() or 1, progress=lambda stage: Clock(stage).tick
+        wanted, kept, out=folder, workers=workers or os.cpu_count() or 1, progress=lambda stage: Clock(stage).tick
     )
     _tell(made, time.monotonic() - begun, json)
 
 
 class Clock:
-    """Says how far a stage is and how long it will take: on a terminal in place, elsewhere every half minute."""
+    """Says how far a stage is and, once that is known, how long it will take.
+
+    A terminal has one line that is written over; elsewhere a line is printed every half minute.
+    """
 
     def __init__(
         self, stage: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
@@ -63,20 +66,22 @@ class Clock:
         self.stage, self.console, self.clock = stage, console or screen.aside(), clock
         self.begun = self.spoken = clock()
 
-    def tick(self, done: int, total: int) -> None:
-        """Note that `done` of `total` jobs are finished."""
+    def tick(self, done: int, total: int, left: float | None) -> None:
+        """Note that `done` of `total` jobs are finished, and that `left` seconds of work remain (None: unknown)."""
         now = self.clock()
-        line = self.line(done, total, now - self.begun)
+        line = self.line(done, total, now - self.begun, left)
         if self.console.is_terminal:
             self.console.print(line.ljust(60), end="\n" if done == total else "\r", soft_wrap=True)
         elif now - self.spoken >= INTERVAL or done == total:
             self.spoken = now
             self.console.print(line, soft_wrap=True)
 
-    def line(self, done: int, total: int, seconds: float) -> str:
-        """The stage, its share and the time left."""
-        left = seconds * (total - done) / max(done, 1)
-        told = f"{seconds:.0f} s" if done == total else f"about {max(left / 60, 0.1):.1f} min left"
+    def line(self, done: int, total: int, seconds: float, left: float | None) -> str:
+        """The stage, its share and the time left; the time since its beginning where nothing is known of the rest."""
+        if done == total:
+            told = f"{seconds:.0f} s"
+        else:
+            told = f"{seconds:.0f} s so far" if left is None else f"about {max(left / 60, 0.1):.1f} min left"
         return f"{self.stage}: {done} of {total}, {told}"
 
 

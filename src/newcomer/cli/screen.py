@@ -36,7 +36,10 @@ def advise(sentences: Sequence[str]) -> None:
 
 
 def suggest(commands: Sequence[tuple[str, str]]) -> None:
-    """What to try next: (arguments of newcomer, what for), on stderr, ready to be copied."""
+    """What to try next: (arguments of newcomer, what for), on stderr, ready to be copied.
+
+    Suggestions go to stderr like advice, so that what is piped on is the result alone.
+    """
     width, name = max(len(why) for _, why in commands), program()
     lines = [Text.assemble(("  " + why.ljust(width), "dim"), (f"   {name} {rest}", "bold")) for rest, why in commands]
     aside().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
@@ -60,7 +63,13 @@ def complain(sentence: str) -> None:
 
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:
-    """One JSON object on stdout; what is not a finite number is null."""
+    """One JSON object on stdout; what is not a finite number is null.
+
+    `version` counts changes of the object's shape that a program would have to know of.
+
+    >>> print_json("fit", {"rank": 2, "radius": float("inf")})
+    {"version": 1, "command": "fit", "rank": 2, "radius": null}
+    """
     whole = _plain({"version": 1, "command": command, **content})
     sys.stdout.write(json.dumps(whole, allow_nan=False, ensure_ascii=False) + "\n")
 

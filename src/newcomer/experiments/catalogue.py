@@ -1,4 +1,8 @@
-"""Every figure of the paper, and every study past it, by id, and the run that makes some: fits, what depends on them, pictures."""
+"""Every figure of the paper and every study past it, by id, and the run that makes some of them.
+
+This is the top of the experiments: it knows all figures, so it is here that a worker process finds the computation of
+a `Table` job, by the id of its figure.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +10,78 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
 from newcomer.errors import NewcomerError, nearest
 from newcomer.experiments import (
-    attributes,
-    eigenvalues,
-    geometry,
-    insufficiency,
-    logger,
-    movielens,
-    overview,
-    replaying,
-    samples,
-    simulation,
+    fig_eigenvalues,
+    fig_geometry,
+    fig_insufficiency,
+    fig_lowdim,
+    fig_main,
+    fig_movielens,
+    fig_privacy,
+    fig_regret_vs_n,
+    fig_replay,
+    fig_reward_seeking_logger,
+    fig_simulation,
+    fig_subspace_error,
+    fig_truth,
 )
-from newcomer.experiments.bench import Bench
-from newcomer.experiments.beyond.registry import STUDIES
 from newcomer.experiments.figure import Figure
-from newcomer.experiments.jobs import slow_first
-from newcomer.experiments.places import Setting
+from newcomer.experiments.job_folder import JobFolder
+from newcomer.experiments.jobs import Fit, Job, Play, from_text, in_order, kind_of, to_text
+from newcomer.experiments.performing import perform_fit, perform_play
 from newcomer.experiments.pool import Crew, Progress
-from newcomer.experiments.scale import Scale
-from newcomer.worlds.download import cache_folder, find_movielens
-from newcomer.worlds.standin import write_standin
-
-_MODULES = (
-    overview,
-    eigenvalues,
-    simulation,
-    movielens,
-    samples,
-    geometry,
-    insufficiency,
-    logger,
-    replaying,
-    attributes,
+from newcomer.experiments.scale import Scale, Setting
+from newcomer.experiments.studies import (
+    study_local_regret,
+    study_prior_calibration,
+    study_prior_movielens,
+    study_prior_outside,
+    study_prior_ratings,
+    study_prior_ratings_regret,
+    study_prior_robust,
+    study_prior_subspace,
+    study_prior_users,
 )
-FIGURES: dict[str, Figure] = {figure.name: figure for module in _MODULES for figure in module.FIGURES}
-EVERYTHING = {**FIGURES, **STUDIES}
+from newcomer.worlds.download import cache_folder, find_movielens
+from newcomer.worlds.movielens_standin import write_standin
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for module in (
+        fig_main,
+        fig_eigenvalues,
+        fig_simulation,
+        fig_movielens,
+        fig_lowdim,
+        fig_truth,
+        fig_subspace_error,
+        fig_regret_vs_n,
+        fig_geometry,
+        fig_insufficiency,
+        fig_reward_seeking_logger,
+        fig_replay,
+        fig_privacy,
+    )
+    for figure in module.FIGURES
+}
+STUDIES: dict[str, Figure] = {
+    module.STUDY.name: module.STUDY
+    for module in (
+        study_prior_subspace,
+        study_prior_movielens,
+        study_prior_users,
+        study_prior_outside,
+        study_prior_robust,
+        study_prior_calibration,
+        study_prior_ratings,
+        study_prior_ratings_regret,
+        study_local_regret,
+    )
+}
+EVERYTHING = FIGURES | STUDIES
 
 
 @dataclass(frozen=True)
@@ -55,7 +94,13 @@ class Made:
 
 
 def chosen(names: Sequence[str]) -> list[Figure]:
-    """The figures of these ids, each once, in the order of the catalogue; `all`, or nothing, is all figures of the paper."""
+    """The figures of these ids, each once, in the order of the catalogue.
+
+    `all`, or no id, is all figures of the paper; studies must be named.
+
+    >>> [figure.name for figure in chosen(["prior-users", "main"])]
+    ['main', 'prior-users']
+    """
     for name in names:
         if name not in EVERYTHING and name != "all":
             raise NewcomerError(f"there is no figure '{name}'{nearest(name, EVERYTHING)}", todo="--list shows all ids")
@@ -64,37 +109,71 @@ def chosen(names: Sequence[str]) -> list[Figure]:
     return [figure for name, figure in EVERYTHING.items() if name in names]
 
 
-def open_bench(scale: Scale, *, data: Path | None, work: Path | None) -> Bench:
-    """The place of work for a scale; made-up ratings are written there if the scale wants them."""
+def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFolder:
+    """The folder of finished jobs for a scale, in `work` or in the user's cache.
+
+    The full scale needs MovieLens-1M, in `data` or where `find_movielens` looks. The quick scale takes `data` if it is
+    given, and writes made-up ratings beside its results if not.
+    """
     folder = work or cache_folder() / "reproduce"
-    if scale.standin and data is None:
+    if scale.quick and data is None:
         source = folder / "standin" / "ml-1m"
         source = source if (source / "README").is_file() else write_standin(folder / "standin")
     else:
         source = find_movielens(data)
-    setting = Setting(scale.name, str(source.absolute()), str(cache_folder()))
-    return Bench.at(folder / scale.name, setting)
+    return JobFolder.at(folder / scale.name, Setting(scale.name, str(source.absolute()), str(cache_folder())))
 
 
 def reproduce(
-    figures: Sequence[Figure], bench: Bench, *, out: Path, workers: int, progress: Callable[[str], Progress]
+    figures: Sequence[Figure], kept: JobFolder, *, out: Path, workers: int, progress: Callable[[str], Progress]
 ) -> list[Made]:
-    """Make figures: PNG and CSV in `out`. `progress(stage)` gives a callback for each stage: fits, runs, pictures."""
-    scale = bench.setting.sizes
+    """Make figures: a picture and a table of each in `out`.
+
+    There are three stages. Fits come first, because the jobs of regret figures say which radius was found. Then every
+    job of every figure that is not in the folder yet, each once however many figures ask for it. Pictures are made
+    last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
+    "pictures".
+    """
     out.mkdir(parents=True, exist_ok=True)
     with Crew(workers) as crew:
-        fits = [fit for figure in figures for fit in figure.fits(scale)]
-        bench.do_all(slow_first(fits), crew, progress=progress("fits"))
-        jobs = [job for figure in figures for job in figure.jobs(scale, bench)]
-        bench.do_all(slow_first(jobs), crew, progress=progress("runs"))
-        calls = [(figure.name, str(out), *bench.words) for figure in figures]
-        crew.run(_make, calls, progress=progress("pictures"))
+
+        def finish(stage: str, jobs: Sequence[Job]) -> None:
+            missing = in_order(kept.missing(jobs))
+            calls = [(to_text(job), *kept.words) for job in missing]
+            crew.run(_work, calls, [kind_of(job) for job in missing], progress=progress(stage))
+
+        finish("fits", [fit for figure in figures for fit in figure.fits(kept.scale)])
+        finish("runs", [job for figure in figures for job in figure.jobs(kept)])
+        names = [figure.name for figure in figures]
+        crew.run(_draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
     return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]
 
 
-def _make(name: str, out: str, folder: str, setting: str, identity: str) -> None:
-    """Table and picture of one figure, from finished jobs."""
-    figure, bench = EVERYTHING[name], Bench.from_words(folder, setting, identity)
-    frame = figure.table(bench.setting.sizes, bench)
+def do(job: Job, kept: JobFolder) -> None:
+    """Do one job in this process and keep its result.
+
+    The fit behind a play must be finished. A `Table` job names its figure, whose `run` is called with the job's
+    arguments.
+    """
+    if isinstance(job, Fit):
+        kept.keep(job, perform_fit(job, kept.setting))
+    elif isinstance(job, Play):
+        kept.keep(job, perform_play(job, kept.setting, kept.model(job.fit) if job.fit else None))
+    else:
+        run = EVERYTHING[job.figure].run
+        assert run is not None
+        kept.keep(job, run(kept.setting, **dict(job.arguments)))
+
+
+def _work(text: str, folder: str, setting: str, identity: str) -> None:
+    """What a worker does for one job."""
+    do(from_text(text), JobFolder.from_words(folder, setting, identity))
+
+
+def _draw(name: str, out: str, folder: str, setting: str, identity: str) -> None:
+    """What a worker does for one figure whose jobs are finished: the table and the picture."""
+    figure = EVERYTHING[name]
+    frame = figure.table(JobFolder.from_words(folder, setting, identity))
+    frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(figure.digits))
     frame.write_csv(Path(out, f"{name}.csv"))
     figure.draw(frame, Path(out, f"{name}.png"))

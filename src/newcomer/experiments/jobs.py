@@ -1,11 +1,16 @@
-"""The pieces of work that figures are made of: plain records, each with a key that says everything its result depends on.
+"""The pieces of work that figures are made of: plain records, each with a key.
 
-* `Fit`: a model from a world's logs;
-* `Play`: thirty newcomers with one policy. ProBALL's rule Delta tau sqrt(t) <= d never looks at rewards, so a setting of radius and tau
-  is, for a given horizon, nothing but the first round outside the subspace (`leaves`), and settings that share it share a run;
-* `Table`: any other computation, a named function of `newcomer.experiments.tables`.
+The key says everything that the result depends on.
 
-A policy's random numbers are named after its algorithm, not after tau: settings are compared with the same draws.
+* `Fit` is a model from a world's logs;
+* `Play` is some newcomers served by one policy;
+* `Table` is any other computation: the `run` of the figure whose id it names, with plain arguments.
+
+ProBALL stays in the subspace while Delta tau sqrt(t) <= d (tau' = 0), a rule that never looks at rewards. A play
+therefore depends on Delta and tau only through the first round outside the subspace. The job says which Delta and tau
+were meant (`ExitRule`); its key has that round in their place, so that settings which leave in the same round share
+one run. A policy's random numbers are named after its algorithm, not after tau: settings are compared on the same
+draws.
 """
 
 from __future__ import annotations
@@ -14,35 +19,20 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-import polars as pl
-
-from newcomer.experiments.contenders import Stage, contender
-from newcomer.experiments.places import (
-    Seen,
-    Setting,
-    cluster_error,
-    histories,
-    kinds_of_users,
-    noise_sd,
-    true_basis,
-    world,
-)
-from newcomer.fitting import fit
-from newcomer.model import Model
-from newcomer.simulation import play
-
 FORMAT = 1  # of the results; a change makes all earlier ones stale
+SLOW = "LOCAL-UCB"  # the policy whose plays take minutes
 Scalar = str | int | float | None
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A model of `users` histories of `steps` steps; `rank` 0 lets the fit choose; `calibrate` asks for a calibrated radius."""
+    """A model of `users` histories of `steps` steps.
+
+    A `rank` of 0 lets the fit choose, `ridge` None as well; `calibrate` asks for a calibrated radius.
+    """
 
     world: str
     users: int
@@ -55,11 +45,31 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Play:
-    """`trials` newcomers with one policy for `rounds` rounds.
+class ExitRule:
+    """ProBALL's rule: stay in the subspace of R^`dim` while `radius` `tau` sqrt(t) <= `dim`."""
 
-    `leaves` is ProBALL's first round outside the subspace; `truth` gives it the true basis in place of the fitted one;
-    `latent` shows every action through the true basis.
+    radius: float
+    tau: float
+    dim: int
+
+    def first_outside(self, rounds: int) -> int:
+        """The first round outside the subspace, `rounds` + 1 if there is none in this horizon.
+
+        The rule is asked round by round, in the arithmetic of the policy itself.
+
+        >>> ExitRule(radius=54.0, tau=0.1, dim=50).first_outside(rounds=200)
+        86
+        """
+        pace = self.radius * self.tau
+        return 1 + sum(pace * math.sqrt(t) <= self.dim for t in range(1, rounds + 1))
+
+
+@dataclass(frozen=True)
+class Play:
+    """`trials` newcomers served by one policy for `rounds` rounds.
+
+    `exit` is ProBALL's rule for leaving the subspace (None: the policy's default); `truth` gives ProBALL the true
+    basis in place of the fitted one; `latent` shows every action through the true basis.
     """
 
     world: str
@@ -67,85 +77,91 @@ class Play:
     rounds: int
     trials: int
     fit: Fit | None = None
-    leaves: int | None = None
+    exit: ExitRule | None = None
     truth: bool = False
     latent: bool = False
     seed: int = 0
 
+    @property
+    def left_at(self) -> int | None:
+        """The first round outside the subspace, `rounds` + 1 if it is not left; None without a rule."""
+        return None if self.exit is None else self.exit.first_outside(self.rounds)
+
 
 @dataclass(frozen=True)
 class Table:
-    """A named computation with plain arguments."""
+    """The computation of a figure, `run`, with these arguments."""
 
-    name: str
+    figure: str
     arguments: tuple[tuple[str, Scalar], ...]
 
 
 Job = Fit | Play | Table
-SLOW = "LOCAL-UCB"
-
-
-def slow_first(jobs: Iterable[Job]) -> list[Job]:
-    """What takes minutes before what takes seconds, so that no worker is left alone with a long job at the end."""
-    return sorted(jobs, key=lambda job: not _slow(job))
-
-
-def _slow(job: Job) -> bool:
-    if isinstance(job, Fit):  # whole real histories, and fits of parts
-        return (job.estimator == "em" and not job.steps) or job.calibrate
-    return isinstance(job, Play) and job.policy == SLOW
 
 
 def key(job: Job, identity: str) -> str:
-    """Content hash of a job; `identity` names scale and data."""
-    return hashlib.sha256(f"{FORMAT} {identity} {to_text(job)}".encode()).hexdigest()[:24]
+    """The content hash of a job; `identity` names version, scale and data."""
+    parts = _parts(job)
+    if isinstance(job, Play):
+        parts["exit"] = job.left_at
+    return hashlib.sha256(f"{FORMAT} {identity} {json.dumps(parts, sort_keys=True)}".encode()).hexdigest()[:24]
 
 
 def to_text(job: Job) -> str:
     """The job as JSON."""
-    return json.dumps({"kind": type(job).__name__, **asdict(job)}, sort_keys=True)
+    return json.dumps(_parts(job), sort_keys=True)
 
 
 def from_text(text: str) -> Job:
-    """The inverse of `to_text`."""
+    """The inverse of `to_text`.
+
+    >>> from_text(to_text(Table("geometry", (("seed", 1),))))
+    Table(figure='geometry', arguments=(('seed', 1),))
+    """
     parts: dict[str, Any] = json.loads(text)
     kind = parts.pop("kind")
     if kind == "Fit":
         return Fit(**parts)
     if kind == "Table":
-        return Table(parts["name"], tuple((name, value) for name, value in parts["arguments"]))
-    return Play(**{**parts, "fit": parts["fit"] and Fit(**parts["fit"])})
+        return Table(parts["figure"], tuple((name, value) for name, value in parts["arguments"]))
+    records = {"fit": Fit, "exit": ExitRule}
+    return Play(**parts | {name: parts[name] and record(**parts[name]) for name, record in records.items()})
 
 
-def first_round_outside(radius: float, tau: float, dim: int, rounds: int) -> int:
-    """The round in which ProBALL (tau' = 0) leaves the subspace; `rounds` + 1 if it does not in this horizon."""
-    pace = radius * tau
-    if pace <= 0:
-        return rounds + 1
-    return min(math.floor((dim / pace) ** 2), rounds) + 1
+def _parts(job: Job) -> dict[str, Any]:
+    return {"kind": type(job).__name__, **asdict(job)}
 
 
-def radius_to_leave(leaves: int, dim: int) -> float:
-    """A radius with which ProBALL, tau = 1, leaves in exactly that round."""
-    return dim / math.sqrt(leaves - 0.5)
+def kind_of(job: Job) -> str:
+    """A text that jobs share if they take about as long: everything but the seed, a play's model and its exit.
+
+    >>> kind_of(Table("privacy", (("dim", 40), ("seed", 1)))) == kind_of(Table("privacy", (("dim", 40), ("seed", 2))))
+    True
+    """
+    parts = {name: value for name, value in _parts(job).items() if name not in ("seed", "fit", "exit", "truth")}
+    if isinstance(job, Table):
+        parts["arguments"] = [pair for pair in job.arguments if pair[0] != "seed"]
+    return json.dumps(parts, sort_keys=True)
 
 
-def perform_fit(job: Fit, setting: Setting) -> Model:
-    """Draw the logs and fit them."""
-    logs = histories(world(job.world, setting), job.users, job.steps, job.seed)
-    null = job.rank == 0 and job.estimator != "em"
-    return fit(
-        logs, rank=job.rank or "auto", estimator=job.estimator, ridge=job.ridge, null=null, calibrate=job.calibrate
-    )
+def in_order(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs in the order in which they should be begun.
+
+    What takes minutes comes first, so that no worker is left alone with a long job at the end; then one job of each
+    kind, after which the time that the others will take is known.
+    """
+    seen: set[str] = set()
+
+    def place(job: Job) -> tuple[bool, bool]:
+        kind = kind_of(job)
+        again = kind in seen
+        seen.add(kind)
+        return not _slow(job), again
+
+    return sorted(jobs, key=place)
 
 
-def perform_play(job: Play, setting: Setting, model: Model | None) -> pl.DataFrame:
-    """The rows of `play`."""
-    place = world(job.world, setting)
-    if job.truth and model is not None:
-        model = replace(model, basis=np.ascontiguousarray(true_basis(place)))
-    view = Seen(place, true_basis(place)) if job.latent else place
-    clusters, error = (partial(of, job.world, setting) for of in (kinds_of_users, cluster_error))
-    stage = Stage(view.dim, job.rounds, noise_sd(place), model, job.leaves, clusters, error)  # type: ignore[arg-type]
-    policy = contender(job.policy, stage)
-    return play({job.policy: policy}, view, horizon=job.rounds, users=job.trials, seed=job.seed, progress=False)
+def _slow(job: Job) -> bool:
+    if isinstance(job, Fit):  # fits of whole real histories, and fits of parts
+        return (job.estimator == "em" and not job.steps) or job.calibrate
+    return isinstance(job, Play) and job.policy == SLOW

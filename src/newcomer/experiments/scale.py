@@ -1,15 +1,18 @@
 """How large the experiments are: the paper's sizes, and small ones that take minutes on made-up ratings.
 
-Sizes that the paper does not state are ours: 20 candidates and 1000 rounds in the simulation, a ridge of 1 for SOLD, the
-grid of tau. Its text names tau = 5 (simulation), 0.1 and 0.5 (MovieLens). Our radii, with the constants of its propositions
-corrected and none dropped, are about a thousand times those that its remarks imply, so the same tau leaves the subspace in
-the first round; the grids therefore go on to values at which the phases can be told apart.
+Sizes that the paper does not state are ours: 20 candidates and 1000 rounds in the simulation, a ridge of 1 for SOLD,
+the grid of tau. Its text names tau = 5 (simulation), 0.1 and 0.5 (MovieLens). Our radii, with the constants of its
+propositions corrected and none dropped, are about a thousand times those that its remarks imply, so the same tau
+leaves the subspace in the first round; the grids therefore go on to values at which the phases can be told apart.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Worlds by the name that tables and titles have for them. The simulation has entries of U up to 2.5/(k d), as printed,
+# or up to 2.5/k, at which logs can be learned from; MovieLens is factorised as the paper describes it, or with equal
+# eigenvalues.
 PRINTED = "simulation as printed"
 LEARNABLE = "simulation, learnable scale"
 LITERAL = "MovieLens, literal factors"
@@ -17,29 +20,31 @@ BALANCED = "MovieLens, balanced factors"
 REPLAY = "replay of real ratings"
 SIMULATIONS = (PRINTED, LEARNABLE)
 FILMS = (LITERAL, BALANCED)
-SIGNAL = {PRINTED: "entries of U up to 2.5/(k d)", LEARNABLE: "entries of U up to 2.5/k"}
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Sizes of every experiment.
+    """The sizes of every experiment.
 
-    `taus` gives each world's grid, first value first; `shown` the value of the overview figure. `sizes` are the numbers of
-    offline users of the figures against N (`error_sizes` those of the subspace error alone), `repeats` how many data sets an
-    error is averaged over.
+    Logs have `users` histories of `steps` rows in the simulation, `film_users` of `film_steps` on MovieLens; `trials`
+    newcomers are then served for `rounds` or `film_rounds` rounds. Ratings of users and movies with at least `least`
+    of them are factorised to `dim` features of which `rank` matter. `taus` is the grid of ProBALL's tau in each
+    world, the paper's values first, and `shown` the value in the figure `main`. `sizes` are the numbers of offline
+    users in the figures against N (`error_sizes` those of the subspace error alone), and `repeats` the data sets that
+    an error is averaged over. The replay of real ratings has sizes of its own.
     """
 
     name: str
     trials: int
-    rounds: int  # of the simulation
-    users: int  # in the logs of the simulation
+    rounds: int
+    users: int
     steps: int
     film_rounds: int
     film_users: int
     film_steps: int
-    dim: int  # of the factorisation of ratings
+    dim: int
     rank: int
-    least: int  # ratings that users and movies need
+    least: int
     sizes: tuple[int, ...]
     error_sizes: tuple[int, ...]
     repeats: int
@@ -48,7 +53,11 @@ class Scale:
     replay_dim: int
     replay_rounds: int
     replay_trials: int
-    standin: bool = False
+
+    @property
+    def quick(self) -> bool:
+        """Whether this is the small scale, which runs on made-up ratings."""
+        return self.name == "quick"
 
 
 FULL = Scale(
@@ -103,7 +112,27 @@ QUICK = Scale(
     replay_dim=20,
     replay_rounds=15,
     replay_trials=10,
-    standin=True,
 )
 
 SCALES = {scale.name: scale for scale in (FULL, QUICK)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a worker process is told, in plain words.
+
+    These are the name of the scale, the folder of ratings, and the folder in which factorisations are cached.
+    """
+
+    scale: str
+    data: str
+    cache: str
+
+    @property
+    def sizes(self) -> Scale:
+        """The scale of this name.
+
+        >>> Setting("full", "ml-1m", "cache").sizes.rank
+        18
+        """
+        return SCALES[self.scale]

@@ -1,11 +1,21 @@
-"""Compiled loops that learn: rewards taken into the systems of ridge.py and of ProBALL's subspace phase.
+"""Compiled loops that learn: rewards taken into the systems of ridge.py, alone and behind a projection.
 
-The maths is told there; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and the i
-after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only; those
-that choose are in ridge_kernels.py. Those called for every decision take their arrays one by one: tuples cost more.
+Of each system V = I + sum x x^T, b = sum r x a user has five arrays, all of which one reward (x, r) changes:
+
+    gram     V, a packed triangle, and `carry`, what rounding has kept out of it
+    factor   W with V^-1 = W^T W, a packed triangle, turned by each reward and now and then computed afresh from V
+    moment   b
+    mean     V^-1 b, moved by each reward along V^-1 x
+    guard    when W is next computed afresh
+
+The maths is told in ridge.py; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and
+the i after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only;
+those that choose are in scoring_loops.py.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -14,33 +24,48 @@ from newcomer.array_loops import FAST, HUGE, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
+# The columns of `System.guard`: trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
+TRACE, LIMIT, STEPS, ALLOWED = range(4)
+# What `faults` says if it does not name a row.
+ALL_FINE, SOME_MISSING = -1, -2
 
-# The arrays of ridge.Ridge: factor, gram, carry, moment, mean, guard, count.
-System = tuple[Floats, Floats, Floats, Floats, Floats, Floats, Ints]
-# Of users who may leave ProBALL's subspace: rows kept, b of the full system, the rule.
-Diary = tuple[Floats, Floats, Floats]
+
+class System(NamedTuple):
+    """The arrays of `ridge.Ridge` as compiled loops take them; p = d (d + 1) / 2."""
+
+    factor: Floats  # (n, p), W
+    gram: Floats  # (n, p), V
+    carry: Floats  # (n, p), what rounding has kept out of V so far
+    moment: Floats  # (n, d), b
+    mean: Floats  # (n, d)
+    guard: Floats  # (n, 4), see TRACE and its neighbours
+    seen: Ints  # (n,), how many rewards
 
 
 @njit(cache=True)
-def fault(features: Floats, reward: Floats) -> int:
-    """0 if all rewards (m,) and features (m, d) are usable, 1 if some rewards are NaN, 2 + the first bad row if not."""
-    missing = 0
+def faults(features: Floats, reward: Floats) -> int:
+    """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE."""
+    status = ALL_FINE
     for i in range(features.shape[0]):
         if np.isnan(reward[i]):
-            missing = 1
+            status = SOME_MISSING
         elif not abs(reward[i]) < HUGE:
-            return 2 + i
+            return i
         usable = 0
         for j in range(features.shape[1]):
             usable += 1 if abs(features[i, j]) < HUGE else 0
         if usable < features.shape[1]:
-            return 2 + i
-    return missing
+            return i
+    return status
 
 
 @njit(cache=True, fastmath=False)  # said in full, because loops inherit what their caller was given
 def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
-    """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here."""
+    """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here.
+
+    `carry` holds, for each entry, what the last addition has put in too much; it is taken off the next term. Without
+    it, 100,000 equal terms would be off by 1e-12, which cond(V) = 1e5 turns into an error of 1e-7 in V^-1.
+    """
     offset = 0
     for i in range(x.size):
         row, lost = gram[offset : offset + i + 1], carry[offset : offset + i + 1]
@@ -54,7 +79,7 @@ def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _apply(factor: Floats, x: Floats) -> Floats:
-    """W x."""
+    """W x, whose squared length is x^T V^-1 x."""
     out = np.empty(x.size)
     offset = 0
     for i in range(x.size):
@@ -95,7 +120,11 @@ def _apply_transposed(factor: Floats, z: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
-    """Turn W into the factor of (V + x x^T)^-1 and write V^-1 x to `gain`; returns 1 + x^T V^-1 x."""
+    """Turn W into the factor of (V + x x^T)^-1 and write V^-1 x to `gain`; returns 1 + x^T V^-1 x.
+
+    One pass over the triangle (Carlson 1973, see ridge.py): before row i, `gain` is sum_{j<i} z_j w_j and `before` is
+    s_{i-1} = 1 + z_1^2 + ... + z_{i-1}^2; row i becomes sqrt(s_{i-1} / s_i) (w_i - (z_i / s_{i-1}) gain).
+    """
     z = _apply(factor, x)
     gain[:] = 0.0
     offset = 0
@@ -115,7 +144,11 @@ def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
 
 @njit(cache=True, fastmath=FAST)
 def _invert(gram: Floats, factor: Floats, size: int) -> bool:
-    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding."""
+    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding.
+
+    First the Cholesky factor L row by row, from inner products of the rows above; then the rows of its inverse by
+    forward substitution, W_i = (e_i - sum_{p<i} L_ip W_p) / L_ii.
+    """
     lower = np.empty_like(gram)
     start = 0
     for i in range(size):
@@ -153,67 +186,56 @@ def _invert(gram: Floats, factor: Floats, size: int) -> bool:
 
 @njit(cache=True, fastmath=FAST)
 def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
-    """Compute one user's factor and mean afresh from V and b, and say in `guard` when to do so again.
+    """Compute one user's factor and mean afresh from V and b, and say in `guard` (4,) when to do so again.
 
-    Rank-one steps lose about eps cond(V) each, at random, so this many of them stay within DRIFT.
+    Rank-one steps lose about eps cond(V) each, at random, so (DRIFT / loss)^2 of them stay within DRIFT; cond(V) is
+    taken for |V| |V^-1| in Frobenius norms over d. It grows with the trace, so four times the trace also asks for a
+    fresh W. Where V cannot be factorised, the turned W stays.
     """
     size = moment.size
     _invert(gram, factor, size)
     _apply_transposed(factor, _apply(factor, moment), mean)
-    guard[2] = 0.0
-    norm = spread = guard[0] = 0.0
+    guard[STEPS] = 0.0
+    norm = spread = guard[TRACE] = 0.0
     offset = 0
     for i in range(size):
         for j in range(i + 1):
             norm += gram[offset + j] ** 2 * (1.0 if i == j else 2.0)
             spread += factor[offset + j] ** 2
-        guard[0] += gram[offset + i]
+        guard[TRACE] += gram[offset + i]
         offset += i + 1
     loss = EPSILON * np.sqrt(norm) * spread / size
-    guard[1] = 4.0 * guard[0]
-    guard[3] = min(max((DRIFT / loss) ** 2, SHORTEST), LONGEST)
+    guard[LIMIT] = 4.0 * guard[TRACE]
+    guard[ALLOWED] = min(max((DRIFT / loss) ** 2, SHORTEST), LONGEST)
 
 
 @njit(cache=True, fastmath=FAST)
 def _learn(system: System, u: int, x: Floats, reward: float) -> None:
-    """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match."""
-    factor, gram, carry, moments, means, guards, count = system
-    moment, mean, guard, gain = moments[u], means[u], guards[u], np.empty(x.size)
-    add_outer(gram[u], carry[u], x)
-    total = _turn_factor(factor[u], x, gain)
+    """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match.
+
+    The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
+    """
+    moment, mean, guard, gain = system.moment[u], system.mean[u], system.guard[u], np.empty(x.size)
+    add_outer(system.gram[u], system.carry[u], x)
+    total = _turn_factor(system.factor[u], x, gain)
     surprise = reward
     for j in range(x.size):
         surprise -= x[j] * mean[j]
     for j in range(x.size):
         moment[j] += reward * x[j]
         mean[j] += surprise / total * gain[j]
-        guard[0] += x[j] * x[j]
-    count[u] += 1
-    guard[2] += 1.0
-    if guard[0] > guard[1] or guard[2] >= guard[3]:
-        refresh(gram[u], factor[u], moment, mean, guard)
+        guard[TRACE] += x[j] * x[j]
+    system.seen[u] += 1
+    guard[STEPS] += 1.0
+    if guard[TRACE] > guard[LIMIT] or guard[STEPS] >= guard[ALLOWED]:
+        refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
 @njit(cache=True)
-def learn(
-    factor: Floats,
-    gram: Floats,
-    carry: Floats,
-    moment: Floats,
-    mean: Floats,
-    guard: Floats,
-    count: Ints,
-    users: Ints,
-    features: Floats,
-    reward: Floats,
-) -> bool:
-    """Rewards in turn: row i goes into the system of users[i], who may occur again; False, unchanged, at a fault."""
-    if fault(features, reward) > 0:
-        return False
-    system = factor, gram, carry, moment, mean, guard, count
+def learn(system: System, users: Ints, features: Floats, reward: Floats) -> None:
+    """Rewards in turn: row i goes into the system of users[i], who may occur again."""
     for i in range(users.size):
         _learn(system, users[i], features[i], reward[i])
-    return True
 
 
 @njit(cache=True, fastmath=FAST)
@@ -227,7 +249,16 @@ def _project(basis: Floats, x: Floats, out: Floats) -> None:
 
 
 @njit(cache=True)
-def phase_learn(
+def learn_projected(basis: Floats, system: System, users: Ints, features: Floats, reward: Floats) -> None:
+    """Rewards in turn, for features (m, d) that the basis (k, d) takes to the k dimensions of the system."""
+    low = np.empty(basis.shape[0])
+    for i in range(users.size):
+        _project(basis, features[i], low)
+        _learn(system, users[i], low, reward[i])
+
+
+@njit(cache=True)
+def learn_inside(
     basis: Floats,
     factor: Floats,
     gram: Floats,
@@ -236,57 +267,47 @@ def phase_learn(
     mean: Floats,
     guard: Floats,
     count: Ints,
+    rows: Floats,
     kept: Ints,
-    diary: Diary | None,
-    full: System | None,
+    owed: Floats,
+    patience: int,
     users: Ints,
     features: Floats,
     reward: Floats,
     begin: int,
-) -> tuple[int, int]:
-    """Rewards from row `begin` on, until a user needs room for a row, (row, -1), or a full system, (next row, user).
+) -> int:
+    """Ordinary rewards of users without a full system, from row `begin` on; returns the first row that is none, or m.
 
-    `diary` is None while there is no room for rows, `full` while nobody has a full system; the rule is that of tau' = 0.
-    At a fault nothing changes: (-1, -1).
+    A reward goes into the small system, its features to `rows` (n, c, d), of which `kept` (n,) are in use, and reward
+    times features to `owed` (n, d), the b of the full system to come. A row is out of the ordinary if its user has no
+    room for it, or leaves the subspace with it, at `patience` rewards.
+
+    This loop runs for every reward of a single user, where a NamedTuple would cost 1 us and an array costs 0.1: hence
+    the arrays of the small system one by one.
     """
-    if begin == 0 and fault(features, reward) > 0:
-        return -1, -1
-    low, small = np.empty(basis.shape[0]), (factor, gram, carry, moment, mean, guard, count)
-    room = 0 if diary is None else diary[0].shape[1]
+    small, low = System(factor, gram, carry, moment, mean, guard, count), np.empty(basis.shape[0])
     for i in range(begin, users.size):
         u, x = users[i], features[i]
-        if kept[u] == room:
-            return i, -1
+        if kept[u] == rows.shape[1] or count[u] + 1 >= patience:
+            return i
         _project(basis, x, low)
         _learn(small, u, low, reward[i])
-        if full is not None and kept[u] == -1:
-            _learn(full, u, x, reward[i])
-        if diary is not None and kept[u] >= 0:
-            rows, owed, rule = diary
-            _keep(owed[u], rows[u, kept[u]], x, reward[i])
-            kept[u] += 1
-            if rule[0] * np.sqrt(count[u] + 1) > rule[3]:
-                return i + 1, u
-    return users.size, -1
-
-
-@njit(cache=True)
-def _keep(moment: Floats, row: Floats, x: Floats, reward: float) -> None:
-    """Write x down for later, and add its reward to b now."""
-    for j in range(x.size):
-        row[j] = x[j]
-        moment[j] += reward * x[j]
+        row, total = rows[u, kept[u]], owed[u]
+        for j in range(x.size):
+            row[j] = x[j]
+            total[j] += reward[i] * x[j]
+        kept[u] += 1
+    return users.size
 
 
 def warm() -> None:
-    """Load every loop of this file from the cache, compiling those that are not there yet."""
-    one, row, who = np.ones(1), np.ones((1, 1)), np.zeros(1, dtype=np.int64)
-    guard, diary = np.array([[1.0, 4.0, 0.0, 8.0]]), (np.ones((1, 1, 1)), row.copy(), np.zeros(4))
-    fault(row, one)
-    refresh(row[0], row[0].copy(), row[0], row[0].copy(), guard[0])
-    system = (row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
-    learn(*system, who, row, one)
-    add_outer(one.copy(), np.zeros(1), one)
+    """Call every loop of this file once, with arrays of the types it meets."""
+    row, one, who = np.ones((1, 1)), np.ones(1), np.zeros(1, dtype=np.int64)
+    guard = np.array([[1.0, 4.0, 0.0, SHORTEST]])
+    system = System(row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
+    faults(row, one)
     add_square(np.ones(1), np.zeros(1), row)
-    for kept, full in ((None, None), (diary, None), (diary, system)):
-        phase_learn(row, *system, np.full(1, -1), kept, full, who, row, one, 0)
+    refresh(one, one.copy(), one, one.copy(), guard[0])
+    learn(system, who, row, one)
+    learn_projected(row, system, who, row, one)
+    learn_inside(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

@@ -23,21 +23,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.errors import PolicyError
-from newcomer.linear import learning_loops as kernels
-from newcomer.linear.state import State
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.linear import learning_loops
+from newcomer.linear.learning_loops import System
+from newcomer.linear.state import Floats, Ints, State
 
 
 @dataclass
 class Ridge(State):
     """Systems of n users in d dimensions, p = d (d + 1) / 2; factor and gram may be (n, 0) until they are needed.
 
-    `guard` (n, 4): trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
+    `guard` (n, 4) says when W is computed afresh: trace of V, the trace at which to do so, steps since then, steps
+    allowed.
     """
 
     mean: Floats  # (n, d)
@@ -62,29 +59,36 @@ class Ridge(State):
         return bool(self.factor.shape[1] == self.gram.shape[1] == self.carry.shape[1] > 0)
 
     @property
-    def parts(self) -> kernels.System:
-        """The arrays in the order of the compiled loops."""
-        return self.factor, self.gram, self.carry, self.moment, self.mean, self.guard, self.count
+    def parts(self) -> System:
+        """The arrays as the compiled loops take them."""
+        return System(self.factor, self.gram, self.carry, self.moment, self.mean, self.guard, self.count)
 
     def check(self) -> None:
         """Refuse arrays that do not fit together."""
         super().check()
         n, d = len(self.mean), self.mean.shape[-1]
         self.refuse_unless(self.mean.ndim == 2 and self.moment.shape == (n, d) and self.guard.shape == (n, 4))
-        self.refuse_unless(
-            all(part.shape in ((n, 0), (n, packed_size(d))) for part in (self.factor, self.gram, self.carry))
-        )
-        self.refuse_unless(all(part.dtype == np.float64 for part in vars(self).values() if part is not self.count))
+        triangles = (self.factor, self.gram, self.carry)
+        self.refuse_unless(all(part.shape in ((n, 0), (n, packed_size(d))) for part in triangles))
+        self.refuse_unless(all(part.dtype == np.float64 for part in self.parts[:-1]))
         self.refuse_unless(self.count.dtype == np.int64 and self.count.ndim == 1)
 
 
 def packed_size(dim: int) -> int:
-    """Entries of a triangle."""
+    """Entries of a packed triangle of a (dim, dim) matrix.
+
+    >>> packed_size(3)
+    6
+    """
     return dim * (dim + 1) // 2
 
 
 def pack(matrix: Floats) -> Floats:
-    """The lower triangle of (..., d, d), row by row."""
+    """The lower triangle of (..., d, d), row by row.
+
+    >>> pack(np.array([[1.0, 9.0], [2.0, 3.0]])).tolist()
+    [1.0, 2.0, 3.0]
+    """
     rows, columns = np.tril_indices(matrix.shape[-1])
     return np.ascontiguousarray(matrix[..., rows, columns])
 
@@ -98,64 +102,38 @@ def unpack(triangle: Floats, dim: int) -> Floats:
 
 
 def start(n: int, dim: int) -> Ridge:
-    """n systems before any reward: V = I, b = 0."""
+    """n systems before any reward: V = I, b = 0, so W = I and the mean is zero."""
     identity = np.tile(pack(np.eye(dim)), (n, 1))
-    guard = np.tile([float(dim), 4.0 * dim, 0.0, kernels.LONGEST], (n, 1))
-    count = np.zeros(n, dtype=np.int64)
-    return Ridge(
-        np.zeros((n, dim)), np.zeros((n, dim)), identity, identity.copy(), np.zeros_like(identity), guard, count
-    )
+    guard = np.tile([float(dim), 4.0 * dim, 0.0, learning_loops.LONGEST], (n, 1))
+    mean, moment, count = np.zeros((n, dim)), np.zeros((n, dim)), np.zeros(n, dtype=np.int64)
+    return Ridge(mean, moment, identity, identity.copy(), np.zeros_like(identity), guard, count)
 
 
-def start_from(n: int, mean: Floats, precision: Floats) -> Ridge:
-    """n systems before any reward with prior mean (d,) and precision (d, d): V = precision, b = precision mean."""
-    system = start(n, len(mean))
-    system.gram[:] = pack(precision)
-    system.moment[:] = precision @ mean
-    one = system.take([0]) if n else start(1, len(mean))
-    if not np.isfinite(precision).all() or np.linalg.eigvalsh(precision)[0] <= 0:
-        raise PolicyError("the precision of a prior must be positive definite")
-    kernels.refresh(one.gram[0], one.factor[0], one.moment[0], one.mean[0], one.guard[0])
-    system.factor[:], system.mean[:], system.guard[:] = one.factor[0], mean, one.guard[0]
-    return system
+def start_empty(n: int, dim: int) -> Ridge:
+    """n systems without triangles, for users who may never need theirs: means and moments only."""
+    mean, moment, none = np.zeros((n, dim)), np.zeros((n, dim)), np.zeros((n, 0))
+    return Ridge(mean, moment, none, none, none, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
 
 
-def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
-    """Take rewards (m,) for features (m, d) into the systems of `users` (m,), in this order.
+def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> None:
+    """Take checked rewards (m,) for features (m, d) into the systems of `users` (m,), in this order.
 
-    False, and nothing changed, if one of the numbers is missing or too large.
+    >>> system = start(1, 2)
+    >>> learn(system, np.array([[1.0, 0.0]]), np.array([3.0]), np.array([0]))
+    >>> system.mean.tolist()
+    [[1.5, 0.0]]
     """
-    return kernels.learn(*system.parts, users, features, reward)
+    learning_loops.learn(system.parts, users, features, reward)
 
 
 def precision(system: Ridge) -> Floats:
-    """V (n, d, d)."""
+    """V (n, d, d), both halves, from the packed lower triangle.
+
+    >>> precision(start(1, 2)).tolist()
+    [[[1.0, 0.0], [0.0, 1.0]]]
+    """
     lower = unpack(system.gram, system.dim)
     diagonal = np.einsum("nii->ni", lower)
     full: Floats = lower + np.swapaxes(lower, 1, 2)
     np.einsum("nii->ni", full)[:] = diagonal
     return full
-
-
-def covariance(system: Ridge) -> Floats:
-    """V^-1 (n, d, d)."""
-    w = unpack(system.factor, system.dim)
-    inverse: Floats = np.swapaxes(w, 1, 2) @ w
-    return inverse
-
-
-def log_determinant(system: Ridge) -> Floats:
-    """log det V (n,)."""
-    steps = np.arange(1, system.dim + 1)
-    total: Floats = -2.0 * np.log(system.factor[:, steps * (steps + 1) // 2 - 1]).sum(axis=1)
-    return total
-
-
-def self_normalised_width(system: Ridge, *, noise: float, bound: float, delta: float) -> Floats:
-    """Width (n,) of the ellipsoid that holds beta at all times with probability 1 - delta, if |beta| <= bound.
-
-    Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2, for `noise`-subgaussian noise and V that starts at I:
-    noise sqrt(log det V + 2 log(1 / delta)) + bound.
-    """
-    width: Floats = noise * np.sqrt(log_determinant(system) + 2.0 * np.log(1.0 / delta)) + bound
-    return width

@@ -1,30 +1,41 @@
-"""Compiled loops that choose: scores and samples of the systems of ridge.py and of ProBALL's two phases, and ties.
+"""Compiled loops that choose: scores and samples of the systems of ridge.py, alone and in pairs, and ties.
 
-The maths is told there; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and the i
-after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only; those
-that learn are in learn_kernels.py.
+The maths is told in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
+places i (i + 1) / 2 and the i after it. Loops that call each other live in one file, because Numba's cache looks at the
+file of the caller only; those that learn are in learning_loops.py.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from newcomer.array_loops import FAST, TIE, Bools, Floats, Ints, quiet
 
-# Where users are in ProBALL: rewards seen, sum of kappa^2, rows kept (-1: full system in use; -2: none), the rule.
-Place = tuple[Ints, Floats, Ints, Floats]
-# The arrays of a system that scores need: factor, mean.
-Pair = tuple[Floats, Floats]
+# In place of an action, or of a row, where all scores are fine.
+NOT_FINITE, ALL_FINITE = -1, -1
+
+
+class Ellipsoid(NamedTuple):
+    """What scores need of a system: {beta : |beta - mean|_V <= width} of each user."""
+
+    factor: Floats  # (n, p), W
+    mean: Floats  # (n, d)
+    widths: Floats  # (m,) for the rows asked about, or (1,) for all alike
 
 
 @njit(cache=True)
 def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
-    """The first index within a tie of the best score; -1 if one is not finite. Row i of the mask, if any, allows."""
+    """The first index within a tie of the best score, or NOT_FINITE if some score, masked or not, is not finite.
+
+    Row i of the mask, if there is one, says which indices may win; None and an empty mask allow all.
+    """
     best = -np.inf
     for a in range(scores.size):
         if not abs(scores[a]) < np.inf:
-            return -1
+            return NOT_FINITE
         if scores[a] > best and (mask is None or mask.size == 0 or mask[i, a]):
             best = scores[a]
     limit, first = best - TIE * abs(best), 0
@@ -35,17 +46,21 @@ def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
 
 @njit(cache=True)
 def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
-    """Write the best of each row (m, K) to `chosen` (m,); returns -1, or the first row with a score not finite."""
+    """Write the best of each row (m, K) to `chosen` (m,); returns ALL_FINITE, or the first row that is not."""
     for i in range(scores.shape[0]):
         chosen[i] = _first_best(scores[i], mask, i)
-        if chosen[i] < 0:
+        if chosen[i] == NOT_FINITE:
             return i
-    return -1
+    return ALL_FINITE
 
 
 @njit(cache=True, fastmath=FAST)
 def _variances(factor: Floats, block: Floats, out: Floats) -> None:
-    """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block`; four rows share each load of W."""
+    """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block` (K, d).
+
+    Four rows share each load of W, which keeps four independent sums in registers; where fewer than four are left, the
+    last row is computed several times, with the same result.
+    """
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -71,7 +86,7 @@ def _variances(factor: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _project(basis: Floats, block: Floats, out: Floats) -> None:
-    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis."""
+    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `_variances`."""
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -99,14 +114,20 @@ def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Flo
         out[a] = total + width * np.sqrt(out[a])
 
 
+@njit(cache=True)
+def _width(system: Ellipsoid, i: int) -> float:
+    """The width for row i of those asked about."""
+    return float(system.widths[0] if system.widths.size == 1 else system.widths[i])
+
+
 @quiet
 @njit(cache=True, fastmath=FAST)
-def ucb_scores(factor: Floats, mean: Floats, users: Ints, actions: Floats, widths: Floats, out: Floats) -> None:
-    """Optimistic scores (m, K) in the systems of `users`; `widths` is (m,), or (1,) for all alike."""
+def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> None:
+    """Optimistic scores (m, K) in the systems of `users`; actions are (m, K, d), or (1, K, d) for all alike."""
     for i in range(users.size):
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        _ucb_row(factor[u], mean[u], block, widths[0] if widths.size == 1 else widths[i], out[i])
+        _ucb_row(system.factor[u], system.mean[u], block, _width(system, i), out[i])
 
 
 @quiet
@@ -114,13 +135,16 @@ def ucb_scores(factor: Floats, mean: Floats, users: Ints, actions: Floats, width
 def ucb_choose(
     factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, mask: Bools, chosen: Ints
 ) -> bool:
-    """The best (m,) by optimistic scores; False if one is not finite."""
+    """The best (m,) by optimistic scores; False if one is not finite.
+
+    For a single user a NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
+    """
     scores = np.empty(actions.shape[1])
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
         chosen[i] = _first_best(scores, mask, i)
-        if chosen[i] < 0:
+        if chosen[i] == NOT_FINITE:
             return False
     return True
 
@@ -141,127 +165,95 @@ def _sample(factor: Floats, mean: Floats, noise: Floats, width: float, out: Floa
 
 
 @njit(cache=True)
-def samples(factor: Floats, mean: Floats, users: Ints, noise: Floats, widths: Floats, out: Floats) -> None:
-    """Coefficients (m, d) drawn around the means of `users`; `widths` is (m,), or (1,) for all alike."""
+def samples(system: Ellipsoid, users: Ints, noise: Floats, out: Floats) -> None:
+    """Coefficients (m, d) drawn around the means of `users`, from standard normal noise (m, d)."""
     for i in range(users.size):
         u = users[i]
-        _sample(factor[u], mean[u], noise[i], widths[0] if widths.size == 1 else widths[i], out[i])
+        _sample(system.factor[u], system.mean[u], noise[i], _width(system, i), out[i])
 
 
 @njit(cache=True)
-def _inside(count: int, squares: float, rule: Floats) -> bool:
-    """Is round count + 1 played in the subspace? `rule`: Delta tau, Delta tau', k, d."""
-    t = count + 1
-    bend = rule[1] * np.sqrt(rule[2] * squares / t) if squares > 0.0 else 0.0
-    return bool(rule[0] * np.sqrt(t) + bend <= rule[3])
+def project(basis: Floats, features: Floats, out: Floats) -> None:
+    """out (m, k) = features (m, d) @ basis (k, d).T, row by row, so that users do not depend on their neighbours."""
+    for i in range(features.shape[0]):
+        _project(basis, features[i : i + 1], out[i : i + 1])
 
 
 @njit(cache=True)
-def inside(count: Ints, squares: Floats, rule: Floats, out: Bools) -> None:
-    """out[u] = is user u served in the subspace?"""
-    for u in range(out.size):
-        out[u] = _inside(count[u], squares[u], rule)
+def lengths(factor: Floats, users: Ints, features: Floats, out: Floats) -> None:
+    """out[i] = |W x_i| = |x_i|_{V^-1} in the system of users[i], for rows x_i of features (m, d)."""
+    for i in range(users.size):
+        _variances(factor[users[i]], features[i : i + 1], out[i : i + 1])
+        out[i] = np.sqrt(out[i])
 
 
 @quiet
 @njit(cache=True)
-def phase_scores(
-    basis: Floats,
-    small: Pair,
-    full: Pair,
-    place: Place,
-    users: Ints,
-    actions: Floats,
-    widths: Floats,
-    width: float,
-    out: Floats,
-) -> bool:
-    """Optimistic scores (m, K) of each row in its phase; False if a user has left but has no full system."""
-    (factor, mean), (full_factor, full_mean), (count, squares, kept, rule) = small, full, place
+def pair_scores(
+    basis: Floats, small: Ellipsoid, full: Ellipsoid, inside: Bools, users: Ints, actions: Floats, out: Floats
+) -> None:
+    """Optimistic scores (m, K), by the small system of projected actions for users inside, else by the full system."""
     low = np.empty((actions.shape[1], basis.shape[0]))
     for i in range(users.size):
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        if _inside(count[u], squares[u], rule):
+        if inside[u]:
             _project(basis, block, low)
-            _ucb_row(factor[u], mean[u], low, widths[0] if widths.size == 1 else widths[i], out[i])
-        elif kept[u] == -1:
-            _ucb_row(full_factor[u], full_mean[u], block, width, out[i])
+            _ucb_row(small.factor[u], small.mean[u], low, _width(small, i), out[i])
         else:
-            return False
-    return True
+            _ucb_row(full.factor[u], full.mean[u], block, _width(full, i), out[i])
 
 
 @quiet
 @njit(cache=True)
-def phase_choose(
-    basis: Floats,
-    factor: Floats,
-    mean: Floats,
-    count: Ints,
-    squares: Floats,
-    settings: Floats,
-    users: Ints,
-    actions: Floats,
-    chosen: Ints,
+def choose_inside(
+    basis: Floats, factor: Floats, mean: Floats, width: float, inside: Bools, users: Ints, actions: Floats, chosen: Ints
 ) -> bool:
-    """The best (m,) by `phase_scores`, all allowed, of users in the subspace; False if a row cannot be decided so.
+    """The best (m,) by `pair_scores`, all actions allowed; False if a user is not inside or a score not finite.
 
-    `settings`: the rule, then the width. The arrays come one by one, and no others, because each costs a call 0.1 us.
+    `factor` and `mean` are those of the small system. For a single user a NamedTuple would cost this loop 1 us a call.
     """
     low, scores = np.empty((actions.shape[1], basis.shape[0])), np.empty(actions.shape[1])
     for i in range(users.size):
         u = users[i]
-        if not _inside(count[u], squares[u], settings):
+        if not inside[u]:
             return False
         _project(basis, actions[0] if actions.shape[0] == 1 else actions[i], low)
-        _ucb_row(factor[u], mean[u], low, settings[4], scores)
+        _ucb_row(factor[u], mean[u], low, width, scores)
         chosen[i] = _first_best(scores, None, i)
-        if chosen[i] < 0:
+        if chosen[i] == NOT_FINITE:
             return False
     return True
 
 
 @njit(cache=True)
-def phase_samples(
-    basis: Floats,
-    small: Pair,
-    full: Pair,
-    place: Place,
-    users: Ints,
-    noise: Floats,
-    widths: Floats,
-    width: float,
-    out: Floats,
-) -> bool:
-    """Coefficients (m, d) drawn in the phase of each row; False if a user has left but has no full system."""
-    (factor, mean), (full_factor, full_mean), (count, squares, kept, rule) = small, full, place
+def pair_samples(
+    basis: Floats, small: Ellipsoid, full: Ellipsoid, inside: Bools, users: Ints, noise: Floats, out: Floats
+) -> None:
+    """Coefficients (m, d) drawn by the small system and taken back to d dimensions, or drawn by the full system."""
     low = np.empty(basis.shape[0])
     for i in range(users.size):
         u = users[i]
-        if _inside(count[u], squares[u], rule):
-            _sample(factor[u], mean[u], noise[i, : low.size], widths[0] if widths.size == 1 else widths[i], low)
+        if inside[u]:
+            _sample(small.factor[u], small.mean[u], noise[i, : low.size], _width(small, i), low)
             out[i] = 0.0
             for c in range(low.size):
                 for j in range(basis.shape[1]):
                     out[i, j] += low[c] * basis[c, j]
-        elif kept[u] == -1:
-            _sample(full_factor[u], full_mean[u], noise[i], width, out[i])
         else:
-            return False
-    return True
+            _sample(full.factor[u], full.mean[u], noise[i], _width(full, i), out[i])
 
 
 def warm() -> None:
-    """Load every loop of this file from the cache, compiling those that are not there yet."""
-    one, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
-    width, mask, pair = np.ones(1), np.ones((0, 0), dtype=np.bool_), (row, row)
-    place = np.zeros(1, dtype=np.int64), np.zeros(1), np.full(1, -1), np.zeros(4)
-    ucb_scores(row, row, who, one, width, table)
-    first_best(table, mask, who.copy())
-    ucb_choose(row, row, who, one, 1.0, mask, who.copy())
-    samples(row, row, who, row, width, table)
-    inside(who, width, np.ones(4), np.empty(1, dtype=np.bool_))
-    phase_scores(row, pair, pair, place, who, one, width, 1.0, table)
-    phase_choose(row, *pair, *place[:2], np.zeros(5), who, one, who.copy())
-    phase_samples(row, pair, pair, place, who, row, width, 1.0, table)
+    """Call every loop of this file once, with arrays of the types it meets."""
+    block, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
+    mask, inside, system = np.ones((0, 0), dtype=np.bool_), np.ones(1, dtype=np.bool_), Ellipsoid(row, row, np.ones(1))
+    first_best(row, mask, who.copy())
+    ucb_scores(system, who, block, table)
+    ucb_choose(row, row, who, block, 1.0, mask, who.copy())
+    samples(system, who, row, table)
+    project(row, row, table)
+    lengths(row, who, row, np.empty(1))
+    pair_scores(row, system, system, inside, who, block, table)
+    choose_inside(row, row, row, 1.0, inside, who, block, who.copy())
+    pair_samples(row, system, system, inside, who, row, table)

@@ -1,13 +1,19 @@
 """State: what a policy remembers of its users, as a dataclass of arrays with users first.
 
-States are plain data: policies change them in place, and anyone may take some users out, put several states together,
-or turn one into bytes, a file of newcomer/files.py that names the kind of state, so that nothing else is taken for one.
+States are plain data. Policies change them in place; anyone may take some users out, put several states together, or
+turn a state into bytes, a file of newcomer/files.py that names the kind of state, so that nothing else is taken for
+one.
+
+A state also carries a `Record` of who started it: the same arrays mean something else to another policy, to other
+settings or on another model, and would be misread without a word. The record stays with the users who are taken out,
+states of different records are never put together, and a policy refuses a state whose record is not its own
+(policies/contract.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self, get_type_hints
 
 import numpy as np
@@ -17,18 +23,51 @@ from newcomer import files
 from newcomer.errors import ModelError, PolicyError
 
 Array = NDArray[Any]
-
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}
+
+
+@dataclass(frozen=True)
+class Record:
+    """Who started a state: the policy's name, those of its settings that give the arrays their meaning, its model's id.
+
+    Settings are written as text, so that they compare, print and go into a file alike, infinities included.
+
+    >>> str(Record.of("LinUCB", {"dim": 4}))
+    'LinUCB with dim 4'
+    """
+
+    policy: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    model: str = ""
+
+    @classmethod
+    def of(cls, policy: str, settings: Mapping[str, str | float], model: str = "") -> Record:
+        """The record of a policy with these settings; numbers are written with all their digits."""
+        said = {name: value if isinstance(value, str) else f"{value:.17g}" for name, value in settings.items()}
+        return cls(policy, said, model)
+
+    def __str__(self) -> str:
+        settings = ", ".join(f"{name} {value[:24]}" for name, value in self.settings.items())
+        model = f" on model {self.model[:12]}" if self.model else ""
+        return (self.policy or "no policy") + (f" with {settings}" if settings else "") + model
+
+
+NOBODY = Record()
 
 
 @dataclass
 class State:
     """Arrays with users first; a field may itself be a State. Subclasses are dataclasses and may extend `check`."""
 
+    record: Record = field(default=NOBODY, kw_only=True, repr=False)
+
     def __len__(self) -> int:
-        return len(next(iter(vars(self).values())))
+        return len(next(self.arrays())[1])
 
     def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
         """Every array with its dotted name, and whether its trailing axes may grow."""
@@ -37,52 +76,64 @@ class State:
             loose = grows or part.metadata.get("grows", False)
             if isinstance(value, State):
                 yield from value.arrays(f"{prefix}{part.name}.", loose)
-            else:
+            elif part.name != "record":
                 yield prefix + part.name, value, loose
 
     def take(self, users: ArrayLike) -> Self:
-        """A copy with these users (m,), in this order; a user may occur more than once."""
+        """A copy with these users (m,), in this order; a user may occur more than once. The record comes along."""
         rows = positions(users, len(self))
-        return self.rebuild({name: array[rows] for name, array, _ in self.arrays()})
+        return self.rebuild({name: array[rows] for name, array, _ in self.arrays()}, record=self.record)
 
     @classmethod
     def concat(cls, states: Sequence[Self]) -> Self:
-        """One state with the users of all `states`, in order."""
+        """One state with the users of all `states`, in order; states of different records are refused."""
         if not states or any(type(state) is not cls for state in states):
             raise PolicyError(f"{cls.__name__}.concat needs at least one state, all of this kind")
+        first = states[0].record
+        for state in states:
+            if state.record is not first and state.record != first:
+                raise PolicyError(f"states started by {first} and by {state.record} cannot be put together")
         parts = [{name: array for name, array, _ in state.arrays()} for state in states]
         loose = {name: grows for name, _, grows in states[0].arrays()}
-        return cls.rebuild({name: _stack(name, [part[name] for part in parts], loose[name]) for name in loose})
+        joint = {name: _stack(name, [part[name] for part in parts], loose[name]) for name in loose}
+        return cls.rebuild(joint, record=first)
 
     def to_bytes(self) -> bytes:
-        """The state as safetensors bytes, the same for equal states."""
-        return files.pack(type(self).__name__, {name: array for name, array, _ in self.arrays()}, {})
+        """The state and its record as safetensors bytes, the same for equal states."""
+        arrays = {name: array for name, array, _ in self.arrays()}
+        return files.pack(type(self).__name__, arrays, {"record": asdict(self.record)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The state that `to_bytes` wrote; anything else is refused."""
-        arrays, _ = files.unpack(data, cls.__name__)
-        return cls.rebuild({name: np.array(array) for name, array in arrays.items()})
+        """The state that `to_bytes` wrote; anything else is refused, also a state from before there were records."""
+        arrays, facts = files.unpack(data, cls.__name__)
+        record = facts.get("record")
+        if not isinstance(record, dict) or record.keys() != asdict(NOBODY).keys():
+            raise ModelError(
+                "this state was saved by an older version, which did not record the policy that started it",
+                todo="start its users anew and let the policy learn from their rewards again",
+            )
+        return cls.rebuild({name: np.array(array) for name, array in arrays.items()}, record=Record(**record))
 
     @classmethod
-    def rebuild(cls, arrays: dict[str, Array], prefix: str = "") -> Self:
+    def rebuild(cls, arrays: Mapping[str, Array], prefix: str = "", record: Record = NOBODY) -> Self:
         """A state from arrays by dotted name, checked."""
         hints = get_type_hints(cls)
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"record": record}
         for part in fields(cls):
-            kind = hints[part.name]
+            kind, name = hints[part.name], prefix + part.name
             if isinstance(kind, type) and issubclass(kind, State):
-                values[part.name] = kind.rebuild(arrays, f"{prefix}{part.name}.")
-            elif prefix + part.name not in arrays:
-                raise ModelError(f"the state lacks the array '{prefix}{part.name}'")
-            else:
-                values[part.name] = arrays[prefix + part.name]
+                values[part.name] = kind.rebuild(arrays, f"{name}.")
+            elif name in arrays:
+                values[part.name] = arrays[name]
+            elif kind is not Record:
+                raise ModelError(f"the state lacks the array '{name}'")
         state = cls(**values)
         state.check()
         return state
 
     def check(self) -> None:
-        """Refuse arrays that do not fit together; kernels rely on it."""
+        """Refuse arrays that do not fit together; compiled loops rely on it, because they do not look at bounds."""
         shapes = {name: array.shape for name, array, _ in self.arrays()}
         if any(not shape for shape in shapes.values()) or len({shape[0] for shape in shapes.values()}) != 1:
             raise ModelError(f"the arrays of the state disagree about the number of users: {shapes}")
@@ -94,8 +145,12 @@ class State:
             raise ModelError(f"these arrays do not make a {type(self).__name__}: {found}")
 
 
-def positions(users: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Users as checked positions (m,) in [0, count)."""
+def positions(users: ArrayLike, count: int) -> Ints:
+    """Users as checked positions (m,) in [0, count).
+
+    >>> positions([2, 0], 3).tolist()
+    [2, 0]
+    """
     given = np.asarray(users)
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise PolicyError(f"users must be a list of positions, not {given.dtype} of shape {given.shape}")
@@ -106,6 +161,7 @@ def positions(users: ArrayLike, count: int) -> NDArray[np.int64]:
 
 
 def _stack(name: str, parts: list[Array], grows: bool) -> Array:
+    """The arrays one below the other; arrays that grow are first padded with zeros to the largest trailing axes."""
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) == 1:
         return np.concatenate(parts)

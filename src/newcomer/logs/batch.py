@@ -1,8 +1,9 @@
 """Batch: some users' whole histories as flat arrays, the only form in which computations see logs.
 
-Rows of a user are contiguous and in time order; user i owns rows `offsets[i]:offsets[i + 1]`. Rows bring their features (`own`), or name an action
-whose features are a row of `table`: a catalogue is much smaller than a log, and what is linear in features can be computed once for each
-action instead of once for each row.
+Rows of a user are contiguous and in time order; user i has rows `offsets[i]:offsets[i + 1]`. A row's features x (d,)
+are either its own (`row_features`), or those of the action that it names, a row of `table`. A catalogue is much smaller
+than a log, so whatever is linear in features can then be computed once for each action instead of once for each row:
+`coded` hands out the catalogue exactly when that is right.
 """
 
 from __future__ import annotations
@@ -15,12 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.arrays import Floats, Ints
 
 
 class Coded(NamedTuple):
-    """Features (items, d), and the row of them that each row of a log names."""
+    """Rows written as numbers of actions: the features of row i are `table[actions[i]]`, `table` being (items, d)."""
 
     table: Floats
     actions: Ints
@@ -28,54 +28,62 @@ class Coded(NamedTuple):
 
 @dataclass(frozen=True)
 class Batch:
-    """Whole histories of a few users.
+    """Whole histories of n users, rows in all.
 
-    `hashes` are 64-bit hashes of the user ids that depend on nothing else, so that whatever is drawn from them
-    (buckets, signs, arms) does not change with the order of users or files.
+    `users` (n,) are the ids. `hashes` (n,) are 64-bit hashes of the ids that depend on nothing else, so that whatever
+    is drawn from them (buckets, signs, arms) does not change with the order of users or files. `offsets` (n + 1,) say
+    where each history begins. `rewards` and `propensities` are (rows,).
+
+    `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
+    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none.
     """
 
     users: NDArray[np.generic]
     hashes: NDArray[np.uint64]
     offsets: Ints
     rewards: Floats
-    own: Floats | None = None  # (rows, d)
-    table: Floats | None = None  # (items, d), of which `actions` names a row; used where there is no `own`
+    row_features: Floats | None = None
+    table: Floats | None = None
     actions: Ints | None = None
     propensities: Floats | None = None
 
     @cached_property
     def features(self) -> Floats:
-        """Features (rows, d); looked up when first asked for."""
+        """Features (rows, d); looked up when first asked for, since one-hot features of many actions are large."""
         return self.take(slice(None))
 
     @property
     def coded(self) -> Coded | None:
-        """Catalogue and actions, where rows bring no features of their own."""
-        if self.own is not None or self.table is None or self.actions is None:
+        """Catalogue and actions if these give the features; None where rows bring features, whatever they name."""
+        if self.row_features is not None:
             return None
+        assert self.table is not None and self.actions is not None
         return Coded(self.table, self.actions)
 
     def take(self, rows: slice | Ints) -> Floats:
-        """Features of some rows."""
-        if self.own is not None:
-            return self.own[rows]
+        """Features (len(rows), d) of some rows."""
+        if self.row_features is not None:
+            return self.row_features[rows]
         assert self.table is not None and self.actions is not None
         return self.table[self.actions[rows]]
 
     @property
     def dim(self) -> int:
         """Number of features d."""
-        held = self.table if self.own is None else self.own
+        held = self.table if self.row_features is None else self.row_features
         assert held is not None
         return int(held.shape[1])
 
     @property
     def lengths(self) -> Ints:
-        """Number of rows of each user."""
+        """Number of rows of each user, (n,)."""
         return np.diff(self.offsets)
 
     def by_length(self) -> Iterator[tuple[int, Ints, Floats, Floats]]:
-        """For each history length H: (H, users' positions (n,), features (n, H, d), rewards (n, H))."""
+        """For each history length H: (H, positions of its m users (m,), features (m, H, d), rewards (m, H)).
+
+        Equally long histories stack into one array, so that a user costs no turn of a Python loop.
+        """
         lengths = self.lengths
         for length in np.unique(lengths):
             who = np.flatnonzero(lengths == length)

@@ -1,7 +1,8 @@
-"""Local engine: one process, out of core, batches in a fixed order.
+"""`reduce`: the only way anything reads logs. This is the local engine: one process, out of core, a fixed order.
 
-`map` turns a batch of whole histories into a partial result and `merge` joins two; both must be pure, and merge
-associative and commutative up to rounding, so that the answer does not depend on how histories fall into batches.
+`map` turns a batch of whole histories into a partial result and `merge` joins two of them. Both must be pure, and merge
+associative and commutative up to rounding: then the answer depends neither on how histories fall into batches nor on
+the engine that deals them out.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
+from newcomer.logs.logbook import Logs
 
 Partial = TypeVar("Partial")
 
@@ -37,18 +38,13 @@ def reduce(
     >>> reduce(logs, lambda batch: batch.rewards.sum(), lambda a, b: a + b).item()
     2.0
     """
-    batches = logs.batches(rows=rows)
-    first = next(batches)
-    done, total = len(first.rewards), logs.summary.rows
-    result = map(first)
-    _report(progress, done, total)
-    for batch in batches:
-        result = merge(result, map(batch))
+    result: Partial | None = None
+    done = 0
+    for batch in logs.batches(rows=rows):
+        part = map(batch)
+        result = part if result is None else merge(result, part)
         done += len(batch.rewards)
-        _report(progress, done, total)
+        if progress is not None:
+            progress(done, logs.summary.rows)
+    assert result is not None  # logs have at least one row
     return result
-
-
-def _report(progress: Callable[[int, int], None] | None, done: int, total: int) -> None:
-    if progress is not None:
-        progress(done, total)

@@ -1,13 +1,20 @@
 """Logs: what happened, read and checked once, then served as batches of whole histories.
 
-A log is rows (user, step, action or features, reward). Small logs are held as compact columns sorted by user and step;
-larger ones are spilled to hash buckets on disk and sorted bucket by bucket. Features of actions are looked up in the
-items table batch by batch and never stored per row.
+A log is rows (user, step, action or features, reward). `read_logs` takes a row of a file this way:
+
+    Reader.rows       a chunk of the file, its columns typed                              intake/reading.py
+    extract           ids, rewards, features checked; the action's position: Rows         intake/layout.py, columns.py
+    collect           rows held in memory, or spilled to hash buckets on disk             intake/sources.py, spilling.py
+    arrange           grouped by user and sorted by step: Histories                       intake/histories.py
+    survey            counted, hashed: Summary                                            intake/survey.py
+
+and `Logs.batches` cuts the histories into batches of whole users. Features of actions are looked up in the items table
+batch by batch and never stored per row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from os import PathLike, fspath
 from typing import Any
@@ -16,19 +23,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer.arrays import Floats
 from newcomer.errors import LogsError
-from newcomer.logs.batch import Batch, Floats
+from newcomer.evidence import Summary
+from newcomer.logs.batch import Batch
 from newcomer.logs.intake.advice import SAMPLE, intercept_advice, short_advice
-from newcomer.logs.intake.columns import Epoch, Place, feature_array, identifiers
+from newcomer.logs.intake.columns import Epoch, Place, feature_array
 from newcomer.logs.intake.frames import from_arrays, is_table, names_of, to_polars, unequal
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
-from newcomer.logs.intake.reading import Paths, Progress, Reader, column_names, find_files, read_table
+from newcomer.logs.intake.reading import Paths, Progress, Reader, read_table
 from newcomer.logs.intake.sources import Grouped, Source, collect
-from newcomer.logs.intake.survey import Summary, Survey
+from newcomer.logs.intake.survey import Survey
 
-BATCH_BYTES = 64 << 20
+BATCH_BYTES = 64 << 20  # of the features of a batch
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
 
@@ -67,23 +76,27 @@ def read_logs(
     progress
         Called while reading with (rows done, rows in all).
     """
-    files = tuple(find_files(path))
-    layout = _layout(files, columns, epoch)
-    reader = Reader(files, layout)
+    reader = Reader.of(path, columns, epoch)
     if not reader.total:
-        raise LogsError("no rows", where=files[0], todo="pass logs with at least one row")
-    catalogue = _catalogue(items, layout, reader.distinct_actions)
-    ignored = _ignored(items, catalogue)
+        raise LogsError("no rows", where=reader.files[0], todo="pass logs with at least one row")
+    in_rows = reader.layout.features is not None
+    catalogue = _catalogue(items, reader.layout, reader.distinct_actions, in_rows=in_rows)
+    source: Source
     if grouped:
-        streamed = Grouped(reader, catalogue)
-        return Logs(streamed, streamed.survey(progress), catalogue, intercept=intercept, ignored_items=ignored)
-    chunks = reader.rows(catalogue, progress)
-    source, total = collect(chunks, catalogue, memory=MEMORY if memory is None else memory, rows=reader.total)
-    return Logs(source, total, catalogue, intercept=intercept, ignored_items=ignored)
+        source = Grouped(reader, catalogue)
+        total = source.survey(progress)
+    else:
+        chunks = reader.rows(catalogue, progress)
+        source, total = collect(chunks, catalogue, memory=MEMORY if memory is None else memory, rows=reader.total)
+    return Logs(source, total, catalogue, intercept=intercept, ignored_items=in_rows and items is not None)
 
 
 class Logs:
-    """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`."""
+    """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
+
+    `dim` is the number of features d, the constant included; `intercept` whether there is one; `summary` the logs in a
+    few numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`.
+    """
 
     def __init__(
         self,
@@ -96,7 +109,7 @@ class Logs:
     ) -> None:
         self._source, self._items, self._ignored_items = source, items, ignored_items
         self.intercept = intercept
-        self.dim = (total.dim if items is None else items.dim) + intercept
+        self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.summary: Summary = total.summary(dim=self.dim, intercept=intercept)
 
     @classmethod
@@ -123,7 +136,8 @@ class Logs:
             Features of the chosen actions, (rows, d).
         action, items
             Instead of features: ids (rows,) of actions, and their features as an array (items, d) whose row i is
-            action i, a table or a file. Without items every distinct action is its own direction (one-hot).
+            action i, a table or a file. Without items every distinct action is its own direction (one-hot). Beside
+            features, the ids are kept and the features stay those of the rows.
         step
             Integers, unique within a user, or times (ties keep the order of rows).
 
@@ -140,7 +154,7 @@ class Logs:
             raise LogsError("neither features nor actions", todo="pass features= or action=")
         layout = Layout(
             step=None if step is None else "step",
-            action="action" if matrix is None else None,
+            action=None if action is None else "action",
             propensity=None if propensity is None else "propensity",
             epoch=epoch,
         )
@@ -175,16 +189,18 @@ class Logs:
         intercept: bool,
         features: NDArray[np.floating] | None = None,
     ) -> Logs:
+        """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
-        catalogue = _catalogue(items, layout, lambda: identifiers(frame[str(layout.action)], Place()))
+        in_rows = features is not None or layout.features is not None
+        catalogue = _catalogue(items, layout, lambda: layout.action_ids(frame, Place()), in_rows=in_rows)
         rows = extract(frame, layout, catalogue, Place(), features=features)
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows))
-        return cls(source, total, catalogue, intercept=intercept, ignored_items=_ignored(items, catalogue))
+        return cls(source, total, catalogue, intercept=intercept, ignored_items=in_rows and items is not None)
 
     @cached_property
     def advice(self) -> list[str]:
-        """What might be done better, in plain sentences."""
+        """What might be done better, in plain sentences; features are looked at in the first batch only."""
         said = short_advice(self.summary)
         if self._ignored_items:
             said.append(
@@ -196,7 +212,10 @@ class Logs:
 
     @property
     def action_ids(self) -> tuple[int | str, ...] | None:
-        """Ids of the items, or of the one-hot directions, in the order of `Batch.actions`; None without either."""
+        """Ids of the actions, position i being action i of `Batch.actions`; None for logs that name no actions.
+
+        These are the items, or the one-hot directions, or, where rows bring features, the actions that occur.
+        """
         return None if self._items is None else tuple(self._items.ids.to_list())
 
     @property
@@ -206,16 +225,26 @@ class Logs:
 
     @property
     def item_features(self) -> Floats | None:
-        """Features (items, d) of the items as they are used, with the constant if there is one; None if one-hot."""
-        return None if self.one_hot else self._table
+        """Features (items, d) of the items table as they are used, with the constant if there is one; else None."""
+        return self._table if self.by_action and not self.one_hot else None
 
     @property
     def one_hot(self) -> bool:
         """Whether features are one-hot of the actions."""
-        return self._items is not None and self._items.matrix is None
+        return self._items is not None and self.by_action and self._items.matrix is None
+
+    @property
+    def by_action(self) -> bool:
+        """Whether features are those of the action that a row names, in place of the row's own."""
+        return self._items is not None and not self._items.in_rows
 
     def batches(self, rows: int | None = None) -> Iterator[Batch]:
-        """Batches of whole users in a fixed order, each of about `rows` rows (default: 64 MB of features)."""
+        """Batches of whole users in a fixed order, each of about `rows` rows (default: 64 MB of features).
+
+        >>> logs = Logs.from_arrays(user=[1, 1, 2, 3], features=np.eye(4), reward=[1, 0, 1, 0])
+        >>> [batch.users.tolist() for batch in logs.batches(rows=2)]
+        [[1], [2, 3]]
+        """
         target = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
         if target < 1:
             raise LogsError(f"batches of {rows} rows", todo="ask for at least one row")
@@ -224,33 +253,31 @@ class Logs:
                 yield self._batch(part.slice(first, last))
 
     def _batch(self, part: Histories) -> Batch:
+        """Histories as computations see them: features in float64 and with the constant, if there is one."""
         return Batch(
-            users=part.ids(),
+            users=part.users.to_numpy(writable=True),  # integers, or an object array of str
             hashes=part.hashes,
             offsets=part.offsets,
             rewards=part.rewards,
-            own=None if part.features is None else self._own(part.features),
+            row_features=None if part.features is None else self._with_constant(part.features),
             table=self._table if part.features is None else None,
             actions=None if part.actions is None else part.actions.astype(np.int64),
             propensities=part.propensities,
         )
 
     @property
-    def by_action(self) -> bool:
-        """Whether rows name actions whose features are in a catalogue, in place of bringing their own."""
-        return self._items is not None
-
-    @property
     def table(self) -> Floats | None:
         """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
-        return self._table
+        return self._table if self.by_action else None
 
     @cached_property
-    def _table(self) -> Floats | None:
-        return None if self._items is None else self._own(self._items.features)
+    def _table(self) -> Floats:
+        """Features (items, d) of the catalogue, made once for all batches."""
+        assert self._items is not None
+        return self._with_constant(self._items.features)
 
-    def _own(self, features: NDArray[np.floating]) -> Floats:
-        """Features as they are used: with the constant, if there is one."""
+    def _with_constant(self, features: NDArray[np.floating]) -> Floats:
+        """Features (n, d), the last of them 1 if the logs were read with an intercept."""
         if not self.intercept:
             return features.astype(np.float64, copy=False)
         return np.column_stack([features, np.ones(len(features))]).astype(np.float64, copy=False)
@@ -264,23 +291,15 @@ class Logs:
         return f"Logs({s.users:,} users, {s.rows:,} rows, {s.dim} features)"
 
 
-def _layout(sources: Sequence[str], columns: Renames | None, epoch: Epoch | None) -> Layout:
-    """The one layout of all files."""
-    first = resolve(column_names(sources[0]), columns, source=sources[0], epoch=epoch)
-    for source in sources[1:]:
-        layout = resolve(column_names(source), columns, source=source, epoch=epoch)
-        odd = sorted(set(layout.names()) ^ set(first.names()))
-        if odd:
-            here, there = ("only here", "not in") if odd[0] in layout.names() else ("missing here", "there in")
-            todo = "write all files with the same columns"
-            raise LogsError(f"column '{odd[0]}' is {here}, {there} {sources[0]}", where=source, todo=todo)
-    return first
+def _catalogue(items: Any, layout: Layout, actions: Callable[[], pl.Series], *, in_rows: bool) -> Items | None:
+    """The actions and, unless they are `in_rows`, their features; None for logs that name no actions.
 
-
-def _catalogue(items: Any, layout: Layout, actions: Callable[[], pl.Series]) -> Items | None:
-    """Where features of actions come from; None if every row brings its own."""
+    `actions` gives every action id of the logs; it is called only where no items table lists them.
+    """
     if layout.action is None:
         return None
+    if in_rows:
+        return Items.named(actions())
     if items is None:
         return Items.one_hot(actions())
     if isinstance(items, str | PathLike):
@@ -288,7 +307,3 @@ def _catalogue(items: Any, layout: Layout, actions: Callable[[], pl.Series]) -> 
     if is_table(items):
         return Items.from_frame(to_polars(items), other=layout.action)
     return Items.from_array(items)
-
-
-def _ignored(items: Any, catalogue: Items | None) -> bool:
-    return items is not None and catalogue is None

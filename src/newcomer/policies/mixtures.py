@@ -4,7 +4,7 @@ Users come in S kinds, and users of a kind differ: beta | s ~ N(m_s, Sig_s), s ~
 posterior p, then beta from its posterior given s, and plays the action of largest phi . beta. Both algorithms have this
 posterior and differ only in Sig_s (our reading): mmTS isotropic, the variance within the cluster; MixTS the covariance
 within the cluster plus a ridge. `newcomer.clusters.cluster` gives the models, the weights and both spreads. The maths
-of the posterior is in policies/components.py.
+of the posterior is in policies/mixture_posterior.py.
 
 The Bayes regret is of order sqrt(d T) plus what it costs to find the kind, if newcomers do come from the mixture and
 the noise is Gaussian of the given size. With one component it is linear Thompson sampling with that prior.
@@ -12,6 +12,7 @@ the noise is Gaussian of the given size. With one component it is linear Thompso
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,15 +20,19 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike
 
+from newcomer import files
 from newcomer.errors import PolicyError
-from newcomer.policies import base
-from newcomer.policies.base import Bools, Floats, Ints, Offer, Random
-from newcomer.policies.components import Evidence, Full, Isotropic, Mixture
-from newcomer.policies.latent import NOISE_SD, draw, models, own, positive, posterior, shares
+from newcomer.linear.state import Floats
+from newcomer.policies import questions
+from newcomer.policies.contract import Contract
+from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights
+from newcomer.policies.hyperparameters import positive, whole
+from newcomer.policies.mixture_posterior import Evidence, Full, Isotropic, Mixture
+from newcomer.policies.questions import Generators, Question, Random, Rewards, floats
 
 
 @dataclass(frozen=True, eq=False)
-class MmTS:
+class MmTS(Contract[Evidence]):
     """Thompson sampling for users spread evenly around the models `centers` (S, d).
 
     `variances` (S,), or one number, are the variances of beta per coordinate within each kind, `weights` (S,) the prior
@@ -40,73 +45,55 @@ class MmTS:
     noise_sd: float = field(default=NOISE_SD, kw_only=True)
     votes: int = field(default=256, kw_only=True)
 
+    sampled = True
+
     def __post_init__(self) -> None:
-        self._sampler.check()
-
-    def start(self, n: int) -> Evidence:
-        """The state of n newcomers."""
-        return self._sampler.start(n)
-
-    def choose(
-        self,
-        state: Evidence,
-        actions: ArrayLike,
-        rng: Random = None,
-        *,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Ints:
-        """The best allowed action (m,) for a reward vector drawn from each user's posterior."""
-        return self._sampler.choose(state, self._sampler.offer(state, actions, mask, users), rng)
-
-    def probabilities(
-        self,
-        state: Evidence,
-        actions: ArrayLike,
-        rng: Random = None,
-        *,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
-        return self._sampler.law(state, self._sampler.offer(state, actions, mask, users), rng)
-
-    def scores(
-        self,
-        state: Evidence,
-        actions: ArrayLike,
-        rng: Random = None,
-        *,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """The posterior mean reward, phi . E[beta] (m, K)."""
-        return self._sampler.scores(state, self._sampler.offer(state, actions, mask, users))
-
-    def in_subspace(self, state: Evidence) -> Bools:
-        """Never (n,): the components fill the space."""
-        return np.zeros(len(self._sampler.own(state)), dtype=np.bool_)
-
-    def update(
-        self, state: Evidence, features: ArrayLike, reward: ArrayLike, *, users: ArrayLike | None = None
-    ) -> None:
-        """Condition every component on the rewards and weigh it by their density."""
-        self._sampler.update(state, features, reward, users)
+        positive(self.noise_sd, "noise_sd")
+        whole(self.votes, "votes")
+        self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _sampler(self) -> _Sampler:
+    def mixture(self) -> Mixture:
+        """The prior."""
         centers = models(self.centers)
         spread = Isotropic(_variances(self.variances, len(centers)))
-        mixture = Mixture(centers, shares(self.weights, len(centers)), spread, self.noise_sd)
-        return _Sampler(mixture, self.votes, "MmTS")
+        return Mixture(centers, prior_weights(self.weights, len(centers)), spread, self.noise_sd)
+
+    def state_settings(self) -> dict[str, str | float]:
+        """What is remembered is about this prior."""
+        return {"prior": _digest(self.mixture, _variances(self.variances, len(self.mixture.centers)))}
+
+    def begin(self, n: int) -> Evidence:
+        """The prior."""
+        return self.mixture.start(n)
+
+    def rank(self, state: Evidence, asked: Question) -> Floats:
+        """The posterior mean reward, phi . E[beta] (m, K)."""
+        return _means(self.mixture, state, asked)
+
+    def draws(self, state: Evidence, asked: Question, rngs: Generators) -> Iterator[Floats]:
+        """phi . beta (m, K) for a reward vector drawn from each user's posterior."""
+        return _draws(self.mixture, state, asked, rngs)
+
+    def law(self, state: Evidence, asked: Question, rng: Random) -> Floats:
+        """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
+        return _law(self.mixture, state, asked, self._generators(rng, asked), self.votes)
+
+    def learn(self, state: Evidence, told: Rewards) -> None:
+        """Condition every component on the rewards and weigh it by their density."""
+        self.mixture.learn(state, told)
 
 
 @dataclass(frozen=True, eq=False)
-class MixTS:
+class MixTS(Contract[Evidence]):
     """Thompson sampling with the prior sum_s weights[s] N(centers[s], covariances[s]).
 
     `centers` (S, d), `covariances` (S, d, d), or one (d, d) for all; `weights` (S,), equal by default; `probabilities`
     counts about `votes` draws.
+
+    >>> policy = MixTS([[1.0, 0.0], [0.0, 1.0]], covariances=np.zeros((2, 2)), weights=[1.0, 3.0])
+    >>> policy.scores(policy.start(1), [[1.0, 0.0], [0.0, 1.0]]).round(6).tolist()
+    [[0.25, 0.75]]
     """
 
     centers: Floats
@@ -115,142 +102,105 @@ class MixTS:
     noise_sd: float = field(default=NOISE_SD, kw_only=True)
     votes: int = field(default=256, kw_only=True)
 
+    sampled = True
+
     def __post_init__(self) -> None:
-        self._sampler.check()
-
-    def start(self, n: int) -> Evidence:
-        """The state of n newcomers."""
-        return self._sampler.start(n)
-
-    def choose(
-        self,
-        state: Evidence,
-        actions: ArrayLike,
-        rng: Random = None,
-        *,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Ints:
-        """The best allowed action (m,) for a reward vector drawn from each user's posterior."""
-        return self._sampler.choose(state, self._sampler.offer(state, actions, mask, users), rng)
-
-    def probabilities(
-        self,
-        state: Evidence,
-        actions: ArrayLike,
-        rng: Random = None,
-        *,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
-        return self._sampler.law(state, self._sampler.offer(state, actions, mask, users), rng)
-
-    def scores(
-        self,
-        state: Evidence,
-        actions: ArrayLike,
-        rng: Random = None,
-        *,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """The posterior mean reward, phi . E[beta] (m, K)."""
-        return self._sampler.scores(state, self._sampler.offer(state, actions, mask, users))
-
-    def in_subspace(self, state: Evidence) -> Bools:
-        """Never (n,): the components fill the space."""
-        return np.zeros(len(self._sampler.own(state)), dtype=np.bool_)
-
-    def update(
-        self, state: Evidence, features: ArrayLike, reward: ArrayLike, *, users: ArrayLike | None = None
-    ) -> None:
-        """Condition every component on the rewards and weigh it by their density."""
-        self._sampler.update(state, features, reward, users)
+        positive(self.noise_sd, "noise_sd")
+        whole(self.votes, "votes")
+        self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _sampler(self) -> _Sampler:
+    def mixture(self) -> Mixture:
+        """The prior."""
         centers = models(self.centers)
-        mixture = Mixture(centers, shares(self.weights, len(centers)), _full(self.covariances, centers), self.noise_sd)
-        return _Sampler(mixture, self.votes, "MixTS")
+        weights = prior_weights(self.weights, len(centers))
+        return Mixture(centers, weights, _full(self.covariances, centers), self.noise_sd)
+
+    def state_settings(self) -> dict[str, str | float]:
+        """What is remembered is about this prior."""
+        return {"prior": _digest(self.mixture, floats(self.covariances, "covariances"))}
+
+    def begin(self, n: int) -> Evidence:
+        """The prior."""
+        return self.mixture.start(n)
+
+    def rank(self, state: Evidence, asked: Question) -> Floats:
+        """The posterior mean reward, phi . E[beta] (m, K)."""
+        return _means(self.mixture, state, asked)
+
+    def draws(self, state: Evidence, asked: Question, rngs: Generators) -> Iterator[Floats]:
+        """phi . beta (m, K) for a reward vector drawn from each user's posterior."""
+        return _draws(self.mixture, state, asked, rngs)
+
+    def law(self, state: Evidence, asked: Question, rng: Random) -> Floats:
+        """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
+        return _law(self.mixture, state, asked, self._generators(rng, asked), self.votes)
+
+    def learn(self, state: Evidence, told: Rewards) -> None:
+        """Condition every component on the rewards and weigh it by their density."""
+        self.mixture.learn(state, told)
 
 
-@dataclass(frozen=True, eq=False)
-class _Sampler:
-    """What mmTS and MixTS share, on behalf of the policy called `who`."""
+def _digest(mixture: Mixture, spread: Floats) -> str:
+    """A fingerprint of the prior and the noise."""
+    noise = np.array([mixture.noise_sd])
+    return files.digest({"centers": mixture.centers, "weights": mixture.weights, "spread": spread, "noise": noise})
 
-    mixture: Mixture
-    votes: int
-    who: str
 
-    def check(self) -> None:
-        positive(self.mixture.noise_sd, "noise_sd")
-        base.whole(self.votes, "votes")
+def _means(mixture: Mixture, state: Evidence, asked: Question) -> Floats:
+    """phi . E[beta] (m, K), the mean over components of their posterior means."""
+    chances = posterior(state.log_weights[asked.users])
+    table = asked.table()
+    for row, user in enumerate(asked.users):
+        means = [mixture.mean(state, user, s) for s in range(chances.shape[1])]
+        table[row] = _rewards(asked, row, chances[row] @ np.array(means))
+    return table
 
-    def start(self, n: int) -> Evidence:
-        return self.mixture.start(base.newcomers(n))
 
-    def own(self, state: Evidence) -> Evidence:
-        own(state, Evidence, len(self.mixture.centers), self.who)
-        if state.features.shape[2] != self.mixture.centers.shape[1]:
-            raise PolicyError(f"{self.who} was given the state of a policy of another dimension")
-        return state
-
-    def offer(self, state: Evidence, actions: ArrayLike, mask: ArrayLike | None, users: ArrayLike | None) -> Offer:
-        return base.offer(self.own(state), actions, dim=self.mixture.centers.shape[1], mask=mask, users=users)
-
-    def choose(self, state: Evidence, asked: Offer, rng: Random) -> Ints:
-        rngs = base.generators(rng, len(asked.users), self.who)
-        chances = posterior(state.log_weights[asked.users])
+def _draws(mixture: Mixture, state: Evidence, asked: Question, rngs: Generators) -> Iterator[Floats]:
+    """phi . beta (m, K): for each row a component from its posterior, then beta from its posterior given that."""
+    chances = posterior(state.log_weights[asked.users])
+    while True:
         table = asked.table()
-        for row, (user, own_rng) in enumerate(zip(asked.users, rngs, strict=True)):
-            component = int(draw(chances[row : row + 1], [own_rng])[0])
-            beta = self.mixture.sample(state, user, component, own_rng, size=1)[0]
-            table[row] = _rewards(asked, row, beta)
-        return base.pick(table, asked)
-
-    def law(self, state: Evidence, asked: Offer, rng: Random) -> Floats:
-        rngs = base.generators(rng, len(asked.users), self.who)
-        chances = posterior(state.log_weights[asked.users])
-        out = np.zeros(asked.table().shape)
-        for row, own_rng in enumerate(rngs):
-            for component in np.flatnonzero(chances[row]):
-                chance = chances[row, component]
-                size = int(np.ceil(self.votes * chance))
-                out[row] += chance * self._share(state, asked, row, int(component), own_rng, size)
-        return out
-
-    def _share(self, state: Evidence, asked: Offer, row: int, component: int, rng: Generator, size: int) -> Floats:
-        """The share (K,) of `size` draws given the component in which each action is best."""
-        betas = self.mixture.sample(state, asked.users[row], component, rng, size=size)
-        block = asked.actions[min(row, len(asked.actions) - 1)]
-        mask = np.repeat(asked.mask[row : row + 1], size, axis=0)
-        with np.errstate(invalid="ignore", over="ignore"):
-            chosen = base.pick(betas @ block.T, Offer(block[None], np.zeros(size, dtype=np.int64), mask))
-        return np.bincount(chosen, minlength=len(block)) / size
-
-    def scores(self, state: Evidence, asked: Offer) -> Floats:
-        chances = posterior(state.log_weights[asked.users])
-        table = asked.table()
-        for row, user in enumerate(asked.users):
-            means = [self.mixture.mean(state, user, s) for s in range(chances.shape[1])]
-            table[row] = _rewards(asked, row, chances[row] @ np.array(means))
-        return base.masked(table, asked)
-
-    def update(self, state: Evidence, features: ArrayLike, reward: ArrayLike, users: ArrayLike | None) -> None:
-        dim = self.mixture.centers.shape[1]
-        self.mixture.learn(state, base.rewards(self.own(state), features, reward, dim=dim, users=users))
+        for row, (user, rng) in enumerate(zip(asked.users, rngs, strict=True)):
+            component = int(draw(chances[row : row + 1], [rng])[0])
+            table[row] = _rewards(asked, row, mixture.sample(state, user, component, rng, size=1)[0])
+        yield table
 
 
-def _rewards(asked: Offer, row: int, beta: Floats) -> Floats:
+def _law(mixture: Mixture, state: Evidence, asked: Question, rngs: Generators, votes: int) -> Floats:
+    """Probabilities (m, K): each component by its posterior weight, with a share of the votes in proportion."""
+    chances = posterior(state.log_weights[asked.users])
+    out = np.zeros((len(rngs), asked.actions.shape[1]))
+    for row, rng in enumerate(rngs):
+        for component in np.flatnonzero(chances[row]):
+            chance = chances[row, component]
+            size = int(np.ceil(votes * chance))
+            out[row] += chance * _share(mixture, state, asked, row, int(component), rng, size)
+    return out
+
+
+def _share(
+    mixture: Mixture, state: Evidence, asked: Question, row: int, component: int, rng: Generator, size: int
+) -> Floats:
+    """The share (K,) of `size` draws given the component in which each action is best."""
+    betas = mixture.sample(state, asked.users[row], component, rng, size=size)
+    block, mask = asked.block(row), np.repeat(asked.mask[row : row + 1], size, axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
-        products: Floats = asked.actions[min(row, len(asked.actions) - 1)] @ beta
+        chosen = questions.pick(betas @ block.T, Question(block[None], np.zeros(size, dtype=np.int64), mask))
+    return np.bincount(chosen, minlength=len(block)) / size
+
+
+def _rewards(asked: Question, row: int, beta: Floats) -> Floats:
+    """phi . beta (K,) for the actions of a row; features that are not finite show here, and are refused later."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        products: Floats = asked.block(row) @ beta
     return products
 
 
 def _variances(values: ArrayLike, count: int) -> Floats:
     """Variances (S,) out of one for each component or one for all, checked."""
-    given = base.floats(values, "variances")
+    given = floats(values, "variances")
     if given.shape not in ((), (count,)) or not np.isfinite(given).all() or (given < 0).any():
         raise PolicyError(f"variances must be {count} numbers of at least 0, or one")
     return np.array(np.broadcast_to(given, (count,)))
@@ -259,7 +209,7 @@ def _variances(values: ArrayLike, count: int) -> Floats:
 def _full(values: ArrayLike, centers: Floats) -> Full:
     """Covariances (S, d, d) out of one for each component or one for all, checked, with their symmetric roots."""
     count, dim = centers.shape
-    given = base.floats(values, "covariances")
+    given = floats(values, "covariances")
     if given.shape not in ((count, dim, dim), (dim, dim)) or not np.isfinite(given).all():
         raise PolicyError(f"covariances must be finite, of shape ({count}, {dim}, {dim}) or ({dim}, {dim})")
     given = np.array(np.broadcast_to(given, (count, dim, dim)))

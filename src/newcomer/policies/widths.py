@@ -15,7 +15,7 @@ import numpy as np
 
 from newcomer.errors import PolicyError, nearest
 from newcomer.model import Model
-from newcomer.policies import base
+from newcomer.policies.hyperparameters import number
 
 NAMES = ("practical", "theoretical")
 
@@ -29,8 +29,8 @@ class Theory:
     constant: float = 1.0
 
     def __post_init__(self) -> None:
-        base.number(self.bound, "bound")
-        base.number(self.constant, "constant")
+        number(self.bound, "bound")
+        number(self.constant, "constant")
         if not 0 < self.delta < 1:
             raise PolicyError(f"delta must lie between 0 and 1, not {self.delta!r}")
 
@@ -39,26 +39,38 @@ DEFAULT = Theory()
 
 
 def practical(dim: int, horizon: int) -> float:
-    """0.33 sqrt(dim log(1 + 10 T / dim))."""
+    """0.33 sqrt(dim log(1 + 10 T / dim)).
+
+    >>> round(practical(2, 200), 3)
+    1.227
+    """
     return 0.33 * sqrt(dim * log(1 + 10 * horizon / dim))
 
 
 def theoretical(dim: int, horizon: int, theory: Theory) -> float:
-    """R + C R sqrt(dim log(T / delta)), for V that starts at the identity."""
+    """R + C R sqrt(dim log(T / delta)), for V that starts at the identity.
+
+    >>> round(theoretical(2, 200, Theory()), 3)
+    5.073
+    """
     return theory.bound + theory.constant * theory.bound * sqrt(dim * log(horizon / theory.delta))
 
 
 def resolve(
     widths: str | float | Sequence[float], dims: Sequence[int], horizon: int, theory: Theory
 ) -> tuple[float, ...]:
-    """One width for each dimension, from a name or from the widths themselves."""
+    """One width for each dimension, from a name or from the widths themselves.
+
+    >>> resolve((0.5, 2.0), [2, 10], 200, DEFAULT)
+    (0.5, 2.0)
+    """
     if isinstance(widths, str):
         return tuple(named(widths, dim, horizon, theory) for dim in dims)
     given = (widths,) if isinstance(widths, int | float) else tuple(widths)
     if len(given) != len(dims):
         raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {widths!r}")
     for width in given:
-        base.number(width, "widths")
+        number(width, "widths")
     return tuple(float(width) for width in given)
 
 

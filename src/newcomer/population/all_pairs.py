@@ -27,7 +27,8 @@ from newcomer.logs.batch import Batch, Coded
 from newcomer.population.record import Population
 from newcomer.users import bucket_count, bucket_of
 
-FIRM = 10.0  # rows of its own from which an action's variance is more its own than the common one
+FIRM = 10.0  # rows from which an action's residual variance is more its own than the common share of its variance
+FEW = 2.0  # rows from which an action's variance is more its own than the common one
 TINY = 1e-300
 
 
@@ -141,13 +142,12 @@ class _Groups:
 
     def sums(self, values: Floats) -> Floats:
         """Sums of a number a row over groups, (groups,)."""
-        return np.bincount(self.of_row, values, minlength=len(self.size))
+        return np.bincount(self.of_row, values, minlength=len(self.size)).astype(np.float64)
 
     def pairs(self, users: int) -> Floats:
         """Ordered pairs of rows of different actions of each user, (users,)."""
-        lengths = np.bincount(self.user, self.size, minlength=users)
-        same: Floats = np.bincount(self.user, self.size**2, minlength=users)
-        return lengths**2 - same
+        lengths, same = (np.bincount(self.user, self.size**power, minlength=users) for power in (1, 2))
+        return np.asarray(lengths**2 - same, dtype=np.float64)
 
 
 def _add_actions(total: Pairs, where: Ints, batch: Batch, actions: Ints, groups: _Groups) -> None:
@@ -261,18 +261,18 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
 
 
 def action_variances(pairs: Pairs) -> Floats | None:
-    """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FIRM` rows; None without actions.
+    """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None without actions.
 
     >>> from newcomer.logs import Logs
     >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], action=[0, 1, 0, 1], reward=[0.0, 1.0, 2.0, 1.0])
     >>> pairs = pairs_of(next(logs.batches()), actions=2)
     >>> action_variances(pairs.take(np.ones(64, dtype=bool))).round(2).tolist()
-    [1.09, 0.91]
+    [1.33, 0.67]
     """
     met, levels, powers = pairs.met[0], pairs.levels[0], pairs.powers[0]
     if not len(met):
         return None
     squares = np.maximum(powers - levels**2 / np.maximum(met, 1.0), 0.0)
     common = squares.sum() / max(np.maximum(met - 1.0, 0.0).sum(), 1.0)
-    shrunk: Floats = (squares + FIRM * common) / (np.maximum(met - 1.0, 0.0) + FIRM)
+    shrunk: Floats = (squares + FEW * common) / (np.maximum(met - 1.0, 0.0) + FEW)
     return shrunk

@@ -9,8 +9,9 @@ The unknowns are the entries of W = [m, L], the logarithms of the variances v (A
 one flat vector. The penalty says what is believed beforehand:
 
 * entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
-* v_a is scaled inverse chi-squared with `FIRM` degrees of freedom around the common value s2 that the climb begins with, so that an action with n rows has
-  (its own squares + FIRM s2) / (n + FIRM). Where no action is named there is one variance, and nothing to shrink it to.
+* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance, for actions with hardly any rows, and
+  `FIRM` rows' worth of what the action varies by if nothing is shared: no action's residual vanishes because a few of its rewards happen to be explained. Where no
+  action is named there is one variance, and nothing to shrink it to.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from newcomer.array_loops import Memory, empty_memory, first_loop, remember, second_loop
 from newcomer.arrays import Floats
-from newcomer.population.all_pairs import FIRM, TINY
+from newcomer.population.all_pairs import FEW, FIRM, TINY
 from newcomer.population.likelihood import Sums
 from newcomer.population.record import Population
 
@@ -51,7 +52,7 @@ class Penalty:
 
     weights: Floats  # (k + 1,) precision of each column of W
     anchor: Floats  # (d,)
-    variance: float  # s2
+    variance: Floats  # (A,) what variances are shrunk towards
     offsets: float | None = None
 
     def of(self, population: Population) -> float:
@@ -60,7 +61,9 @@ class Penalty:
         weights[:, 0] -= self.anchor
         value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
         value += 0.5 * firmness(population) * float((np.log(inverse) - inverse).sum())
-        return value if self.offsets is None else value - 0.5 * self.offsets * float(population.levels @ population.levels)
+        return (
+            value if self.offsets is None else value - 0.5 * self.offsets * float(population.levels @ population.levels)
+        )
 
     def slope(self, population: Population) -> Floats:
         """Its gradient, flat."""
@@ -72,7 +75,7 @@ class Penalty:
 
 def firmness(population: Population) -> float:
     """Degrees of freedom of what is believed of variances: none where there is one for all actions."""
-    return 0.0 if population.by_action is None else FIRM
+    return 0.0 if population.by_action is None else FEW + FIRM
 
 
 @dataclass

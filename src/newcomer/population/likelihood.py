@@ -94,7 +94,9 @@ def posterior_of(population: Population, features: Floats, rewards: Floats) -> P
     count, length, dim = features.shape
     starts = length * np.arange(count)
     rows = np.arange(count * length)
-    return _View(features.reshape(-1, dim), rows, np.zeros_like(rows), rewards.ravel(), starts, starts + length).judge(population)
+    return _View(features.reshape(-1, dim), rows, np.zeros_like(rows), rewards.ravel(), starts, starts + length).judge(
+        population
+    )
 
 
 @dataclass(frozen=True)

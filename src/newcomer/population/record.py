@@ -87,9 +87,7 @@ class Population:
         rest, kept, dropped = float(values[rank:].sum()), vectors[:, :rank], vectors[:, rank:]
         more = rest if table is None else np.einsum("ak,ak->a", *(2 * [table @ (self.factor @ dropped)]))
         by_action = None if self.by_action is None else self.by_action + more
-        return replace(
-            self, factor=self.factor @ kept, noise_variance=self.noise_variance + rest, by_action=by_action
-        )
+        return replace(self, factor=self.factor @ kept, noise_variance=self.noise_variance + rest, by_action=by_action)
 
     def revived(self, start: Population, gram: Floats) -> Population:
         """The population with its dead directions replaced by a tenth of those of `start` beyond the living ones.

@@ -35,7 +35,7 @@ from newcomer.evidence import PersistenceFacts, PopulationFacts, RankComparison
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
-from newcomer.population.all_pairs import TINY, Pairs, action_variances, levels_of, pairs_of, start_from
+from newcomer.population.all_pairs import FEW, FIRM, TINY, Pairs, action_variances, levels_of, pairs_of, start_from
 from newcomer.population.climb import Climber, Gram, Penalty
 from newcomer.population.forecast import forecast
 from newcomer.population.likelihood import Comparison, Sums, Task, compare, expect, merge
@@ -49,6 +49,9 @@ MOST = (8, 24)  # directions tried when the rank is open: few, then many if few 
 COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
 CLEAR = 2.2  # standard errors of gain over the population mean below which nothing is shared: level 1 / 64
 SLIGHT = 1e-3  # share of the residual variance below which offsets are nothing
+PLAIN = 6.0  # standard errors of gain below which one held-out fifth of the users is not enough to tell ...
+MANY = 50_000  # ... unless there are this many
+LOSS = 10.0  # of gain over all held-out users, on the way to another precision, that is too much
 LIVING = 1e-3  # share of the residual variance below which directions explain nothing
 LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
 ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
@@ -115,7 +118,7 @@ class Begin:
     @property
     def centred(self) -> bool:
         """Whether the common part of each action was taken off before pairs were multiplied."""
-        return self.pairs.met.shape[1] > 0
+        return bool(self.pairs.met.shape[1])
 
     def start(self, buckets: Bools, rank: int) -> Population:
         """The moment estimate of the users in some buckets."""
@@ -157,8 +160,10 @@ class Fold:
         """What is believed beforehand, with a precision of L yet to be chosen."""
         begin, fitted = self.begin, self.split.fitted
         anchor = begin.anchor(fitted)
-        precision, common = mean_precision(begin.pairs, fitted, anchor), begin.start(fitted, 0).noise_variance
-        return Penalty(np.array([precision]), anchor, common, offset_precision(begin, fitted))
+        precision = mean_precision(begin.pairs, fitted, anchor)
+        alone = begin.start(fitted, 0)  # what is left if nothing is shared
+        towards = (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
+        return Penalty(np.array([precision]), anchor, towards, offset_precision(begin, fitted))
 
     def start(self, rank: int) -> Population:
         """The moment estimate of the fitted users."""
@@ -211,7 +216,12 @@ def estimate_population(
     users = begin.pairs.users
     search = Search(passes, begin, [Fold(begin, split) for split in folds(users)])
     if rank == "auto":
-        return search.finish(*search.rank(min(passes.logs.dim, max(1, int(users.sum()) // 20))))
+        most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
+        found, trails, ranks = search.rank(most)
+        if len(search.folds) == 1 and users.sum() < MANY and ranks.deficits[0] < PLAIN * ranks.errors[0]:
+            search = Search(passes, begin, [Fold(begin, split) for split in folds(users, every=True)])
+            found, trails, ranks = search.rank(most)
+        return search.finish(found, trails, ranks)
     found = search.precision(search.begin_at(int(rank)), "choosing shrinkage")
     return search.finish(found, (found.trail,), None)
 
@@ -242,15 +252,18 @@ class Search:
 
         Where fewer directions serve as well, the precision is chosen anew for that many.
         """
-        trails = []
+        trails, found, comparison, chosen = [], None, None, 0
         for tried in MOST:
-            found = self.precision(self.begin_at(min(tried, most)), "choosing the rank")
-            trails.append(found.trail)
-            comparison = self.truncations(found)
+            more = self.precision(self.begin_at(min(tried, most)), "choosing the rank")
+            trails.append(more.trail)
+            if found is not None and not self._better(more, found):
+                break
+            found, comparison = more, self.truncations(more)
             chosen = smallest_good(comparison)
             if chosen < tried or tried >= most:
                 break
-        if chosen < len(comparison.sums) - 1:
+        assert found is not None and comparison is not None
+        if chosen < found.populations[0].rank:
             found = self.precision(self.begin_at(chosen), "choosing shrinkage")
             trails.append(found.trail)
         deficits, errors = (tuple(values.tolist()) for values in comparison.deficits())
@@ -281,13 +294,19 @@ class Search:
         return best
 
     def _walk(self, best: Found, factor: float, start: Found, stage: str) -> Found:
-        """Multiply the precision by `factor` as long as that helps, or as long as it keeps every direction from living."""
+        """Multiply the precision by `factor` until held-out users are predicted clearly worse, or nothing lives to be made less.
+
+        Directions that barely live predict a little worse than none before they predict better: a small loss on the way is no reason to stop.
+        """
+        last = best
         while True:
-            last = self._fit_from(best, factor, start, stage)
-            lifeless = factor < 1 and not any(map(self._lives, last.populations))
-            if not self._better(last, best) and not lifeless:
-                return replace(best, trail=last.trail)
-            best = last
+            last = self._fit_from(replace(last, trail=best.trail), factor, start, stage)
+            best = last if self._better(last, best) else replace(best, trail=last.trail)
+            lives = any(map(self._lives, last.populations))
+            if (best.score - last.score) * self._judged() > LOSS or (
+                lives if factor < 1 and last is not best else not lives
+            ):
+                return best
 
     def _lives(self, population: Population) -> bool:
         """Whether a direction is left that explains something: more than `LIVING` of the residual variance."""
@@ -301,9 +320,7 @@ class Search:
         Where no direction lives there is nothing to go on from, and the fit begins again.
         """
         triples = zip(best.populations, start.populations, self.folds, strict=True)
-        revived = [
-            one.revived(first, fold.gram.matrix) if self._lives(one) else first for one, first, fold in triples
-        ]
+        revived = [one.revived(first, fold.gram.matrix) if self._lives(one) else first for one, first, fold in triples]
         return self._fit(best.precision * factor, revived, stage, best.trail)
 
     def _fit(self, precision: float, starts: list[Population], stage: str, trail: Trail) -> Found:
@@ -318,8 +335,11 @@ class Search:
 
     def _better(self, found: Found, than: Found) -> bool:
         """Whether held-out users are predicted clearly better: by more than climbing leaves open."""
-        judged = sum(int(self.origin.pairs.users[fold.split.judged].sum()) for fold in self.folds)
-        return (found.score - than.score) * judged > 2 * ROUGH
+        return (found.score - than.score) * self._judged() > 2 * ROUGH
+
+    def _judged(self) -> int:
+        """Users held out, in all folds."""
+        return sum(int(self.origin.pairs.users[fold.split.judged].sum()) for fold in self.folds)
 
     def truncations(self, found: Found) -> Comparison:
         """Held-out gains of the leading 0, 1, 2, ... directions of a fit, in one pass."""
@@ -390,7 +410,9 @@ def offset_precision(begin: Begin, buckets: Bools) -> float | None:
     variances, actions = action_variances(pairs), int(seen.sum())
     if variances is None or actions <= begin.table.shape[1] + 1:
         return None
-    away = pairs.levels[0, seen] / met[seen] - begin.table[seen] @ _regression(begin.table[seen], pairs.levels[0, seen], met[seen])
+    away = pairs.levels[0, seen] / met[seen] - begin.table[seen] @ _regression(
+        begin.table[seen], pairs.levels[0, seen], met[seen]
+    )
     weights = met[seen] / met[seen].sum()
     free = 1.0 - begin.table.shape[1] / actions
     between = float(weights @ away**2) / free - float(weights @ (variances[seen] / met[seen]))
@@ -400,24 +422,31 @@ def offset_precision(begin: Begin, buckets: Bools) -> float | None:
 def _regression(table: Floats, levels: Floats, met: Floats) -> Floats:
     """Least squares of action means (A,) on features (A, d), weighted by rows."""
     root = np.sqrt(met)
-    solution: Floats = np.linalg.lstsq(table * root[:, None], levels / root, rcond=None)[0]
-    return solution
+    return np.asarray(np.linalg.lstsq(table * root[:, None], levels / root, rcond=None)[0], dtype=np.float64)
 
 
 def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
     """The share of the residual that lasts, by users who met an action again; None where nobody did.
 
-    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's rewards from their own mean. With Q
-    the sum over repeats of squared deviations / v, and n the repeats less one for each user and action, Q / n estimates 1 - share whatever lasts,
-    whatever users like, and however they choose; its standard error is (1 - share) sqrt(2 / n).
+    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's rewards from their own mean, over
+    n - 1. So the sum of their squares over the sum of v, each repeat counted once, estimates 1 - share whatever lasts, whatever users like, and however they choose.
+    Its standard error is that of a ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
     """
-    again, within = pairs.again.sum(axis=0), pairs.within.sum(axis=0)
-    repeats = float(again.sum())
-    if not repeats:
+    if not pairs.again.sum():
         return None
-    ratio = float((within / variances).sum()) / repeats
+    expected = pairs.again @ variances
+    within, total = pairs.within.sum(axis=1), float(expected.sum())
+    ratio = float(within.sum()) / total
+    error = float(np.sqrt(np.sum((within - ratio * expected) ** 2))) / total
+    normal = float(np.sqrt(2.0 * float(again_squares(pairs, variances)))) / total * min(ratio, 1.0)
+    error = max(error, normal)
     estimate = min(max(1.0 - ratio, 0.0), LASTING)
-    return PersistenceFacts(repeats, ratio, estimate, min(ratio, 1.0) * float(np.sqrt(2.0 / repeats)))
+    return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
+
+
+def again_squares(pairs: Pairs, variances: Floats) -> float:
+    """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
+    return float(pairs.again.sum(axis=0) @ variances**2)
 
 
 def smallest_good(comparison: Comparison) -> int:

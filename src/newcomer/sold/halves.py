@@ -42,18 +42,14 @@ def estimate_half(features: Floats, rewards: Floats, ridge: float | None) -> Hal
     [[1.2, 0.0]]
     """
     if features.shape[1] > features.shape[2]:
-        features, rewards = _compress(features, rewards)
+        # X = Q R with R (n, d, d): R and Q^T r carry all that X^T X and X^T r know.
+        q, features = np.linalg.qr(features)
+        rewards = np.matmul(q.transpose(0, 2, 1), rewards[:, :, None])[:, :, 0]
     gram = features @ features.transpose(0, 2, 1)
     whiten = _whiten_ridge(gram, ridge) if ridge else _whiten_pseudo(gram, features)
     roots = whiten @ features
     weights = np.matmul(whiten, rewards[:, :, None])
     return Half(roots, np.matmul(roots.transpose(0, 2, 1), weights)[:, :, 0])
-
-
-def _compress(features: Floats, rewards: Floats) -> tuple[Floats, Floats]:
-    """X = Q R with R (n, d, d): R and Q^T r carry all that X^T X and X^T r know."""
-    q, r = np.linalg.qr(features)
-    return r, np.matmul(q.transpose(0, 2, 1), rewards[:, :, None])[:, :, 0]
 
 
 def _whiten_ridge(gram: Floats, ridge: float) -> Floats:

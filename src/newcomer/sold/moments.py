@@ -14,6 +14,7 @@ machines.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -118,24 +119,27 @@ def moments_of(batch: Batch, ridge: float | None) -> Moments:
     half estimates are kept until the end of the batch, where one sort by bucket turns all sums of products into slices.
     """
     dim = batch.dim
-    strata: dict[int, _Stratum] = {}
+    users: Counter[int] = Counter()
+    coverage: dict[int, tuple[_Squares, _Squares]] = {}
     gram = _Squares(dim)
     pairs, hashes, rewards_seen, too_short = [], [], [], 0
     for length, who, features, rewards in batch.by_length():
         if length < 2:
             too_short += len(who)
             continue
-        place = strata.setdefault(stratum(length, dim), _Stratum(dim))
-        pairs.append(place.add(features, rewards, ridge, gram))
+        name = stratum(length, dim)
+        users[name] += len(who)
+        halves = coverage.setdefault(name, (_Squares(dim), _Squares(dim)))
+        pairs.append(_half_estimates(features, rewards, ridge, halves, gram))
         hashes.append(batch.hashes[who])
         rewards_seen.append(rewards)
     odd = np.concatenate([r[:, ::2].ravel() for r in rewards_seen] or [np.empty(0)])
-    order = sorted(strata)
+    order = sorted(users)
     return Moments(
         ridge=float(ridge or 0.0),
         lengths=np.array(order, dtype=np.int64),
-        users=np.array([strata[s].users for s in order], dtype=np.int64),
-        coverage=np.array([[half.sum() for half in strata[s].halves] for s in order]).reshape(-1, 2, dim, dim),
+        users=np.array([users[name] for name in order], dtype=np.int64),
+        coverage=np.array([[half.sum() for half in coverage[name]] for name in order]).reshape(-1, 2, dim, dim),
         gram=gram.sum(),
         rows=len(odd),
         reward_squares=float(odd @ odd),
@@ -192,29 +196,26 @@ class _Squares:
         return self._total
 
 
-class _Stratum:
-    """Users and coverage of one stratum."""
+def _half_estimates(
+    features: Floats, rewards: Floats, ridge: float | None, coverage: tuple[_Squares, _Squares], gram: _Squares
+) -> Floats:
+    """Estimates b1, b2 (n, 2, d) of n equally long histories, features (n, H, d); a part at a time, to stay in cache.
 
-    def __init__(self, dim: int) -> None:
-        self.users = 0
-        self.halves = (_Squares(dim), _Squares(dim))
-
-    def add(self, features: Floats, rewards: Floats, ridge: float | None, gram: _Squares) -> Floats:
-        """Take equally long histories; returns their estimates (n, 2, d). Features of odd steps also go to `gram`."""
-        count, length, dim = features.shape
-        self.users += count
-        estimates = np.empty((count, 2, dim))
-        step = max(1, CHUNK_BYTES // (length * dim * 8))
-        for start in range(0, count, step):
-            part = slice(start, start + step)
-            for i, squares in enumerate(self.halves):
-                steps = np.ascontiguousarray(features[part, i::2])
-                half = estimate_half(steps, rewards[part, i::2], ridge)
-                estimates[part, i] = half.estimates
-                squares.add(half.roots.reshape(-1, dim))
-                if i == 0:
-                    gram.add(steps.reshape(-1, dim))
-        return estimates
+    The roots of D1 and D2 go to `coverage`, the features of odd steps to `gram`.
+    """
+    count, length, dim = features.shape
+    estimates = np.empty((count, 2, dim))
+    step = max(1, CHUNK_BYTES // (length * dim * 8))
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        for i, squares in enumerate(coverage):
+            steps = np.ascontiguousarray(features[part, i::2])
+            half = estimate_half(steps, rewards[part, i::2], ridge)
+            estimates[part, i] = half.estimates
+            squares.add(half.roots.reshape(-1, dim))
+            if i == 0:
+                gram.add(steps.reshape(-1, dim))
+    return estimates
 
 
 def _pair_sums(pairs: list[Floats], hashes: list[Hashes], dim: int) -> PairSums:

@@ -1,6 +1,13 @@
-"""Worlds that newcomers come from: the protocol, and one world a file."""
+"""Worlds that newcomers come from. `world` says what a world is; then one world a file.
 
-from newcomer.worlds.episodes import Episode, Newcomers, World, stream
+synthetic           Definition 1 of the paper, with known truth
+movielens           users and movies of a factorisation of real ratings (ratings, factorise, matrix_completion)
+replay              real ratings of users who were kept apart, nothing simulated
+log_files           a world's logs on disk
+download, movielens_standin     the MovieLens files: found, fetched, or made up where they may not be had
+"""
+
 from newcomer.worlds.synthetic import Synthetic
+from newcomer.worlds.world import Episode, Newcomers, World, stream
 
 __all__ = ["Episode", "Newcomers", "Synthetic", "World", "stream"]

@@ -32,16 +32,15 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.errors import ModelError
 from newcomer.files import pack, unpack, write
 from newcomer.worlds.download import cache_folder
-from newcomer.worlds.episodes import stream
-from newcomer.worlds.lowrank import Observed, alternate, shrink_to_rank
+from newcomer.worlds.matrix_completion import Observed, alternate, shrink_to_rank
 from newcomer.worlds.ratings import Ratings
+from newcomer.worlds.world import stream
 
-Floats = NDArray[np.float64]
 Kind = Literal["literal", "balanced"]
 
 RIDGE = {"literal": 12.0, "balanced": 2.0}
@@ -135,6 +134,7 @@ def _check(recipe: Recipe, ratings: Ratings) -> None:
 
 
 def _fit(recipe: Recipe, ratings: Ratings) -> Factors:
+    """Fit to the training ratings, scale so that the longest movie has norm 1, and measure on the held-out ones."""
     train, test = _split(recipe, ratings)
     threshold = 0.0
     if recipe.kind == "literal":
@@ -153,6 +153,7 @@ def _split(recipe: Recipe, ratings: Ratings) -> tuple[Observed, Observed]:
 
 
 def _literal(train: Observed, recipe: Recipe) -> tuple[Floats, Floats, float]:
+    """The paper's: features by alternating regressions in d dimensions, users shrunk until their rank is k."""
     start, movies = _wide(train, recipe, recipe.ridge)
     users, threshold = shrink_to_rank(train, movies, recipe.rank, start)
     return users, movies, threshold
@@ -165,6 +166,7 @@ def _wide(train: Observed, recipe: Recipe, ridge: float) -> tuple[Floats, Floats
 
 
 def _balanced(train: Observed, recipe: Recipe) -> tuple[Floats, Floats]:
+    """Ours: k coordinates in which users have equal eigenvalues, then d - k spare features, all of it rotated."""
     rng = stream(recipe.seed, "narrow factors")
     narrow = alternate(train, recipe.rank, ridge=recipe.ridge, sweeps=SWEEPS["balanced"], rng=rng)
     latents, shown = whiten_users(*narrow)

@@ -18,19 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
+from newcomer.subspace import fix_signs
 from newcomer.worlds.download import find_movielens
-from newcomer.worlds.episodes import Episode, stream
 from newcomer.worlds.factorise import Factors, Kind, factorise
 from newcomer.worlds.ratings import Strings, read_ratings
+from newcomer.worlds.world import Episode, stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 BLOCK = 256  # histories drawn from one generator; fixed, or the first n would change with their number
 
@@ -131,17 +129,16 @@ class MovieLens:
     @cached_property
     def basis(self) -> Floats:
         """Orthonormal basis (d, k) of all users' vectors, principal directions first, largest entry positive."""
-        right = np.linalg.svd(self.factors.users, full_matrices=False)[2][: self.rank].T
-        largest = right[np.abs(right).argmax(axis=0), np.arange(self.rank)]
-        return np.asarray(right * np.sign(largest))
+        return fix_signs(np.linalg.svd(self.factors.users, full_matrices=False)[2][: self.rank].T)
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
         """One newcomer for `horizon` rounds with the outcome of every candidate."""
         _require(horizon >= 1, f"horizon={horizon}", "at least one round")
         beta = self.factors.users[rng.choice(self.newcomers)]
-        actions = self.catalogue[self.candidates(rng, horizon)]
+        movies = self.candidates(rng, horizon)
+        actions = self.catalogue[movies]
         means = actions @ beta
-        return Episode(actions, means, means + self._noise(rng, means.shape))
+        return Episode(actions, means, means + self._noise(rng, means.shape), ids=movies)
 
     def candidates(self, rng: np.random.Generator, rounds: int) -> Ints:
         """Movies (rounds, choices) on offer: distinct genre strings, one movie of each."""
@@ -190,6 +187,7 @@ class MovieLens:
 
     @cached_property
     def _order(self) -> Ints:
+        """All users in a random order: those who are held out come first."""
         return stream(self.seed, "held-out users").permutation(len(self.factors.users))
 
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError, NewcomerError
-from newcomer.worlds.episodes import Episode, stream
+from newcomer.worlds.world import Episode, stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -68,17 +68,34 @@ class People:
 
     def __post_init__(self) -> None:
         given = np.asarray(self.table, dtype=np.float64)
-        _require(given.ndim == 2 and min(given.shape) >= 2, f"a table of {given.shape}", "people in rows, questions in columns")
+        _require(
+            given.ndim == 2 and min(given.shape) >= 2,
+            f"a table of {given.shape}",
+            "people in rows, questions in columns",
+        )
         _require(bool(np.isfinite(given).all()), "answers are missing", "People.read leaves out incomplete people")
-        _require(given.shape[1] == len(self.questions), f"{len(self.questions)} names", f"name {given.shape[1]} questions")
+        _require(
+            given.shape[1] == len(self.questions), f"{len(self.questions)} names", f"name {given.shape[1]} questions"
+        )
         _require(len(set(self.questions)) == len(self.questions), "two questions of one name", "name each differently")
         _require(0 < self.held_out < 1, f"held_out={self.held_out}", "choose a share between 0 and 1")
         _require(0 <= self.retest <= 1, f"retest={self.retest}", "choose a share between 0 and 1")
         _require(1 <= self.choices <= given.shape[1], f"choices={self.choices}", f"at most {given.shape[1]}")
+        # One-hot features of logs are in the order of the ids, and so are those of episodes.
+        order = sorted(range(len(self.questions)), key=lambda column: self.questions[column])
+        object.__setattr__(self, "questions", tuple(self.questions[column] for column in order))
+        object.__setattr__(self, "table", np.ascontiguousarray(given[:, order]))
         _require(len(self.logged) >= 2 and len(self.newcomers) >= 1, f"{len(given)} people", "more people")
 
     @classmethod
-    def read(cls, path: str | Path, *, scale: tuple[int, int] | None = None, columns: Sequence[str] | None = None, **settings: Any) -> People:
+    def read(
+        cls,
+        path: str | Path,
+        *,
+        scale: tuple[int, int] | None = None,
+        columns: Sequence[str] | None = None,
+        **settings: Any,
+    ) -> People:
         """The world of a CSV file with a row a person.
 
         `columns` names the questions; without it they are all columns of numbers or, with `scale` (1, 5), those whose answers are the
@@ -90,11 +107,15 @@ class People:
         try:
             frame = pl.read_csv(path, infer_schema_length=None)
         except (OSError, pl.exceptions.PolarsError) as error:
-            raise LogsError("the table cannot be read", where=str(path), todo="pass a CSV file with a row a person") from error
+            raise LogsError(
+                "the table cannot be read", where=str(path), todo="pass a CSV file with a row a person"
+            ) from error
         return cls.from_frame(frame, scale=scale, columns=columns, **settings)
 
     @classmethod
-    def from_frame(cls, frame: Any, *, scale: tuple[int, int] | None = None, columns: Sequence[str] | None = None, **settings: Any) -> People:
+    def from_frame(
+        cls, frame: Any, *, scale: tuple[int, int] | None = None, columns: Sequence[str] | None = None, **settings: Any
+    ) -> People:
         """The same from a Polars frame."""
         numeric = [name for name, kind in frame.schema.items() if kind.is_numeric()]
         wanted = list(columns) if columns is not None else [name for name in numeric if _uses(frame[name], scale)]
@@ -147,6 +168,8 @@ class People:
         _require(1 <= count <= len(self.logged), f"users={users}", f"there are {len(self.logged)} people in the logs")
         _require(1 <= steps <= self.dim, f"steps={steps}", f"a person has {self.dim} answers")
         asked = np.stack([stream(seed, "answers", person).permutation(self.dim)[:steps] for person in range(count)])
+        unasked = self.dim - len(np.unique(asked))
+        _require(not unasked, f"{unasked} questions that nobody in the logs was asked", "more users, or more steps")
         person = np.repeat(self.logged[:count], steps)
         return Logs.from_arrays(
             user=person, action=np.array(self.questions)[asked.ravel()], reward=self.table[person, asked.ravel()]
@@ -171,19 +194,21 @@ class People:
     def _lasting(self, person: int) -> Floats:
         """What stays of a person's answers (A,)."""
         answers = self.table[person]
-        return answers - (1.0 - np.sqrt(1.0 - self.retest)) * self._residuals(answers)
+        return np.asarray(answers - (1.0 - np.sqrt(1.0 - self.retest)) * self._residuals(answers))
 
     def _fresh(self, rng: np.random.Generator, offered: Ints) -> Floats:
         """What is drawn afresh at each meeting (T, K)."""
         if not self.retest:
             return np.zeros(offered.shape)
         others = rng.choice(self.logged, size=offered.shape)
-        return np.sqrt(self.retest) * self._residuals(self.table[others.ravel()])[np.arange(others.size), offered.ravel()].reshape(offered.shape)
+        return np.sqrt(self.retest) * self._residuals(self.table[others.ravel()])[
+            np.arange(others.size), offered.ravel()
+        ].reshape(offered.shape)
 
     def _residuals(self, answers: Floats) -> Floats:
         """Distance of answers (..., A) from what the same person's other answers say."""
         mean, _, precision = self._moments
-        residuals: Floats = (answers - mean) @ precision / np.diag(precision)
+        residuals: Floats = np.asarray((answers - mean) @ precision / np.diag(precision), dtype=np.float64)
         return residuals
 
     @cached_property
@@ -192,7 +217,7 @@ class People:
         rows = self.table[self.logged]
         covariance = np.cov(rows.T)
         covariance = (1 - SHRINK) * covariance + SHRINK * np.diag(np.maximum(np.diag(covariance), 1e-9))
-        return rows.mean(axis=0), covariance, np.linalg.inv(covariance)
+        return np.asarray(rows.mean(axis=0)), covariance, np.linalg.inv(covariance).astype(np.float64)
 
     def limit(self) -> Model:
         """What the complete rows of the people in the logs say, as a model: serve it by `PriorUCB(model, width=0, level=0)`."""

@@ -18,10 +18,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import LogsError
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Strings = NDArray[np.str_]
 
 _ROW = re.compile(rb"\d+::\d+::\d+::\d+")
@@ -75,7 +74,8 @@ class Ratings:
         chosen = np.isin(np.arange(len(self.users)), who)
         return self._keep(chosen, np.ones(len(self.movies), dtype=bool))
 
-    def _keep(self, users: NDArray[np.bool_], movies: NDArray[np.bool_]) -> Ratings:
+    def _keep(self, users: Bools, movies: Bools) -> Ratings:
+        """The ratings of these users (n,) and movies (m,), both renumbered without gaps."""
         rows = users[self.user] & movies[self.movie]
         return Ratings(
             user=(np.cumsum(users) - 1)[self.user[rows]],
@@ -146,6 +146,7 @@ def _numbers(path: Path) -> Ints:
 
 
 def _bytes(path: Path) -> bytes:
+    """A file's content, or one sentence."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -154,6 +155,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _ids(path: Path, column: tuple[str, ...], *, unique: bool = True) -> Ints:
+    """A column of whole numbers; ids must rise, so that their positions can be found by bisection."""
     try:
         ids = np.array(column, dtype=np.int64)
     except ValueError as error:

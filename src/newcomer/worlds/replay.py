@@ -25,20 +25,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
 from newcomer.users import hold_out
 from newcomer.worlds.download import find_movielens
-from newcomer.worlds.episodes import Episode, stream
 from newcomer.worlds.factorise import Factors, Kind, factorise
 from newcomer.worlds.ratings import Ratings, read_ratings
+from newcomer.worlds.world import Episode, stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +107,7 @@ class Replay:
         _require(len(users) > 0, f"horizon={horizon}, choices={self.choices}", f"at most {most} rounds can be replayed")
         movies, ratings = self._rated[rng.choice(users)]
         dealt = rng.permutation(len(movies))[: horizon * self.choices].reshape(horizon, self.choices)
-        return Episode(self.catalogue[movies[dealt]], ratings[dealt], ratings[dealt])
+        return Episode(self.catalogue[movies[dealt]], ratings[dealt], ratings[dealt], ids=movies[dealt])
 
     def logs(self, users: int | None = None, steps: int | None = None, seed: int = 0) -> Logs:
         """Real histories of training users, in the order of rating; user ids are those of the data.
@@ -130,7 +127,7 @@ class Replay:
         )
 
     def _sample(self, users: int | None, steps: int | None, seed: int) -> Ints:
-        """Rows of `train` to keep."""
+        """Rows of `train` to keep: each user's are ordered by lot and the first `steps` taken, of the first users."""
         everyone = stream(seed, "replay users").permutation(len(self.train.users))
         wanted = len(everyone) if users is None else users
         _require(1 <= wanted <= len(everyone), f"users={users}", f"there are {len(everyone)} training users")

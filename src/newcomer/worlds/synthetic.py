@@ -20,16 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.worlds.episodes import Episode, LogRows, stream
+from newcomer.subspace import fix_signs
+from newcomer.worlds.world import Episode, LogRows, stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Tails = Literal["gaussian", "heavy"]
 
 BLOCK = 256  # users drawn from one generator; fixed, or the first n users would change
@@ -96,9 +95,8 @@ class Synthetic:
     @cached_property
     def basis(self) -> Floats:
         """Orthonormal basis (d, k) of the subspace, principal directions first, largest entry of a column positive."""
-        left = np.linalg.svd(self.factor @ np.linalg.cholesky(self._latent_second_moment))[0][:, : self.rank]
-        largest = left[np.abs(left).argmax(axis=0), np.arange(self.rank)]
-        return np.asarray(left * np.sign(largest))
+        left = np.linalg.svd(self.factor @ np.linalg.cholesky(self._latent_second_moment))[0]
+        return fix_signs(left[:, : self.rank])
 
     @cached_property
     def mean(self) -> Floats:
@@ -124,9 +122,9 @@ class Synthetic:
         """One newcomer for `horizon` rounds with the outcome of every candidate."""
         _require(horizon >= 1, f"horizon={horizon}", "at least one round")
         beta = self._newcomer(rng)
-        actions = self._candidates(rng, horizon)
+        ids, actions = self._candidates(rng, horizon)
         means = actions @ beta
-        return Episode(actions, means, means + self._noise(rng, means.shape))
+        return Episode(actions, means, means + self._noise(rng, means.shape), ids=ids)
 
     def logs(self, users: int, steps: int | tuple[int, int], seed: int) -> Logs:
         """Histories in memory; `steps` is a length, or the shortest and the longest of lengths drawn uniformly."""
@@ -165,19 +163,20 @@ class Synthetic:
         With `files` above one, `path` is a directory of that many parts. `grouped=False` writes rows as they happened,
         not user by user, so that users span all files.
         """
-        from newcomer.worlds.parquet import write_rows
+        from newcomer.worlds.log_files import write_rows
 
         write_rows(self.histories(users, steps, seed), path, users=users, files=files, grouped=grouped)
 
     def write_items(self, path: str | Path) -> None:
         """Write the catalogue as an items table (`action`, `features`)."""
-        from newcomer.worlds.parquet import write_items
+        from newcomer.worlds.log_files import write_items
 
         if self.catalogue is None:
             raise NewcomerError("this world has no items", where="items=None", todo="make it with items=1000, say")
         write_items(self.catalogue, path)
 
     def _block(self, rng: np.random.Generator, first: int, shortest: int, longest: int) -> LogRows:
+        """Histories of users `first` to `first + BLOCK - 1`: rewards phi . beta + noise of uniformly drawn actions."""
         lengths = rng.integers(shortest, longest, endpoint=True, size=BLOCK)
         user = np.repeat(np.arange(BLOCK), lengths)
         step = np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -187,19 +186,22 @@ class Synthetic:
         return LogRows(user + first, step, features, reward, action)
 
     def _shown(self, rng: np.random.Generator, rows: int) -> tuple[Ints | None, Floats]:
-        """Actions of a uniform logging policy, with their features."""
+        """Actions (rows,) of a uniform logging policy, if there is a catalogue, and their features (rows, d)."""
         if self.catalogue is None:
             return None, _unit_rows(rng, (rows, self.dim))
         action = rng.integers(len(self.catalogue), size=rows)
         return action, self.catalogue[action]
 
-    def _candidates(self, rng: np.random.Generator, horizon: int) -> Floats:
+    def _candidates(self, rng: np.random.Generator, horizon: int) -> tuple[Ints | None, Floats]:
+        """Items (T, K) of every round, distinct within a round, if there is a catalogue, and features (T, K, d)."""
         if self.catalogue is None:
-            return _unit_rows(rng, (horizon, self.choices, self.dim))
+            return None, _unit_rows(rng, (horizon, self.choices, self.dim))
         shuffled = rng.random((horizon, len(self.catalogue))).argpartition(self.choices - 1, axis=1)
-        return self.catalogue[shuffled[:, : self.choices]]
+        items = shuffled[:, : self.choices]
+        return items, self.catalogue[items]
 
     def _newcomer(self, rng: np.random.Generator) -> Floats:
+        """The reward vector beta (d,) of a newcomer: length (cosine * within + sine * away), as `outside` says."""
         inside: Floats = self.factor @ self._latent(rng, 1)[0]
         stray = rng.standard_normal(self.dim)
         if not self.outside and self.length is None:
@@ -219,6 +221,7 @@ class Synthetic:
         return np.asarray(z + self.offset)
 
     def _noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+        """Noise of standard deviation `noise`, Gaussian or Student with the same variance."""
         if self.noise_tails == "heavy":
             return np.asarray(rng.standard_t(FREEDOM, shape) * (self.noise * math.sqrt(1.0 - 2.0 / FREEDOM)))
         return rng.standard_normal(shape) * self.noise
@@ -234,6 +237,7 @@ class Synthetic:
 
     @cached_property
     def _latent_second_moment(self) -> Floats:
+        """E[theta theta^T], (k, k): I/k, or the spread of the cluster centres and a 25th of I/k, and the mean's."""
         spread = np.eye(self.rank) / self.rank
         if self.latents == "clusters":
             away = self._centers - self._centers.mean(axis=0)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.logs.batch import Floats
-from newcomer.logs.intake.survey import Summary
+from newcomer.arrays import Floats
+from newcomer.evidence import Summary
 
-FAR = 0.25  # of a standard deviation
-SAMPLE = 20_000  # rows that are looked at
+FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
+SAMPLE = 20_000  # rows whose features are looked at
 
 
 def intercept_advice(summary: Summary, sample: Floats) -> list[str]:
-    """Advise an intercept from the features (n, d) of some rows."""
+    """Advise an intercept if the mean reward needs one, judged by the features (n, d) of some rows."""
     if abs(summary.mean_reward) <= FAR * summary.reward_deviation or constant_in_span(sample):
         return []
     found = f"The mean reward is {summary.mean_reward:.3g} and no combination of the features is constant"
@@ -34,7 +34,11 @@ def short_advice(summary: Summary) -> list[str]:
 
 
 def constant_in_span(sample: Floats, tolerance: float = 1e-6) -> bool:
-    """Whether some combination of the columns of (n, d) is 1 in every row."""
+    """Whether some combination of the columns of (n, d) is 1 in every row, up to a share `tolerance` of the squares.
+
+    >>> constant_in_span(np.array([[0.2, 0.8], [0.5, 0.5]])), constant_in_span(np.array([[1.0], [2.0]]))
+    (True, False)
+    """
     total = sample.sum(axis=0)
     explained = total @ np.linalg.lstsq(sample.T @ sample, total, rcond=None)[0]
     return bool(len(sample) - explained <= tolerance * len(sample))

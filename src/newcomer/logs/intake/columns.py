@@ -6,7 +6,6 @@ check has failed. Rows in messages are counted from 1 within their file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -14,8 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
-from newcomer.logs.batch import Floats, Ints
 
 Epoch = Literal["s", "ms", "us", "ns"]
 Real = TypeVar("Real", bound=np.floating)
@@ -30,13 +29,24 @@ class Place:
     start: int = 0
 
     def column(self, name: str, row: int | None = None) -> str:
-        """`logs.csv, row 12, column reward`."""
+        """The place in words; rows are counted on from those of earlier chunks.
+
+        >>> Place("logs.csv", start=10).column("reward", 1)
+        'logs.csv, row 12, column reward'
+        """
         at = [] if row is None else [f"row {self.start + row + 1}"]
         return ", ".join([*([self.source] if self.source else []), *at, f"column {name}"])
 
 
 def identifiers(column: pl.Series, place: Place) -> pl.Series:
-    """User or action ids as Int64 or String."""
+    """User or action ids as Int64 or String, so that there are two kinds of ids and not a dozen.
+
+    Unsigned and short integers become Int64 if they fit; numbers with a point are refused, since 7.0 and "7" would not
+    be found again.
+
+    >>> identifiers(pl.Series("user", [3, 9], dtype=pl.UInt16), Place()).dtype
+    Int64
+    """
     _refuse_nulls(column, place)
     if column.dtype in (pl.Categorical, pl.Enum) or column.dtype == pl.String:
         return column.cast(pl.String)
@@ -44,7 +54,7 @@ def identifiers(column: pl.Series, place: Place) -> pl.Series:
         todo = "use integers or text for ids"
         raise LogsError(f"ids are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
     exact = column.cast(pl.Int64, strict=False)
-    row = _first(exact.is_null)
+    row = _first(exact.is_null())
     if row is not None:
         todo = "use ids below 2^63, or text"
         raise LogsError(f"id {column[row]} is too large", where=place.column(column.name, row), todo=todo)
@@ -52,14 +62,22 @@ def identifiers(column: pl.Series, place: Place) -> pl.Series:
 
 
 def numbers(column: pl.Series, place: Place) -> Floats:
-    """A column of finite numbers as float64."""
+    """A column of finite numbers as float64, (rows,): where a reward, or a feature in a column, becomes a number.
+
+    >>> numbers(pl.Series("reward", [1, 0, 1]), Place("logs.csv"))
+    array([1., 0., 1.])
+    """
     _refuse_nulls(column, place)
     _refuse_text(column, column.dtype, place)
     return _finite(column.cast(pl.Float64).to_numpy(), column.name, place)
 
 
 def probabilities(column: pl.Series, place: Place) -> Floats:
-    """A column of numbers in (0, 1]."""
+    """A column of numbers in (0, 1], (rows,): the probability with which the shown action was chosen.
+
+    >>> probabilities(pl.Series("propensity", [0.25, 1.0]), Place())
+    array([0.25, 1.  ])
+    """
     values = numbers(column, place)
     bad = (values <= 0.0) | (values > 1.0)
     if bad.any():
@@ -72,7 +90,13 @@ def probabilities(column: pl.Series, place: Place) -> Floats:
 
 
 def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[Ints, bool]:
-    """Steps as int64 and whether they are times, whose ties are allowed; times are in nanoseconds."""
+    """Steps as int64 (rows,) and whether they are times, whose ties are allowed; times are in nanoseconds.
+
+    Text is parsed as times; integers are steps unless `epoch` names the unit in which they count Unix time.
+
+    >>> times(pl.Series("step", [1, 2]), Place()), times(pl.Series("step", [1, 2]), Place(), "s")
+    ((array([1, 2]), False), (array([1000000000, 2000000000]), True))
+    """
     _refuse_nulls(column, place)
     if column.dtype == pl.String:
         column = _parse_times(column, place)
@@ -89,7 +113,13 @@ def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[
 
 
 def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
-    """A column of equally long lists of finite numbers as an array (rows, d); float32 stays float32."""
+    """A column of equally long lists of finite numbers as an array (rows, d).
+
+    float32 stays float32: features are most of what logs weigh, and a batch is made of float64 when it is handed out.
+
+    >>> feature_lists(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     _refuse_nulls(column, place)
     if not isinstance(column.dtype, pl.List | pl.Array):
         todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
@@ -99,7 +129,7 @@ def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> ND
     flat = lists.explode(empty_as_null=False)
     _refuse_text(flat, flat.dtype, place)
     if flat.null_count():
-        raise _null(column.name, place, (_first(flat.is_null) or 0) // dim)
+        raise _null(column.name, place, (_first(flat.is_null()) or 0) // dim)
     kept = pl.Float32 if flat.dtype == pl.Float32 else pl.Float64
     return _finite(flat.cast(kept).to_numpy().reshape(-1, dim), column.name, place)
 
@@ -122,6 +152,7 @@ def feature_array(given: ArrayLike, name: str = "features") -> NDArray[np.floati
 
 
 def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
+    """The values, if all are finite; else the error names the first that is not."""
     # A sum is finite only if every term is (or overflows, which the second look settles); it needs no temporary.
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(values.sum()):
@@ -136,9 +167,10 @@ def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
 
 
 def _common_length(lists: pl.Series, place: Place, dim: int | None) -> int:
+    """The number d of features that every list has, `dim` if earlier rows have set it."""
     lengths = lists.list.len()
     dim = int(lengths[0]) if dim is None else dim
-    row = _first(lambda: lengths != dim)
+    row = _first(lengths != dim)
     if row is not None or dim == 0:
         raise LogsError(
             f"{lengths[row or 0]} features where other rows have {dim}" if row is not None else "no features",
@@ -149,6 +181,7 @@ def _common_length(lists: pl.Series, place: Place, dim: int | None) -> int:
 
 
 def _nanoseconds(column: pl.Series, unit: str, place: Place) -> Ints:
+    """Times in one unit, so that files which differ in theirs can be sorted together."""
     values = column.cast(pl.Int64).to_numpy()
     scale = _NANOSECONDS[unit]
     if len(values) and max(-int(values.min()), int(values.max())) * scale >= 2**63:
@@ -158,6 +191,7 @@ def _nanoseconds(column: pl.Series, unit: str, place: Place) -> Ints:
 
 
 def _parse_times(column: pl.Series, place: Place) -> pl.Series:
+    """Text as times; the error names the first value that is neither a time nor a whole number, if there is one."""
     try:
         parsed = column.str.to_datetime(strict=False, time_unit="us")
     except pl.exceptions.PolarsError:
@@ -171,12 +205,13 @@ def _parse_times(column: pl.Series, place: Place) -> pl.Series:
 
 def _refuse_nulls(column: pl.Series, place: Place) -> None:
     if column.null_count():
-        raise _null(column.name, place, _first(column.is_null) or 0)
+        raise _null(column.name, place, _first(column.is_null()) or 0)
 
 
 def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
+    """Refuse what is not numeric; of text, the first value that is not a number is named."""
     if dtype == pl.String:
-        bad = _first(column.cast(pl.Float64, strict=False).is_null) or 0
+        bad = _first(column.cast(pl.Float64, strict=False).is_null()) or 0
         raise _text(column[bad], column.name, place, bad, "numbers")
     if not (dtype.is_numeric() or dtype == pl.Boolean):
         raise LogsError(f"{column.name} is {_kind(dtype)}", where=place.column(column.name), todo="use numbers")
@@ -190,9 +225,8 @@ def _text(value: object, name: str, place: Place, row: int, wanted: str) -> Logs
     return LogsError(f"text {value!r} where {wanted} belong", where=place.column(name, row), todo=f"use {wanted}")
 
 
-def _first(test: Callable[[], pl.Series]) -> int | None:
+def _first(found: pl.Series) -> int | None:
     """Position of the first True, or None."""
-    found = test()
     return int(found.arg_max() or 0) if found.any() else None
 
 

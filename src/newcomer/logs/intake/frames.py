@@ -17,7 +17,11 @@ from newcomer.errors import LogsError
 
 
 def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
-    """A frame of equally long one-dimensional arrays."""
+    """A frame of equally long one-dimensional arrays.
+
+    >>> from_arrays({"user": [1, 2], "reward": [0.5, 1.0]}).shape
+    (2, 2)
+    """
     arrays = {name: _array(name, values) for name, values in columns.items()}
     if any(array.ndim != 1 for array in arrays.values()) or len({len(array) for array in arrays.values()}) > 1:
         raise unequal({name: array.shape for name, array in arrays.items()})
@@ -25,7 +29,7 @@ def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
 
 
 def names_of(frame: Any) -> list[str]:
-    """Names of a table's columns."""
+    """Names of a table's columns, found without reading its rows where that is possible."""
     if isinstance(frame, pl.LazyFrame):
         return frame.collect_schema().names()
     if _is_pandas(frame):
@@ -34,7 +38,7 @@ def names_of(frame: Any) -> list[str]:
 
 
 def to_polars(frame: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
-    """The named columns (all if None) of a Polars, pandas or Arrow table."""
+    """The named columns (all if None) of a Polars, pandas or Arrow table; a lazy frame is collected."""
     if isinstance(frame, pl.LazyFrame):
         return _collected(frame if names is None else frame.select(names))
     if _is_pandas(frame):
@@ -56,10 +60,12 @@ def unequal(shapes: Mapping[str, object]) -> LogsError:
 
 
 def _is_pandas(value: object) -> bool:
+    """Known by its looks, since pandas may not be installed."""
     return hasattr(value, "iloc") and hasattr(value, "columns")
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[np.generic]:
+    """An array of whatever was passed; a ragged list is refused."""
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -70,13 +76,12 @@ def _collected(frame: pl.LazyFrame) -> pl.DataFrame:
     try:
         return frame.collect()
     except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise LogsError(
-            f"the lazy frame cannot be read: {reason}", todo="collect it first and see what fails"
-        ) from error
+        what = f"the lazy frame cannot be read: {str(error).splitlines()[0]}"
+        raise LogsError(what, todo="collect it first and see what fails") from error
 
 
 def _from_pandas(name: str, column: Any) -> pl.Series:
+    """One column of a pandas frame; its many kinds of missing values in columns of objects become null."""
     values = column.to_numpy()
     if values.dtype.kind not in "OU":
         return _series(name, values)
@@ -97,6 +102,7 @@ def _from_arrow(frame: Any) -> pl.DataFrame:
 
 
 def _series(name: str, values: NDArray[np.generic]) -> pl.Series:
+    """An array as a column; times in units that Polars does not have become microseconds."""
     if values.dtype.kind == "M" and values.dtype not in ("M8[D]", "M8[ms]", "M8[us]", "M8[ns]"):
         values = values.astype("M8[us]")
     try:

@@ -6,7 +6,7 @@ Users are ordered by their id, so that the result does not depend on the order i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -15,16 +15,22 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
-from newcomer.logs.batch import Floats, Ints
 from newcomer.users import mix
 
 Kind = TypeVar("Kind", bound=np.generic)
+# What a row may have besides its user, as fields of Rows; all but the step are kept in Histories.
+_COLUMNS = ("rewards", "actions", "features", "propensities", "steps")
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Validated rows in arrival order: `users` is Int64 or String; features come as rows or as item positions."""
+    """Validated rows in the order of arrival, every column (rows, ...).
+
+    `users` is Int64 or String. `actions` are positions in the catalogue; `features` (rows, d) are there if rows bring
+    their own. `steps` are integers, or nanoseconds if `timestamps`, whose ties are allowed.
+    """
 
     users: pl.Series
     rewards: Floats
@@ -37,21 +43,37 @@ class Rows:
     def __len__(self) -> int:
         return len(self.rewards)
 
+    def columns(self) -> dict[str, Any]:
+        """The columns that are there, by name, without the users."""
+        return _present(self)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all columns."""
-        arrays = (self.rewards, self.actions, self.features, self.propensities, self.steps)
-        return int(self.users.estimated_size()) + sum(array.nbytes for array in arrays if array is not None)
+        return int(self.users.estimated_size() + sum(column.nbytes for column in self.columns().values()))
 
     def slice(self, start: int, stop: int) -> Rows:
         """Rows `start:stop`, as views."""
-        columns = ("users", "rewards", "actions", "features", "propensities", "steps")
-        return replace(self, **{name: _part(getattr(self, name), start, stop) for name in columns})
+        parts = {name: column[start:stop] for name, column in self.columns().items()}
+        return replace(self, users=self.users[start:stop], **parts)
+
+
+def concatenate(chunks: Sequence[Rows]) -> Rows:
+    """Chunks of rows one after another, all with the columns of the first."""
+    if len(chunks) == 1:
+        return chunks[0]
+    names = chunks[0].columns()
+    joined: dict[str, Any] = {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names}
+    return replace(chunks[0], users=pl.concat([chunk.users for chunk in chunks], rechunk=True), **joined)
 
 
 @dataclass(frozen=True)
 class Histories:
-    """Whole histories of users: user i owns rows `offsets[i]:offsets[i + 1]` of the columns, in time order."""
+    """Whole histories of n users: user i has rows `offsets[i]:offsets[i + 1]` of the columns, in time order.
+
+    `users`, `hashes` are (n,), `offsets` (n + 1,), the columns (rows, ...) as in `Rows`; `ties` counts rows that share
+    user and time with another.
+    """
 
     users: pl.Series
     hashes: NDArray[np.uint64]
@@ -67,8 +89,15 @@ class Histories:
         """Number of rows."""
         return len(self.rewards)
 
+    def columns(self) -> dict[str, Any]:
+        """The columns with an entry for each row that are there, by name."""
+        return _present(self)
+
     def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Ranges of users with at most `rows` rows each, or one user."""
+        """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
+
+        This is what cuts batches: between users and never within one.
+        """
         first, users = 0, len(self.offsets) - 1
         while first < users:
             last = int(np.searchsorted(self.offsets, self.offsets[first] + rows, side="right")) - 1
@@ -77,44 +106,48 @@ class Histories:
             first = last
 
     def slice(self, first: int, last: int) -> Histories:
-        """Users `first:last`, as views; ties stay with the whole."""
+        """Users `first:last`, as views; the count of ties stays with the whole."""
         start, stop = int(self.offsets[first]), int(self.offsets[last])
-        columns = ("rewards", "actions", "features", "propensities")
         return replace(
             self,
             users=self.users[first:last],
             hashes=self.hashes[first:last],
             offsets=self.offsets[first : last + 1] - start,
             ties=0,
-            **{name: _part(getattr(self, name), start, stop) for name in columns},
+            **{name: column[start:stop] for name, column in self.columns().items()},
         )
-
-    def ids(self) -> NDArray[np.generic]:
-        """Ids of the users: integers, or an object array of str."""
-        return self.users.to_numpy(writable=True)
 
 
 def arrange(rows: Rows) -> Histories:
-    """Group rows by user and sort each user's by step; equal integer steps of a user are refused, times counted."""
+    """Group rows by user and sort each user's by step; equal integer steps of a user are refused, times counted.
+
+    Users become small integers (codes) first, in the order of their ids: sorting rows by code is sorting by user, and
+    the offsets are where the codes change.
+
+    >>> found = arrange(Rows(pl.Series([8, 7, 8]), rewards=np.array([1.0, 2.0, 3.0]), steps=np.array([5, 1, 4])))
+    >>> found.users.to_list(), found.offsets.tolist(), found.rewards.tolist()
+    ([7, 8], [0, 1, 3], [2.0, 3.0, 1.0])
+    """
     users, codes = _encode(rows.users)
     order = _order(codes, rows.steps)
     codes = _take(codes, order)
-    offsets = np.searchsorted(codes, np.arange(len(users) + 1)).astype(np.int64)
-    steps = None if rows.steps is None else _take(rows.steps, order)
+    columns = {name: _take(column, order) for name, column in rows.columns().items()}
+    steps = columns.pop("steps", None)
     return Histories(
         users=users,
         hashes=hash_users(users),
-        offsets=offsets,
-        rewards=_take(rows.rewards, order),
-        actions=None if rows.actions is None else _take(rows.actions, order),
-        features=None if rows.features is None else _take(rows.features, order),
-        propensities=None if rows.propensities is None else _take(rows.propensities, order),
+        offsets=np.searchsorted(codes, np.arange(len(users) + 1)).astype(np.int64),
         ties=0 if steps is None else _ties(users, codes, steps, timestamps=rows.timestamps),
+        **columns,
     )
 
 
 def hash_users(users: pl.Series) -> NDArray[np.uint64]:
-    """64-bit hashes of ids, the same on every machine: SplitMix64 of integers, BLAKE2b of UTF-8 text."""
+    """64-bit hashes of ids, the same on every machine: SplitMix64 of integers, BLAKE2b of UTF-8 text.
+
+    >>> hash_users(pl.Series(["ann"])).item() % 1000, hash_users(pl.Series([7])).item() % 1000
+    (957, 487)
+    """
     if users.dtype != pl.String:
         return mix(users.to_numpy().astype(np.int64, copy=False).view(np.uint64))
     digests = b"".join(blake2b(user.encode(), digest_size=8).digest() for user in users)
@@ -122,7 +155,10 @@ def hash_users(users: pl.Series) -> NDArray[np.uint64]:
 
 
 def _encode(users: pl.Series) -> tuple[pl.Series, Ints]:
-    """Distinct ids in ascending order, and each row's position among them."""
+    """Distinct ids in ascending order (n,), and each row's position among them (rows,).
+
+    Integer ids that lie close together need no sort: a table of which ids occur, counted up, gives the positions.
+    """
     if users.dtype == pl.String:
         distinct = users.unique().sort()
         return distinct, users.cast(pl.Enum(distinct)).to_physical().to_numpy().astype(np.int64)
@@ -137,25 +173,26 @@ def _encode(users: pl.Series) -> tuple[pl.Series, Ints]:
 
 
 def _order(codes: Ints, steps: Ints | None) -> Ints | None:
-    """The stable order by (code, step), or None if the rows are already in it."""
-    if _ascending(codes, steps):
+    """The stable order (rows,) by (code, step), or None if the rows are already in it.
+
+    Where steps never fall from row to row, a stable sort by code is enough. Else code and step are packed into one
+    number if they fit into 63 bits together with the row, and sorted one after the other only if not.
+    """
+    later, same = codes[1:] > codes[:-1], codes[1:] == codes[:-1]
+    rising = np.True_ if steps is None else steps[1:] >= steps[:-1]
+    if bool(np.all(later | (same & rising))):
         return None
-    if steps is None or bool(np.all(steps[1:] >= steps[:-1])):
-        return _packed(codes)
+    if steps is None or bool(np.all(rising)):
+        return _stable_order(codes)
     low, high = int(steps.min()), int(steps.max())
     span = high - low + 1
     if (int(codes.max()) + 1) * span * len(codes) < 2**63:
-        return _packed(codes * span + (steps - low))
+        return _stable_order(codes * span + (steps - low))
     return np.lexsort((steps, codes))
 
 
-def _ascending(codes: Ints, steps: Ints | None) -> bool:
-    later = codes[1:] > codes[:-1]
-    same = codes[1:] == codes[:-1]
-    return bool(np.all(later | same if steps is None else later | (same & (steps[1:] >= steps[:-1]))))
-
-
-def _packed(keys: Ints) -> Ints:
+def _stable_order(keys: Ints) -> Ints:
+    """The order that sorts keys, equal ones in the order of rows."""
     # Sorting key * rows + row as plain numbers is several times faster than an indirect stable sort.
     rows = len(keys)
     if (int(keys.max()) + 1) * rows >= 2**63:
@@ -183,10 +220,13 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
 
 
 def _take(column: NDArray[Kind], order: Ints | None) -> NDArray[Kind]:
+    """The column in this order, always writable: a compiled loop would be compiled again for a read-only array."""
     if order is not None:
         return column[order]
-    return column if column.flags.writeable else column.copy()  # compiled loops would be compiled twice otherwise
+    return column if column.flags.writeable else column.copy()
 
 
-def _part(column: Any, start: int, stop: int) -> Any:
-    return None if column is None else column[start:stop]
+def _present(held: Rows | Histories) -> dict[str, Any]:
+    """The columns of rows that are not None, by name."""
+    found = {name: getattr(held, name, None) for name in _COLUMNS}
+    return {name: column for name, column in found.items() if column is not None}

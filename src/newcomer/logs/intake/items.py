@@ -1,7 +1,9 @@
 """Items: the catalogue of actions, their features, and the position of an action id in it.
 
-Plain (user, item, reward) logs have no features; there every distinct action is its own direction (one-hot), and the
-feature matrix is the identity, never stored.
+Features of an action come from one of three places. An items table has them. Plain (user, item, reward) logs have none;
+there every distinct action is a direction of its own (one-hot), and the feature matrix is the identity, never stored.
+Or every row of the logs brings the features of its action, which may then differ from row to row; the catalogue only
+names the actions.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer.arrays import Floats
 from newcomer.errors import LogsError, nearest
-from newcomer.logs.batch import Floats
 from newcomer.logs.intake.columns import Place, feature_array, feature_lists, identifiers, numbers
 
 ONE_HOT_LIMIT = 2000
@@ -21,15 +23,27 @@ ONE_HOT_LIMIT = 2000
 
 @dataclass(frozen=True)
 class Items:
-    """Ids (unique; Int64 or String), features (items, d) or None for one-hot, and names where the table has them."""
+    """`ids` (items,), unique, Int64 or String; `matrix` (items, d) the features of a table; `names` where it has them.
+
+    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs.
+    """
 
     ids: pl.Series
     matrix: Floats | None = None
     names: tuple[str, ...] | None = None
+    in_rows: bool = False
+
+    @classmethod
+    def named(cls, actions: pl.Series) -> Items:
+        """The distinct actions of logs whose rows bring their features, in ascending order of id; any number."""
+        return cls(actions.unique().sort(), in_rows=True)
 
     @classmethod
     def one_hot(cls, actions: pl.Series) -> Items:
-        """Every distinct action its own direction, in ascending order of id."""
+        """Every distinct action a direction of its own, in ascending order of id.
+
+        The limit is one of time and memory: SOLD's sums are matrices of d x d.
+        """
         distinct = actions.unique().sort()
         if len(distinct) > ONE_HOT_LIMIT:
             raise LogsError(
@@ -68,9 +82,17 @@ class Items:
         return len(self.ids) if self.matrix is None else int(self.matrix.shape[1])
 
     def locate(self, actions: pl.Series, *, place: Place) -> NDArray[np.int32]:
-        """Positions of action ids in the catalogue; an unknown id is an error."""
+        """Positions (rows,) of action ids in the catalogue; an unknown id is an error.
+
+        >>> Items.one_hot(pl.Series(["tea", "milk"])).locate(pl.Series(["tea", "tea", "milk"]), place=Place()).tolist()
+        [1, 1, 0]
+        """
         if actions.dtype != self.ids.dtype:
-            raise _other_type(actions.dtype, self.ids.dtype, place.column(actions.name))
+            here, there = ("text" if ids.dtype == pl.String else "integers" for ids in (actions, self.ids))
+            todo = "use one type for action ids in logs and items"
+            raise LogsError(
+                f"actions are {here} here and {there} in the items", where=place.column(actions.name), todo=todo
+            )
         positions = pl.Series(np.arange(len(self.ids), dtype=np.int32))
         found = actions.replace_strict(self.ids, positions, default=None, return_dtype=pl.Int32)
         if found.null_count():
@@ -89,6 +111,7 @@ class Items:
 
 
 def _unique(ids: pl.Series, place: Place) -> pl.Series:
+    """The ids, if none is there twice: an action must have one row of features."""
     if ids.n_unique() == len(ids):
         return ids
     row = int(ids.is_first_distinct().arg_min() or 0)
@@ -97,6 +120,7 @@ def _unique(ids: pl.Series, place: Place) -> pl.Series:
 
 
 def _feature_matrix(frame: pl.DataFrame, place: Place) -> Floats:
+    """Features (items, d): the list column `features`, or else every numeric column in order."""
     if "features" in frame.columns:
         return feature_lists(frame["features"], place).astype(np.float64)
     columns = [column for column in frame if column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)]
@@ -109,12 +133,3 @@ def _feature_matrix(frame: pl.DataFrame, place: Place) -> Floats:
 def _meant(column: pl.Series) -> bool:
     """Text that is mostly numbers was meant as numbers: `numbers` then names the value that is not one."""
     return column.dtype == pl.String and 2 * column.cast(pl.Float64, strict=False).count() > len(column)
-
-
-def _other_type(found: pl.DataType, wanted: pl.DataType, where: str) -> LogsError:
-    words = {True: "text", False: "integers"}
-    return LogsError(
-        f"actions are {words[found == pl.String]} here and {words[wanted == pl.String]} in the items",
-        where=where,
-        todo="use one type for action ids in logs and items",
-    )

@@ -14,7 +14,8 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.logs.batch import Floats, Ints
+from newcomer.arrays import Floats
+from newcomer.evidence import Summary
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
 from newcomer.users import mix
@@ -24,29 +25,12 @@ CHUNK = 1 << 17
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Logs in a few numbers.
-
-    `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
-    that share user and timestamp with another row; `max_reward` is the largest |reward|.
-    """
-
-    users: int
-    rows: int
-    dim: int
-    usable: int
-    too_short: int
-    ties: int
-    fingerprint: str
-    mean_squared_norm: float
-    mean_reward: float
-    reward_deviation: float
-    max_reward: float
-
-
-@dataclass(frozen=True)
 class Survey:
-    """Additive part of a summary; `+` joins the surveys of disjoint users."""
+    """Additive part of a summary; `+` joins the surveys of disjoint users.
+
+    Sums over rows (`squared_norm` of |x|^2, `reward`, `squared_reward`) and over users; `dim` is 0 where features come
+    from the catalogue.
+    """
 
     users: int = 0
     rows: int = 0
@@ -65,7 +49,7 @@ class Survey:
             rows=self.rows + other.rows,
             too_short=self.too_short + other.too_short,
             ties=self.ties + other.ties,
-            fingerprint=(self.fingerprint + other.fingerprint) % 2**64,
+            fingerprint=self.fingerprint + other.fingerprint,
             squared_norm=self.squared_norm + other.squared_norm,
             reward=self.reward + other.reward,
             squared_reward=self.squared_reward + other.squared_reward,
@@ -74,7 +58,7 @@ class Survey:
         )
 
     def summary(self, *, dim: int, intercept: bool) -> Summary:
-        """The public record."""
+        """The public record; a constant feature adds 1 to every |x|^2, and changes the fingerprint."""
         mean = self.reward / self.rows
         return Summary(
             users=self.users,
@@ -92,14 +76,22 @@ class Survey:
 
 
 def survey(part: Histories, items: Items | None) -> Survey:
-    """Survey of some users' histories, a slice at a time so that temporaries stay small."""
-    described = None if items is None else _describe_items(items)
+    """Survey of some users' histories, a slice at a time so that temporaries stay small.
+
+    What is said of features is worked out once for each item where features come from the catalogue.
+    """
+    described = _describe_items(items) if part.features is None and items is not None else None
     slices = (part.slice(first, last) for first, last in part.cuts(CHUNK))
     return reduce(add, (_survey(piece, described) for piece in slices), Survey(ties=part.ties))
 
 
 def _survey(part: Histories, items: tuple[Floats, Hashes] | None) -> Survey:
-    norms, hashes = _describe_rows(part, items)
+    """Survey of a slice; without features in the rows, what is known of `items` (norms, hashes) is looked up."""
+    if part.features is not None:
+        norms, hashes = _describe(part.features)
+    else:
+        assert items is not None and part.actions is not None
+        norms, hashes = items[0][part.actions], items[1][part.actions]
     return Survey(
         users=len(part.users),
         rows=part.rows,
@@ -113,15 +105,8 @@ def _survey(part: Histories, items: tuple[Floats, Hashes] | None) -> Survey:
     )
 
 
-def _describe_rows(part: Histories, items: tuple[Floats, Hashes] | None) -> tuple[Floats, Hashes]:
-    """Squared norms and hashes of the features of every row; those of items are worked out once per item."""
-    if part.features is not None:
-        return _describe(part.features)
-    assert items is not None and part.actions is not None
-    return items[0][part.actions], items[1][part.actions]
-
-
 def _describe_items(items: Items) -> tuple[Floats, Hashes]:
+    """Squared norms and hashes (items,) of the catalogue: one-hot item j has norm 1 and hash mix(bits(1) a_j)."""
     if items.matrix is not None:
         return _describe(items.matrix)
     one = np.ones(1).view(np.uint64)
@@ -130,30 +115,30 @@ def _describe_items(items: Items) -> tuple[Floats, Hashes]:
 
 def _describe(features: NDArray[np.floating]) -> tuple[Floats, Hashes]:
     """Squared norms (n,) and hashes (n,) of rows (n, d), some rows at a time."""
-    step = max(1, CHUNK // max(1, features.shape[1]))
-    pieces = [_describe_piece(features[i : i + step]) for i in range(0, len(features), step)]
-    return np.concatenate([norms for norms, _ in pieces]), np.concatenate([hashes for _, hashes in pieces])
-
-
-def _describe_piece(features: NDArray[np.floating]) -> tuple[Floats, Hashes]:
-    exact = features.astype(np.float64) + 0.0  # + 0.0 turns -0.0 into 0.0
-    return np.einsum("ij,ij->i", exact, exact), mix(exact.view(np.uint64) @ _multipliers(exact.shape[1]))
+    norms, hashes = np.empty(len(features)), np.empty(len(features), np.uint64)
+    multipliers, step = _multipliers(features.shape[1]), max(1, CHUNK // max(1, features.shape[1]))
+    for i in range(0, len(features), step):
+        exact = features[i : i + step].astype(np.float64) + 0.0  # + 0.0 turns -0.0 into 0.0
+        norms[i : i + step] = np.einsum("ij,ij->i", exact, exact)
+        hashes[i : i + step] = mix(exact.view(np.uint64) @ multipliers)
+    return norms, hashes
 
 
 def _multipliers(dim: int) -> Hashes:
+    """The fixed odd numbers a_j, (d,)."""
     return mix(np.arange(dim, dtype=np.uint64)) | np.uint64(1)
 
 
 def _fingerprint(part: Histories, features: Hashes) -> int:
-    """Sum over users of a hash of (id, sequence of (features, reward, propensity))."""
+    """Sum over users of a hash of (id, sequence of (features, reward, propensity)), from hashes of features (rows,).
+
+    Within a user the hash of a row depends on its position, so that the order counts; across users it is a sum. Actions
+    beside features are left out: the fingerprint is of what a fit reads.
+    """
     columns = [column for column in (part.rewards, part.propensities) if column is not None]
     rows = reduce(lambda seen, column: mix(seen + (column + 0.0).view(np.uint64)), columns, features)
-    rows = mix(rows + _positions(part.offsets))
+    lengths = np.diff(part.offsets)
+    positions = np.arange(part.rows) - np.repeat(part.offsets[:-1], lengths)  # 0, 1, 2, ... within each user
+    rows = mix(rows + positions.astype(np.uint64))
     users = mix(part.hashes + np.add.reduceat(rows, part.offsets[:-1]))
     return int(users.sum())
-
-
-def _positions(offsets: Ints) -> Hashes:
-    """0, 1, 2, ... within each user."""
-    lengths = np.diff(offsets)
-    return (np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)).astype(np.uint64)

@@ -1,0 +1,60 @@
+"""docs/prior-measured.md: every study past the paper, what was asked of it and what came out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+
+from experiments import markdown
+from experiments.study_targets import REPORTED, TARGETS, Verdict
+from newcomer.experiments.catalogue import STUDIES
+from newcomer.experiments.scale import FULL
+
+WORDS = {True: "holds", False: "**does not hold**", None: "open"}
+INTRO = """# The distribution of users, measured
+
+What `nc.fit(logs)`, its uncertainty and the policies that use it are worth, against targets set beforehand. Each \
+section comes from one command,
+`newcomer reproduce ID` (interrupted runs go on where they stopped), whose table is in `experiments/results/ID.csv`; \
+this page is written from
+those tables by `python -m experiments.write_pages`. Ratios are of mean regrets (or errors) over the same newcomers \
+(or worlds);
+se is their standard error. "open" means that no target was set, that the interval
+contains it, or that the run is unfinished.
+"""
+
+
+def page(results: Path, place: Path) -> str:
+    """The page from the tables that exist in `results`; `place` is where it will be, from which its links lead."""
+    paths = {name: results / f"{name}.csv" for name in STUDIES}
+    found = {name: pl.read_csv(path, infer_schema_length=None) for name, path in paths.items() if path.is_file()}
+    verdicts = {name: TARGETS[name][0](frame) for name, frame in found.items()}
+    pictures = {name: os.path.relpath(results / f"{name}.png", place.parent) for name in found}
+    parts = [INTRO, _overview(verdicts)]
+    parts += [_section(name, verdicts[name], TARGETS[name][1](found[name]), pictures[name]) for name in found]
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def _overview(verdicts: dict[str, list[Verdict]]) -> str:
+    """How many targets of each study hold."""
+    rows = []
+    for name, own in verdicts.items():
+        asked = [verdict for verdict in own if verdict.target != REPORTED]
+        counts = [str(sum(verdict.holds is kind for verdict in asked)) for kind in (True, False, None)]
+        rows.append([f"[{name}](#{name})", STUDIES[name].claim, *counts])
+    return markdown.table(["study", "claim", "hold", "do not", "open"], rows)
+
+
+def _section(name: str, verdicts: list[Verdict], details: pl.DataFrame, picture: str) -> str:
+    """Claim, what was done, verdicts, numbers and the picture."""
+    lines = [[v.what, v.target, v.measured, WORDS[v.holds]] for v in verdicts]
+    asked = markdown.table(["what", "target", "measured", "verdict"], lines)
+    numbers = markdown.table(details.columns, [[_cell(value) for value in row] for row in details.rows()])
+    study = STUDIES[name]
+    return "\n\n".join([f"## {name}", study.claim, study.caption(FULL), asked, numbers, f"![{name}]({picture})"])
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,250 @@
+"""What was asked of each study past the paper, beforehand, and whether its results meet it.
+
+For each study one function of its table gives the verdicts, and another the details: the numbers that go on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from newcomer.experiments.studies import study_local_regret as local
+from newcomer.experiments.studies import study_prior_calibration as calibration
+from newcomer.experiments.studies import study_prior_movielens as movielens
+from newcomer.experiments.studies import study_prior_robust as robust
+from newcomer.experiments.studies import study_prior_users as users
+
+REPORTED = "reported"  # the target of what was only to be measured
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target: what was asked, what came out, and whether it holds (None: the interval leaves it open)."""
+
+    what: str
+    target: str
+    measured: str
+    holds: bool | None
+
+
+def at_most(what: str, value: float, most: float, error: float | None = None) -> Verdict:
+    """A value that should be at most `most`."""
+    spread = "" if error is None else f" (se {error:.2g})"
+    return Verdict(what, f"at most {most:g}", f"{value:.3g}{spread}", bool(value <= most))
+
+
+def at_least(what: str, value: float, least: float) -> Verdict:
+    """A value that should be at least `least`."""
+    return Verdict(what, f"at least {least:g}", f"{value:.3g}", bool(value >= least))
+
+
+def last_round(frame: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """The rows of the last round, of the whole table or of each group."""
+    return frame.filter(pl.col("t") == (pl.col("t").max().over(*by) if by else pl.col("t").max()))
+
+
+def with_error(column: str, digits: int) -> pl.Expr:
+    """A mean and its standard error in one cell."""
+    return pl.format("{} (se {})", pl.col(column).round(digits), pl.col(f"{column}_se").round(digits)).alias("told")
+
+
+def subspace_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """EM against SOLD at each signal strength."""
+    found = []
+    for entry, most in {1.25: 0.45, 0.5: 0.7, 0.25: 1.0}.items():
+        cell = frame.filter(scale=entry, estimator="SOLD").row(0, named=True)
+        found.append(at_most(f"EM / SOLD, entries up to {entry:g}", cell["ratio"], most, cell["ratio_se"]))
+    return found
+
+
+def subspace_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Mean errors of all estimators."""
+    return frame.with_columns(with_error("error", 3)).pivot("scale", index="estimator", values="told")
+
+
+def movielens_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """PriorUCB against the true prior, the best ProBALL, and the population mean."""
+    targets = {"true prior": 1.2, "ProBALL-UCB": 0.45, "PopulationMean": 0.65}
+    found = [(movielens.best(frame, name), most) for name, most in targets.items()]
+    return [at_most(f"PriorUCB / {line['policy']}", line["ratio"], most, line["ratio_se"]) for line, most in found]
+
+
+def movielens_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round; of ProBALL the best and the paper's two values of tau."""
+    best = movielens.best(frame, "ProBALL-UCB")["policy"]
+    shown = ~pl.col("policy").str.contains("ProBALL") | pl.col("policy").str.contains("tau 0")
+    ratio = pl.col("ratio").alias("PriorUCB / it")
+    return (
+        movielens.last(frame)
+        .filter(shown | (pl.col("policy") == best))
+        .select("policy", "regret", "regret_se", ratio, "ratio_se", "low", "high")
+    )
+
+
+def users_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """For every number of users PriorUCB against the better of the two; sizes that were not run are open, not fine."""
+    found, target = [], f"at most {users.MARGIN:g}"
+    for (name, size), own in frame.group_by("world", "users", maintain_order=True):
+        rivals = own.filter(pl.col("policy").is_in(["PopulationMean", "LinUCB"]))
+        best = rivals.sort("regret").row(0, named=True)
+        low, high = best["over_low"], best["over_high"]
+        told = f"ratio {best['ratio']:.3g}; over 1.05: {best['over']:.3g}, 99% [{low:.3g}, {high:.3g}]"
+        holds = True if high <= 0 else False if low > 0 else None
+        found.append(Verdict(f"{name}, N = {size:,}: PriorUCB / {best['policy']}", target, told, holds))
+    done = set(frame.select("world", "users").iter_rows())
+    wanted = [(name, size) for name, sizes in users.SIZES.items() for size in sizes if (name, size) not in done]
+    return found + [Verdict(f"{name}, N = {size:,}", target, "not run yet", None) for name, size in wanted]
+
+
+def users_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret of every policy, and over how many worlds (synthetic) or newcomers (MovieLens)."""
+    told = frame.with_columns(with_error("regret", 2))
+    return told.pivot("policy", index=["world", "users", "units"], values="told")
+
+
+def outside_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """PriorUCB against LinUCB in the last round."""
+    targets = {0.1: 1.1, 0.5: 1.1, 1.0: 1.2}
+    return [
+        at_most(
+            f"PriorUCB / LinUCB, {100 * line['outside']:g}% outside, length {line['length']:g}",
+            line["ratio"],
+            targets[line["outside"]],
+            line["ratio_se"],
+        )
+        for line in last_round(frame).filter(policy="LinUCB").iter_rows(named=True)
+    ]
+
+
+def outside_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round."""
+    told = last_round(frame).with_columns(with_error("regret", 1))
+    return told.pivot("policy", index=["outside", "length"], values="told")
+
+
+def robust_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """No target was set: what each case costs PriorUCB."""
+    end = frame.filter(pl.col("t") == robust.ROUNDS, pl.col("case") != robust.PLAIN)
+    ours = end.filter(pl.col("measure").is_in(["PriorUCB", "EM error"]))
+    return [
+        Verdict(
+            f"{line['measure']}, {line['case']}, entries up to {line['scale']:g}: ratio to well-specified",
+            REPORTED,
+            f"{line['ratio']:.3g} (se {line['ratio_se']:.2g}, {line['worlds']} of {robust.SEEDS} worlds)",
+            None,
+        )
+        for line in ours.iter_rows(named=True)
+    ]
+
+
+def robust_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Everything after the last round, with the ratio to the well-specified case."""
+    end = frame.filter(pl.col("t") == robust.ROUNDS)
+    value, ratio = pl.col("value").round_sig_figs(3), pl.col("ratio").round_sig_figs(3)
+    told = pl.when(ratio.is_finite()).then(pl.format("{} (x {})", value, ratio)).otherwise(pl.format("{}", value))
+    return end.with_columns(told=told).pivot("case", index=["scale", "measure"], values="told").fill_null("")
+
+
+def calibration_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Coverage in every cell of both norms, tightness where the subspace is found, candour where it is not.
+
+    A verdict is open until all worlds are done.
+    """
+    found = []
+    for line in frame.filter(kind="calibrated").iter_rows(named=True):
+        what, worlds = f"{line['strength']}, {line['norm']}", line["worlds"]
+        own = [at_least(f"{what}: coverage at delta = 0.1", line["covered"], 0.86)]
+        if line["loose"] is not None:
+            own.append(at_most(f"{what}: median radius / error ({line['found']} with error < 0.5)", line["loose"], 2.0))
+        if what == "hopeless, spectral":
+            own.append(at_least(f"{what}: share with radius at least 0.99", line["unknown"], 0.95))
+        done = worlds >= calibration.WORLDS
+        found += [
+            Verdict(
+                v.what, v.target, f"{v.measured} ({worlds} of {calibration.WORLDS} worlds)", v.holds if done else None
+            )
+            for v in own
+        ]
+    return found
+
+
+def calibration_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Coverage, medians and looseness of all radii."""
+    return frame.select(
+        "strength", "norm", "kind", "worlds", "covered", "covered_se", "error", "radius", "loose", "unknown"
+    )
+
+
+def ratings_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Slope of rewards on predictions, and the largest distance of a bin from the diagonal."""
+    found, (low, high) = [], (0.9, 1.1)
+    for (name, seen), own in frame.group_by("rewards", "seen", maintain_order=True):
+        first = own.row(0, named=True)
+        gap = float((own["predicted"] - own["actual"]).abs().max())  # type: ignore[arg-type]
+        told = (
+            f"slope {first['slope']:.3g}, bias {first['bias']:.2g}, worst bin {gap:.2g} off; "
+            f"explains {first['gain']:.1%} of the variance; "
+            f"predictions from {first['lowest']:.2g} to {first['highest']:.2g}"
+        )
+        holds = low <= first["slope"] <= high
+        found.append(Verdict(f"{name}, after {seen} rewards", f"slope {low:g} to {high:g}", told, holds))
+    return found
+
+
+def ratings_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """The bins: predicted and actual reward."""
+    told = pl.format("{}: {}", pl.col("predicted").round(2), pl.col("actual").round(2))
+    return frame.with_columns(told=told).pivot("bin", index=["rewards", "seen"], values="told")
+
+
+def ratings_regret_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """PriorUCB against the policies that ignore others, or this user."""
+    end = last_round(frame, "rewards").filter(pl.col("policy").is_in(["PopulationMean", "LinUCB"]))
+    return [
+        at_most(f"{line['rewards']}: regret of PriorUCB / {line['policy']}", line["ratio"], 1.0, line["ratio_se"])
+        for line in end.iter_rows(named=True)
+    ]
+
+
+def ratings_regret_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round."""
+    ratio = pl.col("ratio").alias("PriorUCB / it")
+    return last_round(frame, "rewards").select("rewards", "policy", "regret", "regret_se", ratio, "ratio_se")
+
+
+def local_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """LOCAL-UCB against both exits of ProBALL-UCB; the target is set for newcomers."""
+    whole, found = frame.filter(pl.col("users").is_null()), []
+    for name in local.WORLDS:
+        for policy in (local.LITERAL, local.SAVINGS):
+            what = f"{name}: (LOCAL-UCB - {policy}) / LinUCB, all N pooled, upper 95% limit"
+            own = whole.filter(world=name, policy=policy).row(0, named=True)
+            found.append(at_most(f"{what} over newcomers", own["share_upper"], 0.05))
+            told = f"{own['share_upper_worlds']:.3g}; the difference itself {own['share']:.3g}"
+            found.append(Verdict(f"{what} over worlds", REPORTED, told, None))
+    return found
+
+
+def local_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret of every policy at every N, and pooled."""
+    label = pl.col("users").cast(pl.String).fill_null("all")
+    own = frame.filter(pl.col("policy") != local.RATE).with_columns(with_error("regret", 2), users=label)
+    return own.pivot("policy", index=["world", "users"], values="told")
+
+
+Verdicts = Callable[[pl.DataFrame], list[Verdict]]
+Details = Callable[[pl.DataFrame], pl.DataFrame]
+
+TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
+    "prior-subspace": (subspace_verdicts, subspace_details),
+    "prior-movielens": (movielens_verdicts, movielens_details),
+    "prior-users": (users_verdicts, users_details),
+    "prior-outside": (outside_verdicts, outside_details),
+    "prior-robust": (robust_verdicts, robust_details),
+    "prior-calibration": (calibration_verdicts, calibration_details),
+    "prior-ratings": (ratings_verdicts, ratings_details),
+    "prior-ratings-regret": (ratings_regret_verdicts, ratings_regret_details),
+    "local-regret": (local_verdicts, local_details),
+}

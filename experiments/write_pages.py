@@ -1,0 +1,30 @@
+"""`python -m experiments.write_pages`: write the pages that tell results, from the tables in experiments/results.
+
+Every number of the pages comes from a table; none is typed. A page is written from the tables that exist, and writing
+the pages twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments import figure_page, radius_sweep, study_page
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def pages(root: Path = ROOT) -> dict[Path, str]:
+    """The text of each page, by its place in the repository."""
+    results, docs = root / "experiments" / "results", root / "docs"
+    measured, radius = docs / "prior-measured.md", docs / "radius.md"
+    return {
+        root / "experiments" / "README.md": figure_page.readme(results),
+        measured: study_page.page(results, measured),
+        radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
+    }
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, encoding="utf-8")
+        print(path.relative_to(ROOT))

@@ -1,0 +1,25 @@
+"""lowdim-regret, lowdim-rating: ProBALL-UCB against rivals that are given the true k-dimensional features.
+
+LinUCB then learns in k dimensions from the first round on. mUCB and mmUCB gain nothing: their models, clusters of
+true reward vectors, lie in the span of the true features anyway.
+"""
+
+from __future__ import annotations
+
+from newcomer.experiments.fig_movielens import UCB, lines, regret_and_rating
+from newcomer.experiments.job_folder import JobFolder
+from newcomer.experiments.lines import Line, run
+from newcomer.experiments.scale import FILMS
+
+
+def lowdim_lines(kept: JobFolder) -> list[Line]:
+    """LinUCB on U*^T phi, the clustered rivals, and ProBALL-UCB with SOLD's subspace."""
+    low = [Line("LinUCB, true features", run(kept.scale, world, "LinUCB", latent=True)) for world in FILMS]
+    return low + lines(kept, UCB[1:], ("ProBALL-UCB",))
+
+
+FIGURES = regret_and_rating(
+    "lowdim",
+    "With tau small enough ProBALL-UCB is no worse than LinUCB, mUCB, mmUCB on the true low-dimensional features.",
+    lowdim_lines,
+)

@@ -1,0 +1,102 @@
+"""Two baselines that never personalise: uniform random, and the population mean.
+
+Uniform draws each allowed action with equal probability: logs of it are what SOLD asks for. PopulationMean scores an
+action by phi^T E[beta], the mean reward vector of the users in the logs; on MovieLens this alone beats every policy of
+the paper at T = 200. Neither has a regret guarantee: the regret of both grows linearly in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from newcomer.linear.state import Floats, Ints, State
+from newcomer.model import Model
+from newcomer.policies import questions
+from newcomer.policies.contract import Contract
+from newcomer.policies.known_actions import KnownActions
+from newcomer.policies.questions import Generators, Question, Random, Rewards
+
+
+@dataclass
+class Counts(State):
+    """Rewards seen by each user (n,)."""
+
+    count: Ints
+
+    def check(self) -> None:
+        """Refuse anything but one whole number a user."""
+        super().check()
+        self.refuse_unless(self.count.ndim == 1 and self.count.dtype == np.int64)
+
+
+@dataclass(frozen=True)
+class Uniform(Contract[Counts]):
+    """Every allowed action is equally likely.
+
+    >>> policy = Uniform()
+    >>> policy.probabilities(policy.start(1), np.zeros((4, 2)), mask=[True, True, False, False]).tolist()
+    [[0.5, 0.5, 0.0, 0.0]]
+    """
+
+    sampled = True
+
+    def begin(self, n: int) -> Counts:
+        """Nothing seen."""
+        return Counts(np.zeros(n, dtype=np.int64))
+
+    def rank(self, state: Counts, asked: Question) -> Floats:
+        """Zero for every action (m, K); not zero but NaN where features are not finite, so that they are refused."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            nothing: Floats = 0.0 * asked.actions.sum(axis=2)
+        return np.broadcast_to(nothing, (len(asked.users), nothing.shape[1]))
+
+    def draws(self, state: Counts, asked: Question, rngs: Generators) -> Iterator[Floats]:
+        """One for an action drawn uniformly among the allowed ones, zero for the others; one number a row."""
+        allowed = asked.allowed()
+        count, place = allowed.sum(axis=1), np.cumsum(allowed, axis=1)
+        while True:
+            number = np.array([rng.random() for rng in rngs]) * count
+            # Rounding can make the product as large as the count; the last allowed action is then meant.
+            drawn = np.argmax(place > np.minimum(number.astype(np.int64), count - 1)[:, None], axis=1)
+            yield self.rank(state, asked) + (np.arange(place.shape[1]) == drawn[:, None])
+
+    def law(self, state: Counts, asked: Question, rng: Random) -> Floats:
+        """One over the number of allowed actions (m, K): exact, no generator needed."""
+        questions.masked(self.rank(state, asked), asked)
+        allowed = asked.allowed()
+        chances: Floats = allowed / allowed.sum(axis=1, keepdims=True)
+        return chances
+
+    def learn(self, state: Counts, told: Rewards) -> None:
+        """Count the rewards."""
+        np.add.at(state.count, told.users, 1)
+
+
+@dataclass(frozen=True)
+class PopulationMean(Contract[Counts]):
+    """The action that is best for the average user of the logs: phi^T E[beta], and what everybody thinks beyond it."""
+
+    model: Model
+
+    @cached_property
+    def _known(self) -> KnownActions:
+        return KnownActions(self.model)
+
+    def begin(self, n: int) -> Counts:
+        """Nothing seen."""
+        return Counts(np.zeros(n, dtype=np.int64))
+
+    def rank(self, state: Counts, asked: Question) -> Floats:
+        """phi^T E[beta] + o (m, K)."""
+        if not np.any(self.model.offsets):
+            return questions.mean_rewards(self._known.mean[None], asked)
+        common = self._known.describe(asked.actions, asked.ids).common
+        return np.array(np.broadcast_to(common, (len(asked.users), common.shape[1])))
+
+    def learn(self, state: Counts, told: Rewards) -> None:
+        """Count the rewards; they change nothing else."""
+        np.add.at(state.count, told.users, 1)

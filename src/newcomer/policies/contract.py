@@ -1,0 +1,319 @@
+"""The contract of policies, written once: every call checked, every promise kept, whatever the algorithm.
+
+A policy is a frozen dataclass of settings; what it learns of its users travels apart, in a state (linear/state.py).
+
+    state = policy.start(n)                                                     n newcomers
+    policy.choose(state, actions, rng, ids=, mask=, users=) -> (m,)             pure: asking twice gives the same answer
+    policy.probabilities(state, actions, rng, ids=, mask=, users=) -> (m, K)    one-hot if certain; votes if sampled
+    policy.scores(state, actions, ids=, mask=, users=) -> (m, K)                what it ranks by; -inf where masked
+    policy.in_subspace(state) -> (n,)                                           does it still rely on what users share?
+    policy.update(state, features, reward, ids=, users=)                        in place, or refused as a whole
+
+`actions` is (m, K, d), or (K, d) for all alike; `ids`, (m, K) or (K,), say which actions these are, for policies that
+remember actions and for those whose model has a catalogue, which then gives the features if `actions` is left out;
+`mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
+all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
+lowest index wins. `rng` is a Generator, or one per row (m); with one per user, results do not depend on how users are
+put into batches.
+
+`Contract` turns these calls into checked questions and rewards (policies/questions.py). A policy derives from it and
+supplies what is its own:
+
+    begin(n) -> state                        how the state of n users begins
+    rank(state, asked) -> (m, K)             the score of each action; the best is chosen, unless draws decide
+    learn(state, told)                       how checked rewards change the state
+    draws(state, asked, rngs)                sampled policies: scores (m, K) of one draw after another
+    law(state, asked, rng) -> (m, K)         sampled policies that know their probabilities without drawing
+    inside(state) -> (n,)                    who is served in the shared subspace, if there is one
+    state_settings() -> {name: value}        the settings that give the state its meaning
+    quick(state, asked) -> (m,) or None      a faster way to the best by `rank`, where there is one
+
+Policies that do not derive from it need only satisfy the `Policy` protocol, as `newcomer.testing.check_policy` tries.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import islice
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from newcomer.errors import PolicyError
+from newcomer.linear.state import Bools, Floats, Ints, Record, State, positions
+from newcomer.policies import questions
+from newcomer.policies.questions import Generators, Question, Random, Rewards
+
+Kind = TypeVar("Kind", bound=State)
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What `nc.play`, the service and `newcomer.testing.check_policy` ask of a policy; its state is its own affair."""
+
+    def start(self, n: int) -> Any:
+        """The state of n newcomers."""
+
+    def choose(
+        self,
+        state: Any,
+        actions: ArrayLike | None = None,
+        rng: Random = None,
+        *,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Ints:
+        """The chosen action (m,) of each row."""
+
+    def probabilities(
+        self,
+        state: Any,
+        actions: ArrayLike | None = None,
+        rng: Random = None,
+        *,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Floats:
+        """The probability (m, K) with which `choose` takes each action."""
+
+    def scores(
+        self,
+        state: Any,
+        actions: ArrayLike | None = None,
+        rng: Random = None,
+        *,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Floats:
+        """What the policy ranks by (m, K)."""
+
+    def in_subspace(self, state: Any) -> Bools:
+        """Whether each user (n,) is still served in the shared subspace."""
+
+    def update(
+        self,
+        state: Any,
+        features: ArrayLike | None = None,
+        reward: ArrayLike | None = None,
+        *,
+        ids: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> None:
+        """Learn from rewards, in place."""
+
+
+class Contract(ABC, Generic[Kind]):
+    """The calls of every policy, checked; see the module for what a policy supplies."""
+
+    sampled: ClassVar[bool] = False  # whether choices are drawn at random
+
+    # What everybody calls.
+
+    def start(self, n: int) -> Kind:
+        """The state of n newcomers."""
+        state = self.begin(questions.newcomers(n))
+        state.record = self.record
+        return state
+
+    def choose(
+        self,
+        state: Kind,
+        actions: ArrayLike | None = None,
+        rng: Random = None,
+        *,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Ints:
+        """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw."""
+        asked = self.ask(state, actions, ids, mask, users)
+        if self.sampled:
+            return questions.pick(next(self.draws(state, asked, self._generators(rng, asked))), asked)
+        return self._best(state, asked)
+
+    def probabilities(
+        self,
+        state: Kind,
+        actions: ArrayLike | None = None,
+        rng: Random = None,
+        *,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Floats:
+        """The probability (m, K) with which `choose` takes each action: one-hot if certain, else a share of draws."""
+        asked = self.ask(state, actions, ids, mask, users)
+        return self.law(state, asked, rng) if self.sampled else questions.shares([self._best(state, asked)], asked, 1)
+
+    def scores(
+        self,
+        state: Kind,
+        actions: ArrayLike | None = None,
+        rng: Random = None,
+        *,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Floats:
+        """What the policy ranks by (m, K), -inf where masked; expected rewards if draws, not these, decide."""
+        asked = self.ask(state, actions, ids, mask, users)
+        return questions.masked(self.rank(state, asked), asked)
+
+    def in_subspace(self, state: Kind) -> Bools:
+        """Whether the coming round of each user (n,) relies on what users share; never, for most policies."""
+        self._recognise(state)
+        return np.array(self.inside(state), dtype=np.bool_)
+
+    def update(
+        self,
+        state: Kind,
+        features: ArrayLike | None = None,
+        reward: ArrayLike | None = None,
+        *,
+        ids: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> None:
+        """Learn, in place, from rewards (m,) for actions with features (m, d).
+
+        Users may occur several times and then learn in the order of the rows; rows whose reward is NaN are left out.
+        If a row makes no sense the call is refused as a whole, before anything has changed.
+        """
+        if getattr(state, "record", None) is not self.record:
+            self._recognise(state)
+        which = None if ids is None else questions.names(ids)
+        if features is None:
+            features = self._catalogue(which, "features")
+        if reward is None:
+            raise PolicyError("update needs the rewards", todo="pass reward=")
+        told = questions.rewards(len(state), self.dimension, features, reward, which, users)
+        if len(told.users):
+            self.learn(state, told)
+
+    # What a policy supplies.
+
+    @abstractmethod
+    def begin(self, n: int) -> Kind:
+        """The state of n newcomers, n checked."""
+
+    @abstractmethod
+    def rank(self, state: Kind, asked: Question) -> Floats:
+        """The score (m, K) of each action; a score that is not finite has the features refused that it came from."""
+
+    @abstractmethod
+    def learn(self, state: Kind, told: Rewards) -> None:
+        """Take rewards into the state; at least one row."""
+
+    def draws(self, state: Kind, asked: Question, rngs: Generators) -> Iterator[Floats]:
+        """Endless draws of scores (m, K), row i by the generator rngs[i] alone."""
+        raise NotImplementedError(f"{type(self).__name__} is sampled and has no draws")
+
+    def law(self, state: Kind, asked: Question, rng: Random) -> Floats:
+        """The probabilities (m, K) of a sampled policy; by default the share of `votes` draws that an action wins."""
+        votes = int(getattr(self, "votes", 256))
+        draws = islice(self.draws(state, asked, self._generators(rng, asked)), votes)
+        return questions.shares((questions.pick(scores, asked) for scores in draws), asked, votes)
+
+    def inside(self, state: Kind) -> Bools:
+        """Who (n,) is served in the shared subspace."""
+        return np.zeros(len(state), dtype=np.bool_)
+
+    def state_settings(self) -> Mapping[str, str | float]:
+        """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
+        return {}
+
+    def quick(self, state: Kind, asked: Question) -> Ints | None:
+        """The best (m,) by `rank`, found faster; None where the long way must decide."""
+        return None
+
+    # What the calls share.
+
+    @cached_property
+    def dimension(self) -> int | None:
+        """Entries d of a feature vector, by the policy's `dim`, `centers` (S, d) or model; None if any number is taken.
+
+        A policy that has none of these fields, and is not content with any number, sets `dimension` itself.
+        """
+        centers = getattr(self, "centers", None)
+        if centers is not None:
+            return int(np.shape(centers)[1])
+        dim = getattr(self, "dim", getattr(getattr(self, "model", None), "dim", None))
+        return None if dim is None else int(dim)
+
+    @cached_property
+    def record(self) -> Record:
+        """What the states of this policy carry: its name, the settings that matter to them, and the id of its model."""
+        dim = {} if self.dimension is None else {"dim": self.dimension}
+        model = getattr(getattr(self, "model", None), "id", "")
+        return Record.of(type(self).__name__, {**dim, **self.state_settings()}, model)
+
+    def ask(
+        self,
+        state: Kind,
+        actions: ArrayLike | None = None,
+        ids: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
+        users: ArrayLike | None = None,
+    ) -> Question:
+        """The question of a call, checked, about a state that must be this policy's."""
+        if getattr(state, "record", None) is not self.record:
+            self._recognise(state)
+        which = None if ids is None else questions.names(ids)
+        if actions is None:
+            actions = self._catalogue(which, "actions")
+        return questions.question(len(state), self.dimension, actions, which, mask, users)
+
+    def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
+        """The positions (m,) of the users asked about, all by default, in a state that must be this policy's."""
+        self._recognise(state)
+        return questions.everyone(len(state)) if users is None else positions(users, len(state))
+
+    def _best(self, state: Kind, asked: Question) -> Ints:
+        """The allowed action (m,) of largest score, the quick way if there is one."""
+        chosen = self.quick(state, asked)
+        return questions.pick(self.rank(state, asked), asked) if chosen is None else chosen
+
+    def _generators(self, rng: Random, asked: Question) -> Generators:
+        """One generator for each row, or the request to pass one."""
+        return questions.generators(rng, len(asked.users), type(self).__name__)
+
+    def _recognise(self, state: Kind) -> None:
+        """Refuse a state of another record, or whose arrays are not those that this policy begins with.
+
+        A state that was read from bytes has an equal record of its own; it gets this policy's, so that the next call
+        sees at once, by identity, that all is well.
+        """
+        record = getattr(state, "record", None)
+        if record is self.record:
+            return
+        if record != self.record:
+            who = record if isinstance(record, Record) else f"nobody (it is a {type(state).__name__})"
+            todo = "use a state with the policy that started it"
+            raise PolicyError(f"this state was started by {who}; this policy is {self.record}", todo=todo)
+        fresh = self.begin(0)
+        if type(state) is not type(fresh) or _shapes(state) != _shapes(fresh):
+            raise PolicyError(f"the arrays of this state are not those of {self.record}")
+        state.record = self.record
+
+    def _catalogue(self, ids: questions.Ids | None, what: str) -> Floats:
+        """The features (..., d) of the actions with these ids, by the catalogue of the policy's model.
+
+        An action that it does not know is a new one, and has the features of the average action.
+        """
+        if ids is None:
+            raise PolicyError(f"there are no {what}", todo=f"pass {what}, or ids= of the model's catalogue")
+        features = getattr(getattr(self, "model", None), "features", None)
+        if features is None:
+            raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
+        found = np.asarray(features(ids.ravel().tolist(), unknown="average"), dtype=np.float64)
+        return found.reshape(*ids.shape, found.shape[-1])
+
+
+def _shapes(state: State) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    """Names, trailing axes and types of the arrays that do not grow."""
+    return [(name, array.shape[1:], array.dtype) for name, array, grows in state.arrays() if not grows]

@@ -1,0 +1,260 @@
+"""When does a user leave the shared subspace? Three exits, each of which sets `inside` as rewards come.
+
+Literal: the paper's rule (Algorithm 2 of ProBALL). With U (d x k), V = I + sum phi phi^T, V_U = U^T V U, round t is
+played in the subspace while
+
+    Delta tau sqrt(t) + Delta tau' sqrt(k sum_{s<=t} kappa_s^2 / t) <= d,     kappa_s = |U^T sum phi phi^T|_{V_U^-1},
+
+kappa_1 = 0, which is asked anew each round, so with tau' > 0 a user may come back. Without tau' the rule only counts
+rounds.
+
+Savings: ours; leave once the subspace has cost more than it has saved. Staying in round s saves bonus and risks bias.
+With phi_s the action taken, V and V_U as they were before its reward,
+
+    saving_s = alpha_2 |phi_s|_{V^-1} - alpha_1 |U^T phi_s|_{V_U^-1},        cost = R Delta a round,
+
+and a user leaves for good after the first round t with R Delta t > saving_1 + ... + saving_t. Savings are never
+negative if alpha_1 <= alpha_2, because |U^T phi|_{V_U^-1} <= |phi|_{V^-1}: a radius of 0 never leaves. Guarantee: let
+|phi| <= 1, |beta| <= R, Delta bound the spectral distance of U from the truth, and both ellipsoids hold their targets.
+Then |phi^T beta - phi^T U U^T beta| <= R Delta for every action, so a round in the subspace has regret of at most 2
+alpha_1 |U^T phi|_{V_U^-1} + 2 R Delta, and t of them, as long as it stays, at most
+
+    2 sum_s alpha_1 |U^T phi_s|_{V_U^-1} + 2 R Delta t  <=  2 sum_s alpha_2 |phi_s|_{V^-1},
+
+which is LinUCB's own bound on these actions, and what follows is LinUCB with nothing forgotten: regret is at most
+LinUCB's bound, 2 alpha_2 sqrt(2 d T log(1 + T / d)), plus one round, for every T and without a tau to tune. The literal
+rule has no such bound before t = d^2. The small ellipsoid holds as it is if actions lie in the span of U; if not, their
+bias needs R Delta kappa on top of alpha_1 (proball.py), which we do not charge. With practical widths or a plug-in R
+there is no guarantee. R Delta is the worst case over actions, and the plug-in R lies three standard deviations out, so
+the exit is cautious: with unit features in d = 20, k = 2 and T = 200 it was never taken at R Delta = 1.2, after 75
+rounds on average at 1.9, and after the first at 2.9. |phi|_{V^-1} needs the full system from the first round on, so
+this exit costs LinUCB's memory, and more than its time.
+
+Stranger: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior
+the standardised one-step errors u_t = (r_t - prediction) / deviation of a newcomer are independent N(0, 1), however
+actions were chosen from the past. The alternative: beta has a further part delta ~ N(0, tau^2 I) outside the directions
+of the prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running product of density ratios
+
+    prod_t N(u_t; eta_t, 1 + v_t) / N(u_t; 0, 1)
+
+is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its
+average over several tau, with any weights. A small delta takes hundreds of rewards to tell and a large one a few, so
+small tau have the larger weights. By Ville's inequality it ever exceeds 1 / level with probability at most `level`:
+looking after every reward costs nothing. eta_t and v_t come from the posterior of delta with a *diagonal* precision, d
+numbers a user, not d x d: that costs power, never validity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+
+from newcomer.linear import scoring_loops
+from newcomer.linear.state import Bools, Floats, Ints, State
+from newcomer.policies import exit_loops, two_systems
+from newcomer.policies.questions import Rewards, each_once
+from newcomer.policies.two_systems import TwoSystems
+
+NEVER = 2**62  # in the place of a number of rewards
+# tau^2 tried by the stranger's test, in units of the prior's variance per coordinate, and their weights: the slowest to
+# tell weigh most.
+SIZES = 4.0 ** np.arange(-3, 3)
+SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)
+SHARES /= SHARES.sum()
+
+
+@dataclass
+class Ledger(State):
+    """What ProBALL's exits remember of n users; `cross` is (n, 0, 0) unless the literal exit needs it."""
+
+    cross: Floats  # (n, k, d), C = U^T sum phi phi^T
+    kappa: Floats  # (n,), |C| in the norm of V_U^-1, for the coming round
+    squares: Floats  # (n,), the sum of kappa^2 over rounds
+    saved: Floats  # (n,), the sum of savings
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together."""
+        super().check()
+        self.refuse_unless(self.cross.ndim == 3 and all(a.ndim == 1 for a in (self.kappa, self.squares, self.saved)))
+        self.refuse_unless(all(array.dtype == np.float64 for _, array, _ in self.arrays()))
+
+
+def _ledger(n: int, rank: int, dim: int) -> Ledger:
+    """An empty ledger; rank and dim are 0 where C is not needed."""
+    return Ledger(np.zeros((n, rank, dim)), np.zeros(n), np.zeros(n), np.zeros(n))
+
+
+@dataclass(frozen=True, eq=False)
+class Literal:
+    """The paper's rule; `pull` is Delta tau and `bend` Delta tau', each zero if its tau is, for a basis U^T (k, d)."""
+
+    pull: float
+    bend: float
+    basis: Floats
+
+    def settings(self) -> dict[str, str | float]:
+        """What a state under this exit depends on."""
+        return {"exit": "literal", "pull": self.pull, "bend": self.bend}
+
+    @cached_property
+    def patience(self) -> int:
+        """Rewards after which a user leaves if the rule only counts: the first c with pull sqrt(c + 1) > d.
+
+        With tau' the rule does not only count, and without tau nobody leaves: NEVER.
+        """
+        dim = self.basis.shape[1]
+        if self.pull == 0 or self.bend > 0:
+            return NEVER
+        count = int(min(dim / self.pull, 2.0**30) ** 2)
+        while count > 0 and self.pull * sqrt(count) > dim:  # rounding may have put the quotient a little off
+            count -= 1
+        while count < 2**60 and self.pull * sqrt(count + 1) <= dim:
+            count += 1
+        return count
+
+    def start(self, n: int) -> tuple[TwoSystems, Ledger]:
+        """n newcomers, who are outside from the start if the rule says so of round 1."""
+        (rank, dim), inside = self.basis.shape, not self.pull > self.basis.shape[1]
+        systems = two_systems.start(n, dim, rank, built=not inside, inside=inside)
+        return systems, _ledger(n, *((rank, dim) if self.bend > 0 else (0, 0)))
+
+    def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
+        """Take rewards into the systems and ask the rule anew."""
+        begin, count = 0, len(told.users)
+        while self.patience != NEVER and not systems.full.factor.shape[1]:  # as long as nobody has left
+            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, told, begin)
+            if begin == count:
+                return
+            self._learn(systems, ledger, told.rows(np.array([begin])))
+            begin += 1
+        for part in each_once(told.rows(np.arange(begin, count)) if begin else told):
+            self._learn(systems, ledger, part)
+
+    def _learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
+        """The same, with each user at most once; rows are of use to users who may leave."""
+        users, (rank, dim) = told.users, self.basis.shape
+        two_systems.learn(systems, self.basis, told, keep=self.pull > 0 or self.bend > 0)
+        count = systems.small.count[users]
+        if self.bend == 0:
+            leaves = systems.inside[users] & (count >= self.patience)
+        else:
+            self._cross(systems, ledger, told)
+            squares, t = ledger.squares[users], count + 1
+            bend = np.where(squares > 0, self.bend, 0.0) * np.sqrt(rank * squares / t)
+            leaves = self.pull * np.sqrt(t) + bend > dim
+            systems.inside[users] = ~leaves
+        for user in users[leaves]:
+            two_systems.leave(systems, int(user))
+
+    def _cross(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
+        """Take rows into C, kappa and the sum of its squares."""
+        low = np.empty((len(told.users), len(self.basis)))
+        scoring_loops.project(self.basis, told.features, low)
+        for user, x, y in zip(told.users, told.features, low, strict=True):
+            kappa = exit_loops.grow_cross(systems.small.factor[user], ledger.cross[user], y, x)
+            ledger.kappa[user] = kappa
+            ledger.squares[user] += kappa**2
+
+
+@dataclass(frozen=True, eq=False)
+class Savings:
+    """Leave once the subspace has cost more than it saved; `low` and `high` are alpha_1, alpha_2, `cost` is R Delta."""
+
+    low: float
+    high: float
+    cost: float
+    basis: Floats
+
+    def settings(self) -> dict[str, str | float]:
+        """What a state under this exit depends on."""
+        return {"exit": "savings", "low": self.low, "high": self.high, "cost": self.cost}
+
+    def start(self, n: int) -> tuple[TwoSystems, Ledger]:
+        """n newcomers, both systems kept up from the start."""
+        rank, dim = self.basis.shape
+        return two_systems.start(n, dim, rank, built=True), _ledger(n, 0, 0)
+
+    def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
+        """Add up what users inside save with these actions, take the rewards in, and let those go who lose by it."""
+        for part in each_once(told):
+            users, x = part.users, part.features
+            low, saved = np.empty((len(users), len(self.basis))), np.empty((2, len(users)))
+            scoring_loops.project(self.basis, x, low)
+            scoring_loops.lengths(systems.small.factor, users, low, saved[0])
+            scoring_loops.lengths(systems.full.factor, users, x, saved[1])
+            ledger.saved[users] += systems.inside[users] * (self.high * saved[1] - self.low * saved[0])
+            two_systems.learn(systems, self.basis, part, keep=False)
+            systems.inside[users] &= self.cost * systems.small.count[users] <= ledger.saved[users]
+
+
+@dataclass
+class Suspicion(State):
+    """Of n users: what residuals say of a part of beta (d,) that the prior does not know."""
+
+    pull: Floats  # (n, d) sum of phi u / deviation
+    size: Floats  # (n, d) sum of phi^2 / deviation^2
+    wealth: Floats  # (n, g) log of the running products, for each of the g `SIZES`
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together."""
+        super().check()
+        self.refuse_unless(self.pull.ndim == 2 and self.size.shape == self.pull.shape)
+        self.refuse_unless(self.wealth.shape == (len(self.pull), len(SIZES)))
+        self.refuse_unless(all(array.dtype == np.float64 for _, array, _ in self.arrays()))
+
+
+@dataclass(frozen=True, eq=False)
+class Stranger:
+    """The test of whether a user belongs to the population; `variance` is tau^2 at size one.
+
+    Where features are one-hot (`dim` 0) a part outside the directions of the prior is a larger residual of each action,
+    of which the first meeting is all that the test looks at: eta is 0, and v is tau^2 over the squared deviation.
+    """
+
+    level: float
+    variance: float
+    dim: int
+
+    def start(self, n: int) -> Suspicion:
+        """n users nothing is known of."""
+        return Suspicion(np.zeros((n, self.dim)), np.zeros((n, self.dim)), np.zeros((n, len(SIZES))))
+
+    def look(self, doubt: Suspicion, users: Ints, features: Floats, error: Floats, deviation: Floats) -> None:
+        """Take in the errors of one reward for each of `users`: the running products grow by their density ratios.
+
+        `error` (m,) is standardised, `deviation` (m,) what it was divided by, `features` (m, d) the part of phi outside
+        the prior's directions; eta and v are those of the module's docstring, for each of the `SIZES`.
+        """
+        surprise = error[:, None]
+        if self.dim == 0:
+            spread = 1.0 + self.variance * SIZES / deviation[:, None] ** 2
+            doubt.wealth[users] += 0.5 * (surprise**2 * (1.0 - 1.0 / spread) - np.log(spread))
+            return
+        scaled = features / deviation[:, None]
+        spreads = 1.0 / (1.0 / (self.variance * SIZES)[None, :, None] + doubt.size[users][:, None, :])
+        eta = np.einsum("md,mgd,md->mg", scaled, spreads, doubt.pull[users])
+        spread = 1.0 + np.einsum("md,mgd->mg", scaled**2, spreads)  # 1 + v
+        doubt.wealth[users] += 0.5 * (surprise**2 - (surprise - eta) ** 2 / spread - np.log(spread))
+        doubt.pull[users] += scaled * surprise
+        doubt.size[users] += scaled**2
+
+    def caught(self, doubt: Suspicion, users: Ints) -> Bools:
+        """Which of `users` (m,) the test has convinced that they are strangers."""
+        convinced: Bools = evidence(doubt, users) > -np.log(self.level)
+        return convinced
+
+
+def evidence(doubt: Suspicion, users: Ints) -> Floats:
+    """Log of the weighted average of the running products (m,): evidence against the prior."""
+    wealth = doubt.wealth[users]
+    top = wealth.max(axis=1)
+    total: Floats = top + np.log((np.exp(wealth - top[:, None]) * SHARES).sum(axis=1))
+    return total
+
+
+def likeliest(doubt: Suspicion, user: int) -> int:
+    """Which of `SIZES` is likeliest for a user."""
+    return int(np.argmax(doubt.wealth[user] + np.log(SHARES)))

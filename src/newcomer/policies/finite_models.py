@@ -1,0 +1,303 @@
+"""Baselines that believe in finitely many kinds of users: mUCB, mmUCB and mTS (Hong et al. 2020, "Latent Bandits").
+
+Offline, users are clustered into S models m_1..m_S (newcomer.clusters); online, the only question is which of them the
+newcomer is. phi are features, r a reward, sigma the noise's standard deviation, T the horizon.
+
+mUCB   Model s is plausible, s in C, while G_s <= sigma sqrt(6 N_s log T): it has been the optimistic model N_s times
+       and promised G_s more than was paid. Index of an action: max over s in C of phi . m_s. A reward is charged to the
+       model B in C that promises most for the played action: N_B += 1, G_B += phi . m_B - r.
+mmUCB  The same with G_B += phi . m_B - epsilon - r, where epsilon bounds the models' error in reward.
+mTS    log p_s = log w_s - sum (r - phi . m_s)^2 / (2 sigma^2); draw s from p, play its best action.
+
+If no model is plausible (the text does not say), the one of least G_s / (sigma sqrt(N_s)) is kept. A late reward is
+charged by the C of the moment when it arrives; when rewards arrive at once this is the algorithm as printed.
+
+The guarantees, regret of order sqrt(S T), hold if the newcomer is exactly one of the models (mUCB, mTS) or within
+epsilon of one in every reward (mmUCB). Otherwise the regret is linear in T: a wrong model is never unlearned, only
+preferred to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from newcomer import files
+from newcomer.errors import PolicyError
+from newcomer.linear import scoring_loops
+from newcomer.linear.state import Bools, Floats, Ints, State
+from newcomer.policies import questions
+from newcomer.policies.contract import Contract
+from newcomer.policies.hyperparameters import number, positive, whole
+from newcomer.policies.questions import Generators, Question, Random, Rewards, each_once, floats
+
+NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
+
+
+# What policies with finitely many kinds of users share; those of mixtures.py too.
+
+
+def models(centers: ArrayLike) -> Floats:
+    """Models as a read-only (S, d) array, checked."""
+    given = np.array(floats(centers, "centers"))
+    if given.ndim != 2 or 0 in given.shape or not np.isfinite(given).all():
+        raise PolicyError(f"centers must be a finite (S, d) array, not {given.shape}")
+    given.flags.writeable = False
+    return given
+
+
+def prior_weights(weights: ArrayLike | None, count: int) -> Floats:
+    """Prior weights (S,) that sum to one; equal if none are given.
+
+    >>> prior_weights([1.0, 3.0], 2).tolist()
+    [0.25, 0.75]
+    """
+    given = np.ones(count) if weights is None else np.array(floats(weights, "weights"))
+    if given.shape != (count,) or not np.isfinite(given).all() or not (given > 0).all():
+        raise PolicyError(f"weights must be {count} positive numbers", todo="leave out a model of weight zero")
+    normal: Floats = given / given.sum()
+    return normal
+
+
+def posterior(log_weights: Floats) -> Floats:
+    """Weights that sum to one from logarithms known up to a constant, along the last axis.
+
+    >>> posterior(np.log([1.0, 3.0])).round(6).tolist()
+    [0.25, 0.75]
+    """
+    raw = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
+    normal: Floats = raw / raw.sum(axis=-1, keepdims=True)
+    return normal
+
+
+def draw(chances: Floats, rngs: Generators) -> Ints:
+    """One model (m,) for each row of probabilities (m, S), by one uniform number from the row's generator."""
+    uniform = np.array([rng.random() for rng in rngs])
+    above = np.cumsum(chances, axis=1) > uniform[:, None]
+    # Rounding may leave the last sum below one, and the number above it: then the last model is meant.
+    drawn: Ints = np.where(above.any(axis=1), above.argmax(axis=1), chances.shape[1] - 1).astype(np.int64)
+    return drawn
+
+
+def _promised(centers: Floats, asked: Question) -> Floats:
+    """phi_a . m_s (m, K, S): one small product for each user, never one across users."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        products: Floats = asked.actions @ centers.T
+    return np.broadcast_to(products, (len(asked.users), *products.shape[1:]))
+
+
+def _rewarded(centers: Floats, features: Floats) -> Floats:
+    """phi . m_s (m, S), one product for each row."""
+    products: Floats = (features[:, None, :] @ centers.T)[:, 0, :]
+    return products
+
+
+@dataclass
+class Charges(State):
+    """What mUCB remembers: rounds N_s charged to each model (n, S), and its broken promises G_s (n, S)."""
+
+    count: Ints
+    gap: Floats
+
+    def check(self) -> None:
+        """Refuse arrays that are not one whole number and one float for each user and model."""
+        super().check()
+        fits = self.count.ndim == 2 and self.count.dtype == np.int64 and self.gap.dtype == np.float64
+        self.refuse_unless(fits and self.gap.shape == self.count.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class _Elimination:
+    """The rules that mUCB (epsilon = 0) and mmUCB share."""
+
+    centers: Floats
+    horizon: int
+    noise_sd: float
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole(self.horizon, "horizon")
+        positive(self.noise_sd, "noise_sd")
+        number(self.epsilon, "epsilon")
+
+    def start(self, n: int) -> Charges:
+        """No rounds charged."""
+        shape = n, len(self.centers)
+        return Charges(np.zeros(shape, dtype=np.int64), np.zeros(shape))
+
+    def plausible(self, state: Charges, users: Ints) -> Bools:
+        """The set C (m, S), never empty."""
+        count, gap = state.count[users], state.gap[users]
+        inside: Bools = gap <= self.noise_sd * np.sqrt(6.0 * count * np.log(self.horizon))
+        for row in np.flatnonzero(~inside.any(axis=1)):  # there every count is positive: gap = 0 at count = 0 is inside
+            inside[row, np.argmin(gap[row] / np.sqrt(count[row]))] = True
+        return inside
+
+    def index(self, state: Charges, asked: Question) -> Floats:
+        """max over plausible s of phi . m_s (m, K)."""
+        plausible, promises = self.plausible(state, asked.users), _promised(self.centers, asked)
+        best: Floats = np.max(promises, axis=2, initial=-np.inf, where=plausible[:, None, :])
+        return best
+
+    def charge(self, state: Charges, told: Rewards) -> None:
+        """Charge each reward, less epsilon, to the plausible model that promised most for it."""
+        for part in each_once(told):
+            users, promises, rows = part.users, _rewarded(self.centers, part.features), np.arange(len(part.users))
+            guilty = np.empty(len(users), dtype=np.int64)
+            scoring_loops.first_best(promises, self.plausible(state, users), guilty)
+            state.count[users, guilty] += 1
+            state.gap[users, guilty] += promises[rows, guilty] - self.epsilon - part.reward
+
+    def state_settings(self) -> dict[str, str | float]:
+        """Charges are about these models, with this epsilon; the thresholds they are held against are not in them."""
+        return {"centers": files.digest({"centers": self.centers}), "epsilon": self.epsilon}
+
+
+@dataclass(frozen=True, eq=False)
+class MUCB(Contract[Charges]):
+    """UCB over the plausible models `centers` (S, d); see the module.
+
+    >>> policy = MUCB([[1.0, 0.0], [0.0, 1.0]], horizon=100)
+    >>> policy.scores(policy.start(1), [[2.0, 0.0], [1.0, 3.0]]).tolist()
+    [[2.0, 3.0]]
+    """
+
+    centers: Floats
+    horizon: int = field(kw_only=True)
+    noise_sd: float = field(default=NOISE_SD, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centers", models(self.centers))
+        self._rules  # noqa: B018  (settings that make no sense are refused here)
+
+    @cached_property
+    def _rules(self) -> _Elimination:
+        return _Elimination(self.centers, self.horizon, self.noise_sd)
+
+    def state_settings(self) -> dict[str, str | float]:
+        """The models."""
+        return self._rules.state_settings()
+
+    def begin(self, n: int) -> Charges:
+        """No rounds charged."""
+        return self._rules.start(n)
+
+    def rank(self, state: Charges, asked: Question) -> Floats:
+        """max over plausible s of phi . m_s (m, K)."""
+        return self._rules.index(state, asked)
+
+    def learn(self, state: Charges, told: Rewards) -> None:
+        """Charge each reward to the plausible model that promised most."""
+        self._rules.charge(state, told)
+
+
+@dataclass(frozen=True, eq=False)
+class MmUCB(Contract[Charges]):
+    """mUCB for models (S, d) that are wrong by at most `epsilon` in the reward of any action; see the module.
+
+    `newcomer.clusters.reward_error` measures an epsilon that nine training users in ten stay within. The paper sets it
+    to the radius of the subspace, a distance of projections; unclipped that never rules out a model.
+    """
+
+    centers: Floats
+    epsilon: float
+    horizon: int = field(kw_only=True)
+    noise_sd: float = field(default=NOISE_SD, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centers", models(self.centers))
+        self._rules  # noqa: B018  (settings that make no sense are refused here)
+
+    @cached_property
+    def _rules(self) -> _Elimination:
+        return _Elimination(self.centers, self.horizon, self.noise_sd, self.epsilon)
+
+    def state_settings(self) -> dict[str, str | float]:
+        """The models and epsilon."""
+        return self._rules.state_settings()
+
+    def begin(self, n: int) -> Charges:
+        """No rounds charged."""
+        return self._rules.start(n)
+
+    def rank(self, state: Charges, asked: Question) -> Floats:
+        """max over plausible s of phi . m_s (m, K)."""
+        return self._rules.index(state, asked)
+
+    def learn(self, state: Charges, told: Rewards) -> None:
+        """Charge each reward, less epsilon, to the plausible model that promised most."""
+        self._rules.charge(state, told)
+
+
+@dataclass
+class Beliefs(State):
+    """What mTS remembers: the logarithms of the models' weights (n, S), up to a constant per user."""
+
+    log_weights: Floats
+
+    def check(self) -> None:
+        """Refuse anything but one float for each user and model."""
+        super().check()
+        self.refuse_unless(self.log_weights.ndim == 2 and self.log_weights.dtype == np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class MTS(Contract[Beliefs]):
+    """Thompson sampling over the models `centers` (S, d) with prior `weights` (S,), equal by default.
+
+    >>> policy = MTS([[1.0, 0.0], [0.0, 1.0]], weights=[1.0, 3.0])
+    >>> policy.probabilities(policy.start(1), [[1.0, 0.0], [0.0, 1.0]]).round(6).tolist()
+    [[0.25, 0.75]]
+    """
+
+    centers: Floats
+    weights: Floats | None = field(default=None, kw_only=True)
+    noise_sd: float = field(default=NOISE_SD, kw_only=True)
+
+    sampled = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "centers", models(self.centers))
+        object.__setattr__(self, "weights", prior_weights(self.weights, len(self.centers)))
+        positive(self.noise_sd, "noise_sd")
+
+    def state_settings(self) -> dict[str, str | float]:
+        """Log weights are about these models, from these weights, with this noise."""
+        assert self.weights is not None
+        arrays = {"centers": self.centers, "weights": self.weights}
+        return {"centers": files.digest(arrays), "noise_sd": self.noise_sd}
+
+    def begin(self, n: int) -> Beliefs:
+        """The prior weights."""
+        assert self.weights is not None
+        return Beliefs(np.tile(np.log(self.weights), (n, 1)))
+
+    def rank(self, state: Beliefs, asked: Question) -> Floats:
+        """The posterior mean reward, sum_s p_s phi . m_s (m, K)."""
+        chances = posterior(state.log_weights[asked.users])
+        mean: Floats = (_promised(self.centers, asked) * chances[:, None, :]).sum(axis=2)
+        return mean
+
+    def draws(self, state: Beliefs, asked: Question, rngs: Generators) -> Iterator[Floats]:
+        """What a model drawn from the posterior promises (m, K); one number a row."""
+        chances, promises = posterior(state.log_weights[asked.users]), _promised(self.centers, asked)
+        while True:
+            drawn = draw(chances, rngs)
+            yield np.ascontiguousarray(promises[np.arange(len(drawn)), :, drawn])
+
+    def law(self, state: Beliefs, asked: Question, rng: Random) -> Floats:
+        """P(a) = sum of p_s over the models whose best allowed action is a (m, K): exact, no generator needed."""
+        chances, promises = posterior(state.log_weights[asked.users]), _promised(self.centers, asked)
+        out, rows = np.zeros(promises.shape[:2]), np.arange(len(promises))
+        for s in range(len(self.centers)):
+            out[rows, questions.pick(np.ascontiguousarray(promises[:, :, s]), asked)] += chances[:, s]
+        return out
+
+    def learn(self, state: Beliefs, told: Rewards) -> None:
+        """Weigh each model by the density of the rewards under it."""
+        errors = told.reward[:, None] - _rewarded(self.centers, told.features)
+        np.subtract.at(state.log_weights, told.users, np.square(errors) / (2 * self.noise_sd**2))

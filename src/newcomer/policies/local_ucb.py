@@ -1,0 +1,154 @@
+"""LOCAL-UCB (the paper's Algorithm 2): optimism over every subspace that the offline data leaves possible.
+
+An action is worth the largest phi^T beta over all (beta, U) with beta in span(U), U within the Frobenius radius of the
+estimated basis, beta within a1 of the estimate inside U and within a2 of the estimate in all d dimensions (V-norms),
+and |beta| <= R. The paper leaves the computation open; `newcomer.local` solves it to a stated accuracy, and
+`certificate` proves how well (docs/local-ucb.md).
+
+Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(d T / (k
+N))))) up to logarithms, which is minimax optimal; with the practical widths and a plug-in R there is none. A round in
+which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so: the radius, or the rank, is then too small
+for this user.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from newcomer.linear import ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
+from newcomer.linear.scoring_loops import Ellipsoid
+from newcomer.linear.state import Bools, Floats, Ints
+from newcomer.local import rounds, upper_bounds
+from newcomer.local.certificate import Certificate, largest_violation
+from newcomer.local.problem import Problem, pose, widths
+from newcomer.model import Model
+from newcomer.policies import questions
+from newcomer.policies.contract import Contract
+from newcomer.policies.hyperparameters import number, whole
+from newcomer.policies.questions import Question, Rewards
+from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
+
+
+@dataclass(frozen=True)
+class LocalUCB(Contract[Ridge]):
+    """Optimism over subspaces and ellipsoids together.
+
+    `radius` bounds the Frobenius distance of the basis from the truth; the model's calibrated one by default.
+    `reward_bound` is R, the bound on |beta|; by default a plug-in, the larger of the largest reward in the logs and
+    |mean| + 3 sd of the prior. `widths` is "practical", "theoretical" or the pair (a1, a2).
+    """
+
+    model: Model
+    _: KW_ONLY
+    horizon: int
+    radius: float | None = None
+    reward_bound: float | None = None
+    widths: str | tuple[float, float] = "practical"
+    theory: Theory = DEFAULT
+
+    def __post_init__(self) -> None:
+        self.model.needs_basis("LocalUCB")
+        whole(self.horizon, "horizon")
+        number(0.0 if self.radius is None else self.radius, "radius", finite=False)
+        number(1.0 if self.reward_bound is None else self.reward_bound, "reward_bound", least=1e-12, finite=False)
+        self.settings  # noqa: B018  (a model without evidence for a radius is refused here, not in the first round)
+
+    @cached_property
+    def settings(self) -> dict[str, float]:
+        """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
+        inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
+        kind = "calibrated" if self.model.evidence.calibrated else None
+        radius = self.model.radius(kind, norm="frobenius") if self.radius is None else float(self.radius)
+        bound = plug_in_bound(self.model) if self.reward_bound is None else float(self.reward_bound)
+        return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
+
+    def begin(self, n: int) -> Ridge:
+        """V = I, b = 0, in all d dimensions: the subspace plays its part in the rounds, not in the state."""
+        return ridge.start(n, self.model.dim)
+
+    def rank(self, state: Ridge, asked: Question) -> Floats:
+        """The optimistic rewards (m, K) of all actions, without pruning."""
+        return self._scores(state, asked, prune=False)
+
+    def quick(self, state: Ridge, asked: Question) -> Ints:
+        """The allowed action (m,) of largest optimistic reward; actions that cannot win are pruned."""
+        return questions.pick(self._scores(state, asked, prune=True), asked)
+
+    def inside(self, state: Ridge) -> Bools:
+        """Whether some allowed subspace (n,) still explains the user, i.e. the round is not one of LinUCB."""
+        return ~self.flagged(state)
+
+    def learn(self, state: Ridge, told: Rewards) -> None:
+        """V += phi phi^T, b += r phi."""
+        ridge.learn(state, told.features, told.reward, told.users)
+
+    def flagged(self, state: Ridge, *, users: ArrayLike | None = None) -> Bools:
+        """Users (m,) for whom no (beta, U) meets all constraints, so that LinUCB is played."""
+        asked = self.positions(state, users)
+        return np.array([not rounds.possible(self._problem(state, int(u))) for u in asked], dtype=np.bool_)
+
+    def certificate(self, state: Ridge, actions: ArrayLike, *, users: ArrayLike | None = None) -> Certificate:
+        """Solve the round of every action, check each point again from the definitions, and bound it from above."""
+        asked = self.ask(state, actions, users=users)
+        linucb = self._linucb(state, asked)
+        rows = [
+            self._certify(self._problem(state, int(user)), asked.block(i), linucb[i])
+            for i, user in enumerate(asked.users)
+        ]
+        return Certificate(**{name: np.stack([row[name] for row in rows]) for name in rows[0]})
+
+    def _certify(self, problem: Problem, actions: Floats, linucb: Floats) -> dict[str, Any]:
+        """One row of the certificate: value, bounds and the point that attains the value, for each action (K, d)."""
+        found = rounds.solve(problem, actions)
+        beta, subspace = rounds.points(problem, found)
+        limits = {name: value for name, value in self.settings.items() if name != "bound"}
+        cone = (
+            upper_bounds.cone_bound(upper_bounds.pencil(problem), actions, squared=problem.outer)
+            if problem.tilt > 0
+            else found.upper
+        )
+        return {
+            "values": found.values if found.feasible else linucb,
+            "upper": np.minimum(found.upper, cone) if found.feasible else np.full(len(actions), np.inf),
+            "cone": cone,
+            "linucb": linucb,
+            "scale": limits["outer"] * widths(problem, actions),
+            "beta": beta,
+            "subspace": subspace,
+            "violation": largest_violation(problem, beta, subspace, **limits),
+            "feasible": np.array(found.feasible),
+            "impossible": np.array(found.impossible),
+            "evaluations": found.evaluations,
+        }
+
+    def _problem(self, state: Ridge, user: int) -> Problem:
+        """The inner problem of a user's round."""
+        one = state.take([user])
+        factor = ridge.unpack(one.factor, one.dim)[0]
+        return pose(ridge.precision(one)[0], one.moment[0], self.model.basis, factor=factor, **self.settings)
+
+    def _linucb(self, state: Ridge, asked: Question) -> Floats:
+        """LinUCB's scores (m, K), by which rounds without a feasible point are played; refused if not finite."""
+        out, width = asked.table(), np.array([self.settings["outer"]])
+        scoring_loops.ucb_scores(Ellipsoid(state.factor, state.mean, width), asked.users, asked.actions, out)
+        questions.masked(out, asked)
+        return out
+
+    def _scores(self, state: Ridge, asked: Question, *, prune: bool) -> Floats:
+        """LinUCB's scores, with LOCAL-UCB's in their place wherever the round has a feasible point."""
+        out, mask = self._linucb(state, asked), asked.allowed()
+        for i, user in enumerate(asked.users):
+            actions = np.ascontiguousarray(asked.block(i)[mask[i]])
+            found = rounds.solve(self._problem(state, int(user)), actions, prune=prune)
+            if found.feasible:
+                # A pruned action cannot win; any number below the best says so, and keeps the scores finite.
+                best = float(found.values.max())
+                below = np.minimum(found.upper, best - 1e-6 * abs(best) - 1e-12)
+                out[i, mask[i]] = np.where(found.pruned, below, found.values)
+        return out

@@ -1,0 +1,178 @@
+"""A pair of systems of a user: a small one in the subspace that users share, and the full one, built when it is needed.
+
+With a basis B (k, d), B = U^T or any other linear map to k dimensions, the small system regresses rewards on B phi (k x
+k numbers), the full system on phi itself (d x d). A user is served by the small one as long as it is `inside`; who
+leaves, and when, is decided by an exit (policies/exits.py), which sets `inside` as rewards come.
+
+While a user is inside nothing of size d x d need exist. The rows phi seen so far are kept, and the full system is built
+from them in the round after which the user first leaves; both systems are kept up from then on, because some exits lead
+back. Once d rows have gathered they are added to V, so that memory stays below 2.5 d^2 numbers a user however long the
+user stays inside. Nothing is kept for users who can never leave. An exit that weighs one system against the other has
+both built from the start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from newcomer.linear import learning_loops, ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
+from newcomer.linear.scoring_loops import Ellipsoid
+from newcomer.linear.state import GROWS, Bools, Floats, Ints, State
+from newcomer.policies.questions import Rewards
+
+FIRST_ROWS = 16
+
+
+@dataclass
+class TwoSystems(State):
+    """The systems of n users in d dimensions and in k; the triangles of `full` are (n, 0) until a user needs them."""
+
+    small: Ridge
+    full: Ridge = field(metadata=GROWS)
+    rows: Floats = field(metadata=GROWS)  # (n, c, d), the rows that are not yet in the V of `full`
+    kept: Ints  # (n,), how many of them are in use
+    built: Bools  # (n,), whether the full system has been built and is kept up
+    inside: Bools  # (n,), whether the coming round is served by the small system
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def check(self) -> None:
+        """Refuse arrays that do not fit together."""
+        super().check()
+        n, d = len(self.small), self.full.dim
+        self.refuse_unless(self.small.complete and self.rows.ndim == 3 and self.rows.shape[2] == d)
+        self.refuse_unless(all(part.shape == (n,) for part in (self.kept, self.built, self.inside)))
+        self.refuse_unless(self.rows.dtype == np.float64 and self.kept.dtype == np.int64)
+        self.refuse_unless(self.built.dtype == self.inside.dtype == np.bool_)
+        self.refuse_unless(bool(((self.kept >= 0) & (self.kept <= self.rows.shape[1])).all()))
+        self.refuse_unless(bool((self.built | self.inside).all()) and (self.full.complete or not self.built.any()))
+
+
+def start(n: int, dim: int, rank: int, *, built: bool = False, inside: bool = True) -> TwoSystems:
+    """n newcomers; `built` if the full systems are there from the start, as users who are not inside need them."""
+    full = ridge.start(n, dim) if built else ridge.start_empty(n, dim)
+    said = np.full(n, built), np.full(n, inside)
+    return TwoSystems(ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), *said)
+
+
+def learn(systems: TwoSystems, basis: Floats, told: Rewards, *, keep: bool) -> None:
+    """Take rewards into the systems, each user at most once; `keep` the rows of users who may yet leave."""
+    features, reward, users = told[:3]
+    learning_loops.learn_projected(basis, systems.small.parts, users, features, reward)
+    built = systems.built[users]
+    if built.all():
+        ridge.learn(systems.full, features, reward, users)
+        return
+    if built.any():
+        ridge.learn(systems.full, features[built], reward[built], users[built])
+    if keep:
+        rest, x = users[~built], features[~built]
+        for user in rest[systems.kept[rest] == systems.rows.shape[1]]:
+            _make_room(systems, int(user))
+        systems.rows[rest, systems.kept[rest]] = x
+        systems.full.moment[rest] += reward[~built, None] * x
+        systems.kept[rest] += 1
+
+
+def learn_ordinary(systems: TwoSystems, basis: Floats, patience: int, told: Rewards, begin: int = 0) -> int:
+    """Take rewards from row `begin` on, up to the first that makes its user leave; returns that row, or m.
+
+    A user leaves with the `patience`-th reward. Users may repeat, and nobody has a full system yet. This is the common
+    case, and all of it is one compiled loop, unless a user needs room for the row.
+    """
+    small, full, (features, reward, users, _) = systems.small, systems.full, told
+    while True:
+        begin = learning_loops.learn_inside(
+            basis,
+            small.factor,
+            small.gram,
+            small.carry,
+            small.moment,
+            small.mean,
+            small.guard,
+            small.count,
+            systems.rows,
+            systems.kept,
+            full.moment,
+            patience,
+            users,
+            features,
+            reward,
+            begin,
+        )
+        if begin == len(users) or systems.kept[users[begin]] < systems.rows.shape[1]:
+            return begin
+        _make_room(systems, int(users[begin]))
+
+
+def leave(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> None:
+    """Serve a user by the full system from now on, built from the rows seen; V starts at I + `extra` (d, d)."""
+    systems.inside[user] = False
+    if systems.built[user]:
+        return
+    _fold(systems, user)
+    full = systems.full
+    if extra is not None:
+        learning_loops.add_square(full.gram[user], full.carry[user], extra)
+    full.factor = _widen(full.factor, full.gram.shape[1])
+    learning_loops.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
+    systems.built[user] = True
+
+
+def scores(
+    systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, actions: Floats, out: Floats
+) -> None:
+    """Write optimistic scores (m, K) to `out`; the widths of the small and of the full system are (m,), or (1,)."""
+    scoring_loops.pair_scores(basis, *_ellipsoids(systems, widths), systems.inside, users, actions, out)
+
+
+def samples(systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, noise: Floats) -> Floats:
+    """Reward vectors (m, d), one for each row of standard normal noise (m, d), by the system that serves the user."""
+    out = np.empty_like(noise)
+    scoring_loops.pair_samples(basis, *_ellipsoids(systems, widths), systems.inside, users, noise, out)
+    return out
+
+
+def means(systems: TwoSystems, basis: Floats, users: Ints) -> Floats:
+    """The estimated reward vectors (m, d), by the system that serves the user: `samples` without noise."""
+    return samples(systems, basis, (np.zeros(1), np.zeros(1)), users, np.zeros((len(users), basis.shape[1])))
+
+
+def _ellipsoids(systems: TwoSystems, widths: tuple[Floats, Floats]) -> tuple[Ellipsoid, Ellipsoid]:
+    """Both systems as the compiled loops take them."""
+    small, full = systems.small, systems.full
+    return Ellipsoid(small.factor, small.mean, widths[0]), Ellipsoid(full.factor, full.mean, widths[1])
+
+
+def _make_room(systems: TwoSystems, user: int) -> None:
+    """Room for one more row: a longer buffer for all users, or, once it holds d rows, an empty one for this user."""
+    _, length, dim = systems.rows.shape
+    if systems.kept[user] < length:
+        return
+    if length < max(dim, FIRST_ROWS):
+        longer = np.zeros((len(systems), min(max(2 * length, FIRST_ROWS), max(dim, FIRST_ROWS)), dim))
+        longer[:, :length] = systems.rows
+        systems.rows = longer
+    else:
+        _fold(systems, user)
+
+
+def _fold(systems: TwoSystems, user: int) -> None:
+    """Add the rows of a user to V, and forget them."""
+    full, size = systems.full, ridge.packed_size(systems.full.dim)
+    full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
+    rows = systems.rows[user, : systems.kept[user]]
+    square = rows.T @ rows
+    if full.gram[user, 0] == 0:  # V starts at I, and its first entry stays above 0
+        np.einsum("ii->i", square)[:] += 1.0
+    learning_loops.add_square(full.gram[user], full.carry[user], square)
+    systems.kept[user] = 0
+
+
+def _widen(triangles: Floats, size: int) -> Floats:
+    """Triangles (n, size) where there were none; zeros that no user touches take no memory."""
+    return triangles if triangles.shape[1] == size else np.zeros((len(triangles), size))

@@ -1,0 +1,195 @@
+"""Guards the shape of the code: imports go down the flow and in no circle, no name is used twice, lines are short.
+
+Every import counts, also those inside functions and those for the type checker alone: whoever reads a module has to
+know what it names, whenever that is loaded. A public name taken from the package (`from newcomer import fit`, or
+`nc.fit` after `import newcomer as nc`) counts as an import of the module that defines it. The package's own `__init__`
+is the table of these names and no part of the flow.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import newcomer
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "newcomer"
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
+# top-level modules of the package.
+FLOW = (
+    ("errors", "arrays"),
+    ("files", "users", "array_loops"),
+    ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
+    ("logs",),
+    ("sold",),
+    ("population",),
+    ("model", "fitting"),
+    ("linear",),
+    ("local",),
+    ("policies",),
+    ("warming",),
+    ("worlds",),
+    ("simulation", "outcomes", "clusters", "testing"),
+    ("charts",),
+    ("experiments",),
+    ("cli", "__main__"),
+)
+STAGE = {room: stage for stage, rooms in enumerate(FLOW) for room in rooms}
+# Beyond the flow: what a saved model is read and asked with must not load what learned it.
+APART = {"radius", "evidence", "model", "subspace"}, {"logs", "sold", "population", "fitting", "array_loops"}
+
+# Violations that are known and on their way out: imports, names of files, places with long lines.
+KNOWN = {
+    ("experiments.bench", "experiments.tables"),
+    ("experiments.contenders", "experiments.jobs"),
+    ("experiments.tables", "experiments.attributes"),
+    ("experiments.tables", "experiments.beyond.registry"),
+    ("experiments.tables", "experiments.samples"),
+}
+KNOWN_NAMES = {"ratings", "subspace", "users", "movielens", "simulation"}
+KNOWN_COMPILED = {"policies.phases", "policies.savings"}
+KNOWN_LONG = tuple(
+    [f"src/newcomer/{room}" for room in ("experiments", "linear", "local", "policies", "population")]
+    + [f"src/newcomer/{name}.py" for name in ("cli/reproduce", "array_loops", "warming")]
+    + ["tests/oracles", "tests/test_beyond.py", "tests/test_calibration.py", "tests/test_experiments.py"]
+    + ["tests/test_local", "tests/test_model.py", "tests/test_policies", "tests/test_prior", "tests/test_radius.py"]
+)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {module_name(path): path for path in FILES}
+
+
+def room(module: str) -> str:
+    return module.split(".")[0]
+
+
+def resolved(name: str) -> str:
+    """The module that a dotted name below `newcomer` is, or is defined in."""
+    if name in newcomer._HOME:
+        name = newcomer._HOME[name]
+    return name if name in MODULES else name.rpartition(".")[0]
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of the package that a file imports, wherever in the file and however."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    aliases = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name == "newcomer":
+                    aliases.add(alias.asname or alias.name)
+                elif alias.name.startswith("newcomer."):
+                    yield resolved(alias.name.removeprefix("newcomer."))
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: imports are written out from the package down"
+            if node.module and room(node.module) == "newcomer":
+                for alias in node.names:
+                    yield resolved(f"{node.module}.{alias.name}".removeprefix("newcomer."))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            yield resolved(node.attr)
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            texts = [part.value for part in node.args if isinstance(part, ast.Constant)]
+            yield from (resolved(text.removeprefix("newcomer.")) for text in texts if text.startswith("newcomer."))
+
+
+EDGES = {
+    (importer, imported)
+    for importer, path in MODULES.items()
+    for imported in imports(path)
+    if importer and imported not in ("", importer)
+}
+
+
+def test_the_walk_sees_lazy_imports_and_public_names(tmp_path: Path) -> None:
+    file = tmp_path / "walked.py"
+    file.write_text(
+        "import newcomer as nc\n"
+        "from newcomer import fit, __version__\n"
+        "from newcomer.cli import options\n"
+        "from typing import TYPE_CHECKING\n"
+        "if TYPE_CHECKING:\n    from newcomer.model import Model\n"
+        "def late():\n    from newcomer.logs.batch import Batch\n    import newcomer.charts.png\n    return nc.play\n"
+    )
+    seen = {"", "fitting", "cli.options", "model", "logs.batch", "charts.png", "simulation"}
+    assert set(imports(file)) == seen
+
+
+def test_every_room_has_its_place_in_the_flow() -> None:
+    assert {room(module) for module in MODULES if module} <= STAGE.keys()
+
+
+def test_imports_go_down_the_flow() -> None:
+    up = {(a, b) for a, b in EDGES if STAGE[room(a)] < STAGE[room(b)]}
+    assert up - KNOWN == set()
+
+
+def test_what_reads_a_model_loads_nothing_that_learns() -> None:
+    readers, learners = APART
+    assert {(a, b) for a, b in EDGES if room(a) in readers and room(b) in learners} - KNOWN == set()
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    graph: dict[str, set[str]] = defaultdict(set)
+    for importer, imported in EDGES - KNOWN:
+        graph[importer].add(imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        ring = found.args[1][::-1]
+        pytest.fail("a ring of imports: " + ", ".join(f"{a} -> {b}" for a, b in pairwise(ring)))
+
+
+def test_no_two_modules_share_a_file_name() -> None:
+    places = defaultdict(list)
+    for path in FILES:
+        if path.stem not in ("__init__", "__main__"):
+            places[path.stem].append(str(path.relative_to(SOURCE)))
+    assert [shared for name, shared in places.items() if len(shared) > 1 and name not in KNOWN_NAMES] == []
+
+
+def test_no_top_level_module_has_the_name_of_a_public_function() -> None:
+    """Importing the module would put it in the place of the function."""
+    assert {path.stem for path in SOURCE.glob("*.py")} & set(newcomer.__all__) == set()
+    assert {path.name for path in SOURCE.iterdir() if path.is_dir()} & set(newcomer.__all__) == set()
+
+
+def test_loops_are_compiled_in_their_own_files_only() -> None:
+    def compiles(path: Path) -> bool:
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        named = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+        named += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        marks = [
+            ast.unparse(mark) for node in nodes if isinstance(node, ast.FunctionDef) for mark in node.decorator_list
+        ]
+        return any(room(name) == "numba" for name in named) or any("jit" in m or "compiled" in m for m in marks)
+
+    elsewhere = {module_name(path) for path in FILES if compiles(path) and not path.stem.endswith("_loops")}
+    assert elsewhere - KNOWN_COMPILED == set()
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks", "tools", "experiments"])
+def test_lines_end_within_120_columns(folder: str) -> None:
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if ".venv" not in path.parts and not str(path.relative_to(ROOT)).startswith(KNOWN_LONG)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if len(line) > 120
+    ]
+    assert long == []

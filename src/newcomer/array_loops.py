@@ -22,11 +22,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from newcomer.arrays import Bools, Floats, Ints
+
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
 # Sums may be reordered and fused so that they run in vector registers; NaN and infinity keep their meaning.

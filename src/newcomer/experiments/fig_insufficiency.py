@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.figure import Point, mean_and_error, swept
 from newcomer.experiments.named_worlds import films
@@ -31,7 +31,6 @@ from newcomer.worlds.movielens import MovieLens
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream
 
-Floats = NDArray[np.float64]
 Catalogued = Synthetic | MovieLens
 
 ISOTROPIC = "isotropic items (simulation)"
@@ -117,7 +116,7 @@ def _leading(logs: Logs, rank: int, vector: Callable[[Floats, Floats], Floats]) 
     return top_eigenvectors(total, rank)[1]
 
 
-def _triples(logs: Logs) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+def _triples(logs: Logs) -> tuple[Ints, Ints, Floats]:
     """The rows of the logs as a matrix is observed: users by number, items by row of the catalogue, and rewards."""
     users, items, rewards, first = [], [], [], 0
     for batch in logs.batches():

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.errors import NewcomerError
 from newcomer.experiments.figure import Point, swept
@@ -35,9 +35,6 @@ from newcomer.worlds.ratings import Ratings, read_ratings
 from newcomer.worlds.replay import split_users
 from newcomer.worlds.world import stream
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _Known = tuple[str, int | None, Ratings, Floats]
 
 SEEN = (5, 20, 50, 200)

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, HUGE, Floats, Ints
+from newcomer.array_loops import FAST, HUGE
+from newcomer.arrays import Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear import learning_loops
 from newcomer.linear.learning_loops import System
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.linear.state import State
 
 
 @dataclass

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, TIE, Bools, Floats, Ints, quiet
+from newcomer.array_loops import FAST, TIE, quiet
+from newcomer.arrays import Bools, Floats, Ints
 
 # In place of an action, or of a row, where all scores are fine.
 NOT_FINITE, ALL_FINITE = -1, -1

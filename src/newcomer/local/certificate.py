@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 
 TOLERANCE = 1e-8  # relative, for every constraint

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Memory, compiled, dot, first_loop, remember, second_loop
+from newcomer.array_loops import Memory, compiled, dot, first_loop, remember, second_loop
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import Tilted, example, project, tilted
 

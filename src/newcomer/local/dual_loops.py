@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, cholesky, compiled, dot, solve
+from newcomer.array_loops import cholesky, compiled, dot, solve
+from newcomer.arrays import Floats
 
 STEPS = 80  # of Newton's method, at most
 FAIR = 1e-4  # share of the promised fall that a step must attain

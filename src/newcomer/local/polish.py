@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilts import frame_of, through, tilt_of, widened
 from newcomer.local.upper_bounds import support

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, plain
+from newcomer.array_loops import plain
+from newcomer.arrays import Floats
 
 
 class Problem(NamedTuple):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from newcomer.array_loops import Bools, Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.local.climb_loops import Climbed, climb
 from newcomer.local.polish import more_starts, polished
 from newcomer.local.problem import Problem, widths

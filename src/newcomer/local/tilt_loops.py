@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, cholesky, compiled, dot, form, solve
+from newcomer.array_loops import cholesky, compiled, dot, form, solve
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 
 MIXTURES = 80  # at most, tried for the weight at which the maximiser meets the ball

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import Optimum, Section, section_maximum, smooth_minimum
 

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.dual_loops import PairDual, pair_bound
 from newcomer.local.problem import Problem, widths
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.array_loops import Floats, compiled
+from newcomer.array_loops import compiled
+from newcomer.arrays import Floats
 
 
 @compiled

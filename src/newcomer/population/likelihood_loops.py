@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Ints, cholesky, dot, fast, invert_lower
+from newcomer.array_loops import cholesky, dot, fast, invert_lower
+from newcomer.arrays import Floats, Ints
 
 
 class Histories(NamedTuple):

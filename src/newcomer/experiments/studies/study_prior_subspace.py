@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.figure import Point, mean_and_error, study
 from newcomer.experiments.scale import Scale, Setting
@@ -25,7 +25,6 @@ from newcomer.population.all_pairs import Pairs, pairs_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 
-Floats = NDArray[np.float64]
 SCALES, STEPS, RANK, RIDGE = (1.25, 0.5, 0.25), 20, 2, 1.0
 
 

@@ -60,12 +60,15 @@ def first_feasible(problem: Problem, action: Floats, tilt: Floats, smooth: float
 
     Returns what was found and the number of evaluations.
     """
-    found, spent = tilted(problem, action, tilt, smooth), 1
-    while found.value == -np.inf and spent <= HALVINGS:
-        tilt[: problem.basis.shape[0]] *= 0.5 if spent < HALVINGS else 0.0
+    spent = 0
+    while True:
         found = tilted(problem, action, tilt, smooth)
         spent += 1
-    return found, spent
+        if found.value > -np.inf or spent > HALVINGS:
+            return found, spent
+        for i in range(problem.basis.shape[0]):
+            for c in range(2):
+                tilt[i, c] *= 0.5 if spent < HALVINGS else 0.0
 
 
 @compiled
@@ -82,7 +85,7 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
         return Climbed(here, 0.0, spent)
     taken = np.zeros(1, dtype=np.int64)
     memory = Memory(np.zeros((MEMORY, n)), np.zeros((MEMORY, n)), np.ones(MEMORY), taken)
-    trial, ahead = np.empty(shape), np.empty(n)
+    trial, ahead, move, turn = np.empty(shape), np.empty(n), np.empty(n), np.empty(n)
     now, new, slope = tilt.reshape(n), trial.reshape(n), here.slope.reshape(n)
     quiet, stuck = 0, False
     for _ in range(STEPS):
@@ -91,13 +94,15 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
             newton_direction(memory, slope, ahead)
         elif steepness > 0.0 and not stuck:
             reach = (0.3 * np.sqrt(dot(now[: 2 * d], now[: 2 * d])) + 1e-3) / np.sqrt(steepness)
-            ahead[:] = reach * slope
+            for i in range(n):
+                ahead[i] = reach * slope[i]
         else:
             break
         project_tilt(problem.basis, ahead.reshape(shape))
         promise, step, gain, done = dot(slope, ahead), 1.0, 0.0, False
         while step * promise > 0.01 * tolerance and not done:
-            new[:] = now + step * ahead
+            for i in range(n):
+                new[i] = now[i] + step * ahead[i]
             there = tilted(problem, action, trial, smooth)
             spent += 1
             gain, promised = there.value - here.value, step * promise
@@ -108,8 +113,11 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
             stuck, taken[0] = taken[0] == 0, 0
             continue
         stuck, beyond = False, there.slope.reshape(n)
-        remember(memory, new - now, slope - beyond)
-        now[:], here, slope = new, there, beyond
+        for i in range(n):
+            move[i], turn[i] = new[i] - now[i], slope[i] - beyond[i]
+            now[i] = new[i]
+        remember(memory, move, turn)
+        here, slope = there, beyond
         quiet = quiet + 1 if gain < tolerance and step * promise < 10.0 * tolerance else 0
         if quiet >= 2:
             break

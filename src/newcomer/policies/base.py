@@ -172,7 +172,7 @@ def allowed(mask: ArrayLike, rows: int, count: int) -> Bools:
         raise PolicyError(
             f"the mask must be booleans of shape ({rows}, {count}) or ({count},), not {given.dtype} of {given.shape}"
         )
-    full = np.array(np.broadcast_to(given, (rows, count)))
+    full = np.array(np.broadcast_to(given, (rows, count)), order="C")
     empty = np.flatnonzero(~full.any(axis=1))
     if empty.size:
         raise PolicyError("no action may be chosen", where=f"mask, row {empty[0]}", todo="leave at least one true")

@@ -1,8 +1,8 @@
 """Compiles every loop of the library ahead of its first use: `python -m newcomer.warming` during set-up.
 
-No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each has a
-function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load it;
-a service that must answer its first request quickly calls `warm` before it says that it is ready.
+No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each
+has a function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load
+it; a service that must answer its first request quickly calls `warm` before it says that it is ready.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _warm_policies() -> None:
 def forget_old_code() -> None:
     """Remove machine code that is older than the file of its loop, or than a file of loops that this one calls.
 
-    Numba itself looks at the file of the caller only. A caller would go on with the old code of what it calls, or crash:
-    what both were compiled to would use the same names for different things.
+    Numba itself looks at the file of the caller only. A caller would go on with the old code of what it calls, or
+    crash: what both were compiled to would use the same names for different things.
     """
     for path in loop_files():
         newest = max(source.stat().st_mtime for source in _sources(path))

@@ -1,9 +1,9 @@
 """Compiled loop of LOCAL-UCB's climb: from one tilt to a better one, until no step promises anything.
 
-The value of a tilt (`tilt_loops`) is smooth wherever it is finite, once its kink is rounded. It is climbed by a quasi-Newton
-method with a limited memory (`array_loops`), each step shortened until it gains a fair share of what the gradient promises,
-which also keeps the climb where the value is finite. The maximum that is found is one among its neighbours only; where to
-begin is the business of `tilts` and `rounds`.
+The value of a tilt (`tilt_loops`) is smooth wherever it is finite, once its kink is rounded. It is climbed by a
+quasi-Newton method with a limited memory (`array_loops`), each step shortened until it gains a fair share of what the
+gradient promises, which also keeps the climb where the value is finite. The maximum that is found is one among its
+neighbours only; where to begin is the business of `tilts` and `rounds`.
 """
 
 from __future__ import annotations
@@ -75,9 +75,11 @@ def first_feasible(problem: Problem, action: Floats, tilt: Floats, smooth: float
 def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Climbed:
     """Ascend from a tilt, in place, until two steps in a row gain and promise less than about `tolerance`.
 
-    A direction is promising by its slope. Its step is shortened while the gain is less than FAIR of what is promised: to the
-    maximum of the parabola through value, slope and gain, or to three tenths where nothing is feasible. Where not even a
-    short step gains, the memory is dropped and the gradient tried once, with a length in proportion to the tilt's.
+    A step promises what the value would gain if it were linear. It is shortened while it gains less than FAIR of that:
+    to the maximum of the parabola through value, slope and gain, or to three tenths where it led to where nothing is
+    feasible. Where not even a short step gains, the memory is dropped and the gradient itself is tried once; the climb
+    begins with the gradient too, and with a step in proportion to the length of Y. All arrays are worked on as flat
+    vectors of n = 2 (d + k).
     """
     shape, d, n = tilt.shape, problem.basis.shape[0], tilt.size
     here, spent = first_feasible(problem, action, tilt, smooth)
@@ -109,7 +111,7 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
             done = gain >= FAIR * promised
             if not done:
                 step *= 0.3 if gain == -np.inf else min(max(0.5 * promised / (promised - gain), 0.1), 0.6)
-        if not done:
+        if not done:  # without a memory there was nothing left to try
             stuck, taken[0] = taken[0] == 0, 0
             continue
         stuck, beyond = False, there.slope.reshape(n)

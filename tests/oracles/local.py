@@ -157,7 +157,7 @@ def cover_value(case: Case, *, cells: int, keep: int, levels: int) -> float:
 
 
 def random_starts_value(case: Case, *, starts: int, rng: np.random.Generator) -> float:
-    """The best feasible value that SLSQP finds over (theta, B) from random starts: Algorithm 2 as it is, B of full size."""
+    """The best feasible value that SLSQP finds over (theta, B), B of full size, from random starts: Algorithm 2 itself."""
     found = [_slsqp(case, rng) for _ in range(starts)]
     return max(found)
 

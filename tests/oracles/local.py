@@ -157,7 +157,7 @@ def cover_value(case: Case, *, cells: int, keep: int, levels: int) -> float:
 
 
 def random_starts_value(case: Case, *, starts: int, rng: np.random.Generator) -> float:
-    """The best feasible value that SLSQP finds over (theta, B), B of full size, from random starts: Algorithm 2 itself."""
+    """The best feasible value that SLSQP finds over (theta, B) from random starts; B has its full size."""
     found = [_slsqp(case, rng) for _ in range(starts)]
     return max(found)
 

@@ -27,8 +27,8 @@ from newcomer.arrays import Floats, Ints
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 # The columns of `System.guard`: trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
 TRACE, LIMIT, STEPS, ALLOWED = range(4)
-# What `faults` says if it does not name a row.
-ALL_FINE, SOME_MISSING = -1, -2
+# What `faults` says if it does not name a row, and what `learn_inside` says if it took none.
+ALL_FINE, SOME_MISSING, REFUSED = -1, -2, -1
 
 
 class System(NamedTuple):
@@ -232,11 +232,30 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
+# The loops below run for every reward of a single user. There a NamedTuple of seven arrays costs 1 us more than the arrays
+# themselves, so callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+
+
 @njit(cache=True)
-def learn(system: System, users: Ints, features: Floats, reward: Floats) -> None:
-    """Rewards in turn: row i goes into the system of users[i], who may occur again."""
+def learn(
+    factor: Floats,
+    gram: Floats,
+    carry: Floats,
+    moment: Floats,
+    mean: Floats,
+    guard: Floats,
+    seen: Ints,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+) -> bool:
+    """Rewards in turn: row i goes into the system of users[i], who may occur again; False, unchanged, at a fault."""
+    if faults(features, reward) != ALL_FINE:
+        return False
+    system = System(factor, gram, carry, moment, mean, guard, seen)
     for i in range(users.size):
         _learn(system, users[i], features[i], reward[i])
+    return True
 
 
 @njit(cache=True, fastmath=FAST)
@@ -267,7 +286,7 @@ def learn_inside(
     moment: Floats,
     mean: Floats,
     guard: Floats,
-    count: Ints,
+    seen: Ints,
     rows: Floats,
     kept: Ints,
     owed: Floats,
@@ -281,15 +300,14 @@ def learn_inside(
 
     A reward goes into the small system, its features to `rows` (n, c, d), of which `kept` (n,) are in use, and reward
     times features to `owed` (n, d), the b of the full system to come. A row is out of the ordinary if its user has no
-    room for it, or leaves the subspace with it, at `patience` rewards.
-
-    This loop runs for every reward of a single user, where a NamedTuple would cost 1 us and an array costs 0.1: hence
-    the arrays of the small system one by one.
+    room for it, or leaves the subspace with it, at `patience` rewards. At a fault nothing changes: REFUSED.
     """
-    small, low = System(factor, gram, carry, moment, mean, guard, count), np.empty(basis.shape[0])
+    if begin == 0 and faults(features, reward) != ALL_FINE:
+        return REFUSED
+    small, low = System(factor, gram, carry, moment, mean, guard, seen), np.empty(basis.shape[0])
     for i in range(begin, users.size):
         u, x = users[i], features[i]
-        if kept[u] == rows.shape[1] or count[u] + 1 >= patience:
+        if kept[u] == rows.shape[1] or seen[u] + 1 >= patience:
             return i
         _project(basis, x, low)
         _learn(small, u, low, reward[i])
@@ -309,6 +327,6 @@ def warm() -> None:
     faults(row, one)
     add_square(np.ones(1), np.zeros(1), row)
     refresh(one, one.copy(), one, one.copy(), guard[0])
-    learn(system, who, row, one)
+    learn(*system, who, row, one)
     learn_projected(row, system, who, row, one)
     learn_inside(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

@@ -133,10 +133,8 @@ def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> 
 
 @quiet
 @njit(cache=True)
-def ucb_choose(
-    factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, mask: Bools, chosen: Ints
-) -> bool:
-    """The best (m,) by optimistic scores; False if one is not finite.
+def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, chosen: Ints) -> bool:
+    """The best (m,) by optimistic scores, all actions allowed; False if a score is not finite.
 
     For a single user a NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
     """
@@ -144,7 +142,7 @@ def ucb_choose(
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
-        chosen[i] = _first_best(scores, mask, i)
+        chosen[i] = _first_best(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -251,7 +249,7 @@ def warm() -> None:
     mask, inside, system = np.ones((0, 0), dtype=np.bool_), np.ones(1, dtype=np.bool_), Ellipsoid(row, row, np.ones(1))
     first_best(row, mask, who.copy())
     ucb_scores(system, who, block, table)
-    ucb_choose(row, row, who, block, 1.0, mask, who.copy())
+    ucb_choose(row, row, who, block, 1.0, who.copy())
     samples(system, who, row, table)
     project(row, row, table)
     lengths(row, who, row, np.empty(1))

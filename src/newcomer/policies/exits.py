@@ -54,7 +54,7 @@ from math import sqrt
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.linear import scoring_loops
+from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import State
 from newcomer.policies import exit_loops, two_systems
 from newcomer.policies.questions import Rewards, each_once
@@ -126,14 +126,23 @@ class Literal:
     def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
         """Take rewards into the systems and ask the rule anew."""
         begin, count = 0, len(told.users)
-        while self.patience != NEVER and not systems.full.factor.shape[1]:  # as long as nobody has left
-            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, told, begin)
+        while self.patience != NEVER and not systems.full.factor.size:  # as long as nobody has left
+            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, *told[:3], begin)
             if begin == count:
                 return
             self._learn(systems, ledger, told.rows(np.array([begin])))
             begin += 1
         for part in each_once(told.rows(np.arange(begin, count)) if begin else told):
             self._learn(systems, ledger, part)
+
+    def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
+        """`learn` for rewards that nobody has looked at yet; False, and nothing changed, where the long way must be gone."""
+        if self.patience == NEVER or systems.full.factor.size:
+            return False
+        begin = two_systems.learn_ordinary(systems, self.basis, self.patience, features, reward, users)
+        if 0 <= begin < len(users):
+            self.learn(systems, ledger, Rewards(features[begin:], reward[begin:], users[begin:]))
+        return begin != learning_loops.REFUSED
 
     def _learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
         """The same, with each user at most once; rows are of use to users who may leave."""
@@ -190,6 +199,10 @@ class Savings:
             ledger.saved[users] += systems.inside[users] * (self.high * saved[1] - self.low * saved[0])
             two_systems.learn(systems, self.basis, part, keep=False)
             systems.inside[users] &= self.cost * systems.small.count[users] <= ledger.saved[users]
+
+    def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
+        """There is no shorter way."""
+        return False
 
 
 @dataclass

@@ -76,7 +76,7 @@ class LocalUCB(Contract[Ridge]):
         """The optimistic rewards (m, K) of all actions, without pruning."""
         return self._scores(state, asked, prune=False)
 
-    def quick(self, state: Ridge, asked: Question) -> Ints:
+    def best(self, state: Ridge, asked: Question) -> Ints:
         """The allowed action (m,) of largest optimistic reward; actions that cannot win are pruned."""
         return questions.pick(self._scores(state, asked, prune=True), asked)
 

@@ -160,14 +160,14 @@ class ProBALLUCB(Contract[ProBALLState]):
         two_systems.scores(state.systems, plan.basis, widths, asked.users, asked.actions, out)
         return out
 
-    def quick(self, state: ProBALLState, asked: Question) -> Ints | None:
-        """Scores and choice in one compiled loop, if everybody is inside, has one width, and may have all actions."""
-        plan, systems, users = self._plan, state.systems, asked.users
-        if asked.mask is not questions.NO_MASK or plan.widening or systems.full.factor.shape[1]:
+    def choose_plain(self, state: ProBALLState, users: Ints, actions: Floats) -> Ints | None:
+        """Scores and choice in one compiled loop, as long as nobody has left and all have one width."""
+        plan, systems = self._plan, state.systems
+        if plan.widening or systems.full.factor.size:
             return None
         small, chosen = systems.small, np.empty(len(users), questions.INT)
         fine = scoring_loops.choose_inside(
-            plan.basis, small.factor, small.mean, plan.low, systems.inside, users, asked.actions, chosen
+            plan.basis, small.factor, small.mean, plan.low, systems.inside, users, actions, chosen
         )
         return chosen if fine else None
 
@@ -178,6 +178,10 @@ class ProBALLUCB(Contract[ProBALLState]):
     def learn(self, state: ProBALLState, told: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
         self._plan.exit.learn(state.systems, state.ledger, told)
+
+    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop, where the exit only counts and nobody has left."""
+        return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +237,10 @@ class ProBALLTS(Contract[ProBALLState]):
     def learn(self, state: ProBALLState, told: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
         self._plan.exit.learn(state.systems, state.ledger, told)
+
+    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop, where the exit only counts and nobody has left."""
+        return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from the distribution of where it is served."""

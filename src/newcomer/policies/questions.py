@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 import numpy as np
 from numpy.random import Generator
@@ -79,9 +79,22 @@ def newcomers(n: int) -> int:
     return int(n)
 
 
+def is_plain(values: object) -> TypeGuard[Floats]:
+    """Whether values are an array that compiled loops take without recompiling: float64, contiguous, writeable."""
+    return type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray
+
+
+def plain_actions(actions: object, dim: int | None) -> Floats | None:
+    """Actions (m, K, d) as they are, actions (K, d) as (1, K, d), if they are plain and d is `dim`; else None."""
+    if not is_plain(actions):
+        return None
+    given = actions if actions.ndim == 3 else actions[None]
+    return given if given.ndim == 3 and given.shape[1] and given.shape[2] == dim else None
+
+
 def floats(values: ArrayLike, name: str) -> Floats:
-    """Values as a float64 array that compiled loops take without recompiling: contiguous, aligned, writeable."""
-    if type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray:
+    """Values as a plain array."""
+    if is_plain(values):
         return values
     try:
         array = np.asarray(values, dtype=np.float64)
@@ -123,7 +136,7 @@ def question(
     if len(shape) != 3 or shape[0] != len(asked) or shape[1] == 0 or (shape[2] != dim and dim is not None):
         given = _shared(given, dim, len(asked))
     if ids is None and mask is None:
-        return tuple.__new__(Question, (given, asked, NO_MASK, None))  # as Question(...), in a third of the time
+        return Question(given, asked, NO_MASK)
     shape = len(asked), given.shape[1]
     which = None if ids is None else _broadcast(ids, shape, "the ids")
     return Question(given, asked, NO_MASK if mask is None else _allowed(mask, shape), which)
@@ -151,7 +164,7 @@ def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
     given = np.asarray(mask)
     if given.dtype != np.bool_:
         raise PolicyError(f"the mask must be booleans, not {given.dtype}")
-    full = np.array(_broadcast(given, shape, "the mask"))
+    full = np.array(_broadcast(given, shape, "the mask"), order="C")
     empty = np.flatnonzero(~full.any(axis=1))
     if empty.size:
         raise PolicyError("no action may be chosen", where=f"mask, row {empty[0]}", todo="leave at least one true")
@@ -173,21 +186,19 @@ def rewards(
     """
     x, r = floats(features, "features"), floats(reward, "reward")
     asked = everyone(count) if users is None else positions(users, count)
-    if x.ndim == 1:
-        x = x[None]
-    if r.ndim == 0:
-        r = r[None]
-    shape, rows = x.shape, len(asked)
-    if len(shape) != 2 or shape[0] != rows or r.shape != (rows,) or (shape[1] != dim and dim is not None):
-        shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
-        raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
+    rows = len(asked)
+    if x.shape != (rows, dim) or r.shape != (rows,):
+        x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
+        if x.ndim != 2 or len(x) != rows or r.shape != (rows,) or (x.shape[1] != dim and dim is not None):
+            shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
+            raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
     if ids is not None:
         ids = np.atleast_1d(ids)
         if ids.shape != (rows,):
             raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
     status = learning_loops.faults(x, r)
     if status == learning_loops.ALL_FINE:
-        return tuple.__new__(Rewards, (x, r, asked, ids))  # as Rewards(...), in a third of the time
+        return Rewards(x, r, asked, ids)
     if status == learning_loops.SOME_MISSING:
         return Rewards(x, r, asked, ids).rows(~np.isnan(r))
     what = "features and rewards must be finite numbers below 1e100 in size"

@@ -13,7 +13,7 @@ both built from the start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -79,33 +79,21 @@ def learn(systems: TwoSystems, basis: Floats, told: Rewards, *, keep: bool) -> N
         systems.kept[rest] += 1
 
 
-def learn_ordinary(systems: TwoSystems, basis: Floats, patience: int, told: Rewards, begin: int = 0) -> int:
+def learn_ordinary(
+    systems: TwoSystems, basis: Floats, patience: int, features: Floats, reward: Floats, users: Ints, begin: int = 0
+) -> int:
     """Take rewards from row `begin` on, up to the first that makes its user leave; returns that row, or m.
 
     A user leaves with the `patience`-th reward. Users may repeat, and nobody has a full system yet. This is the common
-    case, and all of it is one compiled loop, unless a user needs room for the row.
+    case, and all of it is one compiled loop, unless a user needs room for the row. The loop looks at the numbers, and
+    if one is missing or too large nothing changes: learning_loops.REFUSED.
     """
-    small, full, (features, reward, users, _) = systems.small, systems.full, told
+    small, owed = systems.small.parts, systems.full.moment
     while True:
         begin = learning_loops.learn_inside(
-            basis,
-            small.factor,
-            small.gram,
-            small.carry,
-            small.moment,
-            small.mean,
-            small.guard,
-            small.count,
-            systems.rows,
-            systems.kept,
-            full.moment,
-            patience,
-            users,
-            features,
-            reward,
-            begin,
+            basis, *small, systems.rows, systems.kept, owed, patience, users, features, reward, begin
         )
-        if begin == len(users) or systems.kept[users[begin]] < systems.rows.shape[1]:
+        if not 0 <= begin < len(users) or systems.kept[users[begin]] < systems.rows.shape[1]:
             return begin
         _make_room(systems, int(users[begin]))
 
@@ -119,7 +107,8 @@ def leave(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> Non
     full = systems.full
     if extra is not None:
         learning_loops.add_square(full.gram[user], full.carry[user], extra)
-    full.factor = _widen(full.factor, full.gram.shape[1])
+    if not full.factor.shape[1]:
+        systems.full = full = replace(full, factor=np.zeros(full.gram.shape))
     learning_loops.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
     systems.built[user] = True
 
@@ -164,16 +153,13 @@ def _make_room(systems: TwoSystems, user: int) -> None:
 
 def _fold(systems: TwoSystems, user: int) -> None:
     """Add the rows of a user to V, and forget them."""
-    full, size = systems.full, ridge.packed_size(systems.full.dim)
-    full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
+    full = systems.full
+    if not full.gram.shape[1]:  # zeros that no user touches take no memory
+        shape = len(full), ridge.packed_size(full.dim)
+        systems.full = full = replace(full, gram=np.zeros(shape), carry=np.zeros(shape))
     rows = systems.rows[user, : systems.kept[user]]
     square = rows.T @ rows
     if full.gram[user, 0] == 0:  # V starts at I, and its first entry stays above 0
         np.einsum("ii->i", square)[:] += 1.0
     learning_loops.add_square(full.gram[user], full.carry[user], square)
     systems.kept[user] = 0
-
-
-def _widen(triangles: Floats, size: int) -> Floats:
-    """Triangles (n, size) where there were none; zeros that no user touches take no memory."""
-    return triangles if triangles.shape[1] == size else np.zeros((len(triangles), size))

@@ -10,7 +10,9 @@ import pytest
 import newcomer as nc
 from newcomer import files
 from newcomer.errors import ModelError, PolicyError
+from newcomer.linear import ridge
 from newcomer.model import Model
+from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.full_space import LinUCB
 from newcomer.testing import PROMISES, Trial, check_policy, check_world
@@ -160,7 +162,7 @@ def test_a_state_from_other_settings_is_refused_rather_than_misread():
     model = make_model(3, 1)
     patient = nc.ProBALLUCB(model, horizon=5, tau=0.0, radius=1.0)
     hasty = nc.ProBALLUCB(model, horizon=5, tau=1e9, radius=1.0)
-    with pytest.raises(PolicyError, match="pull 0, bend 0; this policy is .* pull 1000000000, bend 0"):
+    with pytest.raises(PolicyError, match="pull 0, bend 0 on model .*; this policy is .* pull 1000000000, bend 0"):
         hasty.choose(patient.start(1), np.eye(3))
 
 
@@ -267,3 +269,34 @@ def test_random_policies_ask_for_a_generator():
             policy.choose(policy.start(1), np.eye(2))
         with pytest.raises(PolicyError, match="generators"):
             policy.choose(policy.start(3), np.eye(2), [np.random.default_rng(0)] * 2)
+
+
+@dataclass(frozen=True)
+class Stranger(Contract[ridge.Ridge]):
+    """A policy by somebody who has not read everything; `mistake` says what is returned wrongly."""
+
+    dim: int
+    mistake: str = ""
+
+    def begin(self, n):
+        return {"count": np.zeros(n)} if self.mistake == "begin" else ridge.start(n, self.dim)
+
+    def rank(self, state, asked):
+        scores = questions.mean_rewards(state.mean[asked.users], asked)
+        return scores[0] if self.mistake == "rank" else np.asfortranarray(scores)
+
+    def learn(self, state, told):
+        ridge.learn(state, told.features, told.reward, told.users)
+
+
+def test_whoever_writes_a_policy_is_told_of_a_mistake_in_one_sentence():
+    with pytest.raises(PolicyError, match="Stranger.begin gave a dict and no state"):
+        check_policy(Stranger(5, "begin"))
+    policy = Stranger(5, "rank")
+    for ask in (policy.choose, policy.scores, policy.probabilities):
+        with pytest.raises(PolicyError, match=r"scores of shape \(6,\) for 4 users and 6 actions"):
+            ask(policy.start(4), np.ones((6, 5)))
+
+
+def test_scores_may_lie_in_memory_as_they_like():
+    check_policy(Stranger(5))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,12 +29,6 @@ def test_every_file_of_loops_is_found():
     names = [module.__name__ for module in warming.loop_modules()]
     assert {"newcomer.array_loops", "newcomer.local.climb_loops", "newcomer.population.likelihood_loops"} <= set(names)
     assert all(callable(module.warm) and module.warm.__module__ == module.__name__ for module in warming.loop_modules())
-
-
-def test_compiled_loops_are_nowhere_else():
-    mark = re.compile(r"^@(compiled|fast|njit)|^ *(import|from) numba", re.MULTILINE)
-    others = set(warming.HERE.rglob("*.py")) - set(warming.loop_files())
-    assert {path.name for path in others if mark.search(path.read_text())} <= {"phases.py", "savings.py"}
 
 
 def test_every_loop_has_machine_code_after_warming():

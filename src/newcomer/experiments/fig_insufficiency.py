@@ -19,12 +19,13 @@ import polars as pl
 
 from newcomer.arrays import Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, swept
+from newcomer.experiments.figure import Point, data_sets, swept
 from newcomer.experiments.named_worlds import films
 from newcomer.experiments.panels import SIZE
 from newcomer.experiments.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.fitting import fit
 from newcomer.logs import Logs
+from newcomer.outcomes import mean_and_error
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.matrix_completion import Observed, alternate
 from newcomer.worlds.movielens import MovieLens
@@ -41,12 +42,7 @@ RIDGE, SWEEPS = 2.0, 15  # of the factorisation
 
 def sweep(scale: Scale) -> list[Point]:
     """Every world, number of users and data set."""
-    return [
-        {"world": name, "users": users, "seed": seed}
-        for name in WORLDS
-        for users in scale.sizes
-        for seed in range(1, scale.repeats + 1)
-    ]
+    return data_sets(WORLDS, scale.sizes, scale.repeats)
 
 
 def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:

@@ -15,10 +15,11 @@ import polars as pl
 
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, swept
+from newcomer.experiments.figure import Point, swept
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.fitting import fit
 from newcomer.logs import Logs
+from newcomer.outcomes import mean_and_error
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream

@@ -232,8 +232,8 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
-# The loops below run for every reward of a single user. There a NamedTuple of seven arrays costs 1 us more than the arrays
-# themselves, so callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+# The loops below run for every reward of a single user. There a NamedTuple of seven arrays costs 1 us more than the
+# arrays themselves, so callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
 
 
 @njit(cache=True)

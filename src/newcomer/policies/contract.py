@@ -120,6 +120,9 @@ class Contract(ABC, Generic[Kind]):
     def start(self, n: int) -> Kind:
         """The state of n newcomers."""
         state = self.begin(questions.newcomers(n))
+        if not isinstance(state, State):
+            what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
+            raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
         state.record = self.record
         return state
 
@@ -246,8 +249,8 @@ class Contract(ABC, Generic[Kind]):
     def choose_plain(self, state: Kind, users: Ints, actions: Floats) -> Ints | None:
         """The best (n,) by `rank` in the commonest call: about everybody, plain actions, all of them allowed.
 
-        Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says that
-        the long way must decide.
+        Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says
+        that the long way must decide.
         """
         return None
 

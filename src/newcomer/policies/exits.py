@@ -136,7 +136,10 @@ class Literal:
             self._learn(systems, ledger, part)
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
-        """`learn` for rewards that nobody has looked at yet; False, and nothing changed, where the long way must be gone."""
+        """`learn` for rewards that nobody has looked at yet.
+
+        False says that the long way must be gone, and that nothing has changed.
+        """
         if self.patience == NEVER or systems.full.factor.size:
             return False
         begin = two_systems.learn_ordinary(systems, self.basis, self.patience, features, reward, users)

@@ -231,8 +231,9 @@ def pick(scores: Floats, asked: Question) -> Ints:
     >>> pick(np.array([[1.0, 3.0, 3.0]]), question(1, 1, [[0.0], [0.0], [0.0]])).tolist()
     [1]
     """
-    chosen = np.empty(len(scores), INT)
-    bad = scoring_loops.first_best(scores, asked.mask, chosen)
+    given = _fitting(scores, asked)
+    chosen = np.empty(len(given), INT)
+    bad = scoring_loops.first_best(given, asked.mask, chosen)
     if bad != scoring_loops.ALL_FINITE:
         _refuse(asked, bad)
     return chosen
@@ -240,10 +241,20 @@ def pick(scores: Floats, asked: Question) -> Ints:
 
 def masked(scores: Floats, asked: Question) -> Floats:
     """The scores (m, K), checked, with -inf where an action may not be chosen."""
-    finite = np.isfinite(scores).all(axis=1)
+    given = _fitting(scores, asked)
+    finite = np.isfinite(given).all(axis=1)
     if not finite.all():
         _refuse(asked, int(np.argmin(finite)))
-    return np.where(asked.mask, scores, -np.inf) if asked.mask.size else scores
+    return np.where(asked.mask, given, -np.inf) if asked.mask.size else given
+
+
+def _fitting(scores: Floats, asked: Question) -> Floats:
+    """What a policy's `rank` or `draws` gave, as a plain array (m, K); whoever wrote it is told of another shape."""
+    given, shape = floats(scores, "scores"), (len(asked.users), asked.actions.shape[1])
+    if given.shape != shape:
+        what = f"the policy gave scores of shape {given.shape} for {shape[0]} users and {shape[1]} actions"
+        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from rank and draws")
+    return given
 
 
 def _refuse(asked: Question, row: int) -> NoReturn:

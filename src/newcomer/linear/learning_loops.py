@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, HUGE, Floats, Ints
+from newcomer.array_loops import FAST, HUGE, Floats, Ints, invert_packed
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
@@ -114,51 +114,13 @@ def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
 
 
 @njit(cache=True, fastmath=FAST)
-def _invert(gram: Floats, factor: Floats, size: int) -> bool:
-    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding."""
-    lower = np.empty_like(gram)
-    start = 0
-    for i in range(size):
-        row = lower[start : start + i + 1]
-        offset = 0
-        for j in range(i + 1):
-            other = lower[offset : offset + j + 1]
-            offset += j + 1
-            total = 0.0
-            for p in range(j):
-                total += row[p] * other[p]
-            total = gram[start + j] - total
-            if i > j:
-                row[j] = total / other[j]
-            elif total > 0.0:
-                row[j] = np.sqrt(total)
-            else:
-                return False
-        start += i + 1
-    start = 0
-    for i in range(size):
-        row, target = lower[start : start + i + 1], factor[start : start + i + 1]
-        start += i + 1
-        target[:] = 0.0
-        offset = 0
-        for p in range(i):
-            above = factor[offset : offset + p + 1]
-            offset += p + 1
-            weight = row[p] / row[i]
-            for j in range(p + 1):
-                target[j] -= weight * above[j]
-        target[i] = 1.0 / row[i]
-    return True
-
-
-@njit(cache=True, fastmath=FAST)
 def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
     """Compute one user's factor and mean afresh from V and b, and say in `guard` when to do so again.
 
     Rank-one steps lose about eps cond(V) each, at random, so this many of them stay within DRIFT.
     """
     size = moment.size
-    _invert(gram, factor, size)
+    invert_packed(gram, factor, size)
     _apply_transposed(factor, _apply(factor, moment), mean)
     guard[2] = 0.0
     norm = spread = guard[0] = 0.0

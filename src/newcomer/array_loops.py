@@ -12,7 +12,7 @@ below, which say everything.
 
 The shapes of the triangles: a matrix is square here, (n, n), and so is its factor, with nothing of interest above the
 diagonal. States of users keep triangles packed instead, row i in places i (i + 1) / 2 and the i after it, which halves
-the memory of a user; `append_row` and `solve_rows` work on those.
+the memory of a user; `invert_packed`, `append_row` and `solve_rows` work on those.
 """
 
 from __future__ import annotations
@@ -131,6 +131,27 @@ def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: Bools) ->
         fine[n] = cholesky(gram[n], inverse[n], floor * largest)
         if fine[n]:
             invert_lower(inverse[n])
+
+
+@fast
+def invert_packed(gram: Floats, factor: Floats, size: int) -> bool:
+    """Write L^-1, where gram = L L^T (size, size), to `factor`, both packed; False, and nothing written, if singular.
+
+    The triangle is unpacked for it, and packed again: size^2 copies beside size^3 operations.
+    """
+    square = np.empty((size, size))
+    begin = 0
+    for i in range(size):
+        square[i, : i + 1] = gram[begin : begin + i + 1]
+        begin += i + 1
+    if not cholesky(square, square, 0.0):
+        return False
+    invert_lower(square)
+    begin = 0
+    for i in range(size):
+        factor[begin : begin + i + 1] = square[i, : i + 1]
+        begin += i + 1
+    return True
 
 
 # Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), for climbs: H stands for the inverse
@@ -256,6 +277,7 @@ def warm() -> None:
     invert_lower(row.copy())
     solve(row, one, one.copy())
     invert_cholesky(block, 0.0, block.copy(), np.empty(1, dtype=np.bool_))
+    invert_packed(one, one.copy(), 1)
     memory = empty_memory(1, 1)
     remember(memory, one, one)
     second_loop(memory, first_loop(memory, one.copy()), one.copy())

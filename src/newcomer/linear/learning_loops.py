@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, HUGE
+from newcomer.array_loops import FAST, HUGE, invert_packed
 from newcomer.arrays import Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
@@ -144,48 +144,6 @@ def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
 
 
 @njit(cache=True, fastmath=FAST)
-def _invert(gram: Floats, factor: Floats, size: int) -> bool:
-    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding.
-
-    First the Cholesky factor L row by row, from inner products of the rows above; then the rows of its inverse by
-    forward substitution, W_i = (e_i - sum_{p<i} L_ip W_p) / L_ii.
-    """
-    lower = np.empty_like(gram)
-    start = 0
-    for i in range(size):
-        row = lower[start : start + i + 1]
-        offset = 0
-        for j in range(i + 1):
-            other = lower[offset : offset + j + 1]
-            offset += j + 1
-            total = 0.0
-            for p in range(j):
-                total += row[p] * other[p]
-            total = gram[start + j] - total
-            if i > j:
-                row[j] = total / other[j]
-            elif total > 0.0:
-                row[j] = np.sqrt(total)
-            else:
-                return False
-        start += i + 1
-    start = 0
-    for i in range(size):
-        row, target = lower[start : start + i + 1], factor[start : start + i + 1]
-        start += i + 1
-        target[:] = 0.0
-        offset = 0
-        for p in range(i):
-            above = factor[offset : offset + p + 1]
-            offset += p + 1
-            weight = row[p] / row[i]
-            for j in range(p + 1):
-                target[j] -= weight * above[j]
-        target[i] = 1.0 / row[i]
-    return True
-
-
-@njit(cache=True, fastmath=FAST)
 def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
     """Compute one user's factor and mean afresh from V and b, and say in `guard` (4,) when to do so again.
 
@@ -194,7 +152,7 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
     fresh W. Where V cannot be factorised, the turned W stays.
     """
     size = moment.size
-    _invert(gram, factor, size)
+    invert_packed(gram, factor, size)
     _apply_transposed(factor, _apply(factor, moment), mean)
     guard[STEPS] = 0.0
     norm = spread = guard[TRACE] = 0.0

@@ -15,7 +15,6 @@ from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 
 TOLERANCE = 1e-8  # relative, for every constraint
-CONSTRAINTS = ("orthonormal", "in_span", "inner", "outer", "bound", "subspace")
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def violations(
     outer: float,
     bound: float,
 ) -> Floats:
-    """How much (beta, U) violates each of CONSTRAINTS, relative; zero or rounding where it is feasible.
+    """How much (beta, U) violates each of the six constraints, relative; zero or rounding where it is feasible.
 
     V = `gram` (d, d), b = `moment` (d,), U_hat = `basis` (d, k), and a point beta (d,), U = `subspace` (d, k). In their
     order: the entries of U^T U - I, the part of beta outside span(U) relative to |beta|, |beta - beta_1(U)|_V over a1,

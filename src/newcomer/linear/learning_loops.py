@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, HUGE, Floats, Ints
+from newcomer.array_loops import FAST, HUGE, Bools, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
@@ -40,6 +40,15 @@ class System(NamedTuple):
     mean: Floats  # (n, d)
     guard: Floats  # (n, 4), see TRACE and its neighbours
     seen: Ints  # (n,), how many rewards
+
+
+class Diary(NamedTuple):
+    """Rows of users whose full system is not built yet."""
+
+    rows: Floats  # (n, c, d)
+    kept: Ints  # (n,), how many of them are in use
+    built: Bools  # (n,), whether the user has a full system and needs no rows
+    open: bool  # whether rows are kept at all
 
 
 @njit(cache=True)
@@ -231,8 +240,8 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
-# The loops below run for every reward of a single user. There a NamedTuple of seven arrays costs 1 us more than the arrays
-# themselves, so callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+# `learn` and `learn_inside` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us more than
+# the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
 
 
 @njit(cache=True)
@@ -268,12 +277,41 @@ def _project(basis: Floats, x: Floats, out: Floats) -> None:
 
 
 @njit(cache=True)
-def learn_projected(basis: Floats, system: System, users: Ints, features: Floats, reward: Floats) -> None:
-    """Rewards in turn, for features (m, d) that the basis (k, d) takes to the k dimensions of the system."""
+def _keep(x: Floats, reward: float, row: Floats, owed: Floats) -> None:
+    """Write x down in `row` for later, and add its reward to b, `owed`, now."""
+    for j in range(x.size):
+        row[j] = x[j]
+        owed[j] += reward * x[j]
+
+
+@njit(cache=True)
+def learn_pair(
+    basis: Floats,
+    small: System,
+    full: System,
+    diary: Diary,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+    begin: int,
+) -> int:
+    """Rewards in turn, from row `begin` on, into small systems of projected features and, where built, full ones.
+
+    The rows of the other users are kept, if the diary is `open`. Returns m, or the first row there is no room for.
+    """
     low = np.empty(basis.shape[0])
-    for i in range(users.size):
-        _project(basis, features[i], low)
-        _learn(system, users[i], low, reward[i])
+    for i in range(begin, users.size):
+        u, x, kept = users[i], features[i], diary.kept
+        if diary.open and not diary.built[u] and kept[u] == diary.rows.shape[1]:
+            return i
+        _project(basis, x, low)
+        _learn(small, u, low, reward[i])
+        if diary.built[u]:
+            _learn(full, u, x, reward[i])
+        elif diary.open:
+            _keep(x, reward[i], diary.rows[u, kept[u]], full.moment[u])
+            kept[u] += 1
+    return users.size
 
 
 @njit(cache=True)
@@ -310,10 +348,7 @@ def learn_inside(
             return i
         _project(basis, x, low)
         _learn(small, u, low, reward[i])
-        row, total = rows[u, kept[u]], owed[u]
-        for j in range(x.size):
-            row[j] = x[j]
-            total[j] += reward[i] * x[j]
+        _keep(x, reward[i], rows[u, kept[u]], owed[u])
         kept[u] += 1
     return users.size
 
@@ -327,5 +362,6 @@ def warm() -> None:
     add_square(np.ones(1), np.zeros(1), row)
     refresh(one, one.copy(), one, one.copy(), guard[0])
     learn(*system, who, row, one)
-    learn_projected(row, system, who, row, one)
+    diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
+    learn_pair(row, system, system, diary, who, row, one, 0)
     learn_inside(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

@@ -56,6 +56,7 @@ import numpy as np
 from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import Floats, Ints, State
 from newcomer.policies import exit_loops, two_systems
+from newcomer.policies.exit_loops import Lean
 from newcomer.policies.questions import Rewards, each_once
 from newcomer.policies.two_systems import TwoSystems
 
@@ -145,28 +146,15 @@ class Literal:
 
     def _learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
         """The same, with each user at most once; rows are of use to users who may leave."""
-        users, (rank, dim) = told.users, self.basis.shape
+        users, small = told.users, systems.small
         two_systems.learn(systems, self.basis, told, keep=self.pull > 0 or self.bend > 0)
-        count = systems.small.count[users]
-        if self.bend == 0:
-            leaves = systems.inside[users] & (count >= self.patience)
+        if self.bend > 0:
+            lean = Lean(ledger.cross, ledger.kappa, ledger.squares, self.pull, self.bend)
+            exit_loops.ask_rule(lean, self.basis, small.factor, small.count, systems.inside, users, told.features)
         else:
-            self._cross(systems, ledger, told)
-            squares, t = ledger.squares[users], count + 1
-            bend = np.where(squares > 0, self.bend, 0.0) * np.sqrt(rank * squares / t)
-            leaves = self.pull * np.sqrt(t) + bend > dim
-            systems.inside[users] = ~leaves
-        for user in users[leaves]:
+            systems.inside[users] &= small.count[users] < self.patience
+        for user in users[~(systems.inside[users] | systems.built[users])]:
             two_systems.leave(systems, int(user))
-
-    def _cross(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
-        """Take rows into C, kappa and the sum of its squares."""
-        low = np.empty((len(told.users), len(self.basis)))
-        scoring_loops.project(self.basis, told.features, low)
-        for user, x, y in zip(told.users, told.features, low, strict=True):
-            kappa = exit_loops.grow_cross(systems.small.factor[user], ledger.cross[user], y, x)
-            ledger.kappa[user] = kappa
-            ledger.squares[user] += kappa**2
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,8 +240,8 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
-# `learn` and `learn_inside` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us more than
-# the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+# `learn` and `learn_inside` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us more
+# than the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
 
 
 @njit(cache=True)

@@ -133,6 +133,7 @@ class Contract(ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Ints:
         """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw."""
+        # The commonest call needs no question: plain arrays for everybody, nothing masked.
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
             n, given = len(state), questions.plain_actions(actions, self.dimension)
             if given is not None and (len(given) == n or given is not actions):
@@ -245,8 +246,8 @@ class Contract(ABC, Generic[Kind]):
     def choose_plain(self, state: Kind, users: Ints, actions: Floats) -> Ints | None:
         """The best (n,) by `rank` in the commonest call: about everybody, plain actions, all of them allowed.
 
-        Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says that
-        the long way must decide.
+        Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says
+        that the long way must decide.
         """
         return None
 

@@ -61,10 +61,10 @@ from newcomer.policies.questions import Rewards, each_once
 from newcomer.policies.two_systems import TwoSystems
 
 NEVER = 2**62  # in the place of a number of rewards
-SIZES = 4.0 ** np.arange(
-    -3, 3
-)  # tau^2 tried by the stranger's test, in units of the prior's variance per coordinate ...
-SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)  # ... and their weights: the slowest to tell weigh most
+# The tau^2 that the stranger's test tries, in units of the prior's variance per coordinate, and their weights: those that
+# are slowest to tell weigh most.
+SIZES = 4.0 ** np.arange(-3, 3)
+SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)
 SHARES /= SHARES.sum()
 
 
@@ -99,7 +99,7 @@ class Literal:
 
     def settings(self) -> dict[str, str | float]:
         """What a state under this exit depends on."""
-        return {"exit": "literal", "pull": self.pull, "bend": self.bend}
+        return {"exit": "literal", "radius * tau": self.pull, "radius * tau_prime": self.bend}
 
     @cached_property
     def patience(self) -> int:
@@ -136,7 +136,7 @@ class Literal:
             self._learn(systems, ledger, part)
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
-        """`learn` for rewards that nobody has looked at yet; False, and nothing changed, where the long way must be gone."""
+        """`learn` for rewards that nobody has looked at; False, and nothing changed, where the long way must be gone."""
         if self.patience == NEVER or systems.full.factor.size:
             return False
         begin = two_systems.learn_ordinary(systems, self.basis, self.patience, features, reward, users)
@@ -168,7 +168,7 @@ class Savings:
 
     def settings(self) -> dict[str, str | float]:
         """What a state under this exit depends on."""
-        return {"exit": "savings", "low": self.low, "high": self.high, "cost": self.cost}
+        return {"exit": "savings", "widths": f"{self.low!r}, {self.high!r}", "reward_bound * radius": self.cost}
 
     def start(self, n: int) -> tuple[TwoSystems, Ledger]:
         """n newcomers, both systems kept up from the start."""

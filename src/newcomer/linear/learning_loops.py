@@ -69,7 +69,7 @@ def faults(features: Floats, reward: Floats) -> int:
 
 
 @njit(cache=True, fastmath=False)  # said in full, because loops inherit what their caller was given
-def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
+def _add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
     """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here.
 
     `carry` holds, for each entry, what the last addition has put in too much; it is taken off the next term. Without
@@ -225,7 +225,7 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
     The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
     """
     moment, mean, guard, gain = system.moment[u], system.mean[u], system.guard[u], np.empty(x.size)
-    add_outer(system.gram[u], system.carry[u], x)
+    _add_outer(system.gram[u], system.carry[u], x)
     total = _turn_factor(system.factor[u], x, gain)
     surprise = reward
     for j in range(x.size):

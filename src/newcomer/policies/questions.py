@@ -163,7 +163,7 @@ def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
     given = np.asarray(mask)
     if given.dtype != np.bool_:
         raise PolicyError(f"the mask must be booleans, not {given.dtype}")
-    full = np.array(_broadcast(given, shape, "the mask"))
+    full = np.array(_broadcast(given, shape, "the mask"), order="C")
     empty = np.flatnonzero(~full.any(axis=1))
     if empty.size:
         raise PolicyError("no action may be chosen", where=f"mask, row {empty[0]}", todo="leave at least one true")

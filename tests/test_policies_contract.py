@@ -162,7 +162,7 @@ def test_a_state_from_other_settings_is_refused_rather_than_misread():
     model = make_model(3, 1)
     patient = nc.ProBALLUCB(model, horizon=5, tau=0.0, radius=1.0)
     hasty = nc.ProBALLUCB(model, horizon=5, tau=1e9, radius=1.0)
-    with pytest.raises(PolicyError, match="pull 0, bend 0 on model .*; this policy is .* pull 1000000000, bend 0"):
+    with pytest.raises(PolicyError, match="radius \\* tau 0, .*; this policy is .* radius \\* tau 1000000000, "):
         hasty.choose(patient.start(1), np.eye(3))
 
 

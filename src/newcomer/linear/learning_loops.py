@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from newcomer.array_loops import FAST, HUGE, invert_packed
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
@@ -43,6 +43,15 @@ class System(NamedTuple):
     seen: Ints  # (n,), how many rewards
 
 
+class Diary(NamedTuple):
+    """Rows of users whose full system is not built yet."""
+
+    rows: Floats  # (n, c, d)
+    kept: Ints  # (n,), how many of them are in use
+    built: Bools  # (n,), whether the user has a full system and needs no rows
+    open: bool  # whether rows are kept at all
+
+
 @njit(cache=True)
 def faults(features: Floats, reward: Floats) -> int:
     """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE."""
@@ -61,7 +70,7 @@ def faults(features: Floats, reward: Floats) -> int:
 
 
 @njit(cache=True, fastmath=False)  # said in full, because loops inherit what their caller was given
-def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
+def _add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
     """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here.
 
     `carry` holds, for each entry, what the last addition has put in too much; it is taken off the next term. Without
@@ -175,7 +184,7 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
     The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
     """
     moment, mean, guard, gain = system.moment[u], system.mean[u], system.guard[u], np.empty(x.size)
-    add_outer(system.gram[u], system.carry[u], x)
+    _add_outer(system.gram[u], system.carry[u], x)
     total = _turn_factor(system.factor[u], x, gain)
     surprise = reward
     for j in range(x.size):
@@ -190,8 +199,8 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
-# The loops below run for every reward of a single user. There a NamedTuple of seven arrays costs 1 us more than the
-# arrays themselves, so callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+# `learn` and `learn_inside` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us more
+# than the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
 
 
 @njit(cache=True)
@@ -227,12 +236,41 @@ def _project(basis: Floats, x: Floats, out: Floats) -> None:
 
 
 @njit(cache=True)
-def learn_projected(basis: Floats, system: System, users: Ints, features: Floats, reward: Floats) -> None:
-    """Rewards in turn, for features (m, d) that the basis (k, d) takes to the k dimensions of the system."""
+def _keep(x: Floats, reward: float, row: Floats, owed: Floats) -> None:
+    """Write x down in `row` for later, and add its reward to b, `owed`, now."""
+    for j in range(x.size):
+        row[j] = x[j]
+        owed[j] += reward * x[j]
+
+
+@njit(cache=True)
+def learn_pair(
+    basis: Floats,
+    small: System,
+    full: System,
+    diary: Diary,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+    begin: int,
+) -> int:
+    """Rewards in turn, from row `begin` on, into small systems of projected features and, where built, full ones.
+
+    The rows of the other users are kept, if the diary is `open`. Returns m, or the first row there is no room for.
+    """
     low = np.empty(basis.shape[0])
-    for i in range(users.size):
-        _project(basis, features[i], low)
-        _learn(system, users[i], low, reward[i])
+    for i in range(begin, users.size):
+        u, x, kept = users[i], features[i], diary.kept
+        if diary.open and not diary.built[u] and kept[u] == diary.rows.shape[1]:
+            return i
+        _project(basis, x, low)
+        _learn(small, u, low, reward[i])
+        if diary.built[u]:
+            _learn(full, u, x, reward[i])
+        elif diary.open:
+            _keep(x, reward[i], diary.rows[u, kept[u]], full.moment[u])
+            kept[u] += 1
+    return users.size
 
 
 @njit(cache=True)
@@ -269,10 +307,7 @@ def learn_inside(
             return i
         _project(basis, x, low)
         _learn(small, u, low, reward[i])
-        row, total = rows[u, kept[u]], owed[u]
-        for j in range(x.size):
-            row[j] = x[j]
-            total[j] += reward[i] * x[j]
+        _keep(x, reward[i], rows[u, kept[u]], owed[u])
         kept[u] += 1
     return users.size
 
@@ -286,5 +321,6 @@ def warm() -> None:
     add_square(np.ones(1), np.zeros(1), row)
     refresh(one, one.copy(), one, one.copy(), guard[0])
     learn(*system, who, row, one)
-    learn_projected(row, system, who, row, one)
+    diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
+    learn_pair(row, system, system, diary, who, row, one, 0)
     learn_inside(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

@@ -205,20 +205,32 @@ def pair_scores(
 
 @quiet
 @njit(cache=True)
-def choose_inside(
-    basis: Floats, factor: Floats, mean: Floats, width: float, inside: Bools, users: Ints, actions: Floats, chosen: Ints
+def pair_choose(
+    basis: Floats,
+    factor: Floats,
+    mean: Floats,
+    width: float,
+    full_factor: Floats,
+    full_mean: Floats,
+    full_width: float,
+    inside: Bools,
+    users: Ints,
+    actions: Floats,
+    chosen: Ints,
 ) -> bool:
-    """The best (m,) by `pair_scores`, all actions allowed; False if a user is not inside or a score not finite.
+    """The best (m,) by `pair_scores`, all actions allowed; False if a score is not finite.
 
-    `factor` and `mean` are those of the small system. For a single user a NamedTuple would cost this loop 1 us a call.
+    For a single user each NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
     """
     low, scores = np.empty((actions.shape[1], basis.shape[0])), np.empty(actions.shape[1])
     for i in range(users.size):
         u = users[i]
-        if not inside[u]:
-            return False
-        _project(basis, actions[0] if actions.shape[0] == 1 else actions[i], low)
-        _ucb_row(factor[u], mean[u], low, width, scores)
+        block = actions[0] if actions.shape[0] == 1 else actions[i]
+        if inside[u]:
+            _project(basis, block, low)
+            _ucb_row(factor[u], mean[u], low, width, scores)
+        else:
+            _ucb_row(full_factor[u], full_mean[u], block, full_width, scores)
         chosen[i] = _first_best(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
@@ -254,5 +266,5 @@ def warm() -> None:
     project(row, row, table)
     lengths(row, who, row, np.empty(1))
     pair_scores(row, system, system, inside, who, block, table)
-    choose_inside(row, row, row, 1.0, inside, who, block, who.copy())
+    pair_choose(row, row, row, 1.0, row, row, 1.0, inside, who, block, who.copy())
     pair_samples(row, system, system, inside, who, row, table)

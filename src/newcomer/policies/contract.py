@@ -137,6 +137,7 @@ class Contract(ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Ints:
         """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw."""
+        # The commonest call needs no question: plain arrays for everybody, nothing masked.
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
             n, given = len(state), questions.plain_actions(actions, self.dimension)
             if given is not None and (len(given) == n or given is not actions):

@@ -122,6 +122,10 @@ class LinTS(Contract[Ridge]):
         """V += phi phi^T, b += r phi."""
         ridge.learn(state, told.features, told.reward, told.users)
 
+    def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop that looks at the numbers too."""
+        return ridge.learn(state, features, reward, users)
+
     def sample(self, state: Ridge, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from N(mean, alpha^2 V^-1)."""
         who = self.positions(state, users)

@@ -161,13 +161,23 @@ class ProBALLUCB(Contract[ProBALLState]):
         return out
 
     def choose_plain(self, state: ProBALLState, users: Ints, actions: Floats) -> Ints | None:
-        """Scores and choice in one compiled loop, as long as nobody has left and all have one width."""
-        plan, systems = self._plan, state.systems
-        if plan.widening or systems.full.factor.size:
+        """Scores and choice in one compiled loop, if all users have the same widths."""
+        plan, small, full = self._plan, state.systems.small, state.systems.full
+        if plan.widening:
             return None
-        small, chosen = systems.small, np.empty(len(users), questions.INT)
-        fine = scoring_loops.choose_inside(
-            plan.basis, small.factor, small.mean, plan.low, systems.inside, users, actions, chosen
+        chosen, inside = np.empty(len(users), questions.INT), state.systems.inside
+        fine = scoring_loops.pair_choose(
+            plan.basis,
+            small.factor,
+            small.mean,
+            plan.low,
+            full.factor,
+            full.mean,
+            plan.high,
+            inside,
+            users,
+            actions,
+            chosen,
         )
         return chosen if fine else None
 

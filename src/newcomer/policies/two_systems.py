@@ -19,6 +19,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import learning_loops, ridge, scoring_loops
+from newcomer.linear.learning_loops import Diary
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
@@ -61,22 +62,15 @@ def start(n: int, dim: int, rank: int, *, built: bool = False, inside: bool = Tr
 
 
 def learn(systems: TwoSystems, basis: Floats, told: Rewards, *, keep: bool) -> None:
-    """Take rewards into the systems, each user at most once; `keep` the rows of users who may yet leave."""
+    """Take rewards into the systems; `keep` the rows of users who may yet leave."""
     features, reward, users = told[:3]
-    learning_loops.learn_projected(basis, systems.small.parts, users, features, reward)
-    built = systems.built[users]
-    if built.all():
-        ridge.learn(systems.full, features, reward, users)
-        return
-    if built.any():
-        ridge.learn(systems.full, features[built], reward[built], users[built])
-    if keep:
-        rest, x = users[~built], features[~built]
-        for user in rest[systems.kept[rest] == systems.rows.shape[1]]:
-            _make_room(systems, int(user))
-        systems.rows[rest, systems.kept[rest]] = x
-        systems.full.moment[rest] += reward[~built, None] * x
-        systems.kept[rest] += 1
+    begin = 0
+    while begin < len(users):
+        diary = Diary(systems.rows, systems.kept, systems.built, keep)
+        small, full = systems.small.parts, systems.full.parts
+        begin = learning_loops.learn_pair(basis, small, full, diary, users, features, reward, begin)
+        if begin < len(users):
+            _make_room(systems, int(users[begin]))
 
 
 def learn_ordinary(
@@ -141,8 +135,6 @@ def _ellipsoids(systems: TwoSystems, widths: tuple[Floats, Floats]) -> tuple[Ell
 def _make_room(systems: TwoSystems, user: int) -> None:
     """Room for one more row: a longer buffer for all users, or, once it holds d rows, an empty one for this user."""
     _, length, dim = systems.rows.shape
-    if systems.kept[user] < length:
-        return
     if length < max(dim, FIRST_ROWS):
         longer = np.zeros((len(systems), min(max(2 * length, FIRST_ROWS), max(dim, FIRST_ROWS)), dim))
         longer[:, :length] = systems.rows

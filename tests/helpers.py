@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.logs.batch import Batch, mix
+from newcomer.logs.batch import Batch
+from newcomer.users import mix
 
 
 def histories(rng, *, users, dim, lengths=(1, 9), noise=0.3, scale=1.0):

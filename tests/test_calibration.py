@@ -1,4 +1,4 @@
-"""Guards the calibrated radius: the geometry of disagreeing parts, its quantiles, and that it holds and does not exaggerate."""
+"""Guards the calibrated radius: disagreeing parts, their quantiles, and that it holds and does not exaggerate."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import pytest
 from newcomer.errors import ModelError
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.population.calibration import calibrated_radius, error_draws
-from newcomer.population.search import Passes, estimate_prior
+from newcomer.population.calibration import error_draws
+from newcomer.population.search import Passes, estimate_population
+from newcomer.radius import Draws, calibrated_radius
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic
 
 
 def draws(*values, hopeless=False):
-    return {"parts": 2, "spectral": list(values), "frobenius": list(values), "hopeless": hopeless}
+    return Draws(2, values, values, hopeless)
 
 
 def test_equal_draws_leave_the_spread_that_dimension_alone_gives():
@@ -48,16 +49,16 @@ def test_it_holds_and_is_no_exaggeration_where_the_subspace_is_found(seed):
 def test_noise_is_hopeless():
     logs = Synthetic.printed(dim=30, seed=1).logs(2000, 10, seed=1)
     model = fit(logs, rank=2, null=False)
-    assert model.evidence["calibrated"]["hopeless"]
+    assert model.evidence.calibrated.hopeless
     assert model.radius() == 1.0
 
 
 def test_draws_are_those_of_parts_fitted_apart():
     world = Synthetic.learnable(dim=12, seed=5)
     logs = world.logs(1500, 12, seed=5)
-    estimate = estimate_prior(logs, rank=2)
+    fitted = estimate_population(Passes(logs), rank=2)
     passes = Passes(logs)
-    found = error_draws(passes, estimate, 2)
+    found = error_draws(passes, fitted, 2)
     assert found.parts == 8 and len(found.spectral) == 4 and passes.count > 2
     assert all(one <= whole for one, whole in zip(found.spectral, found.frobenius, strict=True))
 
@@ -79,4 +80,5 @@ def test_sold_has_one_too_and_the_papers_stays_its_default(estimator):
     assert model.radius() == model.radius("bernstein")
     hopeless = fit(Synthetic.printed(dim=30, seed=1).logs(2000, 10, seed=1), rank=2, null=False, estimator=estimator)
     assert hopeless.radius("calibrated") == 1.0
-    assert "calibrated" not in fit(world.logs(200, 15, seed=3), rank=2, estimator=estimator, calibrate=False).evidence
+    plain = fit(world.logs(200, 15, seed=3), rank=2, estimator=estimator, calibrate=False)
+    assert plain.evidence.calibrated is None

@@ -16,6 +16,7 @@ from newcomer.cli.findings import Findings, RadiusFindings, RankFindings
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.cli.story import coverage_line, logs_line, method_line, rank_line, tell, verdict
+from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
 from newcomer.population.search import Progress
 
 
@@ -30,15 +31,19 @@ def radius(kind: str, value: float, raw: float) -> RadiusFindings:
     return RadiusFindings(kind, value, raw, value, raw, value, raw)
 
 
+def logs_facts(*, users: int, rows: int, too_short: int = 0, ties: int = 0) -> Summary:
+    return Summary(users, rows, 50, users - too_short, too_short, ties, "0f", 1.0, 0.0, 1.0, 1.0)
+
+
 def findings(**changes: object) -> Findings:
     usual: dict[str, object] = {
         "estimator": "sold",
         "dim": 50,
         "rank": 2,
-        "logs": {"users": 5000, "rows": 100_000, "too_short": 0, "ties": 0},
-        "ridge": {"value": 1.0, "why": "given"},
+        "logs": logs_facts(users=5000, rows=100_000),
+        "ridge": RidgeChoice(1.0, "given"),
         "evidence": RankFindings("auto", (9.0, 4.0, 0.5, 0.4), (1.0, 0.9, 0.8, 0.7), 1 / 64, 2, 2),
-        "coverage": {"lambda_A": 0.09, "uncovered": 0, "uncovered_features": []},
+        "coverage": CoverageFacts(0.09, 0.5, 0, ()),
         "delta": 0.05,
         "radius": (radius("bernstein", 1.0, np.inf), radius("martingale", 0.3, 0.3)),
         "calibrated": None,
@@ -152,7 +157,7 @@ def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
 
 
 def test_users_left_out_and_ties_are_told() -> None:
-    line = logs_line(findings(logs={"users": 5, "rows": 9, "too_short": 1, "ties": 2}))
+    line = logs_line(findings(logs=logs_facts(users=5, rows=9, too_short=1, ties=2)))
     assert "1 user with a single row left out" in line and "2 rows at equal times" in line
 
 
@@ -171,12 +176,12 @@ def test_the_reason_for_the_rank_is_told() -> None:
 
 
 def test_uncovered_directions_are_counted_and_named() -> None:
-    line = coverage_line(findings(coverage={"lambda_A": 0.1, "uncovered": 2, "uncovered_features": [3, 7]}))
+    line = coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7))))
     assert "2 directions never seen" in line and "features 3, 7" in line
 
 
 def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
-    assert method_line(findings(estimator="sold-pinv", ridge={"value": None, "why": "none"})) == "sold-pinv (none)"
+    assert method_line(findings(estimator="sold-pinv", ridge=RidgeChoice(None, "none"))) == "sold-pinv (none)"
 
 
 def test_vacuous_bounds_are_called_vacuous() -> None:

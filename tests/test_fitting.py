@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import subprocess
 import sys
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
@@ -105,8 +108,8 @@ def test_plain_logs_of_items_just_work():
 def test_uncovered_directions_are_told_or_refused():
     user, X, r = arrays(3)
     logs = nc.Logs.from_arrays(user=user, features=np.column_stack([X, np.zeros(len(X))]), reward=r)
-    facts = fit(logs, rank=2, estimator="sold").evidence["coverage"]
-    assert facts["uncovered"] == 1 and facts["uncovered_features"] == [6] and facts["lambda_A"] > 0
+    facts = fit(logs, rank=2, estimator="sold").evidence.coverage
+    assert facts.uncovered == 1 and facts.uncovered_features == (6,) and facts.lambda_A > 0
     with pytest.raises(LogsError, match="1 of 7 directions"):
         fit(logs, rank=2, uncovered="error", estimator="sold")
 
@@ -157,3 +160,19 @@ def test_rewards_without_noise_do_not_add_directions():
     assert model.rank == 2
     assert 0 < model.noise_variance < 1e-6
     assert distance(model.basis, np.linalg.svd(tastes, full_matrices=False)[2][:2].T) < 1e-6
+
+
+ROOMS = ("arrays", "users", "evidence", "files", "model", "fitting", "subspace", "radius", "sold", "population")
+
+
+def modules():
+    for room in ROOMS:
+        module = import_module(f"newcomer.{room}")
+        yield module
+        for found in iter_modules(getattr(module, "__path__", ())):
+            yield import_module(f"{module.__name__}.{found.name}")
+
+
+@pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
+def test_examples_give_the_numbers_they_show(module):
+    assert doctest.testmod(module).failed == 0

@@ -14,11 +14,11 @@ from newcomer.testing import check_policy
 from tests.oracles import local as oracle
 
 
-def model_of(d, k, seed=0, evidence=None):
+def model_of(d, k, seed=0):
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.normal(size=(d, k)))[0]
     spectrum = np.sort(rng.uniform(size=d))[::-1]
-    return Model(basis, spectrum, np.zeros(d), basis.copy(), 0.25, evidence=evidence or {})
+    return Model(basis, spectrum, np.zeros(d), basis.copy(), 0.25)
 
 
 def played(policy, users=3, rounds=15, seed=1, actions=5):

@@ -16,9 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.logs.batch import Batch, mix
+from newcomer.evidence import Summary
+from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
-from newcomer.logs.intake.survey import Summary
+from newcomer.users import mix
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from newcomer.arrays import symmetric
 from newcomer.errors import LogsError
-from newcomer.sold.moments import bucket_count, bucket_of, group_bounds, longest, merge, moments_of, stratum, symmetric
+from newcomer.sold.moments import longest, merge, moments_of, stratum
+from newcomer.users import bucket_count, bucket_of, group_bounds
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
 

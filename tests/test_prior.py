@@ -1,4 +1,4 @@
-"""Guards the prior of reward vectors: its likelihood and gradient against dense formulas, the climb, and what is chosen."""
+"""Guards the population of reward vectors: likelihood and gradient against dense formulas, climb, and choice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from newcomer.logs import Logs
 from newcomer.population.all_pairs import pairs_of, start_from
 from newcomer.population.climb import Climber, Gram
-from newcomer.population.likelihood import Prior, Task, compare, expect, merge, posterior_of
-from newcomer.population.search import estimate_prior, mean_precision, principal, revived, truncated
+from newcomer.population.likelihood import Task, compare, expect, merge, posterior_of
+from newcomer.population.record import Population
+from newcomer.population.search import Passes, estimate_population, mean_precision
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
@@ -27,8 +28,8 @@ def close(a, b, tolerance=1e-9):
     assert np.abs(a - b).max() <= tolerance * max(1.0, np.abs(b).max())
 
 
-def some_prior(rng, dim, rank, noise=0.4):
-    return Prior(rng.standard_normal(dim), rng.standard_normal((dim, rank)), noise)
+def some_population(rng, dim, rank, noise=0.4):
+    return Population(rng.standard_normal(dim), rng.standard_normal((dim, rank)), noise)
 
 
 def sums_of(prior, parts):
@@ -39,7 +40,7 @@ def sums_of(prior, parts):
 @given(seed=st.integers(0, 10**6), dim=st.integers(1, 6), rank=st.integers(0, 4))
 def test_a_pass_matches_the_dense_expectation_step(seed, dim, rank):
     rng = np.random.default_rng(seed)
-    parts, prior = histories(rng, users=15, dim=dim), some_prior(rng, dim, rank)
+    parts, prior = histories(rng, users=15, dim=dim), some_population(rng, dim, rank)
     sums = sums_of(prior, parts)
     cross, system, weights = oracle.expectation(prior, parts)
     close(sums.likelihood, oracle.likelihood(prior, parts))
@@ -51,22 +52,29 @@ def test_a_pass_matches_the_dense_expectation_step(seed, dim, rank):
 
 def test_the_gradient_is_that_of_the_likelihood():
     rng = np.random.default_rng(0)
-    parts, prior = histories(rng, users=20, dim=3), some_prior(rng, 3, 2)
+    parts, prior = histories(rng, users=20, dim=3), some_population(rng, 3, 2)
     sums, W = sums_of(prior, parts), prior.weights
     for i, j in np.ndindex(W.shape):
         ends = []
         for h in (1e-5, -1e-5):
             moved = W.copy()
             moved[i, j] += h
-            ends.append(oracle.likelihood(Prior(moved[:, 0], moved[:, 1:], prior.noise), parts))
-        assert sums.gradient[i, j] / prior.noise == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5)
-    ends = [oracle.likelihood(Prior(prior.mean, prior.factor, prior.noise * np.exp(h)), parts) for h in (1e-5, -1e-5)]
-    assert 0.5 * (sums.residual / prior.noise - sums.rows) == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-5)
+            ends.append(oracle.likelihood(Population(moved[:, 0], moved[:, 1:], prior.noise_variance), parts))
+        assert sums.gradient[i, j] / prior.noise_variance == pytest.approx(
+            (ends[0] - ends[1]) / 2e-5, rel=1e-5, abs=1e-5
+        )
+    ends = [
+        oracle.likelihood(Population(prior.mean, prior.factor, prior.noise_variance * np.exp(h)), parts)
+        for h in (1e-5, -1e-5)
+    ]
+    assert 0.5 * (sums.residual / prior.noise_variance - sums.rows) == pytest.approx(
+        (ends[0] - ends[1]) / 2e-5, rel=1e-5
+    )
 
 
 def test_posteriors_match_bayes_rule():
     rng = np.random.default_rng(1)
-    parts, prior = histories(rng, users=4, dim=5, lengths=(7, 7)), some_prior(rng, 5, 3)
+    parts, prior = histories(rng, users=4, dim=5, lengths=(7, 7)), some_population(rng, 5, 3)
     post = posterior_of(prior, np.stack([X for X, _ in parts]), np.stack([r for _, r in parts]))
     for n, (X, r) in enumerate(parts):
         mean, _ = oracle.posterior(prior, X, r)
@@ -75,7 +83,7 @@ def test_posteriors_match_bayes_rule():
 
 def test_sums_do_not_depend_on_batches_and_tasks_see_only_their_users():
     rng = np.random.default_rng(2)
-    parts, prior = histories(rng, users=120, dim=4), some_prior(rng, 4, 2)
+    parts, prior = histories(rng, users=120, dim=4), some_population(rng, 4, 2)
     half = np.arange(64) % 2 == 0
     tasks = (Task(prior, half, ~half), Task(prior, ~half, half), Task(prior, EVERY, NONE))
     one = expect(batch_of(parts), tasks)
@@ -101,18 +109,18 @@ def climb(parts, prior, penalty, passes):
 @pytest.mark.parametrize("strength", [0.0, 5.0])
 def test_climbing_never_descends_passes_exact_em_and_ends_at_a_fixed_point_of_it(strength):
     rng = np.random.default_rng(3)
-    parts, start = histories(rng, users=60, dim=4, lengths=(2, 12)), some_prior(rng, 4, 2)
+    parts, start = histories(rng, users=60, dim=4, lengths=(2, 12)), some_population(rng, 4, 2)
     penalty = np.full(3, strength)
     climber, values = climb(parts, start, penalty, 150)
     assert all(b >= a for a, b in pairwise(values))
     slow = start
     for _ in range(40):
         W, noise = oracle.em_step(slow, parts, penalty)
-        slow = Prior(W[:, 0], W[:, 1:], noise)
+        slow = Population(W[:, 0], W[:, 1:], noise)
     assert values[40] > oracle.likelihood(slow, parts) - 0.5 * penalty @ (slow.weights**2).sum(axis=0)
     still, noise = oracle.em_step(climber.best, parts, penalty)
     close(still, climber.best.weights, 1e-4)
-    assert noise == pytest.approx(climber.best.noise, rel=1e-4)
+    assert noise == pytest.approx(climber.best.noise_variance, rel=1e-4)
 
 
 def test_the_first_step_is_the_m_step_where_all_users_saw_the_same():
@@ -120,7 +128,7 @@ def test_the_first_step_is_the_m_step_where_all_users_saw_the_same():
     rng = np.random.default_rng(4)
     X = rng.standard_normal((6, 3))
     parts = [(X, rng.standard_normal(6)) for _ in range(40)]
-    start = some_prior(rng, 3, 2)
+    start = some_population(rng, 3, 2)
     climber, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
     W, _ = oracle.em_step(start, parts, np.array([0.3, 0.7, 0.7]))
     shrink = climber._step
@@ -148,27 +156,27 @@ def test_the_start_is_the_truth_for_many_users():
     start = start_from(sum(parts[1:], parts[0]).take(EVERY), 2)
     close(start.mean, world.mean, 0.1)
     close(start.factor @ start.factor.T, world.covariance, 0.15)
-    assert start.noise == pytest.approx(0.25, rel=0.1)
+    assert start.noise_variance == pytest.approx(0.25, rel=0.1)
 
 
 def test_truncation_turns_lost_variance_into_noise_and_revival_brings_directions_back():
     rng = np.random.default_rng(5)
-    prior, gram = some_prior(rng, 5, 3), np.diag(rng.uniform(1, 2, 5))
-    power = np.trace(prior.factor.T @ gram @ prior.factor) + prior.noise
+    prior, gram = some_population(rng, 5, 3), np.diag(rng.uniform(1, 2, 5))
+    power = np.trace(prior.factor.T @ gram @ prior.factor) + prior.noise_variance
     for rank in range(4):
-        cut = truncated(prior, 10 * gram, 10, rank)
+        cut = prior.truncated(gram, rank)
         assert cut.factor.shape == (5, rank)
-        assert np.trace(cut.factor.T @ gram @ cut.factor) + cut.noise == pytest.approx(power)
-    dead = Prior(prior.mean, prior.factor * [1.0, 1e-9, 1.0], prior.noise)
-    back = revived(dead, prior, gram)
+        assert np.trace(cut.factor.T @ gram @ cut.factor) + cut.noise_variance == pytest.approx(power)
+    dead = Population(prior.mean, prior.factor * [1.0, 1e-9, 1.0], prior.noise_variance)
+    back = dead.revived(prior, gram)
     assert np.linalg.svd(back.factor, compute_uv=False)[-1] > 1e-3
-    close(principal(prior).factor @ principal(prior).factor.T, prior.factor @ prior.factor.T)
+    close(prior.principal().factor @ prior.principal().factor.T, prior.factor @ prior.factor.T)
 
 
 def test_comparison_gives_paired_errors():
     rng = np.random.default_rng(6)
     parts = histories(rng, users=80, dim=3)
-    rivals = tuple(some_prior(rng, 3, rank) for rank in (0, 1, 2))
+    rivals = tuple(some_population(rng, 3, rank) for rank in (0, 1, 2))
     each = np.array([[oracle.likelihood(prior, [part]) for part in parts] for prior in rivals])
     deficits, errors = compare(batch_of(parts), (rivals,), (EVERY,)).deficits()
     best = each.sum(axis=1).argmax()
@@ -188,17 +196,13 @@ def test_the_mean_is_shrunk_where_there_is_none():
     assert weak > 50
 
 
-def basis_of(prior, rank):
-    return top_eigenvectors(np.outer(prior.mean, prior.mean) + prior.factor @ prior.factor.T, rank)[1]
-
-
 def test_the_rank_and_the_subspace_are_found():
     world = Synthetic.learnable(dim=20, seed=1)
-    found = estimate_prior(world.logs(2500, 12, seed=1))
-    assert found.prior.factor.shape == (20, 2)
-    assert distance(basis_of(found.prior, 2), world.basis) < 0.12
-    assert found.prior.noise == pytest.approx(0.25, rel=0.05)
-    assert found.evidence["ranks"]["chosen"] == 2
+    found = estimate_population(Passes(world.logs(2500, 12, seed=1)))
+    assert found.population.factor.shape == (20, 2)
+    assert distance(top_eigenvectors(found.population.second_moment, 2)[1], world.basis) < 0.12
+    assert found.population.noise_variance == pytest.approx(0.25, rel=0.05)
+    assert found.facts.ranks.chosen == 2
 
 
 def test_nothing_shared_is_rank_zero():
@@ -206,20 +210,21 @@ def test_nothing_shared_is_rank_zero():
     logs = Logs.from_arrays(
         user=np.repeat(np.arange(300), 6), features=rng.standard_normal((1800, 5)), reward=rng.standard_normal(1800)
     )
-    assert estimate_prior(logs).prior.factor.shape == (5, 0)
+    assert estimate_population(Passes(logs)).population.factor.shape == (5, 0)
 
 
 def test_fifty_users_and_single_rows_are_enough_to_run():
     world = Synthetic.learnable(dim=6, seed=2)
-    found = estimate_prior(world.logs(50, (1, 9), seed=2))
-    assert np.isfinite(found.likelihood) and found.prior.noise > 0.05
+    found = estimate_population(Passes(world.logs(50, (1, 9), seed=2)))
+    assert np.isfinite(found.facts.likelihood) and found.population.noise_variance > 0.05
 
 
 def test_every_pass_is_told():
     heard, rows = [], []
     logs = Synthetic.learnable(dim=6, seed=2).logs(100, 6, seed=2)
-    found = estimate_prior(logs, rank=1, listen=heard.append, progress=lambda done, total: rows.append(done == total))
-    assert heard[-1].passes == found.passes == sum(rows)
+    passes = Passes(logs, progress=lambda done, total: rows.append(done == total), listen=heard.append)
+    found = estimate_population(passes, rank=1)
+    assert heard[-1].passes == found.facts.passes == passes.count == sum(rows)
     assert heard[-1].stage == "fitting everybody"
     fitting = [h.likelihood for h in heard if h.stage == "fitting everybody"]
     assert fitting == sorted(fitting)
@@ -249,8 +254,9 @@ def test_rows_that_name_actions_are_worth_the_features_of_these_actions(intercep
     assert (one.features == other.features).all() and one.dim == other.dim
     for name, value in vars(pairs_of(one)).items():
         close(value, getattr(pairs_of(other), name))
-    tasks = (Task(some_prior(rng, one.dim, 2), EVERY, NONE), Task(some_prior(rng, one.dim, 0), ~EVERY, EVERY))
+    tasks = (Task(some_population(rng, one.dim, 2), EVERY, NONE), Task(some_population(rng, one.dim, 0), ~EVERY, EVERY))
     for a, b in zip(expect(one, tasks), expect(other, tasks), strict=True):
         for name, value in vars(a).items():
             close(value, getattr(b, name))
-    close(estimate_prior(named).prior.weights, estimate_prior(given).prior.weights, 1e-6)
+    both = [estimate_population(Passes(logs)).population.weights for logs in (named, given)]
+    close(*both, 1e-6)

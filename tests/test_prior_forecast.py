@@ -7,44 +7,46 @@ import pytest
 
 from newcomer.fitting import fit
 from newcomer.logs import Logs
-from newcomer.population.forecast import forecast, sentences
-from newcomer.population.likelihood import Prior
+from newcomer.population.forecast import forecast
+from newcomer.population.record import Population
 from newcomer.worlds import Synthetic
 
 
 def test_one_direction_by_hand():
     """v = 1, noise 1, nothing in common: value sqrt(t / (1 + t)) reaches 0.9 at t = 0.81 / 0.19 = 4.26."""
-    found = forecast(Prior(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2))
+    found = forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2))
     assert found.interactions == 5
     assert found.mean_value == 0.0
     assert found.early_value == pytest.approx(np.sqrt(20 / 21))
-    assert (found.common, found.personal, found.noise) == (0.0, 1.0, 1.0)
+    assert (found.common, found.personal, found.noise_variance) == (0.0, 1.0, 1.0)
 
 
 def test_a_strong_mean_needs_no_interaction_and_a_constant_one_is_worth_nothing():
-    strong = forecast(Prior(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.zeros(2))
+    strong = forecast(Population(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.zeros(2))
     assert strong.interactions == 0 and strong.mean_value > 0.9
     # phi = (1, x): a mean along the constant feature changes no choice.
-    constant = forecast(Prior(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.array([1.0, 0.0]))
+    constant = forecast(
+        Population(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.array([1.0, 0.0])
+    )
     assert constant.common == 0.0 and constant.interactions == 5
 
 
 def test_the_sentences_say_when_there_is_nothing_to_gain():
-    alike = forecast(Prior(np.ones(2), np.zeros((2, 0)), 1.0), np.eye(2), np.zeros(2))
-    words = sentences(alike.to_dict())
+    alike = forecast(Population(np.ones(2), np.zeros((2, 0)), 1.0), np.eye(2), np.zeros(2))
+    words = alike.sentences()
     assert "67% is common" in words[0] and "no gain" in words[1]
-    differ = forecast(Prior(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2))
-    words = sentences(differ.to_dict())
+    differ = forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2))
+    words = differ.sentences()
     assert "after about 5 interactions" in words[1] and "far above" in words[2]
 
 
 def test_fit_keeps_the_forecast():
     logs = Synthetic.learnable(dim=10, seed=1).logs(600, 10, seed=1)
-    facts = fit(logs, rank=2, null=False, calibrate=False).evidence["prior"]["forecast"]
-    total = facts["common"] + facts["personal"] + facts["noise"]
+    facts = fit(logs, rank=2, null=False, calibrate=False).evidence.population.forecast
+    total = facts.common + facts.personal + facts.noise_variance
     assert total == pytest.approx(logs.summary.reward_deviation**2, rel=0.1)
-    assert 1 <= facts["interactions"] < 100
-    assert len(sentences(facts)) == 3
+    assert 1 <= facts.interactions < 100
+    assert len(facts.sentences()) == 3
 
 
 def test_a_known_share_of_ratings_is_common_although_their_mean_is_shrunk():
@@ -54,23 +56,23 @@ def test_a_known_share_of_ratings_is_common_although_their_mean_is_shrunk():
     user, item = np.repeat(np.arange(400), 20), rng.integers(0, 30, 8000)
     level = 0.5 * rng.standard_normal(400)  # users who rate everything higher: no reason to choose otherwise
     reward = liked[item] + level[user] + 0.5 * rng.standard_normal(8000)
-    facts = fit(Logs.from_arrays(user=user, action=item, reward=reward, intercept=True)).evidence["prior"]["forecast"]
-    assert facts["common"] == pytest.approx(liked[item].var(), rel=0.1)
-    assert facts["personal"] == pytest.approx(0.25, rel=0.25)
-    assert facts["mean_value"] > 0.95 and facts["interactions"] == 0
+    facts = fit(Logs.from_arrays(user=user, action=item, reward=reward, intercept=True)).evidence.population.forecast
+    assert facts.common == pytest.approx(liked[item].var(), rel=0.1)
+    assert facts.personal == pytest.approx(0.25, rel=0.25)
+    assert facts.mean_value > 0.95 and facts.interactions == 0
 
 
 def test_values_match_posterior_variances_of_drawn_scores():
-    """Oracle: scores of drawn actions under drawn users, and how much of them a posterior after t actions leaves open."""
+    """Oracle: scores of drawn actions under drawn users, and how much a posterior after t actions leaves open."""
     rng = np.random.default_rng(1)
     shift, mix = np.array([1.0, 0.5, 0.0]), rng.standard_normal((3, 3)) / 2
     phi = shift + rng.standard_normal((200_000, 3)) @ mix
-    prior = Prior(np.array([0.3, -0.2, 0.1]), rng.standard_normal((3, 2)), 0.7)
+    population = Population(np.array([0.3, -0.2, 0.1]), rng.standard_normal((3, 2)), 0.7)
     gram = phi.T @ phi / len(phi)
-    found = forecast(prior, gram, phi.mean(axis=0))
-    known = np.linalg.inv(np.eye(2) + 20 * prior.factor.T @ gram @ prior.factor / prior.noise)
+    found = forecast(population, gram, phi.mean(axis=0))
+    known = np.linalg.inv(np.eye(2) + 20 * population.factor.T @ gram @ population.factor / population.noise_variance)
     centred = phi - phi.mean(axis=0)
-    total = (centred @ prior.mean).var() + ((centred @ prior.factor) ** 2).sum(axis=1).mean()
-    open_part = np.einsum("ni,ij,nj->n", centred @ prior.factor, known, centred @ prior.factor).mean()
+    total = (centred @ population.mean).var() + ((centred @ population.factor) ** 2).sum(axis=1).mean()
+    open_part = np.einsum("ni,ij,nj->n", centred @ population.factor, known, centred @ population.factor).mean()
     assert found.early_value == pytest.approx(np.sqrt(1 - open_part / total), rel=1e-6)
-    assert found.common == pytest.approx((phi @ prior.mean).var(), rel=1e-6)
+    assert found.common == pytest.approx((phi @ population.mean).var(), rel=1e-6)

@@ -7,7 +7,7 @@ import pytest
 
 from newcomer.logs import Logs
 from newcomer.population.likelihood import posterior_of
-from newcomer.population.search import estimate_prior
+from newcomer.population.search import Passes, estimate_population
 
 USERS, STEPS, DIM = 1500, 12, 6
 
@@ -39,13 +39,13 @@ def test_predicted_means_are_reliable_on_held_out_users(reward):
     fitted = Logs.from_arrays(
         user=np.repeat(np.arange(USERS), STEPS), features=X[:USERS].reshape(-1, DIM), reward=r[:USERS].ravel()
     )
-    prior = estimate_prior(fitted, rank=2).prior
+    found = estimate_population(Passes(fitted), rank=2).population
     past, future = X[USERS:, :-1], X[USERS:, -1]
-    latent = posterior_of(prior, past, r[USERS:, :-1]).mean
-    predicted = future @ prior.mean + np.einsum("nd,dk,nk->n", future, prior.factor, latent)
+    latent = posterior_of(found, past, r[USERS:, :-1]).mean
+    predicted = future @ found.mean + np.einsum("nd,dk,nk->n", future, found.factor, latent)
     actual = r[USERS:, -1]
     order = np.argsort(predicted)
     for part in np.array_split(order, 5):
         error = actual[part].std() / np.sqrt(len(part))
         assert abs(predicted[part].mean() - actual[part].mean()) < 4 * error
-    assert np.mean((actual - predicted) ** 2) < 0.97 * np.mean((actual - future @ prior.mean) ** 2)
+    assert np.mean((actual - predicted) ** 2) < 0.97 * np.mean((actual - future @ found.mean) ** 2)

@@ -1,4 +1,4 @@
-"""Guards Delta_off: each bound against its formula on per-user matrices, norms, clipping, and that it covers the truth."""
+"""Guards Delta_off: bounds against formulas on per-user matrices, norms, clipping, and that it covers the truth."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import ModelError
-from newcomer.radius import KINDS, Ingredients, coverage_error, moment_error, subspace_radius
-from newcomer.sold.moments import bucket_count, bucket_of, group_bounds, moments_of
-from newcomer.subspace import coverage_of, distance, second_moment, top_eigenvectors
+from newcomer.radius import KINDS, coverage_error, moment_error, subspace_radius
+from newcomer.sold.correction import coverage_of, second_moment
+from newcomer.sold.ingredients import ingredients_of
+from newcomer.sold.moments import moments_of
+from newcomer.subspace import distance, top_eigenvectors
+from newcomer.users import bucket_count, bucket_of, group_bounds
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
 from tests.oracles import radii, sold
@@ -21,7 +24,7 @@ def setting(ridge, lengths=(8, 8), users=150, dim=5):
     moments = moments_of(batch, ridge)
     spectrum = top_eigenvectors(second_moment(moments), 2)[0]
     terms = [sold.user_terms(X, r, ridge) for X, r in parts]
-    return parts, batch, terms, moments, Ingredients.of(moments, coverage_of(moments), spectrum, 2)
+    return parts, batch, terms, moments, ingredients_of(moments, coverage_of(moments), spectrum, 2)
 
 
 @pytest.mark.parametrize("ridge", [1.0, None])

@@ -7,7 +7,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.sold.moments import moments_of
-from newcomer.sold.rank import rank_evidence
+from newcomer.sold.rank import flip_tests
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
@@ -23,8 +23,8 @@ def noise_logs(seed, *, users=5000, steps=20, dim=50, mean=None):
 
 
 def ranks(logs):
-    evidence = nc.fit(logs, estimator="sold").evidence["rank"]
-    return evidence["moment"]["rank"], evidence["covariance"]["rank"]
+    evidence = nc.fit(logs, estimator="sold").evidence.rank
+    return evidence.moment.rank, evidence.covariance.rank
 
 
 def test_two_directions_are_found_in_the_learnable_world():
@@ -45,12 +45,16 @@ def test_users_all_alike_share_one_direction_and_do_not_differ():
 
 def test_evidence_is_the_spectrum_of_the_literal_moment_and_of_signed_sums():
     parts = histories(np.random.default_rng(0), users=300, dim=4, lengths=(6, 9))
-    test = rank_evidence(moments_of(batch_of(parts), 1.0)).moment
+    test = flip_tests(moments_of(batch_of(parts), 1.0)).moment
+    kept = test.evidence()
     expected = np.linalg.eigvalsh(sold.literal(parts, 1.0))[::-1]
     np.testing.assert_allclose(test.observed, expected, rtol=1e-9)
-    assert test.null.shape == (63, 4) and test.level == pytest.approx(1 / 64)
-    assert test.rank == 2
-    assert (test.observed[:2] > test.thresholds[:2]).all() and test.observed[2] <= test.thresholds[2]
+    assert test.null.shape == (63, 4) and kept.level == pytest.approx(1 / 64)
+    assert test.rank == kept.rank == 2
+    thresholds = test.null.max(axis=0)
+    assert (test.observed[:2] > thresholds[:2]).all() and test.observed[2] <= thresholds[2]
+    assert kept.spectrum == tuple(test.observed) and kept.threshold == tuple(thresholds)
+    assert kept.null_low <= kept.null_high <= kept.threshold
 
 
 def test_rank_zero_is_said_plainly_and_refused_where_a_basis_is_needed():

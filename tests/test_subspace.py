@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from newcomer.sold.correction import coverage_of, population_mean, second_moment, stratum_starts
 from newcomer.sold.moments import moments_of
-from newcomer.subspace import (
-    coverage_of,
-    distance,
-    fix_signs,
-    population_mean,
-    second_moment,
-    stratum_starts,
-    top_eigenvectors,
-)
+from newcomer.subspace import distance, fix_signs, top_eigenvectors
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
 

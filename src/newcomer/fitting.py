@@ -1,31 +1,35 @@
-"""fit(): from logs to a model, with the reasons for every choice kept in `model.evidence`."""
+"""fit(): from logs to a model, with the reasons for every choice kept in `model.evidence`.
+
+The way of the numbers: one pass adds up SOLD's moments (`newcomer.sold`); from them come the coverage, the spectrum of
+the second moment, the test of its rank, and what the paper's radii need, whatever the estimator. Then the estimator
+finds the distribution of users and the basis: EM (`newcomer.population`) by further passes, SOLD from the moments.
+Last, one Model is put together from all of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError, nearest
+from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
-from newcomer.population.refine import basis_rank, with_prior
-from newcomer.population.search import Estimate, Passes, Progress, estimate_prior
-from newcomer.radius import Ingredients
+from newcomer.population.record import Estimate, Population
+from newcomer.population.search import Passes, Progress, estimate_population
+from newcomer.sold.correction import Correction, Coverage, coverage_of, population_mean, second_moment
+from newcomer.sold.ingredients import ingredients_of
 from newcomer.sold.moments import Moments, merge, moments_of
-from newcomer.sold.rank import RankEvidence, RankTest, rank_evidence
-from newcomer.subspace import Correction, Coverage, coverage_of, population_mean, second_moment, top_eigenvectors
-
-Floats = NDArray[np.float64]
+from newcomer.sold.rank import flip_tests
+from newcomer.subspace import top_eigenvectors
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
-SHOWN = 64  # leading eigenvalues kept as evidence
 SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
 
 
@@ -48,8 +52,8 @@ def fit(
     ----------
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
-    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge) or "sold-pinv"
-        (its pseudo-inverse version).
+    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge)
+        or "sold-pinv" (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : pool history lengths exactly as the paper does. By default lengths are kept apart, which differs
         only for ragged histories, where pooling is biased.
@@ -64,64 +68,87 @@ def fit(
     >>> model.rank, model.dim
     (2, 20)
     """
-    _check(logs, rank, estimator, ridge, null)
+    _check(logs, rank, estimator, ridge, uncovered, null)
+    rank = rank if rank == "auto" else int(rank)
+    # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge)
     moments = reduce(logs, partial(moments_of, ridge=mu), merge, rows=_batch_rows(logs.dim), progress=progress)
     coverage = coverage_of(moments)
     _check_coverage(coverage, logs, uncovered)
     correction = Correction.of(moments, coverage)
-    tests = rank_evidence(moments, correction=correction) if null else None
-    estimate = estimate_prior(logs, rank=rank, progress=progress, listen=listen) if estimator == "em" else None
-    chosen = _chosen(rank, tests, estimate)
+    tests = flip_tests(moments, correction=correction) if null else None
     moment = second_moment(moments, literal=literal, correction=correction)
-    spectrum, basis = top_eigenvectors(moment, chosen)
-    mean = population_mean(moments, coverage=coverage)
-    evidence = {
-        "logs": asdict(logs.summary),
-        "ridge": {"value": mu, "why": why},
-        "rank": {"chosen": "auto" if rank == "auto" else "given", "rank": chosen},
-        "coverage": _coverage_facts(coverage, logs, spectrum, chosen, moments),
-    }
-    if tests:
-        evidence["rank"] |= {"moment": _facts(tests.moment), "covariance": _facts(tests.covariance)}
-    if chosen:
-        evidence["radius"] = Ingredients.of(moments, coverage, spectrum, chosen).to_dict()
-    if chosen and calibrate:
-        if estimate is None:
-            draws = sold_draws(moments, correction, chosen)
-        else:
-            draws = error_draws(Passes(logs, progress, listen, estimate.passes), estimate, chosen)
-        evidence["calibrated"] = draws.to_dict()
-    model = Model(
-        basis=basis,
+    spectrum, directions = top_eigenvectors(moment, logs.dim)
+    # The estimator: the distribution of users, and a basis of the subspace they share.
+    if estimator == "em":
+        found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate)
+    else:
+        asked = rank if rank != "auto" else tests.moment.rank if tests else 0
+        basis = np.ascontiguousarray(directions[:, :asked])
+        found = _by_sold(moments, correction, coverage, moment, basis, calibrate=calibrate)
+    chosen = found.basis.shape[1]
+    return Model(
+        basis=found.basis,
         spectrum=spectrum,
-        mean=mean,
-        factor=_factor(moment, mean, basis),
-        noise_variance=_noise_variance(moments, moment),
+        mean=found.population.mean,
+        factor=found.population.factor,
+        noise_variance=found.population.noise_variance,
         estimator=estimator,
-        parameters={
-            "rank": rank if rank == "auto" else int(rank),
-            "ridge": mu,
-            "literal": literal,
-            "uncovered": uncovered,
-        },
-        evidence=evidence,
+        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered},
+        evidence=Evidence(
+            logs=logs.summary,
+            ridge=RidgeChoice(mu, why),
+            rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
+            coverage=_coverage_facts(coverage, spectrum, chosen, moments.reward_max),
+            radius=ingredients_of(moments, coverage, spectrum, chosen) if chosen else None,
+            calibrated=found.calibrated,
+            population=found.facts,
+        ),
         fingerprint=logs.summary.fingerprint,
         action_ids=logs.action_ids,
         intercept=logs.intercept,
+        action_features=logs.item_features,
+        action_names=logs.item_names,
+        one_hot=logs.one_hot,
     )
-    return model if estimate is None else with_prior(model, estimate, chosen)
 
 
-def _chosen(rank: int | str, tests: RankEvidence | None, estimate: Estimate | None) -> int:
-    if rank != "auto":
-        return int(rank)
-    if estimate is not None:
-        return basis_rank(estimate)
-    return tests.moment.rank if tests else 0
+def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool) -> Estimate:
+    """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
+
+    A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
+    and the basis has one direction more where the mean lies outside the span of the factor.
+    """
+    fitted = estimate_population(passes, rank=rank)
+    pairs, population = fitted.pairs, fitted.population
+    rows = float(pairs.rows.sum())
+    chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
+    basis = top_eigenvectors(population.second_moment, chosen)[1]
+    draws = error_draws(passes, fitted, chosen) if chosen and calibrate else None
+    return Estimate(basis, population, draws, fitted.facts)
 
 
-def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, null: bool) -> None:
+def _by_sold(
+    moments: Moments, correction: Correction, coverage: Coverage, moment: Floats, basis: Floats, *, calibrate: bool
+) -> Estimate:
+    """The population in the span of SOLD's `basis` (d, k), with the mean m and the covariance S - m m^T of its moments.
+
+    S = `moment` (d, d) is an estimate, so that S - m m^T may have negative eigenvalues: F F^T is its positive part. The
+    noise variance follows from E[r^2] = s2 + E[phi^T S phi], averaged over odd steps.
+    """
+    mean = population_mean(moments, coverage=coverage)
+    values, vectors = np.linalg.eigh(basis.T @ (moment - np.outer(mean, mean)) @ basis)
+    factor = basis @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
+    power = moments.reward_squares / moments.rows
+    noise_variance = power - float(np.vdot(moment, moments.gram)) / moments.rows
+    noise_variance = max(noise_variance, SMALLEST_NOISE * power, np.finfo(np.float64).tiny)
+    rank = basis.shape[1]
+    draws = sold_draws(moments, correction, rank) if rank and calibrate else None
+    return Estimate(basis, Population(mean, factor, float(noise_variance)), draws)
+
+
+def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, uncovered: str, null: bool) -> None:
+    """Refuse what cannot be fitted, in one sentence, before the logs are read."""
     if estimator not in ESTIMATORS:
         choices = ", ".join(ESTIMATORS)
         raise ModelError(f"no estimator '{estimator}'", todo=f"choose one of {choices}{nearest(estimator, ESTIMATORS)}")
@@ -133,6 +160,8 @@ def _check(logs: Logs, rank: int | str, estimator: str, ridge: float | None, nul
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
     if rank != "auto" and not (isinstance(rank, int | np.integer) and 1 <= rank <= logs.dim):
         raise ModelError(f"rank is {rank!r}", todo=f"pass 'auto' or a number from 1 to {logs.dim}, the dimension")
+    if uncovered not in ("restrict", "error"):
+        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
     needed = 2 if rank == "auto" else max(2, int(rank))
     if logs.summary.usable < needed:
         raise LogsError(
@@ -147,6 +176,7 @@ def _batch_rows(dim: int) -> int:
 
 
 def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:
+    """The ridge of the half estimates, None for the pseudo-inverse, and where it came from."""
     if estimator == "sold-pinv":
         return None, "pseudo-inverse: no ridge"
     if ridge is not None:
@@ -158,9 +188,8 @@ def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | Non
 
 
 def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
+    """Refuse logs that reach no direction in both halves, or too few of them where that was asked for."""
     missing = coverage.uncovered.shape[1]
-    if uncovered not in ("restrict", "error"):
-        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
     if missing == logs.dim:
         raise LogsError(
             f"no direction of the {logs.dim} features is reached by both halves of the histories",
@@ -173,40 +202,12 @@ def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
         )
 
 
-def _coverage_facts(coverage: Coverage, logs: Logs, spectrum: Floats, rank: int, moments: Moments) -> dict[str, Any]:
+def _coverage_facts(coverage: Coverage, spectrum: Floats, rank: int, reward_max: float) -> CoverageFacts:
     """lambda_A and lambda_theta of Assumption 2 (the latter by its plug-in), and what was not reached."""
-    lambda_theta = float(spectrum[rank - 1]) / moments.reward_max**2 if rank and moments.reward_max else 0.0
     weights = np.abs(coverage.uncovered).max(axis=1) if coverage.uncovered.size else np.zeros(0)
-    return {
-        "lambda_A": coverage.smallest,
-        "lambda_theta": lambda_theta,
-        "uncovered": int(coverage.uncovered.shape[1]),
-        "uncovered_features": [int(i) for i in np.argsort(-weights, kind="stable")[:10] if weights[i] > 0.5],
-    }
-
-
-def _facts(test: RankTest) -> dict[str, Any]:
-    low, high = np.quantile(test.null[:, :SHOWN], [0.025, 0.975], axis=0)
-    return {
-        "rank": test.rank,
-        "level": test.level,
-        "spectrum": test.observed[:SHOWN].tolist(),
-        "null_low": low.tolist(),
-        "null_high": high.tolist(),
-        "threshold": test.thresholds[:SHOWN].tolist(),
-    }
-
-
-def _factor(moment: Floats, mean: Floats, basis: Floats) -> Floats:
-    """F (d, k) with F F^T the positive part of the covariance S - m m^T within the subspace."""
-    inside = basis.T @ (moment - np.outer(mean, mean)) @ basis
-    values, vectors = np.linalg.eigh(inside)
-    factor: Floats = basis @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
-    return factor
-
-
-def _noise_variance(moments: Moments, moment: Floats) -> float:
-    """E[r^2] = sigma^2 + E[phi^T S phi], averaged over odd steps."""
-    power = moments.reward_squares / moments.rows
-    noise = power - float(np.vdot(moment, moments.gram)) / moments.rows
-    return max(noise, SMALLEST_NOISE * power, np.finfo(np.float64).tiny)
+    return CoverageFacts(
+        lambda_A=coverage.smallest,
+        lambda_theta=float(spectrum[rank - 1]) / reward_max**2 if rank and reward_max else 0.0,
+        uncovered=int(coverage.uncovered.shape[1]),
+        uncovered_features=tuple(int(i) for i in np.argsort(-weights, kind="stable")[:10] if weights[i] > 0.5),
+    )

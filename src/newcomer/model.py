@@ -1,42 +1,43 @@
 """Model: what users have in common, with how it was found, in one immutable record and one file.
 
-A model is a basis of the shared subspace, the prior of reward vectors (mean, low-rank covariance, noise), what is
-needed to say how wrong the basis may be, and its provenance. Every policy takes every model.
+A model is a basis of the shared subspace, the distribution of reward vectors (mean, low-rank covariance, noise), the
+catalogue of actions it was fitted with, what is needed to say how wrong the basis may be, and its provenance. Every
+policy takes every model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from newcomer import __version__
+from newcomer.arrays import Floats, read_only
 from newcomer.errors import ModelError
-from newcomer.files import pack, read, unpack, write
-
-if TYPE_CHECKING:
-    from newcomer.radius import Form
-    from newcomer.subspace import Norm
-
-Floats = NDArray[np.float64]
+from newcomer.evidence import Evidence
+from newcomer.files import digest, pack, read, unpack, write
+from newcomer.radius import Form, calibrated_radius, subspace_radius
+from newcomer.subspace import Norm
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
-FACTS = ("estimator", "parameters", "evidence", "fingerprint", "intercept", "noise_variance")
+FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 
 
 @dataclass(frozen=True)
 class Model:
-    """Subspace, prior and provenance.
+    """Subspace, distribution of users, catalogue and provenance. Its arrays are read-only.
 
     `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
     the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
-    have noise variance `noise_variance`.
+    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named none; their
+    features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs brought their
+    own. With `intercept`, the last feature is the constant 1. `parameters` are those that fit was called with,
+    `evidence` says why the model is so.
     """
 
     basis: Floats
@@ -46,10 +47,21 @@ class Model:
     noise_variance: float
     estimator: str = "sold"
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence = field(default_factory=Evidence)
     fingerprint: str = ""
     action_ids: tuple[int | str, ...] | None = None
     intercept: bool = False
+    action_features: Floats | None = None
+    action_names: tuple[str, ...] | None = None
+    one_hot: bool = False
+
+    def __post_init__(self) -> None:
+        for name, array in self._arrays().items():
+            object.__setattr__(self, name, read_only(np.ascontiguousarray(array, dtype=np.float64)))
+
+    def _arrays(self) -> dict[str, Floats]:
+        named = {name: getattr(self, name) for name in (*ARRAYS, "action_features")}
+        return {name: array for name, array in named.items() if array is not None}
 
     @property
     def dim(self) -> int:
@@ -64,7 +76,63 @@ class Model:
     @cached_property
     def covariance(self) -> Floats:
         """Covariance (d, d) of users' reward vectors."""
-        return self.factor @ self.factor.T
+        return read_only(self.factor @ self.factor.T)
+
+    @cached_property
+    def id(self) -> str:
+        """SHA-256 (hex) of everything that policies read, and of nothing else: states say which model they belong to.
+
+        The same logs fitted again, or a model saved and loaded, have the same id; so have models that differ only in
+        what was tried on the way to them, in the time they were made, or in the names of actions.
+        """
+        arrays = self._arrays()
+        del arrays["spectrum"]
+        evidence = self.evidence.to_json()
+        facts = {
+            "noise_variance": float(self.noise_variance),
+            "radius": evidence.get("radius"),
+            "calibrated": evidence.get("calibrated"),
+            "default_radius": self._default_radius,
+            "action_ids": self.action_ids,
+            "intercept": self.intercept,
+            "one_hot": self.one_hot,
+        }
+        return digest(arrays, facts)
+
+    def features(self, ids: Iterable[int | str]) -> Floats:
+        """Features (K, d) of actions of the catalogue, as the model was fitted with them.
+
+        >>> model = Model(np.eye(3, 1), np.ones(3), np.zeros(3), np.eye(3, 1), 1.0,
+        ...               action_ids=("a", "b"), intercept=True, one_hot=True)
+        >>> model.features(["b", "a"]).tolist()
+        [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
+        """
+        if self.action_features is None and not self.one_hot:
+            why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
+            raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
+            raise ModelError(f"ids must be a list of action ids, not {ids!r}", todo="put a single id in a list")
+        wanted = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        unknown = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
+        if unknown:
+            what = f"action {unknown[0]!r} is not among the {len(self._places):,} actions of the model"
+            raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
+        rows = [self._places[one] for one in wanted]
+        if self.action_features is not None:
+            return np.array(self.action_features[rows])
+        features = np.zeros((len(rows), self.dim))
+        features[np.arange(len(rows)), rows] = 1.0
+        features[:, self.dim - self.intercept :] = 1.0
+        return features
+
+    @cached_property
+    def _places(self) -> dict[int | str, int]:
+        """Row of each action in the catalogue."""
+        return {one: row for row, one in enumerate(self.action_ids or ())}
+
+    @property
+    def _default_radius(self) -> str:
+        return "calibrated" if self.estimator == "em" and self.evidence.calibrated else "bernstein"
 
     def radius(
         self,
@@ -78,54 +146,51 @@ class Model:
     ) -> float:
         """Delta_off: with probability 1 - `delta` the basis is no further than this from the truth.
 
-        Parameters
-        ----------
-        kind : "calibrated" (see `newcomer.population.calibration`; the default of a model by em that has it; the options below `norm` do
-            not concern it), or the paper's "hoeffding", "bernstein" (the default of a model by sold) or "martingale".
+        Parameters ---------- kind : "calibrated" (the default of a model by em that has it; the options below `norm`
+        do not concern it), or the
+            paper's "hoeffding", "bernstein" (the default of a model by sold) or "martingale"; see `newcomer.radius`.
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
         simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.
-        form : "theorem", the paper's, or "identity", sharper and valid too (see `newcomer.radius`).
+        form : "theorem", the paper's, or "identity", sharper and valid too.
         """
-        from newcomer.radius import Ingredients, subspace_radius
-
         if not 0 < delta < 1:
             raise ModelError(f"delta is {delta}", todo="choose a probability between 0 and 1")
         self.needs_basis("a radius")
-        if kind == "calibrated" or (kind is None and self.estimator == "em" and "calibrated" in self.evidence):
-            return self._calibrated(delta, norm)
-        if "radius" not in self.evidence:
+        kind, evidence = kind or self._default_radius, self.evidence
+        if kind == "calibrated":
+            if evidence.calibrated is None:
+                raise ModelError("this model keeps no calibrated radius", todo="fit it with calibrate=True")
+            return calibrated_radius(evidence.calibrated, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
+        if evidence.radius is None:
             raise ModelError("this model keeps no evidence for a radius", todo="fit it from logs, or pass radius=")
-        ingredients = Ingredients.from_dict(self.evidence["radius"])
         return subspace_radius(
-            ingredients, kind or "bernstein", delta=delta, norm=norm, clip=clip, simplified=simplified, form=form
+            evidence.radius, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form
         )
-
-    def _calibrated(self, delta: float, norm: Norm) -> float:
-        from newcomer.population.calibration import calibrated_radius
-
-        if "calibrated" not in self.evidence:
-            raise ModelError("this model keeps no calibrated radius", todo="fit it with calibrate=True")
-        draws = self.evidence["calibrated"]
-        return calibrated_radius(draws, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
-        facts = {name: getattr(self, name) for name in FACTS}
-        facts |= {"action_ids": self.action_ids, "dim": self.dim, "rank": self.rank}
-        facts |= {"versions": {"newcomer": __version__}, "created": datetime.now(UTC).isoformat(timespec="seconds")}
-        return pack("model", {name: getattr(self, name) for name in ARRAYS}, facts)
+        facts = {name: getattr(self, name) for name in (*FACTS, "action_ids", "action_names", "one_hot", "dim", "rank")}
+        facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
+        facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
+        return pack("model", self._arrays(), facts)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, where: str = "") -> Model:
-        """The model in these bytes; refuses what is newer, damaged or something else."""
+        """The model in these bytes; refuses what is newer, damaged or something else.
+
+        Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot: such a
+        model has ids without features.
+        """
         arrays, facts = unpack(data, "model", where=where)
         try:
-            ids = facts["action_ids"]
             parts: dict[str, Any] = {name: arrays[name] for name in ARRAYS} | {name: facts[name] for name in FACTS}
-            return cls(**parts, action_ids=None if ids is None else tuple(ids))
+            for name in ("action_ids", "action_names"):
+                parts[name] = None if facts.get(name) is None else tuple(facts[name])
+            evidence, one_hot = Evidence.from_json(facts["evidence"]), facts.get("one_hot", False)
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error
+        return cls(**parts, evidence=evidence, action_features=arrays.get("action_features"), one_hot=one_hot)
 
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""

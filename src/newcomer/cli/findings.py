@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
+    from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
     from newcomer.model import Model
 
 
@@ -29,18 +29,12 @@ class RankFindings:
     @classmethod
     def of(cls, model: Model) -> RankFindings:
         """From the evidence in the model."""
-        kept = model.evidence["rank"]
-        if "moment" not in kept:
-            return cls(kept["chosen"], tuple(model.spectrum.tolist()))
-        test = kept["moment"]
-        return cls(
-            kept["chosen"],
-            tuple(test["spectrum"]),
-            tuple(test["threshold"]),
-            test["level"],
-            test["rank"],
-            kept["covariance"]["rank"],
-        )
+        kept = model.evidence.rank
+        assert kept is not None
+        test, other = kept.moment, kept.covariance
+        if test is None or other is None:
+            return cls(kept.chosen, tuple(model.spectrum.tolist()))
+        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, other.rank)
 
 
 @dataclass(frozen=True)
@@ -74,10 +68,10 @@ class Findings:
     estimator: str
     dim: int
     rank: int
-    logs: Mapping[str, Any]
-    ridge: Mapping[str, Any]
+    logs: Summary
+    ridge: RidgeChoice
     evidence: RankFindings
-    coverage: Mapping[str, Any]
+    coverage: CoverageFacts
     delta: float
     radius: tuple[RadiusFindings, ...]
     calibrated: float | None
@@ -95,30 +89,22 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
     """Everything there is to say about a model that was fitted from logs."""
     from newcomer.radius import KINDS
 
-    missing = [part for part in ("logs", "ridge", "rank", "coverage") if part not in model.evidence]
-    if missing:
-        raise ModelError(f"the model keeps no evidence on {missing[0]}", todo="fit it from logs with this version")
+    kept = model.evidence
+    if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
+        raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
     return Findings(
         estimator=model.estimator,
         dim=model.dim,
         rank=model.rank,
-        logs=model.evidence["logs"],
-        ridge=model.evidence["ridge"],
+        logs=kept.logs,
+        ridge=kept.ridge,
         evidence=RankFindings.of(model),
-        coverage=model.evidence["coverage"],
+        coverage=kept.coverage,
         delta=delta,
         radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
-        calibrated=model.radius("calibrated", delta=delta) if model.rank and "calibrated" in model.evidence else None,
-        forecast=_forecast(model),
+        calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
+        forecast=tuple(kept.population.forecast.sentences()) if kept.population else (),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
     )
-
-
-def _forecast(model: Model) -> tuple[str, ...]:
-    """What a newcomer may expect, in sentences; nothing for estimators without a distribution of users."""
-    from newcomer.population.forecast import sentences
-
-    kept = model.evidence.get("prior", {}).get("forecast")
-    return tuple(sentences(kept)) if kept else ()

@@ -28,9 +28,9 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
 def logs_line(found: Findings) -> str:
     """Users, rows and features, and who could not be used."""
     logs = found.logs
-    plain = [count(logs["users"], "user"), count(logs["rows"], "row"), count(found.dim, "feature")]
-    short = f"{count(logs['too_short'], 'user')} with a single row left out" if logs["too_short"] else ""
-    ties = f"{count(logs['ties'], 'row')} at equal times, kept in file order" if logs["ties"] else ""
+    plain = [count(logs.users, "user"), count(logs.rows, "row"), count(found.dim, "feature")]
+    short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
+    ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
     return "; ".join(filter(None, [", ".join(plain), short, ties]))
 
 
@@ -61,9 +61,9 @@ def _alike(found: Findings) -> str:
 
 def method_line(found: Findings) -> str:
     """Estimator and ridge."""
-    if found.ridge["value"] is None:
-        return f"{found.estimator} ({found.ridge['why']})"
-    return f"{found.estimator}, ridge {number(found.ridge['value'])} ({found.ridge['why']})"
+    if found.ridge.value is None:
+        return f"{found.estimator} ({found.ridge.why})"
+    return f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
 
 
 def chance_line(found: Findings) -> str:
@@ -73,10 +73,10 @@ def chance_line(found: Findings) -> str:
 
 def coverage_line(found: Findings) -> str:
     """How well the logged actions reach the feature space."""
-    unseen, weakest = found.coverage["uncovered"], f"weakest direction {number(found.coverage['lambda_A'])} (lambda_A)"
+    unseen, weakest = found.coverage.uncovered, f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
     if not unseen:
         return f"every direction seen; {weakest}"
-    named = ", ".join(str(i) for i in found.coverage["uncovered_features"])
+    named = ", ".join(str(i) for i in found.coverage.uncovered_features)
     where = f" (mostly features {named})" if named else ""
     return f"{count(unseen, 'direction')} never seen, left out{where}; of the others the {weakest}"
 

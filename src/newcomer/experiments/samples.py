@@ -47,7 +47,8 @@ def subspace_error(setting: Setting, arguments: Mapping[str, Scalar]) -> pl.Data
     truth = true_basis(world(name, setting))
     errors = {norm: distance(model.basis, truth, norm=norm) for norm in ("frobenius", "spectral")}
     radii = {kind: model.radius(kind, norm="frobenius", clip=False, simplified=True) for kind in KINDS.values()}
-    coverage = {"inverse_coverage": 1.0 / model.evidence["coverage"]["lambda_A"]}
+    assert model.evidence.coverage is not None
+    coverage = {"inverse_coverage": 1.0 / model.evidence.coverage.lambda_A}
     return pl.DataFrame({"world": name, "users": users, "seed": seed, **errors, **radii, **coverage})
 
 

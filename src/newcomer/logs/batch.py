@@ -84,12 +84,3 @@ class Batch:
                 continue
             rows = self.offsets[who][:, None] + np.arange(length)
             yield int(length), who, self.features[rows], self.rewards[rows]
-
-
-def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele, Lea and Flood 2014): a fixed bijection that scatters 64-bit integers."""
-    with np.errstate(over="ignore"):
-        z = values + np.uint64(0x9E3779B97F4A7C15)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))

@@ -17,6 +17,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer.errors import LogsError
+from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch, Floats
 from newcomer.logs.intake.advice import SAMPLE, intercept_advice, short_advice
 from newcomer.logs.intake.columns import Epoch, Place, feature_array, identifiers
@@ -26,7 +27,7 @@ from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Paths, Progress, Reader, column_names, find_files, read_table
 from newcomer.logs.intake.sources import Grouped, Source, collect
-from newcomer.logs.intake.survey import Summary, Survey
+from newcomer.logs.intake.survey import Survey
 
 BATCH_BYTES = 64 << 20
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
@@ -203,6 +204,11 @@ class Logs:
     def item_names(self) -> tuple[str, ...] | None:
         """Names of the items, if the items table has a column `name`."""
         return None if self._items is None else self._items.names
+
+    @property
+    def item_features(self) -> Floats | None:
+        """Features (items, d) of the items as they are used, with the constant if there is one; None if one-hot."""
+        return None if self.one_hot else self._table
 
     @property
     def one_hot(self) -> bool:

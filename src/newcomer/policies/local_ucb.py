@@ -63,7 +63,7 @@ class LocalUCB(Contract[Ridge]):
     def settings(self) -> dict[str, float]:
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
         inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
-        kind = "calibrated" if "calibrated" in self.model.evidence else None
+        kind = "calibrated" if self.model.evidence.calibrated else None
         radius = self.model.radius(kind, norm="frobenius") if self.radius is None else float(self.radius)
         bound = plug_in_bound(self.model) if self.reward_bound is None else float(self.reward_bound)
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}

@@ -83,6 +83,6 @@ def named(name: str, dim: int, horizon: int, theory: Theory) -> float:
 
 def plug_in_bound(model: Model) -> float:
     """R without a guarantee: the larger of the largest reward in the logs and |mean| + 3 sd of the prior of beta."""
-    seen = float(model.evidence.get("radius", {}).get("reward_bound", 0.0))
+    seen = model.evidence.radius.reward_bound if model.evidence.radius else 0.0
     spread = float(np.linalg.norm(model.mean) + 3.0 * np.linalg.norm(model.factor))
     return max(seen, spread) or float(np.inf)

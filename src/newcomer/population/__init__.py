@@ -1,1 +1,1 @@
-"""The distribution of users: its start from all pairs, its likelihood, the climb, the choice of rank and shrinkage, how sure it is."""
+"""The distribution of users: its record, its start, its likelihood, the climb, the search, how sure, what to expect."""

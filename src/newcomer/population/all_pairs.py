@@ -1,12 +1,12 @@
-"""All pairs of a user's rows: an unbiased second moment from additive sums, the start of the prior's estimation.
+"""All pairs of a user's rows: an unbiased second moment from additive sums, where the search for the population starts.
 
 For rows phi_i, r_i of user n with b_n = sum phi r, two different rows have independent noise, so with C = E[phi phi^T]
 
     E[(b_n b_n^T - sum_i phi_i phi_i^T r_i^2) / (H_n (H_n - 1))] = C S C,        E[b_n / H_n] = C E[beta],
 
-S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an even step.
-The sums are kept by bucket, a share of the users given by a hash of the user id (`moments.bucket_of`), so that held-out
-users, folds and halves of the logs are sums of buckets and cost no further pass.
+S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an
+even step. The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so
+that held-out users, folds and halves of the logs are sums of buckets and cost no further pass.
 """
 
 from __future__ import annotations
@@ -14,16 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from newcomer.arrays import Bools, Floats, Ints, symmetric
 from newcomer.logs.batch import Batch, Coded
-from newcomer.population.likelihood import Prior
-from newcomer.sold.moments import bucket_count, bucket_of
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from newcomer.population.record import Population
+from newcomer.users import bucket_count, bucket_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Pairs:
 
 
 def pairs_of(batch: Batch) -> Pairs:
-    """The sums of a batch."""
+    """The sums of the users of a batch: where rows name actions of a catalogue, by action; else by row."""
     dim = batch.dim
     total = _empty(dim)
     where = bucket_of(batch.hashes, bucket_count(dim))
@@ -69,23 +65,16 @@ def pairs_of(batch: Batch) -> Pairs:
 
 
 def _empty(dim: int) -> Pairs:
+    """Sums over nobody."""
     buckets = bucket_count(dim)
-    none = np.zeros(buckets, dtype=np.int64)
-    return Pairs(
-        users=none,
-        pairable=none.copy(),
-        rows=none.copy(),
-        shown=np.zeros((buckets, dim)),
-        gram=np.zeros((buckets, dim, dim)),
-        cross=np.zeros((buckets, dim)),
-        squares=np.zeros(buckets),
-        means=np.zeros((buckets, dim)),
-        products=np.zeros((buckets, dim, dim)),
-    )
+    users, pairable, rows = np.zeros((3, buckets), dtype=np.int64)
+    shown, cross, means = np.zeros((3, buckets, dim))
+    gram, products = np.zeros((2, buckets, dim, dim))
+    return Pairs(users, pairable, rows, shown, gram, cross, np.zeros(buckets), means, products)
 
 
 def _add(total: Pairs, bucket: int, length: int, features: Floats, rewards: Floats) -> None:
-    """Add users of one length: features (n, H, d), rewards (n, H)."""
+    """Add users of one length H in one bucket: features (n, H, d), rewards (n, H)."""
     flat, weighted = features.reshape(-1, features.shape[2]), features * rewards[:, :, None]
     sums = weighted.sum(axis=1)
     total.shown[bucket] += flat.sum(axis=0)
@@ -101,7 +90,11 @@ def _add(total: Pairs, bucket: int, length: int, features: Floats, rewards: Floa
 
 
 def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded) -> None:
-    """The same from a catalogue T: sums of phi phi^T x are T^T diag(sums of x by action) T, and b = T^T (sums of r by action)."""
+    """Add all users of a batch whose rows name actions of a catalogue T (items, d).
+
+    Sums of x phi phi^T over rows are T^T diag(sums of x by action) T, and b = T^T (sums of r by action): the products
+    with features are as many as there are actions, not rows.
+    """
     buckets, items, lengths = len(total.users), len(coded.table), batch.lengths
     steps, counted = np.repeat(lengths, lengths), np.repeat(where, lengths) * items + coded.actions
     pairs = np.where(steps > 1, 1.0 / np.maximum(steps * (steps - 1.0), 1.0), 0.0)
@@ -114,12 +107,12 @@ def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded) -> None:
     np.add.at(total.squares, np.repeat(where, lengths), batch.rewards**2)
     np.add.at(total.pairable, where, lengths > 1)
     for bucket in np.flatnonzero(np.bincount(where, minlength=buckets)):
-        own = np.flatnonzero(where == bucket)
-        sums = np.asarray(rewards[own] @ coded.table)
+        here = np.flatnonzero(where == bucket)
+        sums = np.asarray(rewards[here] @ coded.table)
         total.cross[bucket] += sums.sum(axis=0)
-        total.means[bucket] += (sums / lengths[own, None]).sum(axis=0)
-        scaled = sums / np.sqrt(np.maximum(lengths[own] * (lengths[own] - 1.0), 1.0))[:, None]
-        scaled = scaled[lengths[own] > 1]
+        total.means[bucket] += (sums / lengths[here, None]).sum(axis=0)
+        scaled = sums / np.sqrt(np.maximum(lengths[here] * (lengths[here] - 1.0), 1.0))[:, None]
+        scaled = scaled[lengths[here] > 1]
         seen = np.flatnonzero(counts[bucket])
         table = coded.table[seen]
         total.shown[bucket] += counts[bucket, seen] @ table
@@ -127,11 +120,11 @@ def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded) -> None:
         total.products[bucket] += scaled.T @ scaled - table.T @ (squares[bucket, seen, None] * table)
 
 
-def start_from(pairs: Pairs, rank: int) -> Prior:
+def start_from(pairs: Pairs, rank: int) -> Population:
     """The moment estimate from summed pairs (one bucket), in the metric of C, regularised where C is poorly known.
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
-    Directions beyond the positive part of the covariance get a small length, so that refinement can still find them.
+    Directions beyond the positive part of the covariance get a small length, so that climbing can still find them.
     """
     dim, rows, users = pairs.cross.shape[1], float(pairs.rows[0]), float(pairs.users[0])
     gram = pairs.gram[0] / rows
@@ -140,9 +133,9 @@ def start_from(pairs: Pairs, rank: int) -> Prior:
     white = vectors / np.sqrt(values)  # white^T C white = I
     mean = white.T @ pairs.means[0] / users
     spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0) - np.outer(mean, mean)
-    lengths, axes = np.linalg.eigh((spread + spread.T) / 2)
+    lengths, axes = np.linalg.eigh(symmetric(spread))
     lengths, axes = lengths[::-1][:rank], axes[:, ::-1][:, :rank]
     power = float(pairs.squares[0]) / rows
     lengths = np.maximum(lengths, 1e-3 * power / dim)
-    noise = power - float(mean @ mean) - float(lengths.sum())
-    return Prior(white @ mean, white @ (axes * np.sqrt(lengths)), max(noise, 0.05 * power))
+    noise_variance = power - float(mean @ mean) - float(lengths.sum())
+    return Population(white @ mean, white @ (axes * np.sqrt(lengths)), max(noise_variance, 0.05 * power))

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.population.likelihood import Prior, Sums
-
-Floats = NDArray[np.float64]
+from newcomer.arrays import Floats
+from newcomer.population.likelihood import Sums
+from newcomer.population.record import Population
 
 MEMORY = 10
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
@@ -42,11 +41,11 @@ class Gram:
 class Climber:
     """One prior on its way up. Ask for `trial`, run a pass there, `tell` what it found."""
 
-    trial: Prior
+    trial: Population
     gram: Gram  # of the users fitted to
     penalty: Floats  # (k + 1,) precision of each column of W
     floor: float = 0.0  # of the noise variance: rewards without noise have no likeliest one
-    best: Prior | None = None
+    best: Population | None = None
     value: float = -np.inf  # penalised likelihood at `best`
     sums: Sums | None = None  # at `best`
     gain: float = np.inf  # of the last accepted step
@@ -86,9 +85,9 @@ class Climber:
 
     def _ascent(self, sums: Sums) -> Floats:
         """Gradient in (W, log s2), flat."""
-        weights = sums.gradient / self.trial.noise - self.trial.weights * self.penalty
-        noise = 0.5 * (sums.residual / self.trial.noise - sums.rows)
-        return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise <= self.floor else noise)
+        weights = sums.gradient / self.trial.noise_variance - self.trial.weights * self.penalty
+        noise = 0.5 * (sums.residual / self.trial.noise_variance - sums.rows)
+        return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise_variance <= self.floor else noise)
 
     def _aim(self) -> None:
         assert self._gradient is not None
@@ -107,9 +106,9 @@ class Climber:
         assert self._direction is not None and self.best is not None
         move = self._step * self._direction
         weights = self.best.weights + move[:-1].reshape(self.best.weights.shape)
-        noise = max(self.best.noise * float(np.exp(move[-1])), self.floor)
-        move[-1] = np.log(noise / self.best.noise)
-        self._move, self.trial = move, Prior(weights[:, 0].copy(), weights[:, 1:].copy(), noise)
+        noise = max(self.best.noise_variance * float(np.exp(move[-1])), self.floor)
+        move[-1] = np.log(noise / self.best.noise_variance)
+        self._move, self.trial = move, Population(weights[:, 0].copy(), weights[:, 1:].copy(), noise)
 
     def _remember(self, move: Floats, change: Floats) -> None:
         if float(move @ change) > 1e-10 * float(np.linalg.norm(move) * np.linalg.norm(change)):
@@ -130,7 +129,7 @@ class Climber:
         """The ECM step: (Gram W Ebar / s2 + W a)^-1, and 2 / rows for log s2."""
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
-        expected = self.sums.weights / (self.sums.rows * self.best.noise)
+        expected = self.sums.weights / (self.sums.rows * self.best.noise_variance)
         systems = values[:, None, None] * expected + np.diag(self.penalty + 1e-12 * values[-1] * np.trace(expected))
         inside = vectors.T @ flat[:-1].reshape(len(values), -1)
         moved = vectors @ np.linalg.solve(systems, inside[:, :, None])[:, :, 0]

@@ -1,61 +1,38 @@
-"""What a newcomer may expect of a prior, before anybody comes: three shares of variance, and how fast taste shows.
+"""What a newcomer may expect, before anybody comes: three shares of variance, and how fast taste shows.
 
-Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in (phi^T L z), and noise. After t
-random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2 with C = E[phi phi^T]. Choices depend on how scores differ between actions, so with
-C0 = Cov(phi) (a user's general level, or everybody's, changes no choice) the part of their variance that can be told is
+Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in
+(phi^T L z), and noise. After t random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2 with
+C = E[phi phi^T]. Choices depend on how scores differ between actions, so with C0 = Cov(phi) (a user's general level, or
+everybody's, changes no choice) the part of their variance that can be told is
 
     common + tr(L^T C0 L (I - P_t^-1)),      common = m^T C0 m,
 
-and the gain of picking the best of a few actions over a random one is proportional to its square root (for normal scores). A known user is t at infinity, the
-population mean is t = 0. A policy that chooses its actions learns no slower than random ones in the directions that matter to it.
+and the gain of picking the best of a few actions over a random one is proportional to its square root (for normal
+scores). A known user is t at infinity, the population mean is t = 0. A policy that chooses its actions learns no slower
+than random ones in the directions that matter to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.population.likelihood import Prior
-
-Floats = NDArray[np.float64]
+from newcomer.arrays import Floats
+from newcomer.evidence import LOOK, Forecast
+from newcomer.population.record import Population
 
 NEAR = 0.9  # "within 10% of a known user"
-LOOK = 20  # interactions after which the gain over the population mean is told
 LAST = 1 << 40  # interactions that nobody will have
-WORTH = 0.01  # gain over the population mean that is worth speaking of
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """Variances of rewards (common, personal, noise) and what they mean for a newcomer.
-
-    `interactions` until a newcomer's gain is within 10% of a known user's; `mean_value`, `early_value`: gain of the population mean,
-    and after 20 interactions, as shares of a known user's.
-    """
-
-    common: float
-    personal: float
-    noise: float
-    interactions: int
-    mean_value: float
-    early_value: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for the model file."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
 class _Scores:
-    """Variance of scores between actions that all users share, that differs (k, k), and what an interaction tells of z (k, k)."""
+    """What the gain after t interactions follows from."""
 
-    common: float
-    differ: Floats
-    told: Floats
+    common: float  # variance between actions of the scores that all users share
+    differ: Floats  # L^T C0 L (k, k): how scores that differ between users vary between actions
+    told: Floats  # L^T C L / s2 (k, k): what an interaction tells of z
 
     def value(self, steps: int) -> float:
         """Gain of best choices after some steps, as a share of a known user's."""
@@ -76,37 +53,23 @@ class _Scores:
         return high
 
 
-def forecast(prior: Prior, gram: Floats, centre: Floats) -> Forecast:
-    """From a prior, C = E[phi phi^T] (d, d) and E[phi] (d,)."""
-    spread, inside = gram - np.outer(centre, centre), prior.factor.T @ gram @ prior.factor
-    common = max(float(prior.mean @ spread @ prior.mean), 0.0)
-    scores = _Scores(common, prior.factor.T @ spread @ prior.factor, inside / prior.noise)
+def forecast(population: Population, gram: Floats, centre: Floats) -> Forecast:
+    """The forecast for a population whose logged actions have C = E[phi phi^T] = `gram` (d, d) and E[phi] (d,).
+
+    One direction of variance 1, noise 1, nothing in common: sqrt(t / (1 + t)) reaches 0.9 after 0.81 / 0.19 = 4.3.
+
+    >>> forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2)).interactions
+    5
+    """
+    mean, factor = population.mean, population.factor
+    spread, inside = gram - np.outer(centre, centre), factor.T @ gram @ factor
+    common = max(float(mean @ spread @ mean), 0.0)
+    scores = _Scores(common, factor.T @ spread @ factor, inside / population.noise_variance)
     return Forecast(
         common=common,
         personal=float(np.trace(inside)),
-        noise=prior.noise,
+        noise_variance=population.noise_variance,
         interactions=scores.needed(),
         mean_value=scores.value(0),
         early_value=scores.value(LOOK),
     )
-
-
-def sentences(facts: Mapping[str, Any]) -> list[str]:
-    """A forecast in plain words, for people who did not ask for eigenvalues."""
-    total = facts["common"] + facts["personal"] + facts["noise"]
-    share = [round(100 * facts[part] / total) if total else 0 for part in ("common", "personal", "noise")]
-    first = (
-        f"Of the variance of rewards, {share[0]}% is common to all users, {share[1]}% is personal taste along shared"
-        f" directions, and {share[2]}% is noise."
-    )
-    gain = facts["early_value"] / facts["mean_value"] - 1 if facts["mean_value"] > 0 else np.inf
-    if facts["personal"] <= 0 or gain < WORTH:
-        return [first, "Expect no gain over serving everybody the population mean: users hardly differ."]
-    needed = facts["interactions"]
-    wait = "from the first interaction" if needed == 0 else f"after about {needed:,} interaction{'s' * (needed != 1)}"
-    better = f"{100 * gain:.0f}% above the population mean" if gain < 10 else "far above the population mean"
-    return [
-        first,
-        f"A newcomer is within 10% of a known user {wait}.",
-        f"Expect to beat the population mean: after {LOOK} interactions choices are worth {better}.",
-    ]

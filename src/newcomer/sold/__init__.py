@@ -1,1 +1,1 @@
-"""SOLD, the offline half of the paper: half estimates of each user, mergeable moments, their correction, the rank and the radius."""
+"""SOLD, the offline half of the paper: half estimates of each user, sums over users, their correction, rank, radius."""

@@ -8,24 +8,24 @@ sums are kept
   (signs flipped by bucket) and, at no cost, any resampling by groups of users;
 * of M^2 per *group*, runs of 1, 1, 2, 4, ... buckets: the predictable sequence of the martingale bound.
 
-Merging is associative and commutative, so the same record serves one array, files larger than memory, and many machines.
+Merging is associative and commutative, so the same record serves one array, files larger than memory, and many
+machines.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints, symmetric
 from newcomer.errors import LogsError
-from newcomer.logs.batch import Batch, mix
+from newcomer.logs.batch import Batch
 from newcomer.sold.halves import estimate_half
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from newcomer.users import Hashes, bucket_count, bucket_of, group_bounds
 
 EXACT_LENGTHS = 64  # up to this length and this dimension every history length is a stratum
 EXACT_DIM = 256
@@ -43,13 +43,8 @@ class PairSums:
     largest: float  # largest |b1| |b2|
 
     def __add__(self, other: PairSums) -> PairSums:
-        return PairSums(
-            self.counts + other.counts,
-            self.estimates + other.estimates,
-            self.products + other.products,
-            self.squares + other.squares,
-            max(self.largest, other.largest),
-        )
+        sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
+        return PairSums(**{**sums, "largest": max(self.largest, other.largest)})
 
 
 @dataclass(frozen=True)
@@ -89,20 +84,13 @@ class Moments:
         return mean
 
 
-def bucket_count(dim: int) -> int:
-    """Buckets kept at dimension d: fewer where d x d matrices are large. A power of two."""
-    return 64 if dim <= 256 else 32 if dim <= 512 else 16
-
-
-def group_bounds(buckets: int) -> Ints:
-    """First bucket of each group, and the end: runs of 1, 1, 2, 4, ... buckets."""
-    return np.array([0, *(2**i for i in range(buckets.bit_length()))], dtype=np.int64)
-
-
 def stratum(length: int, dim: int) -> int:
-    """Stratum of a history length, named by its shortest: itself up to 64, then four per octave.
+    """The stratum of a history length, named by its shortest: itself up to 64, then four per octave.
 
     Above d = 256, where a d x d matrix per length would be large, one per octave throughout.
+
+    >>> stratum(17, dim=50), stratum(100, dim=50), stratum(100, dim=300)
+    (17, 96, 64)
     """
     octave = length.bit_length() - 1
     if dim > EXACT_DIM:
@@ -114,33 +102,44 @@ def stratum(length: int, dim: int) -> int:
 
 
 def longest(name: int, dim: int) -> int:
-    """The longest history in the stratum of this name."""
+    """The longest history in the stratum of this name: what bounds the size of M_n for all of its users.
+
+    >>> longest(17, dim=50), longest(96, dim=50), longest(64, dim=300)
+    (17, 111, 127)
+    """
     if dim > EXACT_DIM:
         return 2 * name - 1
     return name if name < EXACT_LENGTHS else name + (1 << name.bit_length() - 1) // 4 - 1
 
 
 def moments_of(batch: Batch, ridge: float | None) -> Moments:
-    """The moments of some users. Users with one row are counted, not used."""
+    """The moments of the users of a batch: SOLD's one pass over the logs. Users with one row are counted, not used.
+
+    Users of equal length are worked on together, as stacked arrays. Sums of D go to the stratum of the length at once;
+    half estimates are kept until the end of the batch, where one sort by bucket turns all sums of products into slices.
+    """
     dim = batch.dim
-    strata: dict[int, _Stratum] = {}
+    users: Counter[int] = Counter()
+    coverage: dict[int, tuple[_Squares, _Squares]] = {}
     gram = _Squares(dim)
     pairs, hashes, rewards_seen, too_short = [], [], [], 0
     for length, who, features, rewards in batch.by_length():
         if length < 2:
             too_short += len(who)
             continue
-        place = strata.setdefault(stratum(length, dim), _Stratum(dim))
-        pairs.append(place.add(features, rewards, ridge, gram))
+        name = stratum(length, dim)
+        users[name] += len(who)
+        halves = coverage.setdefault(name, (_Squares(dim), _Squares(dim)))
+        pairs.append(_half_estimates(features, rewards, ridge, halves, gram))
         hashes.append(batch.hashes[who])
         rewards_seen.append(rewards)
     odd = np.concatenate([r[:, ::2].ravel() for r in rewards_seen] or [np.empty(0)])
-    order = sorted(strata)
+    order = sorted(users)
     return Moments(
         ridge=float(ridge or 0.0),
         lengths=np.array(order, dtype=np.int64),
-        users=np.array([strata[s].users for s in order], dtype=np.int64),
-        coverage=np.array([[half.sum() for half in strata[s].halves] for s in order]).reshape(-1, 2, dim, dim),
+        users=np.array([users[name] for name in order], dtype=np.int64),
+        coverage=np.array([[half.sum() for half in coverage[name]] for name in order]).reshape(-1, 2, dim, dim),
         gram=gram.sum(),
         rows=len(odd),
         reward_squares=float(odd @ odd),
@@ -151,7 +150,7 @@ def moments_of(batch: Batch, ridge: float | None) -> Moments:
 
 
 def merge(a: Moments, b: Moments) -> Moments:
-    """Moments of the users of both."""
+    """The moments of the users of both: sums add up, strata that only one of them has are taken over."""
     if a.ridge != b.ridge or a.dim != b.dim:
         raise LogsError(
             "moments of different ridge or dimension cannot be merged", todo="compute both with one setting"
@@ -163,22 +162,17 @@ def merge(a: Moments, b: Moments) -> Moments:
         place = np.searchsorted(lengths, part.lengths)
         users[place] += part.users
         coverage[place] += part.coverage
-    return replace(
-        a,
-        lengths=lengths,
-        users=users,
-        coverage=coverage,
-        pairs=a.pairs + b.pairs,
-        gram=a.gram + b.gram,
-        rows=a.rows + b.rows,
-        reward_squares=a.reward_squares + b.reward_squares,
-        reward_max=max(a.reward_max, b.reward_max),
-        too_short=a.too_short + b.too_short,
-    )
+    names = ("pairs", "gram", "rows", "reward_squares", "too_short")
+    sums = {name: getattr(a, name) + getattr(b, name) for name in names}
+    reward_max = max(a.reward_max, b.reward_max)
+    return replace(a, lengths=lengths, users=users, coverage=coverage, reward_max=reward_max, **sums)
 
 
 class _Squares:
-    """A sum of A^T A over blocks of rows A, gathered until a product is worth its d x d result."""
+    """A sum of A^T A over blocks of rows A, gathered until a product is worth its d x d result.
+
+    A product of few rows costs more in reading and writing the d x d sum than in multiplying.
+    """
 
     def __init__(self, dim: int) -> None:
         self._total = np.zeros((dim, dim))
@@ -187,7 +181,7 @@ class _Squares:
         self._enough = max(dim, CHUNK_BYTES // (16 * dim))
 
     def add(self, rows: Floats) -> None:
-        """Take rows (n, d)."""
+        """Take rows (n, d); they are not copied and must not change."""
         self._blocks.append(rows)
         self._held += len(rows)
         if self._held >= self._enough:
@@ -202,33 +196,33 @@ class _Squares:
         return self._total
 
 
-class _Stratum:
-    """Users and coverage of one stratum."""
+def _half_estimates(
+    features: Floats, rewards: Floats, ridge: float | None, coverage: tuple[_Squares, _Squares], gram: _Squares
+) -> Floats:
+    """Estimates b1, b2 (n, 2, d) of n equally long histories, features (n, H, d); a part at a time, to stay in cache.
 
-    def __init__(self, dim: int) -> None:
-        self.users = 0
-        self.halves = (_Squares(dim), _Squares(dim))
-
-    def add(self, features: Floats, rewards: Floats, ridge: float | None, gram: _Squares) -> Floats:
-        """Take equally long histories; returns their estimates (n, 2, d). Features of odd steps also go to `gram`."""
-        count, length, dim = features.shape
-        self.users += count
-        estimates = np.empty((count, 2, dim))
-        step = max(1, CHUNK_BYTES // (length * dim * 8))
-        for start in range(0, count, step):
-            part = slice(start, start + step)
-            for i, squares in enumerate(self.halves):
-                steps = np.ascontiguousarray(features[part, i::2])
-                half = estimate_half(steps, rewards[part, i::2], ridge)
-                estimates[part, i] = half.estimates
-                squares.add(half.roots.reshape(-1, dim))
-                if i == 0:
-                    gram.add(steps.reshape(-1, dim))
-        return estimates
+    The roots of D1 and D2 go to `coverage`, the features of odd steps to `gram`.
+    """
+    count, length, dim = features.shape
+    estimates = np.empty((count, 2, dim))
+    step = max(1, CHUNK_BYTES // (length * dim * 8))
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        for i, squares in enumerate(coverage):
+            steps = np.ascontiguousarray(features[part, i::2])
+            half = estimate_half(steps, rewards[part, i::2], ridge)
+            estimates[part, i] = half.estimates
+            squares.add(half.roots.reshape(-1, dim))
+            if i == 0:
+                gram.add(steps.reshape(-1, dim))
+    return estimates
 
 
-def _pair_sums(pairs: list[Floats], hashes: list[NDArray[np.uint64]], dim: int) -> PairSums:
-    """Sums by bucket and group over users with estimates (n, 2, d) and ids' hashes (n,)."""
+def _pair_sums(pairs: list[Floats], hashes: list[Hashes], dim: int) -> PairSums:
+    """Sums by bucket and by group over users with estimates (n, 2, d) and hashes of their ids (n,).
+
+    Sorted by bucket, a bucket and a group are slices of users, and each sum of outer products is one matrix product.
+    """
     buckets = bucket_count(dim)
     estimates = np.concatenate(pairs) if pairs else np.empty((0, 2, dim))
     where = bucket_of(np.concatenate(hashes), buckets) if hashes else np.empty(0, dtype=np.int64)
@@ -253,18 +247,11 @@ def _pair_sums(pairs: list[Floats], hashes: list[NDArray[np.uint64]], dim: int) 
     )
 
 
-def bucket_of(hashes: NDArray[np.uint64], buckets: int) -> Ints:
-    """Bucket of each user; mixed once more, so that buckets say nothing about other uses of the hash."""
-    return (mix(hashes) & np.uint64(buckets - 1)).astype(np.int64)
-
-
-def symmetric(matrices: Floats) -> Floats:
-    """Symmetric part of each of `matrices` (..., d, d)."""
-    return (matrices + np.swapaxes(matrices, -1, -2)) / 2
-
-
 def _sum_of_squares(first: Floats, second: Floats, out: Floats) -> None:
-    """Sum of M_n^2 = [ (b1.b2)(b1 b2^T + b2 b1^T) + |b2|^2 b1 b1^T + |b1|^2 b2 b2^T ] / 4."""
+    """Write the sum over users of M_n^2 (d, d) from b1 and b2, (n, d) each, without forming any M_n:
+
+    M_n^2 = [ (b1.b2)(b1 b2^T + b2 b1^T) + |b2|^2 b1 b1^T + |b1|^2 b2 b2^T ] / 4.
+    """
     inner = np.einsum("nd,nd->n", first, second)
     cross = (inner[:, None] * first).T @ second
     scaled_first = np.linalg.norm(second, axis=1)[:, None] * first

@@ -1,77 +1,86 @@
 """How many directions are real: the spectrum against a null of sign flips.
 
 If a direction carries no signal, M_n is as likely as -M_n along it. Flipping signs by bucket of users, with the B - 1
-balanced patterns of a Hadamard matrix (which with the unflipped one form a group), gives B - 1 spectra of pure noise in which
-what all users share cancels. Directions are tested one after another, largest first: the next eigenvalue must exceed the
-largest eigenvalue that *any* flip reaches orthogonally to the directions already found (whose own spread would otherwise drown
-a weaker one). Where nothing is shared a first direction is found with probability at most about 1 / B, 1/64 up to d = 256.
+balanced patterns of a Hadamard matrix (which with the unflipped one form a group), gives B - 1 spectra of pure noise in
+which what all users share cancels. Directions are tested one after another, largest first: the next eigenvalue must
+exceed the largest eigenvalue that *any* flip reaches orthogonally to the directions already found (whose own spread
+would otherwise drown a weaker one). Where nothing is shared a first direction is found with probability at most about
+1 / B, 1/64 up to d = 256.
 
-Two moments are tested the same way: the second moment E[beta beta^T], whose span the basis must have, and the covariance, which
-says whether users *differ* (users all alike: second moment of rank 1, covariance of rank 0).
+Two moments are tested the same way: the second moment E[beta beta^T], whose span the basis must have, and the
+covariance, which says whether users *differ* (users all alike: second moment of rank 1, covariance of rank 0).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import hadamard
 
-from newcomer.sold.moments import Moments, symmetric
-from newcomer.subspace import Correction, coverage_of
+from newcomer.arrays import Floats, symmetric
+from newcomer.evidence import RankTest
+from newcomer.sold.correction import Correction, coverage_of
+from newcomer.sold.moments import Moments
+from newcomer.users import balanced_signs
 
-Floats = NDArray[np.float64]
+SHOWN = 64  # leading eigenvalues kept as evidence
 
 
 @dataclass(frozen=True)
-class RankTest:
-    """Evidence for a rank.
+class FlipTest:
+    """The outcome for one moment.
 
-    `observed` (c,): eigenvalues, largest first. `null` (B - 1, c): at a position up to the rank, the largest eigenvalue of each flip
-    orthogonally to the directions before it; further down, the rest of that flip's spectrum.
+    `observed` (c,): eigenvalues, largest first. `null` (B - 1, c): at a position up to the rank, the largest eigenvalue
+    of each flip orthogonally to the directions before it; further down, the rest of that flip's spectrum.
     """
 
     rank: int
     observed: Floats
     null: Floats
 
-    @property
-    def thresholds(self) -> Floats:
-        """What an eigenvalue at each position had to exceed, (c,)."""
-        highest: Floats = self.null.max(axis=0)
-        return highest
-
-    @property
-    def level(self) -> float:
-        """Probability of a false direction where there is none, at most about this."""
-        return 1.0 / (len(self.null) + 1)
-
-
-@dataclass(frozen=True)
-class RankEvidence:
-    """The test of the second moment and that of the covariance."""
-
-    moment: RankTest
-    covariance: RankTest
+    def evidence(self) -> RankTest:
+        """What the model file keeps: the leading eigenvalues, what each had to exceed, and 95% of the null's."""
+        low, high = np.quantile(self.null[:, :SHOWN], [0.025, 0.975], axis=0)
+        return RankTest(
+            rank=self.rank,
+            level=1.0 / (len(self.null) + 1),
+            spectrum=tuple(self.observed[:SHOWN].tolist()),
+            null_low=tuple(low.tolist()),
+            null_high=tuple(high.tolist()),
+            threshold=tuple(self.null[:, :SHOWN].max(axis=0).tolist()),
+        )
 
 
-def rank_evidence(moments: Moments, *, correction: Correction | None = None) -> RankEvidence:
-    """Test both moments; lengths are pooled on both sides of the comparison."""
+class FlipTests(NamedTuple):
+    """The test of the second moment, and that of the covariance."""
+
+    moment: FlipTest
+    covariance: FlipTest
+
+
+def flip_tests(moments: Moments, *, correction: Correction | None = None) -> FlipTests:
+    """Test both moments; lengths are pooled on both sides of the comparison.
+
+    With m1, m2 the means of b1, b2 over users, the covariance is the mean over users of the symmetrised
+    (b1 - m1)(b2 - m2)^T, and a bucket's share in it follows from its sums of b1 b2^T, b1 and b2.
+    """
     correction = correction or Correction.of(moments, coverage_of(moments))
     pairs = moments.pairs
     means = pairs.estimates.sum(axis=0) / max(moments.count, 1)
     products = symmetric(pairs.products)
     shift = _cross(pairs.estimates[:, 0], means[1]) + _cross(means[0], pairs.estimates[:, 1])
     centred = products - shift + pairs.counts[:, None, None] * _cross(means[0], means[1])
-    return RankEvidence(*(_test(correction.pooled(sums) / max(moments.count, 1)) for sums in (products, centred)))
+    return FlipTests(*(_test(correction.pooled(sums) / max(moments.count, 1)) for sums in (products, centred)))
 
 
-def _test(parts: Floats) -> RankTest:
+def _test(parts: Floats) -> FlipTest:
     """The test of a mean over users, given as the sum of `parts` (B, c, c) that its buckets contribute."""
     values, vectors = np.linalg.eigh(parts.sum(axis=0))
     observed, vectors = values[::-1].copy(), vectors[:, ::-1]
-    flips = _flipped(vectors.T @ parts @ vectors)
+    turned = vectors.T @ parts @ vectors
+    # Every balanced signed sum of the parts, (B - 1, c, c), by one matrix product.
+    flips = (balanced_signs(len(parts)) @ turned.reshape(len(parts), -1)).reshape(-1, *turned.shape[1:])
     tops: list[Floats] = []
     while True:
         # In the eigenvectors' coordinates the complement of those found is the trailing block.
@@ -80,16 +89,9 @@ def _test(parts: Floats) -> RankTest:
             break
         tops.append(spectra[:, 0].copy())
     rank = len(tops) + int(observed[len(tops)] > spectra[:, 0].max())
-    return RankTest(rank, observed, np.column_stack([*tops, spectra]))
-
-
-def _flipped(parts: Floats) -> Floats:
-    """Every balanced signed sum of the parts, (B - 1, c, c)."""
-    signs = hadamard(len(parts))[1:].astype(np.float64)
-    flipped: Floats = signs @ parts.reshape(len(parts), -1)
-    return flipped.reshape(-1, *parts.shape[1:])
+    return FlipTest(rank, observed, np.column_stack([*tops, spectra]))
 
 
 def _cross(first: Floats, second: Floats) -> Floats:
-    """Symmetrised outer product over the last axes."""
+    """Symmetrised outer product over the last axes: (..., c) and (..., c) to (..., c, c)."""
     return symmetric(first[..., :, None] * second[..., None, :])

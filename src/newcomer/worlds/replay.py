@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.errors import NewcomerError
+from newcomer.users import hold_out
 from newcomer.worlds.download import find_movielens
 from newcomer.worlds.episodes import Episode, stream
 from newcomer.worlds.factorise import Factors, Kind, factorise
@@ -152,10 +153,9 @@ class Replay:
 def split_users(ratings: Ratings, held_out: float, *, seed: int) -> tuple[Ratings, Ratings]:
     """Ratings of the training users, and of a share `held_out` of users who are kept apart."""
     _require(0 < held_out < 1, f"held_out={held_out}", "choose a share between 0 and 1")
-    order = stream(seed, "replay split").permutation(len(ratings.users))
-    count = round(held_out * len(order))
-    _require(0 < count < len(order), f"held_out={held_out}", "leave users on both sides")
-    return ratings.of_users(order[count:]), ratings.of_users(order[:count])
+    train, test = hold_out(len(ratings.users), held_out, stream(seed, "replay split"))
+    _require(min(len(train), len(test)) > 0, f"held_out={held_out}", "leave users on both sides")
+    return ratings.of_users(train), ratings.of_users(test)
 
 
 def _require(holds: bool, where: str, todo: str) -> None:

@@ -28,7 +28,8 @@ from newcomer.experiments.scale import REPLAY, Scale
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.model import Model
-from newcomer.population.likelihood import Prior, posterior_of
+from newcomer.population.likelihood import posterior_of
+from newcomer.population.record import Population
 from newcomer.worlds.episodes import Newcomers, stream
 from newcomer.worlds.synthetic import Synthetic
 
@@ -88,10 +89,10 @@ def _held_out(where: Newcomers, users: int, seed: int) -> tuple[Floats, Floats, 
 
 def _predict(model: Model, past: Floats, given: Floats, future: Floats) -> Floats:
     """Posterior mean rewards (n, f)."""
-    prior = Prior(model.mean, model.factor, model.noise_variance)
+    population = Population(model.mean, model.factor, model.noise_variance)
     beta = np.broadcast_to(model.mean, (len(future), model.dim))
     if past.shape[1] and model.factor.shape[1]:
-        beta = model.mean + posterior_of(prior, past, given).mean @ model.factor.T
+        beta = model.mean + posterior_of(population, past, given).mean @ model.factor.T
     return np.asarray(np.einsum("nfd,nd->nf", future, beta))
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from newcomer.evidence import Summary
 from newcomer.logs.batch import Floats
-from newcomer.logs.intake.survey import Summary
 
 FAR = 0.25  # of a standard deviation
 SAMPLE = 20_000  # rows that are looked at

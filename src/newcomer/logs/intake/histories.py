@@ -16,7 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.batch import Floats, Ints, mix
+from newcomer.logs.batch import Floats, Ints
+from newcomer.users import mix
 
 Kind = TypeVar("Kind", bound=np.generic)
 

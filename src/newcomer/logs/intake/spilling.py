@@ -20,8 +20,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.batch import mix
 from newcomer.logs.intake.histories import Histories, Rows, arrange
+from newcomer.users import mix
 
 _ROW_COLUMNS = ("users", "rewards", "actions", "features", "propensities", "steps")
 _PART_COLUMNS = ("hashes", "offsets", "rewards", "actions", "features", "propensities")

@@ -14,33 +14,14 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.logs.batch import Floats, Ints, mix
+from newcomer.evidence import Summary
+from newcomer.logs.batch import Floats, Ints
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
+from newcomer.users import mix
 
 Hashes = NDArray[np.uint64]
 CHUNK = 1 << 17
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Logs in a few numbers.
-
-    `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
-    that share user and timestamp with another row; `max_reward` is the largest |reward|.
-    """
-
-    users: int
-    rows: int
-    dim: int
-    usable: int
-    too_short: int
-    ties: int
-    fingerprint: str
-    mean_squared_norm: float
-    mean_reward: float
-    reward_deviation: float
-    max_reward: float
 
 
 @dataclass(frozen=True)

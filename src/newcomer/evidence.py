@@ -1,0 +1,214 @@
+"""Evidence: why a model is as it is, and what its radii follow from. Plain records that become JSON and come back.
+
+Every stage of a fit leaves its reasons here: what the logs were, which ridge, why this rank, how well actions cover
+the features, what the radii need, and how the distribution of users was chosen. Nothing here learns: the records are
+read by attribute (`model.evidence.rank.chosen`), and a part that a fit did not produce is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
+from typing import Any, Self, get_args, get_type_hints
+
+from newcomer.errors import ModelError
+from newcomer.radius import Draws, Ingredients
+
+LOOK = 20  # interactions after which the gain over the population mean is told
+WORTH = 0.01  # gain over the population mean that is worth speaking of
+RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files of format 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Logs in a few numbers; `logs.summary` is one.
+
+    `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
+    that share user and timestamp with another row; `max_reward` is the largest |reward|. The `fingerprint` depends on
+    every value and on the order within a user, and on no other order.
+    """
+
+    users: int
+    rows: int
+    dim: int
+    usable: int
+    too_short: int
+    ties: int
+    fingerprint: str
+    mean_squared_norm: float
+    mean_reward: float
+    reward_deviation: float
+    max_reward: float
+
+
+@dataclass(frozen=True)
+class RidgeChoice:
+    """The ridge mu of SOLD's half estimates (None: pseudo-inverse), and where it came from."""
+
+    value: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class RankTest:
+    """The spectrum of a moment against sign flips (`newcomer.sold.rank`): `rank` eigenvalues stand out.
+
+    `level` is the probability of a false direction where none is shared; `threshold` what each of the leading
+    eigenvalues `spectrum` had to exceed; `null_low` to `null_high` holds 95% of what flips give at the same position.
+    """
+
+    rank: int
+    level: float
+    spectrum: tuple[float, ...]
+    null_low: tuple[float, ...]
+    null_high: tuple[float, ...]
+    threshold: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class RankChoice:
+    """The rank of the basis, whether it was "given" or "auto", and the tests of both moments (None without a null)."""
+
+    chosen: str
+    rank: int
+    moment: RankTest | None = None
+    covariance: RankTest | None = None
+
+
+@dataclass(frozen=True)
+class CoverageFacts:
+    """Assumption 2 of the paper: lambda_A, and the plug-in lambda_k(S) / R^2 for lambda_theta; what was not reached.
+
+    `uncovered` counts directions that no logged action reaches, `uncovered_features` names features that lie in them.
+    """
+
+    lambda_A: float
+    lambda_theta: float
+    uncovered: int
+    uncovered_features: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RankComparison:
+    """Ranks 0, 1, 2, ... on held-out `users`: the log-likelihood per user each lacks to the best, and its error."""
+
+    chosen: int
+    deficits: tuple[float, ...]
+    errors: tuple[float, ...]
+    users: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a newcomer may expect of a population (`newcomer.population.forecast` says how it is computed).
+
+    Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`.
+    `interactions` until a newcomer's gain is within 10% of a known user's; `mean_value`, `early_value`: gain of the
+    population mean, and after 20 interactions, as shares of a known user's.
+    """
+
+    common: float
+    personal: float
+    noise_variance: float
+    interactions: int
+    mean_value: float
+    early_value: float
+
+    def sentences(self) -> list[str]:
+        """The forecast in plain words, for people who did not ask for eigenvalues.
+
+        >>> Forecast(0.5, 0.0, 0.5, 0, 1.0, 1.0).sentences()[1]
+        'Expect no gain over serving everybody the population mean: users hardly differ.'
+        """
+        parts = (self.common, self.personal, self.noise_variance)
+        common, personal, noise = (round(100 * part / sum(parts)) if sum(parts) else 0 for part in parts)
+        first = (
+            f"Of the variance of rewards, {common}% is common to all users, {personal}% is personal taste along shared"
+            f" directions, and {noise}% is noise."
+        )
+        gain = self.early_value / self.mean_value - 1 if self.mean_value > 0 else float("inf")
+        if self.personal <= 0 or gain < WORTH:
+            return [first, "Expect no gain over serving everybody the population mean: users hardly differ."]
+        many = self.interactions
+        wait = "from the first interaction" if many == 0 else f"after about {many:,} interaction{'s' * (many != 1)}"
+        better = f"{100 * gain:.0f}% above the population mean" if gain < 10 else "far above the population mean"
+        return [
+            first,
+            f"A newcomer is within 10% of a known user {wait}.",
+            f"Expect to beat the population mean: after {LOOK} interactions choices are worth {better}.",
+        ]
+
+
+@dataclass(frozen=True)
+class PopulationFacts:
+    """How EM found the distribution of users: `passes` over the logs, `directions` k, `likelihood` per row.
+
+    `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out
+    log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
+    the rank was given.
+    """
+
+    passes: int
+    likelihood: float
+    directions: int
+    users: int
+    rows: int
+    forecast: Forecast
+    tried: tuple[tuple[tuple[float, float], ...], ...]
+    precision: float
+    mean_precision: float
+    ranks: RankComparison | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything a model keeps of its reasons; a model made by hand has none of it."""
+
+    logs: Summary | None = None
+    ridge: RidgeChoice | None = None
+    rank: RankChoice | None = None
+    coverage: CoverageFacts | None = None
+    radius: Ingredients | None = None
+    calibrated: Draws | None = None
+    population: PopulationFacts | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for the model file; parts that are None are left out.
+
+        >>> Evidence(ridge=RidgeChoice(2.0, "given")).to_json()
+        {'ridge': {'value': 2.0, 'why': 'given'}}
+        """
+        return {name: part for name, part in asdict(self).items() if part is not None}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`, of what JSON made of it; names that changed since format 1 are understood.
+
+        >>> Evidence.from_json({"ridge": {"value": 2.0, "why": "given"}}).ridge.value
+        2.0
+        """
+        try:
+            found: Self = _record(cls, values)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise ModelError(f"the evidence of the model is not understood ({error})", todo="fit it again") from error
+        return found
+
+
+_hints = cache(get_type_hints)
+
+
+def _record(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A record of this dataclass from plain values: mappings become the records that its fields name, lists tuples."""
+    hints = _hints(kind)
+    parts = {}
+    for name, value in values.items():
+        now = RENAMED.get(name, name)
+        inner = [kind for kind in (hints[now], *get_args(hints[now])) if is_dataclass(kind)]
+        parts[now] = _record(inner[0], value) if inner and value is not None else _tuples(value)
+    return kind(**parts)
+
+
+def _tuples(value: Any) -> Any:
+    """Lists, and lists in them, as tuples, so that what was read equals what was written."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

@@ -1,0 +1,112 @@
+"""Hashes, buckets and folds of users: the one place that splits people.
+
+Everything that divides users (held-out folds, halves for the calibrated radius, sign flips for the rank, the order in
+which the martingale bound meets them) follows from a 64-bit hash of the user id and nothing else. So a split does not
+change with the order of files, the size of batches or the number of machines, and sums that are kept by bucket of
+users give any of these splits without reading the logs again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from newcomer.arrays import Bools, Floats, Ints
+
+Hashes = NDArray[np.uint64]
+
+FOLDS = 5
+FEW = 2000  # users below which every fold is held out in turn: one fifth of fewer would say too little
+
+
+class Split(NamedTuple):
+    """Which of the B buckets are fitted to, and on which the fit is judged, (B,) each."""
+
+    fitted: Bools
+    judged: Bools
+
+
+def mix(values: Hashes) -> Hashes:
+    """SplitMix64's finaliser (Steele, Lea and Flood 2014): a fixed bijection that scatters 64-bit integers.
+
+    >>> mix(np.array([1], dtype=np.uint64)).tolist()
+    [10451216379200822465]
+    """
+    with np.errstate(over="ignore"):
+        z = values + np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def bucket_count(dim: int) -> int:
+    """How many buckets sums are kept in at dimension d: fewer where their d x d matrices are large. A power of two.
+
+    >>> bucket_count(50), bucket_count(1000)
+    (64, 16)
+    """
+    return 64 if dim <= 256 else 32 if dim <= 512 else 16
+
+
+def bucket_of(hashes: Hashes, buckets: int) -> Ints:
+    """The bucket (n,) of each user; hashes are mixed once more, so that buckets say nothing about their other uses.
+
+    >>> bucket_of(np.arange(4, dtype=np.uint64), 16).tolist()
+    [15, 1, 14, 13]
+    """
+    return (mix(hashes) & np.uint64(buckets - 1)).astype(np.int64)
+
+
+def group_bounds(buckets: int) -> Ints:
+    """First bucket of each group, and the end: runs of 1, 1, 2, 4, ... buckets, each as large as all before it.
+
+    >>> group_bounds(16).tolist()
+    [0, 1, 2, 4, 8, 16]
+    """
+    return np.array([0, *(2**i for i in range(buckets.bit_length()))], dtype=np.int64)
+
+
+def balanced_signs(buckets: int) -> Floats:
+    """Every pattern of signs (B - 1, B) with as many minuses as pluses in a Hadamard matrix (Sylvester's).
+
+    Any two rows agree in half of the buckets, and with the row of pluses they form a group under multiplication: as
+    flips of sign they give a valid randomisation test, as splits in halves they overlap as little as halves can.
+
+    >>> balanced_signs(4).tolist()
+    [[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0], [1.0, -1.0, -1.0, 1.0]]
+    """
+    place = np.arange(buckets)
+    signs: Floats = 1.0 - 2.0 * (np.bitwise_count(place[1:, None] & place) % 2)
+    return signs
+
+
+def dealt(buckets: int, parts: int) -> list[Bools]:
+    """The buckets, dealt out to `parts` parts in turn: a mask (B,) for each part.
+
+    >>> [part.tolist() for part in dealt(4, 2)]
+    [[True, False, True, False], [False, True, False, True]]
+    """
+    return [np.arange(buckets) % parts == part for part in range(parts)]
+
+
+def folds(users: Ints) -> list[Split]:
+    """One held-out fifth of the buckets, or every fifth in turn where users, counted by bucket (B,), are few.
+
+    >>> len(folds(np.full(64, 10))), len(folds(np.full(64, 1000)))
+    (5, 1)
+    """
+    held_out = dealt(len(users), FOLDS)
+    return [Split(~fold, fold) for fold in (held_out if users.sum() < FEW else held_out[:1])]
+
+
+def hold_out(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Positions of users to learn from, and of a random `share` of them to keep apart.
+
+    >>> [len(part) for part in hold_out(10, 0.3, np.random.default_rng(0))]
+    [7, 3]
+    """
+    order = rng.permutation(users)
+    count = round(share * users)
+    return order[count:], order[:count]

@@ -25,9 +25,10 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear import learning_loops
 from newcomer.linear.learning_loops import System
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.linear.state import State
 
 
 @dataclass

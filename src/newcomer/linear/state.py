@@ -20,12 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer import files
+from newcomer.arrays import Ints
 from newcomer.errors import ModelError, PolicyError
 
 Array = NDArray[Any]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}

@@ -43,8 +43,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
-from newcomer.linear.state import Bools, Floats, Ints, Record, State, positions
+from newcomer.linear.state import Record, State, positions
 from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
 

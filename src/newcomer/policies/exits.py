@@ -53,8 +53,9 @@ from math import sqrt
 
 import numpy as np
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear import learning_loops, scoring_loops
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.linear.state import State
 from newcomer.policies import exit_loops, two_systems
 from newcomer.policies.exit_loops import Lean
 from newcomer.policies.questions import Rewards, each_once

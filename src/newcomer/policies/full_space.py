@@ -20,10 +20,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import Floats, Ints
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.hyperparameters import whole

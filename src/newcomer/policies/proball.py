@@ -27,9 +27,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError, nearest
 from newcomer.linear import scoring_loops
-from newcomer.linear.state import Bools, Floats, Ints, State
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions, two_systems
 from newcomer.policies.contract import Contract

@@ -17,9 +17,10 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer import array_loops
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import learning_loops, scoring_loops
-from newcomer.linear.state import Bools, Floats, Ints, positions
+from newcomer.linear.state import positions
 
 Ids = NDArray[Any]  # of whole numbers or of text
 Generators = Sequence[Generator]

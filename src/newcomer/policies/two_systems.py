@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import learning_loops, ridge, scoring_loops
 from newcomer.linear.learning_loops import Diary
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import GROWS, Bools, Floats, Ints, State
+from newcomer.linear.state import GROWS, State
 from newcomer.policies.questions import Rewards
 
 FIRST_ROWS = 16

@@ -1,4 +1,6 @@
-"""Guards the memory of actions: posteriors against one dense Gaussian, repeats, late rewards, what is the same action, small states."""
+"""Guards the memory of actions: posteriors against one dense Gaussian, repeats, late rewards, what is the same action,
+small states.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,7 @@ def test_features_that_change_from_meeting_to_meeting():
 def test_draws_have_the_law_of_the_posterior():
     rng = np.random.default_rng(1)
     model = make_model(rng, persistence=0.5)
-    policy = nc.PriorTS(model, level=0.0)
+    policy = nc.PriorTS(model, level=0.0, scale=1.0, memory_scale=1.0)
     state, names = policy.start(1), ["a0", "a1", "a2", "a0"]
     seen, rewards = [], []
     for name in ("a0", "a1", "a0", "a3"):
@@ -127,7 +129,9 @@ def test_one_reward_after_another_or_all_at_once_or_with_gaps():
 
 
 def test_unknown_persistence_is_served_as_the_share_that_repeats_tell():
-    """After any sequence the state with an unknown share equals, in its scores, one that knew the final share all along."""
+    """After any sequence the state with an unknown share equals, in its scores, one that knew the final share all
+    along.
+    """
     rng = np.random.default_rng(3)
     for one_hot in (False, True):
         model = make_model(rng, persistence=None, one_hot=one_hot)

@@ -59,10 +59,11 @@ def fit(
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : pool history lengths exactly as the paper does. By default lengths are kept apart, which differs
         only for ragged histories, where pooling is biased.
-    uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
-    null : keep the null spectrum as evidence (needed for rank "auto" of sold).
-    persistence : the share of what is left of a reward, beyond common part and shared directions, that stays when the same person meets the same
-        action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own repeats.
+    uncovered : what to do about directions that no logged action reaches: leave them out, or raise. null : keep the
+    null spectrum as evidence (needed for rank "auto" of sold). persistence : the share of what is left of a reward,
+    beyond common part and shared directions, that stays when the same person meets the same
+        action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own
+        repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
     listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.

@@ -11,11 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.arrays import Bools, Floats, Ints
-
-Hashes = NDArray[np.uint64]
+from newcomer.arrays import Bools, Floats, Hashes, Ints
 
 FOLDS = 5
 FEW = 2000  # users below which every fold is held out in turn: one fifth of fewer would say too little
@@ -92,7 +89,8 @@ def dealt(buckets: int, parts: int) -> list[Bools]:
 
 
 def folds(users: Ints, *, every: bool = False) -> list[Split]:
-    """One held-out fifth of the buckets, or every fifth in turn where users, counted by bucket (B,), are few, or `every` is asked for.
+    """One held-out fifth of the buckets, or every fifth in turn where users, counted by bucket (B,), are few, or
+    `every` is asked for.
 
     >>> len(folds(np.full(64, 10))), len(folds(np.full(64, 1000)))
     (5, 1)

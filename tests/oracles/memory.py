@@ -8,8 +8,8 @@ import numpy as np
 def joint(events, *, factor, mean):
     """Covariance (t + K, t + K) parts of rewards: `events` are (key, features (d,), share_variance, noise_variance).
 
-    Reward i is phi_i^T (m + L z) + e_key + noise, z ~ N(0, I), e_key ~ N(0, share_variance) once for each key: its mean, the covariance
-    of what two events have in common, and the noise of each.
+    Reward i is phi_i^T (m + L z) + e_key + noise, z ~ N(0, I), e_key ~ N(0, share_variance) once for each key: its
+    mean, the covariance of what two events have in common, and the noise of each.
     """
     phi = np.array([event[1] for event in events])
     low = phi @ factor

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, TIE, Bools, Floats, Ints, quiet
+from newcomer.array_loops import FAST, TIE, quiet
+from newcomer.arrays import Bools, Floats, Ints
 
 # In place of an action, or of a row, where all scores are fine.
 NOT_FINITE, ALL_FINITE = -1, -1
@@ -132,10 +133,8 @@ def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> 
 
 @quiet
 @njit(cache=True)
-def ucb_choose(
-    factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, mask: Bools, chosen: Ints
-) -> bool:
-    """The best (m,) by optimistic scores; False if one is not finite.
+def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, chosen: Ints) -> bool:
+    """The best (m,) by optimistic scores, all actions allowed; False if a score is not finite.
 
     For a single user a NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
     """
@@ -143,7 +142,7 @@ def ucb_choose(
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
-        chosen[i] = _first_best(scores, mask, i)
+        chosen[i] = _first_best(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -206,20 +205,32 @@ def pair_scores(
 
 @quiet
 @njit(cache=True)
-def choose_inside(
-    basis: Floats, factor: Floats, mean: Floats, width: float, inside: Bools, users: Ints, actions: Floats, chosen: Ints
+def pair_choose(
+    basis: Floats,
+    factor: Floats,
+    mean: Floats,
+    width: float,
+    full_factor: Floats,
+    full_mean: Floats,
+    full_width: float,
+    inside: Bools,
+    users: Ints,
+    actions: Floats,
+    chosen: Ints,
 ) -> bool:
-    """The best (m,) by `pair_scores`, all actions allowed; False if a user is not inside or a score not finite.
+    """The best (m,) by `pair_scores`, all actions allowed; False if a score is not finite.
 
-    `factor` and `mean` are those of the small system. For a single user a NamedTuple would cost this loop 1 us a call.
+    For a single user each NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
     """
     low, scores = np.empty((actions.shape[1], basis.shape[0])), np.empty(actions.shape[1])
     for i in range(users.size):
         u = users[i]
-        if not inside[u]:
-            return False
-        _project(basis, actions[0] if actions.shape[0] == 1 else actions[i], low)
-        _ucb_row(factor[u], mean[u], low, width, scores)
+        block = actions[0] if actions.shape[0] == 1 else actions[i]
+        if inside[u]:
+            _project(basis, block, low)
+            _ucb_row(factor[u], mean[u], low, width, scores)
+        else:
+            _ucb_row(full_factor[u], full_mean[u], block, full_width, scores)
         chosen[i] = _first_best(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
@@ -250,10 +261,10 @@ def warm() -> None:
     mask, inside, system = np.ones((0, 0), dtype=np.bool_), np.ones(1, dtype=np.bool_), Ellipsoid(row, row, np.ones(1))
     first_best(row, mask, who.copy())
     ucb_scores(system, who, block, table)
-    ucb_choose(row, row, who, block, 1.0, mask, who.copy())
+    ucb_choose(row, row, who, block, 1.0, who.copy())
     samples(system, who, row, table)
     project(row, row, table)
     lengths(row, who, row, np.empty(1))
     pair_scores(row, system, system, inside, who, block, table)
-    choose_inside(row, row, row, 1.0, inside, who, block, who.copy())
+    pair_choose(row, row, row, 1.0, row, row, 1.0, inside, who, block, who.copy())
     pair_samples(row, system, system, inside, who, row, table)

@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.arrays import Floats, Ints
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract

@@ -1,7 +1,9 @@
-"""What a model knows of each action: the common part of its reward, its features in the coordinates of taste, its residual.
+"""What a model knows of each action: the common part of its reward, its features in the coordinates of taste, its
+residual.
 
 Candidates come with ids, with features, or with both. `describe` turns either into the four numbers and one vector that
-policies work with. Features of actions of the catalogue are multiplied with the factor once for all, when a policy is made.
+policies work with. Features of actions of the catalogue are multiplied with the factor once for all, when a policy is
+made.
 
 An action that the catalogue does not know is a new action, not an error. With features it is worth phi^T m, without
 them as much as the average action; either way what nobody could know yet of it, the spread between actions beyond
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.array_loops import plain
-from newcomer.linear.state import Bools, Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import ANONYMOUS

@@ -19,9 +19,9 @@ the same features, only ids can tell, and without them nothing is recognised.
 **How much lasts?** If the model knows, that. If not, the user's own repeats tell: the deviations of n rewards for one
 action from their own mean have the variance s2 whatever the user likes, so with Q the sum of their squares / v over
 `count` repeats, (1 - share) is Q / count up to noise. Each user starts with weights over shares 0, 0.05, .., 0.95
-(`starting_weights`), which repeats multiply by (1 - share)^(-count / 2) exp(-Q / (2 (1 - share))); the mean of the share
-under these weights is used as if it were known, and everything learned so far is given the weight that it has under
-the new share. (Serving with the whole mixture of shares gave the same regret to 0.3%, at many times the cost.)
+(`starting_weights`), which repeats multiply by (1 - share)^(-count / 2) exp(-Q / (2 (1 - share))); the mean of the
+share under these weights is used as if it were known, and everything learned so far is given the weight that it has
+under the new share. (Serving with the whole mixture of shares gave the same regret to 0.3%, at many times the cost.)
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear.ridge import Ridge
-from newcomer.linear.state import GROWS, Floats, Ints, State
+from newcomer.linear.state import GROWS, State
 from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import MOST, Entries, Recalled, Shares

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Ints, compiled, fast
+from newcomer.array_loops import compiled, fast
+from newcomer.arrays import Floats, Ints
 from newcomer.linear.learning_loops import System, refresh
 
 ANONYMOUS = np.iinfo(np.int64).min  # the key of a row that is never recognised again
@@ -166,7 +167,8 @@ def reweigh(
 
     n meetings of an action with features f and mean reward y count as one of variance v = se + s2 / n. `before` and
     `after` are (share, more); a share below zero means that the meetings were not counted at all. `table` (A, q) are
-    the features of the catalogue in the coordinates of the system, `through` (d, q) takes others there ((0, 0): as they are); `variance` (A,) are residual variances, `outside` that of other actions.
+    the features of the catalogue in the coordinates of the system, `through` (d, q) takes others there ((0, 0): as they
+    are); `variance` (A,) are residual variances, `outside` that of other actions.
     """
     size = system.moment.shape[1]
     x = np.empty(size)

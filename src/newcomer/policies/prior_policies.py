@@ -1,8 +1,8 @@
 """PriorUCB, PriorTS and EmpiricalArms: a newcomer is one more draw from the distribution of users.
 
 The model says that a reward is phi^T (m + L z) + o + e + noise with z ~ N(0, I_k): a common part, taste along shared
-directions, what this person thinks of this very action, and noise (policies/memory.py). After a newcomer's rewards z has
-a Gaussian posterior, a k x k system, and each action met has its own:
+directions, what this person thinks of this very action, and noise (policies/memory.py). After a newcomer's rewards z
+has a Gaussian posterior, a k x k system, and each action met has its own:
 
     PriorUCB   argmax_a  expected reward + width * deviation of phi^T L z (+ memory_width * deviation of e)
     PriorTS    argmax_a  reward under a draw of z (and of e), both `scale` times as wide as the posterior
@@ -27,11 +27,12 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import GROWS, Bools, Floats, Ints, State
+from newcomer.linear.state import GROWS, State
 from newcomer.model import Model
 from newcomer.policies import memory, questions
 from newcomer.policies.contract import Contract
@@ -147,7 +148,8 @@ class _Belief:
     ) -> tuple[Floats, Floats]:
         """g - c f (m, K, k) in the coordinates of taste, and (m, K, d) in those of features.
 
-        Features of the catalogue are the same at all n meetings, so that f = n g; of other actions their sum is in memory.
+        Features of the catalogue are the same at all n meetings, so that f = n g; of other actions their sum is in
+        memory.
         """
         keep = (1.0 - found.weight)[..., None]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -385,8 +387,8 @@ class PriorTS(Contract[PriorState]):
     model: Model
     _: KW_ONLY
     level: float = 0.1
-    scale: float = 1.0
-    memory_scale: float = 1.0
+    scale: float = 0.5
+    memory_scale: float = 0.0
     votes: int = 256
 
     sampled = True

@@ -1,18 +1,20 @@
 """All pairs of a user's rows: an unbiased second moment from additive sums, where the search for the population starts.
 
-For rows phi_i, r_i of user n with b_n = sum phi r, two rows of different actions have independent residuals, so with C = E[phi phi^T]
+For rows phi_i, r_i of user n with b_n = sum phi r, two rows of different actions have independent residuals, so with C
+= E[phi phi^T]
 
     E[(b_n b_n^T - sum_i phi_i phi_i^T r_i^2) / (H_n (H_n - 1))] = C S C,        E[b_n / H_n] = C E[beta],
 
-S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an even step. Two rows of the *same*
-action share what this user thinks of it, which is no shared direction: such pairs are left out, in the sums and in the count of pairs. Where rows name actions,
-their means by action are taken off the rewards first (`centre`): what everybody thinks is then out of the way, and S is the covariance.
+S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an
+even step. Two rows of the *same* action share what this user thinks of it, which is no shared direction: such pairs are
+left out, in the sums and in the count of pairs. Where rows name actions, their means by action are taken off the
+rewards first (`centre`): what everybody thinks is then out of the way, and S is the covariance.
 
-The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so that held-out users, folds and halves of the logs are
-sums of buckets and cost no further pass.
+The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so that held-out
+users, folds and halves of the logs are sums of buckets and cost no further pass.
 
-Rows of a user and an action that was met n times also tell how much of the residual lasts: their squared deviations from their own mean, over n - 1, are
-an unbiased estimate of the variance of what does *not*.
+Rows of a user and an action that was met n times also tell how much of the residual lasts: their squared deviations
+from their own mean, over n - 1, are an unbiased estimate of the variance of what does *not*.
 """
 
 from __future__ import annotations
@@ -238,8 +240,8 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     """The moment estimate from summed pairs (one bucket), in the metric of C, regularised where C is poorly known.
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
-    Directions beyond the positive part of the covariance get a small length, so that refinement can still find them. `centred`
-    says that the common part was taken off the rewards in the products.
+    Directions beyond the positive part of the covariance get a small length, so that refinement can still find them.
+    `centred` says that the common part was taken off the rewards in the products.
     """
     dim, rows, users = pairs.cross.shape[1], float(pairs.rows[0]), float(pairs.users[0])
     gram = pairs.gram[0] / rows
@@ -261,7 +263,8 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
 
 
 def action_variances(pairs: Pairs) -> Floats | None:
-    """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None without actions.
+    """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None
+    without actions.
 
     >>> from newcomer.logs import Logs
     >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], action=[0, 1, 0, 1], reward=[0.0, 1.0, 2.0, 1.0])

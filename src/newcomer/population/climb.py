@@ -1,17 +1,19 @@
 """Climbing the penalised marginal likelihood of a population, one pass over the logs per step.
 
-EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own. Instead every pass moves W: the
-M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM step; its fixed points are EM's) is the metric, and
-limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not increase the
-penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
+EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own.
+Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
+step; its fixed points are EM's) is the metric, and limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich
+1997) learns from the passes what it leaves out. A step that does not increase the penalised likelihood is shortened, so
+the likelihood of accepted steps never decreases.
 
-The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the offsets o (A,) where there are any:
-one flat vector. The penalty says what is believed beforehand:
+The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the
+offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
 
 * entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
-* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance, for actions with hardly any rows, and
-  `FIRM` rows' worth of what the action varies by if nothing is shared: no action's residual vanishes because a few of its rewards happen to be explained. Where no
-  action is named there is one variance, and nothing to shrink it to.
+* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance,
+  for actions with hardly any rows, and `FIRM` rows' worth of what the action varies by if nothing is shared: no
+  action's residual vanishes because a few of its rewards happen to be explained. Where no action is named there is one
+  variance, and nothing to shrink it to.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Gram:
 
 @dataclass(frozen=True)
 class Penalty:
-    """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None: there are none)."""
+    """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None:
+    there are none).
+    """
 
     weights: Floats  # (k + 1,) precision of each column of W
     anchor: Floats  # (d,)
@@ -115,8 +119,8 @@ class Climber:
     def tell(self, sums: Sums) -> None:
         """Take the sums of a pass at `trial`, and choose the next trial.
 
-        A trial that gains enough becomes the best, and the climb goes on from there in a new direction. After one that does
-        not, the same direction is tried again with a quarter of the step.
+        A trial that gains enough becomes the best, and the climb goes on from there in a new direction. After one that
+        does not, the same direction is tried again with a quarter of the step.
         """
         self.passes += 1
         value = sums.likelihood + self.penalty.of(self.trial)
@@ -164,7 +168,7 @@ class Climber:
         return first, first + len(self.trial.variances)
 
     def _aim(self) -> None:
-        """Choose the direction from `best`: BFGS's, or the metric's own where BFGS's does not lead up; and a first step.
+        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and a first step.
 
         A variance changes by a factor of at most e in a step.
         """
@@ -200,9 +204,10 @@ class Climber:
     def _metric(self, flat: Floats) -> Floats:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
 
-        With E the mean over rows, weighted by 1 / v, of E[(1, z)(1, z)^T], the M-step's system in W is Gram W E + W diag(a). In the
-        eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W, g E + diag(a) with g the eigenvalue; a little
-        is added where g and a are both nothing. For log v the step is 2 / (rows + FIRM), for offsets 1 / (rows / v + b).
+        With E the mean over rows, weighted by 1 / v, of E[(1, z)(1, z)^T], the M-step's system in W is Gram W E + W
+        diag(a). In the eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W,
+        g E + diag(a) with g the eigenvalue; a little is added where g and a are both nothing. For log v the step is 2 /
+        (rows + FIRM), for offsets 1 / (rows / v + b).
         """
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen

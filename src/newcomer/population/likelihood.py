@@ -4,8 +4,8 @@ The reward of user n for action a with features phi is
 
     r = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a,
 
-where e_na, a share of v_a, is the same whenever the user meets the action again. With A = X L, e = r - X m - o and S the covariance of what
-is left (diagonal where nobody meets an action twice):
+where e_na, a share of v_a, is the same whenever the user meets the action again. With A = X L, e = r - X m - o and S
+the covariance of what is left (diagonal where nobody meets an action twice):
 
     P = I + A^T S^-1 A,   mu = P^-1 A^T S^-1 e   (posterior mean of z; its covariance is P^-1),
     log p(r) = -1/2 [ h log(2 pi) + log det S + log det P + e^T S^-1 (e - A mu) ].
@@ -14,13 +14,15 @@ By Fisher's identity the gradient of the marginal likelihood in W = [m, L] is th
 
     dl/dW = sum_n X_n^T S_n^-1 [ f_n,  f_n mu_n^T - A_n P_n^-1 ],   f = e - A mu,
 
-that in o_a the sum of S^-1 f over the rows of a, and that in log v_a half of what E[f^T S^-1 f] over these rows exceeds their number by. So a pass costs two
-products of the features with d x (k + 1) matrices and, between them, small systems per user (`likelihood_loops`). Where rows name actions of a
-catalogue, the products are with the catalogue: their cost does not grow with the logs. Several populations can be judged in one pass, each on its own
-share of the users (a task): folds, halves, and held-out users.
+that in o_a the sum of S^-1 f over the rows of a, and that in log v_a half of what E[f^T S^-1 f] over these rows exceeds
+their number by. So a pass costs two products of the features with d x (k + 1) matrices and, between them, small systems
+per user (`likelihood_loops`). Where rows name actions of a catalogue, the products are with the catalogue: their cost
+does not grow with the logs. Several populations can be judged in one pass, each on its own share of the users (a task):
+folds, halves, and held-out users.
 
-Held-out users are judged by how well each of their rewards is predicted from their *other* actions (the gain, see `likelihood_loops.others_gain`): that is what
-a newcomer is served by. The likelihood would also reward a population for the spread of rewards, and take noise that differs between users for taste.
+Held-out users are judged by how well each of their rewards is predicted from their *other* actions (the gain, see
+`likelihood_loops.others_gain`): that is what a newcomer is served by. The likelihood would also reward a population for
+the spread of rewards, and take noise that differs between users for taste.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ class Task:
 class Sums:
     """What a pass finds for one task; everything but `judged_*` is over the users it is fitted to.
 
-    `gradient` (d, k + 1) is dl/dW and `lean` (A,) dl/do; `weights` (k + 1, k + 1) the sum over rows of E[(1, z)(1, z)^T] / v_a;
-    `residual` (A,) the expected sum of f^T S^-1 f times v_a, and `met` (A,) the rows, of each action.
+    `gradient` (d, k + 1) is dl/dW and `lean` (A,) dl/do; `weights` (k + 1, k + 1) the sum over rows of E[(1, z)(1,
+    z)^T] / v_a; `residual` (A,) the expected sum of f^T S^-1 f times v_a, and `met` (A,) the rows, of each action.
     """
 
     users: int
@@ -75,7 +77,9 @@ class Sums:
 
 @dataclass(frozen=True)
 class Posterior:
-    """Of n users: what rewards say of z, how likely they were, and how much better than the mean they predict each other."""
+    """Of n users: what rewards say of z, how likely they were, and how much better than the mean they predict each
+    other.
+    """
 
     mean: Floats  # mu (n, k)
     likelihood: Floats  # (n,)

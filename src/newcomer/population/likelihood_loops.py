@@ -5,13 +5,15 @@ A user with rewards r and products A = X L, e = r - X m - o of the features with
     P = I + A^T S^-1 A (k, k),   c = A^T S^-1 e (k,),   mu = P^-1 c,
     log p(r) = -1/2 [ h log(2 pi) + log det S + log det P + e^T S^-1 e - c^T P^-1 c ],
 
-S the covariance of what is left. Rows of different actions are independent, with the variance v of their action. Rows of the same action, n of
-them, share what lasts: S = s2 I + se 1 1^T with se = share v and s2 = v - se, so that with c' = se / (s2 + n se)
+S the covariance of what is left. Rows of different actions are independent, with the variance v of their action. Rows
+of the same action, n of them, share what lasts: S = s2 I + se 1 1^T with se = share v and s2 = v - se, so that with c'
+= se / (s2 + n se)
 
     S^-1 x = (x - c' (sum of x)) / s2,      log det S = (n - 1) log s2 + log(s2 + n se).
 
-Rows of one action must be neighbours for that, which the caller sees to where something lasts. With P = L L^T and the root R = L^-1, P^-1 is R^T R
-and c^T P^-1 c is |R c|^2. Arrays of one user are allocated once and written again for every user: k is small, and there are many users.
+Rows of one action must be neighbours for that, which the caller sees to where something lasts. With P = L L^T and the
+root R = L^-1, P^-1 is R^T R and c^T P^-1 c is |R c|^2. Arrays of one user are allocated once and written again for
+every user: k is small, and there are many users.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Ints, cholesky, dot, fast, invert_lower
+from newcomer.array_loops import cholesky, dot, fast, invert_lower
+from newcomer.arrays import Floats, Ints
 
 
 class Histories(NamedTuple):
-    """Rows of some users, multiplied by W: row i is row codes[i] of `product`; user n owns rows starts[n] up to stops[n]."""
+    """The rows of some users times W: row i is row codes[i] of `product`; user n owns rows starts[n] up to stops[n]."""
 
     product: Floats  # (C, k + 1), features of the distinct actions, or of all rows, times W = [m, L]
     codes: Ints  # (rows,)
@@ -41,8 +44,9 @@ class Histories(NamedTuple):
 class Posteriors(NamedTuple):
     """Of each user: the posterior mean mu of z, the log-likelihood of the rewards, and the gain.
 
-    The gain is how much better each action's reward is predicted from the user's *other* actions than by the population's mean: squared errors, in
-    units that are the same for all populations that are compared, summed over actions.
+    The gain is how much better each action's reward is predicted from the user's *other* actions than by the
+    population's mean: squared errors, in units that are the same for all populations that are compared, summed over
+    actions.
     """
 
     mean: Floats  # (users, k)
@@ -136,8 +140,8 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats
 def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> float:
     """Of user n, whose posterior is given: the gain, by leaving out one action at a time.
 
-    Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x, the residual is x / (1 - h),
-    h = f^T P^-1 f / v: no system has to be solved again.
+    Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x,
+    the residual is x / (1 - h), h = f^T P^-1 f / v: no system has to be solved again.
     """
     begin, end, rank = seen.starts[n], seen.stops[n], mean.size
     gain = 0.0

@@ -23,9 +23,9 @@ CLEARLY = 4.0  # times what sampling leaves by itself: then a mean lies outside 
 class Population:
     """Reward vectors have the mean `mean` (d,) and the covariance L L^T, L = `factor` (d, k); rewards have a residual.
 
-    `noise_variance` is the variance of the residual, averaged over rows; `by_action` (A,) that of each action, None where it is one for all.
-    `offsets` (A,) are zero where None. `share` of the residual lasts. `units` (A,) are those in which errors of
-    prediction are counted; a climb does not change them.
+    `noise_variance` is the variance of the residual, averaged over rows; `by_action` (A,) that of each action, None
+    where it is one for all. `offsets` (A,) are zero where None. `share` of the residual lasts. `units` (A,) are those
+    in which errors of prediction are counted; a climb does not change them.
     """
 
     mean: Floats
@@ -77,7 +77,8 @@ class Population:
     def truncated(self, gram: Floats, rank: int, table: Floats | None = None) -> Population:
         """The `rank` directions along which rewards differ most; what the others explained becomes residual.
 
-        Rewards of actions with C = E[phi phi^T] = `gram` (d, d) keep their variance, each action with features in `table` (A, d) its own.
+        Rewards of actions with C = E[phi phi^T] = `gram` (d, d) keep their variance, each action with features in
+        `table` (A, d) its own.
 
         >>> two = Population(np.zeros(2), np.diag([2.0, 1.0]), 0.5)
         >>> two.truncated(np.eye(2), 1).noise_variance

@@ -1,20 +1,26 @@
-"""The search for the population: its start, its climb, and the choice of rank and shrinkage on people who were not fitted.
+"""The search for the population: its start, its climb, and the choice of rank and shrinkage on people who were not
+fitted.
 
     reward = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a.
 
-Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`) improves on it; a few passes over the logs in
-all. A basis alone leaves most of the value on the table: it is the mean and the spread along each direction that serve a newcomer, and with many
-directions and short histories they must be shrunk. Shrinkage is a Gaussian prior:
+Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`)
+improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean
+and the spread along each direction that serve a newcomer, and with many directions and short histories they must be
+shrunk. Shrinkage is a Gaussian prior:
 
-* of the entries of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak directions shrink to nothing;
-* of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the users. Where features are one-hot, m is
-  shrunk towards the mean reward in place of zero: an action that was met once is worth about as much as the others;
-* of the offsets with the precision that their variance between actions suggests, beyond what their noise explains; there are none where features are one-hot.
+* of the entries of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak
+  directions shrink to nothing;
+* of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
+  users. Where features are one-hot, m is shrunk towards the mean reward in place of zero: an action that was met once
+  is worth about as much as the others;
+* of the offsets with the precision that their variance between actions suggests, beyond what their noise explains;
+  there are none where features are one-hot.
 
-The precision a and the rank are those with which each reward of *users who were not fitted* is predicted best from their *other* actions
-(`likelihood_loops.others_gain`): five folds of users by a hash of their ids where there are few, one held-out fifth where there are many. The rank is the
-smallest whose gain is within one (paired) standard error of the best, and zero unless the gain is clear of chance (`CLEAR` standard errors): noise that differs
-between actions, or a few heavy users, then do not pass for taste.
+The precision a and the rank are those with which each reward of *users who were not fitted* is predicted best from
+their *other* actions (`likelihood_loops.others_gain`): five folds of users by a hash of their ids where there are few,
+one held-out fifth where there are many. The rank is the smallest whose gain is within one (paired) standard error of
+the best, and zero unless the gain is clear of chance (`CLEAR` standard errors): noise that differs between actions, or
+a few heavy users, then do not pass for taste.
 
 How much of the residual lasts is told by users who met an action more than once, and by nothing else: see `share_of`.
 """
@@ -108,7 +114,9 @@ class Passes:
 
 @dataclass(frozen=True, eq=False)
 class Begin:
-    """What all fits begin with: the sums over pairs, the catalogue's features where rows name actions of one, and what lasts."""
+    """What all fits begin with: the sums over pairs, the catalogue's features where rows name actions of one, and what
+    lasts.
+    """
 
     pairs: Pairs
     table: Floats | None  # (A, d)
@@ -294,9 +302,11 @@ class Search:
         return best
 
     def _walk(self, best: Found, factor: float, start: Found, stage: str) -> Found:
-        """Multiply the precision by `factor` until held-out users are predicted clearly worse, or nothing lives to be made less.
+        """Multiply the precision by `factor` until held-out users are predicted clearly worse, or nothing lives to be
+        made less.
 
-        Directions that barely live predict a little worse than none before they predict better: a small loss on the way is no reason to stop.
+        Directions that barely live predict a little worse than none before they predict better: a small loss on the way
+        is no reason to stop.
         """
         last = best
         while True:
@@ -386,8 +396,8 @@ def noise_floor(pairs: Pairs) -> float:
 def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
     """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
 
-    The plain square would count the error of the mean as mean; the product does not, since the halves err independently,
-    but it may come out near zero or negative: it is taken to be at least a hundredth of the plain one.
+    The plain square would count the error of the mean as mean; the product does not, since the halves err
+    independently, but it may come out near zero or negative: it is taken to be at least a hundredth of the plain one.
     """
     order = np.cumsum(buckets) % 2 == 1
     sides = [buckets & side for side in (order, ~order)]
@@ -398,10 +408,12 @@ def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
 
 
 def offset_precision(begin: Begin, buckets: Bools) -> float | None:
-    """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is named.
+    """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is
+    named.
 
-    The squared distance of an action's mean reward from phi^T m is that of its offset and v / n of noise: what remains on average, weighted by the
-    rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A distances away.
+    The squared distance of an action's mean reward from phi^T m is that of its offset and v / n of noise: what remains
+    on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
+    distances away.
     """
     if begin.one_hot or begin.table is None:
         return None
@@ -428,9 +440,10 @@ def _regression(table: Floats, levels: Floats, met: Floats) -> Floats:
 def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
     """The share of the residual that lasts, by users who met an action again; None where nobody did.
 
-    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's rewards from their own mean, over
-    n - 1. So the sum of their squares over the sum of v, each repeat counted once, estimates 1 - share whatever lasts, whatever users like, and however they choose.
-    Its standard error is that of a ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
+    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
+    rewards from their own mean, over n - 1. So the sum of their squares over the sum of v, each repeat counted once,
+    estimates 1 - share whatever lasts, whatever users like, and however they choose. Its standard error is that of a
+    ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
     """
     if not pairs.again.sum():
         return None
@@ -452,7 +465,8 @@ def again_squares(pairs: Pairs, variances: Floats) -> float:
 def smallest_good(comparison: Comparison) -> int:
     """The smallest rank whose held-out gain is within one standard error of the best, or as good as equal.
 
-    Rank 0 predicts the population's mean for everybody: there is nothing else unless the best gain over it is clear of chance.
+    Rank 0 predicts the population's mean for everybody: there is nothing else unless the best gain over it is clear of
+    chance.
     """
     deficits, errors = comparison.deficits()
     enough = np.maximum(errors, ROUGH / comparison.users)

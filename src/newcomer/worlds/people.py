@@ -1,23 +1,26 @@
 """People: any complete table of real ratings as a world, every person a row and every question a column.
 
-Some people are in the logs, with a few answers each; the others are newcomers whom no log knows. Each round offers a newcomer a few questions, and the
-reward is the answer that the person really gave. Because the table is complete, the answer to every question on offer is known, so that policies meet the
-same people and the same offers, and regret is exact: the best answer on offer less the chosen one's.
+Some people are in the logs, with a few answers each; the others are newcomers whom no log knows. Each round offers a
+newcomer a few questions, and the reward is the answer that the person really gave. Because the table is complete, the
+answer to every question on offer is known, so that policies meet the same people and the same offers, and regret is
+exact: the best answer on offer less the chosen one's.
 
-Two things make it different from a simulation. Nothing is Gaussian, linear or of low rank unless people are. And what a person thinks of a question beyond
-everything it has in common with other questions is there too.
+Two things make it different from a simulation. Nothing is Gaussian, linear or of low rank unless people are. And what a
+person thinks of a question beyond everything it has in common with other questions is there too.
 
-A table answers the same question with the same number every time, and people do not: in studies of re-rating two answers of a person to one question are
-half a star to most of a star apart. So where questions come again (`repeat=True`) results should be seen at several values of `retest`, the share of a person's
-residual that is drawn afresh at each meeting. The residual of an answer x_a is its distance from what the person's other answers say,
+A table answers the same question with the same number every time, and people do not: in studies of re-rating two
+answers of a person to one question are half a star to most of a star apart. So where questions come again
+(`repeat=True`) results should be seen at several values of `retest`, the share of a person's residual that is drawn
+afresh at each meeting. The residual of an answer x_a is its distance from what the person's other answers say,
 
     x_a - E[x_a | the others] = (P (x - mu))_a / P_aa,      P = Sigma^-1,
 
-with mean mu and covariance Sigma of the complete rows of the people in the logs. With share q an answer becomes x_a - residual + sqrt(1 - q) residual +
-sqrt(q) fresh, where `fresh` is the residual of a person of the logs drawn at random: as much variance as before, a share q of it new each time. Regret is
-counted from the part that stays.
+with mean mu and covariance Sigma of the complete rows of the people in the logs. With share q an answer becomes x_a -
+residual + sqrt(1 - q) residual + sqrt(q) fresh, where `fresh` is the residual of a person of the logs drawn at random:
+as much variance as before, a share q of it new each time. Regret is counted from the part that stays.
 
-`limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs, as a model.
+`limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs, as a
+model.
 """
 
 from __future__ import annotations
@@ -48,14 +51,11 @@ class People:
     """A complete table of ratings (people, questions) as a world.
 
     Parameters
-    ----------
-    table : answers, one row a person, no number missing; `People.read` takes a file and leaves out who did not answer everything.
-    questions : names of the columns, which are the ids of the actions.
-    held_out : share of the people who are in no log and come as newcomers.
-    choices : questions on offer in a round.
-    repeat : whether a question may come again in a later round; without it a round deals questions that were not on offer before.
-    retest : share of a person's residual that is drawn afresh at each meeting.
-    seed : splits the people.
+    ---------- table : answers, one row a person, no number missing; `People.read` takes a file and leaves out who did
+    not answer everything. questions : names of the columns, which are the ids of the actions. held_out : share of the
+    people who are in no log and come as newcomers. choices : questions on offer in a round. repeat : whether a question
+    may come again in a later round; without it a round deals questions that were not on offer before. retest : share of
+    a person's residual that is drawn afresh at each meeting. seed : splits the people.
     """
 
     table: Floats
@@ -98,9 +98,9 @@ class People:
     ) -> People:
         """The world of a CSV file with a row a person.
 
-        `columns` names the questions; without it they are all columns of numbers or, with `scale` (1, 5), those whose answers are the
-        whole numbers from 1 to 5 and use each of them. People who left one of these questions open are left out. `settings` are
-        those of the class.
+        `columns` names the questions; without it they are all columns of numbers or, with `scale` (1, 5), those whose
+        answers are the whole numbers from 1 to 5 and use each of them. People who left one of these questions open are
+        left out. `settings` are those of the class.
         """
         import polars as pl
 
@@ -161,7 +161,9 @@ class People:
         return self._order[: round(self.held_out * len(self._order))]
 
     def logs(self, users: int | None = None, steps: int = 20, seed: int = 0) -> Logs:
-        """`steps` answers of each of the people in the logs (or of the first `users`), drawn at random, each at most once."""
+        """`steps` answers of each of the people in the logs (or of the first `users`), drawn at random, each at most
+        once.
+        """
         from newcomer.logs import Logs
 
         count = len(self.logged) if users is None else users
@@ -201,9 +203,8 @@ class People:
         if not self.retest:
             return np.zeros(offered.shape)
         others = rng.choice(self.logged, size=offered.shape)
-        return np.sqrt(self.retest) * self._residuals(self.table[others.ravel()])[
-            np.arange(others.size), offered.ravel()
-        ].reshape(offered.shape)
+        theirs = self._residuals(self.table[others.ravel()])[np.arange(others.size), offered.ravel()]
+        return np.asarray(np.sqrt(self.retest) * theirs.reshape(offered.shape))
 
     def _residuals(self, answers: Floats) -> Floats:
         """Distance of answers (..., A) from what the same person's other answers say."""
@@ -220,7 +221,9 @@ class People:
         return np.asarray(rows.mean(axis=0)), covariance, np.linalg.inv(covariance).astype(np.float64)
 
     def limit(self) -> Model:
-        """What the complete rows of the people in the logs say, as a model: serve it by `PriorUCB(model, width=0, level=0)`."""
+        """What the complete rows of the people in the logs say, as a model: serve it by `PriorUCB(model, width=0,
+        level=0)`.
+        """
         from newcomer.model import Model
 
         mean, covariance, precision = self._moments

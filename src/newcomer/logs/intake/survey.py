@@ -14,13 +14,12 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Hashes
 from newcomer.evidence import Summary
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
 from newcomer.users import mix
 
-Hashes = NDArray[np.uint64]
 CHUNK = 1 << 17
 
 

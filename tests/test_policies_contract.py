@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -178,35 +178,28 @@ def test_settings_that_do_not_change_what_a_state_holds_do_not_make_it_refused()
         assert other.choose(one.start(2), np.eye(3), np.random.default_rng(0)).shape == (2,)
 
 
-@dataclass(frozen=True)
-class Named(Model):
-    """A model with an id and a catalogue of three actions, as fitted ones have."""
-
-    id: str = "m1"
-
-    def features(self, ids):
-        return np.array([{"a": [1.0, 0.0, 0.0], "b": [0.0, 2.0, 0.0], "c": [0.0, 0.0, 3.0]}[one] for one in ids])
-
-
 def test_the_state_of_another_model_is_refused():
-    parts = vars(make_model(3, 1))
-    first, second = (nc.PopulationMean(Named(**parts, id=name)) for name in ("m1", "m2"))
+    model = make_model(3, 1)
+    first, second = nc.PopulationMean(model), nc.PopulationMean(replace(model, noise_variance=2.0))
     state = first.start(1)
-    with pytest.raises(PolicyError, match="on model m1; .* on model m2"):
+    with pytest.raises(PolicyError, match=f"on model {model.id[:12]}; .* on model {second.model.id[:12]}"):
         second.choose(state, np.eye(3))
     with pytest.raises(PolicyError, match="put together"):
         type(state).concat([state, second.start(1)])
 
 
 def test_the_catalogue_gives_the_features_of_ids():
-    policy, names = nc.PriorUCB(Named(**vars(make_model(3, 1)))), np.array([["a", "b", "c"], ["c", "b", "a"]])
-    state, twin = policy.start(2), policy.start(2)
-    actions = np.stack([policy.model.features(row) for row in names])
+    catalogue = np.diag([1.0, 2.0, 3.0])
+    model = replace(make_model(3, 1), action_ids=("a", "b", "c"), action_features=catalogue)
+    policy, names = nc.PriorUCB(model), np.array([["a", "b", "c"], ["c", "b", "a"]])
+    state, twin, actions = policy.start(2), policy.start(2), np.stack([catalogue, catalogue[::-1]])
     np.testing.assert_array_equal(policy.scores(state, ids=names), policy.scores(state, actions))
     np.testing.assert_array_equal(policy.choose(state, ids=names[0]), policy.choose(state, actions[0]))
     policy.update(state, ids=["c", "b"], reward=[1.0, 2.0])
-    policy.update(twin, policy.model.features(["c", "b"]), [1.0, 2.0])
+    policy.update(twin, catalogue[[2, 1]], [1.0, 2.0])
     assert state.to_bytes() == twin.to_bytes()
+    with pytest.raises(ModelError, match="'z' is not among the 3 actions"):
+        policy.choose(state, ids=["a", "z"])
 
 
 def test_ids_without_a_catalogue_ask_for_features_in_one_sentence():

@@ -68,7 +68,7 @@ class State:
         return len(next(self.arrays())[1])
 
     def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
-        """Every array with its dotted name, and whether its trailing axes may grow; nested states are walked through."""
+        """Every array with its dotted name, those of nested states too, and whether its trailing axes may grow."""
         for part in fields(self):
             value = getattr(self, part.name)
             loose = grows or part.metadata.get("grows", False)

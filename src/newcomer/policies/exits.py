@@ -62,8 +62,8 @@ from newcomer.policies.questions import Rewards, each_once
 from newcomer.policies.two_systems import TwoSystems
 
 NEVER = 2**62  # in the place of a number of rewards
-# The tau^2 that the stranger's test tries, in units of the prior's variance per coordinate, and their weights: those that
-# are slowest to tell weigh most.
+# The tau^2 that the stranger's test tries, in units of the prior's variance per coordinate, and their weights: those
+# that are slowest to tell weigh most.
 SIZES = 4.0 ** np.arange(-3, 3)
 SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)
 SHARES /= SHARES.sum()
@@ -137,7 +137,7 @@ class Literal:
             self._learn(systems, ledger, part)
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
-        """`learn` for rewards that nobody has looked at; False, and nothing changed, where the long way must be gone."""
+        """`learn` for rewards that nobody has looked at; False, and nothing changed, where it takes the long way."""
         if self.patience == NEVER or systems.full.factor.size:
             return False
         begin = two_systems.learn_ordinary(systems, self.basis, self.patience, features, reward, users)

@@ -54,7 +54,10 @@ class Diary(NamedTuple):
 
 @njit(cache=True)
 def faults(features: Floats, reward: Floats) -> int:
-    """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE."""
+    """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE.
+
+    Features (m, d) must be fine also where the reward is missing. Numbers beyond HUGE would overflow once squared.
+    """
     status = ALL_FINE
     for i in range(features.shape[0]):
         if np.isnan(reward[i]):
@@ -104,7 +107,7 @@ def _apply(factor: Floats, x: Floats) -> Floats:
 
 @njit(cache=True, fastmath=False)
 def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
-    """Add a symmetric matrix (d, d) to a packed triangle by Kahan's compensated sum."""
+    """Add a symmetric matrix (d, d), of many rows at once, to a packed triangle by Kahan's compensated sum."""
     offset = 0
     for i in range(square.shape[0]):
         row, lost = gram[offset : offset + i + 1], carry[offset : offset + i + 1]
@@ -118,7 +121,7 @@ def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _apply_transposed(factor: Floats, z: Floats, out: Floats) -> None:
-    """out = W^T z."""
+    """out = W^T z; with z = W b it is V^-1 b."""
     out[:] = 0.0
     offset = 0
     for i in range(z.size):

@@ -1,5 +1,13 @@
 """Compiled loops that choose: scores and samples of the systems of ridge.py, alone and in pairs, and ties.
 
+For an action x the optimistic score is x . mean + width |W x|, because |x|_{V^-1} = |W x|; a sample of the reward
+vector is mean + width W^T noise. In a pair (policies/two_systems.py) a user who is inside has the small system, to
+which a basis (k, d) takes the action first, and anybody else the full one. Most of the time goes into |W x| for K
+actions: d^2 / 2 multiplications each, or k d + k^2 / 2 for users inside.
+
+Features come unchecked: a NaN or an infinity makes a score that is not finite, which `_first_best` finds on its way to
+the best, so that nobody has to look at all features before.
+
 The maths is told in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
 places i (i + 1) / 2 and the i after it. Loops that call each other live in one file, because Numba's cache looks at the
 file of the caller only; those that learn are in learning_loops.py.
@@ -106,7 +114,7 @@ def _project(basis: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Floats) -> None:
-    """out[a] = x_a . mean + width |W x_a| for rows x_a of `block`."""
+    """out[a] = x_a . mean + width |W x_a| for rows x_a of `block` (K, d): the scores of one user's actions."""
     _variances(factor, block, out)
     for a in range(block.shape[0]):
         total = 0.0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Ints, cholesky, dot, fast, invert_lower
+from newcomer.array_loops import Floats, Ints, cholesky, fast, invert_lower
 
 
 class Histories(NamedTuple):
@@ -78,9 +78,13 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats) -> float:
         logdet += 2.0 * np.log(root[a, a])
     invert_lower(root)
     # mu = R^T (R c). Entry a of R c needs the entries of c up to a, so it is written from the last.
+    explained = 0.0
     for a in range(rank - 1, -1, -1):
-        mean[a] = dot(root[a, : a + 1], mean)
-    explained = dot(mean, mean)
+        total = 0.0
+        for b in range(a + 1):
+            total += root[a, b] * mean[b]
+        mean[a] = total
+        explained += total * total
     for a in range(rank):
         total = 0.0
         for b in range(a, rank):

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent
-COST = {"demo": "about 1 minute, 0.8 GB", "test": "about 2 minutes, 1.2 GB"}
+COST = {"demo": "about 1.5 minutes, 0.8 GB", "test": "about 2.5 minutes, 1.2 GB"}
 OLDEST = (3, 11)
 NAMES = ["python3.13", "python3.12", "python3.11", "python3.14"]
 

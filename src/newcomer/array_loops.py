@@ -80,12 +80,16 @@ def cholesky(matrix: Floats, lower: Floats, floor: float) -> bool:
     `floor`: with `floor` = 0 the matrix is then not positive definite (or not finite).
     """
     for i in range(matrix.shape[0]):
-        for j in range(i):
-            lower[i, j] = (matrix[i, j] - dot(lower[i, :j], lower[j, :j])) / lower[j, j]
-        left = matrix[i, i] - dot(lower[i, :i], lower[i, :i])
-        if not left > floor:
-            return False
-        lower[i, i] = np.sqrt(left)
+        for j in range(i + 1):
+            left = matrix[i, j]
+            for p in range(j):
+                left -= lower[i, p] * lower[j, p]
+            if i > j:
+                lower[i, j] = left / lower[j, j]
+            elif left > floor:
+                lower[i, i] = np.sqrt(left)
+            else:
+                return False
     return True
 
 

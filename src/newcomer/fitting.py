@@ -160,7 +160,7 @@ def _by_sold(
     factor = basis @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
     power = moments.reward_squares / moments.rows
     noise_variance = power - float(np.vdot(moment, moments.gram)) / moments.rows
-    noise_variance = max(noise_variance, SMALLEST_NOISE * power, np.finfo(np.float64).tiny)
+    noise_variance = max(noise_variance, SMALLEST_NOISE * power) if power else 1.0
     rank = basis.shape[1]
     draws = sold_draws(moments, correction, rank) if rank and calibrate else None
     return Estimate(basis, Population(mean, factor, float(noise_variance)), draws)

@@ -96,7 +96,8 @@ def folds(users: Ints, *, every: bool = False) -> list[Split]:
     (5, 1)
     """
     held_out = dealt(len(users), FOLDS)
-    return [Split(~fold, fold) for fold in (held_out if every or users.sum() < FEW else held_out[:1])]
+    kept = held_out if every or users.sum() < FEW else held_out[:1]
+    return [Split(~fold, fold) for fold in kept if users[fold].sum() and users[~fold].sum()]
 
 
 def hold_out(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:

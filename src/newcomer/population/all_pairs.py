@@ -32,6 +32,7 @@ from newcomer.users import bucket_count, bucket_of
 FIRM = 10.0  # rows from which an action's residual variance is more its own than the common share of its variance
 FEW = 2.0  # rows from which an action's variance is more its own than the common one
 TINY = 1e-300
+NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none
 
 
 @dataclass(frozen=True)
@@ -243,10 +244,11 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     Directions beyond the positive part of the covariance get a small length, so that refinement can still find them.
     `centred` says that the common part was taken off the rewards in the products.
     """
-    dim, rows, users = pairs.cross.shape[1], float(pairs.rows[0]), float(pairs.users[0])
+    dim, rows, users = pairs.cross.shape[1], max(float(pairs.rows[0]), 1.0), max(float(pairs.users[0]), 1.0)
     gram = pairs.gram[0] / rows
     gram = gram + np.eye(dim) * (np.trace(gram) / dim) * dim / (dim + rows)
     values, vectors = np.linalg.eigh(gram)
+    values = np.where(values > 0, values, 1.0)  # of features that are all zero
     white = vectors / np.sqrt(values)  # white^T C white = I
     mean = white.T @ pairs.means[0] / users
     spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0)
@@ -277,5 +279,6 @@ def action_variances(pairs: Pairs) -> Floats | None:
         return None
     squares = np.maximum(powers - levels**2 / np.maximum(met, 1.0), 0.0)
     common = squares.sum() / max(np.maximum(met - 1.0, 0.0).sum(), 1.0)
+    common = max(common, NOISELESS * powers.sum() / max(met.sum(), 1.0), TINY)
     shrunk: Floats = (squares + FEW * common) / (np.maximum(met - 1.0, 0.0) + FEW)
     return shrunk

@@ -124,9 +124,13 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats
         logdet += 2.0 * np.log(root[a, a])
     invert_lower(root)
     # mu = R^T (R c). Entry a of R c needs the entries of c up to a, so it is written from the last.
+    explained = 0.0
     for a in range(rank - 1, -1, -1):
-        mean[a] = dot(root[a, : a + 1], mean)
-    explained = dot(mean, mean)
+        left = 0.0
+        for b in range(a + 1):
+            left += root[a, b] * mean[b]
+        mean[a] = left
+        explained += left * left
     for a in range(rank):
         left = 0.0
         for b in range(a, rank):

@@ -41,7 +41,17 @@ from newcomer.evidence import PersistenceFacts, PopulationFacts, RankComparison
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
-from newcomer.population.all_pairs import FEW, FIRM, TINY, Pairs, action_variances, levels_of, pairs_of, start_from
+from newcomer.population.all_pairs import (
+    FEW,
+    FIRM,
+    NOISELESS,
+    TINY,
+    Pairs,
+    action_variances,
+    levels_of,
+    pairs_of,
+    start_from,
+)
 from newcomer.population.climb import Climber, Gram, Penalty
 from newcomer.population.forecast import forecast
 from newcomer.population.likelihood import Comparison, Sums, Task, compare, expect, merge
@@ -58,13 +68,13 @@ SLIGHT = 1e-3  # share of the residual variance below which offsets are nothing
 PLAIN = 6.0  # standard errors of gain below which one held-out fifth of the users is not enough to tell ...
 MANY = 50_000  # ... unless there are this many
 LOSS = 10.0  # of gain over all held-out users, on the way to another precision, that is too much
+FARTHEST = 12  # steps from the first precision tried
 LIVING = 1e-3  # share of the residual variance below which directions explain nothing
 LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
 ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
 ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
 LONGEST = 60  # passes of one climb
 CODED = 1 << 21  # rows of a batch where features are in a catalogue
-NOISELESS = 1e-8  # share of the mean squared reward below which noise counts as none
 
 
 @dataclass(frozen=True)
@@ -223,6 +233,10 @@ def estimate_population(
     begin = _begin(passes, persistence)
     users = begin.pairs.users
     search = Search(passes, begin, [Fold(begin, split) for split in folds(users)])
+    if not search.folds:  # too few users to hold some of them out: everybody gets the mean
+        everybody = np.ones(len(users), dtype=np.bool_)
+        alone = Found(1.0, [begin.start(everybody, 0 if rank == "auto" else int(rank))], 0.0, ())
+        return search.finish(alone, (), None)
     if rank == "auto":
         most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
         found, trails, ranks = search.rank(most)
@@ -302,21 +316,19 @@ class Search:
         return best
 
     def _walk(self, best: Found, factor: float, start: Found, stage: str) -> Found:
-        """Multiply the precision by `factor` until held-out users are predicted clearly worse, or nothing lives to be
-        made less.
+        """Multiply the precision by `factor` as long as that helps; down, until a direction lives; up, until none does.
 
-        Directions that barely live predict a little worse than none before they predict better: a small loss on the way
-        is no reason to stop.
+        Where no direction lives yet, less precision changes nothing for a while: that is no reason to stop.
         """
         last = best
-        while True:
+        for _ in range(FARTHEST):
             last = self._fit_from(replace(last, trail=best.trail), factor, start, stage)
             best = last if self._better(last, best) else replace(best, trail=last.trail)
             lives = any(map(self._lives, last.populations))
-            if (best.score - last.score) * self._judged() > LOSS or (
-                lives if factor < 1 and last is not best else not lives
-            ):
-                return best
+            lost = (best.score - last.score) * self._judged() > LOSS
+            if lost or lives == (factor < 1 and last is not best):
+                break
+        return best
 
     def _lives(self, population: Population) -> bool:
         """Whether a direction is left that explains something: more than `LIVING` of the residual variance."""

@@ -68,7 +68,7 @@ class State:
         return len(next(self.arrays())[1])
 
     def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
-        """Every array, those of nested states included, with its dotted name, and whether its trailing axes may grow."""
+        """Every array, also of nested states, with its dotted name, and whether its trailing axes may grow."""
         for part in fields(self):
             value = getattr(self, part.name)
             loose = grows or part.metadata.get("grows", False)

@@ -1,4 +1,4 @@
-"""The posterior with memory, by conditioning one dense Gaussian on everything that was seen (paper notes, section 12)."""
+"""The posterior with memory, by conditioning one dense Gaussian on all that was seen (paper notes, section 12)."""
 
 from __future__ import annotations
 

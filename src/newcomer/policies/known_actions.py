@@ -30,7 +30,7 @@ from newcomer.users import mix
 
 
 class Described(NamedTuple):
-    """Of (m, K) candidates, or (1, K) that serve all: what everybody thinks, the features of taste, and the residual."""
+    """Of (m, K) candidates, or (1, K) that serve all: what everybody thinks, features of taste, and the residual."""
 
     common: Floats  # (m, K), phi^T m + o
     low: Floats  # (m, K, k), L^T phi

@@ -302,7 +302,7 @@ class _View:
             high = np.ascontiguousarray(self.high[rows])
             scoring_loops.ucb_scores(Ellipsoid(state.full.factor, state.full.mean, widths), users[rows], high, part)
             out[rows] = part
-        return np.asarray(out + self.seen.common + self.recalled.level)
+        return self._with_levels(out)
 
     def drawn(self, rngs: Generators, scale: float, memory_scale: float) -> Floats:
         """Rewards (m, K) under one draw of each user's taste and, once for each distinct action, of what lasts."""
@@ -323,7 +323,12 @@ class _View:
             keys = self.seen.keys
             first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
             out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)
-        return np.asarray(out + self.seen.common + self.recalled.level)
+        return self._with_levels(out)
+
+    def _with_levels(self, personal: Floats) -> Floats:
+        """Rewards (m, K) by taste, with what everybody thinks and what memory adds; not finite where features are not."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(personal + self.seen.common + self.recalled.level)
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,9 +37,10 @@ DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Sum of phi phi^T / v (d, d) over some users; climbers of the same users share its eigenvectors."""
+    """Sum of phi phi^T / v (d, d) over some users, and of 1 / v; climbers of the same users share its eigenvectors."""
 
     matrix: Floats
+    mass: float
 
     @cached_property
     def eigen(self) -> tuple[Floats, Floats]:
@@ -204,15 +205,15 @@ class Climber:
     def _metric(self, flat: Floats) -> Floats:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
 
-        With E the mean over rows, weighted by 1 / v, of E[(1, z)(1, z)^T], the M-step's system in W is Gram W E + W
-        diag(a). In the eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W,
-        g E + diag(a) with g the eigenvalue; a little is added where g and a are both nothing. For log v the step is 2 /
-        (rows + FIRM), for offsets 1 / (rows / v + b).
+        With E the sum over rows of E[(1, z)(1, z)^T] / v, over the mass of the Gram matrix, whose v are those of the
+        start, the M-step's system in W is Gram W E + W diag(a). In the eigenvectors of the Gram matrix it falls apart
+        into one system (k + 1, k + 1) for each row of W, g E + diag(a) with g the eigenvalue; a little is added where g
+        and a are both nothing. For log v the step is 2 / (rows + FIRM), for offsets 1 / (rows / v + b).
         """
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
         first, last = self._cuts()
-        expected = self.sums.weights / self.sums.weights[0, 0]
+        expected = self.sums.weights / self.gram.mass
         little = np.diag(self.penalty.weights + 1e-12 * values[-1] * np.trace(expected))
         inside = vectors.T @ flat[:first].reshape(len(values), -1)
         moved = vectors @ np.linalg.solve(values[:, None, None] * expected + little, inside[:, :, None])[:, :, 0]

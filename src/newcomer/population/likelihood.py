@@ -134,7 +134,7 @@ class _View:
         )
 
     def grouped(self) -> _View:
-        """The same users with the rows of one action side by side; nothing else depends on the order of a user's rows."""
+        """The same users with the rows of one action side by side; nothing else depends on the order of rows."""
         lengths = self.stops - self.starts
         user, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
         rows = np.arange(len(user)) + np.repeat(self.starts - (ends - lengths), lengths)

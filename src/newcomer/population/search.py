@@ -153,8 +153,12 @@ class Begin:
     def anchor(self, buckets: Bools) -> Floats:
         """What the mean is shrunk towards (d,)."""
         some = self.pairs.take(buckets)
-        level = float(some.levels.sum() / max(some.met.sum(), 1.0)) if self.one_hot else 0.0
-        return np.full(some.cross.shape[1], level)
+        anchor = np.zeros(some.cross.shape[1])
+        if self.one_hot:
+            actions = some.met.shape[1]
+            constant = slice(actions, None) if len(anchor) > actions else slice(None)  # it has the level by itself
+            anchor[constant] = float(some.levels.sum() / max(some.met.sum(), 1.0))
+        return anchor
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,8 +174,10 @@ class Fold:
         pairs, table = self.begin.pairs.take(self.split.fitted), self.begin.table
         variances = action_variances(pairs)
         if table is None or variances is None:
-            return Gram(pairs.gram[0] / self.begin.start(self.split.fitted, 0).noise_variance)
-        return Gram(table.T @ ((pairs.met[0] / variances)[:, None] * table))
+            noise = self.begin.start(self.split.fitted, 0).noise_variance
+            return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
+        weights = pairs.met[0] / variances
+        return Gram(table.T @ (weights[:, None] * table), float(weights.sum()))
 
     @cached_property
     def penalty(self) -> Penalty:
@@ -201,6 +207,7 @@ class Found:
     populations: list[Population]
     score: float  # held-out gain per user
     trail: Trail
+    likelihood: float = -np.inf  # held-out, per user
 
 
 @dataclass(frozen=True)
@@ -244,7 +251,7 @@ def estimate_population(
             search = Search(passes, begin, [Fold(begin, split) for split in folds(users, every=True)])
             found, trails, ranks = search.rank(most)
         return search.finish(found, trails, ranks)
-    found = search.precision(search.begin_at(int(rank)), "choosing shrinkage")
+    found = search.precision(search.begin_at(int(rank)), "choosing shrinkage", settled=True)
     return search.finish(found, (found.trail,), None)
 
 
@@ -286,7 +293,7 @@ class Search:
                 break
         assert found is not None and comparison is not None
         if chosen < found.populations[0].rank:
-            found = self.precision(self.begin_at(chosen), "choosing shrinkage")
+            found = self.precision(self.begin_at(chosen), "choosing shrinkage", settled=True)
             trails.append(found.trail)
         deficits, errors = (tuple(values.tolist()) for values in comparison.deficits())
         return found, tuple(trails), RankComparison(chosen, deficits, errors, comparison.users)
@@ -298,24 +305,28 @@ class Search:
         precision = COARSE**2 * self.origin.pairs.cross.shape[1] * max(rank, 1) / max(float(size), TINY)
         return Found(precision, starts, -np.inf, ())
 
-    def precision(self, start: Found, stage: str) -> Found:
-        """From simple to rich: less precision while held-out users are predicted better (or else more), then finer."""
+    def precision(self, start: Found, stage: str, *, settled: bool = False) -> Found:
+        """From simple to rich: less precision while held-out users are predicted better (or else more), then finer.
+
+        Where the rank is `settled`, precisions that predict equally well are told apart by the held-out likelihood:
+        predictions from long histories hardly depend on how much people differ, and the likelihood does.
+        """
         best = self._fit(start.precision, start.populations, stage, ())
         if start.populations[0].rank == 0:
             return best
-        down = self._walk(best, 1 / COARSE, start, stage)
+        down = self._walk(best, 1 / COARSE, start, stage, settled)
         if down.precision < best.precision:
             best = down
         else:
-            best = self._walk(replace(best, trail=down.trail), COARSE, start, stage)
+            best = self._walk(replace(best, trail=down.trail), COARSE, start, stage, settled)
         for factor in (FINER, 1 / FINER):
             finer = self._fit_from(best, factor, start, stage)
-            if self._better(finer, best):
+            if self._better(finer, best, settled):
                 return finer
             best = replace(best, trail=finer.trail)
         return best
 
-    def _walk(self, best: Found, factor: float, start: Found, stage: str) -> Found:
+    def _walk(self, best: Found, factor: float, start: Found, stage: str, settled: bool) -> Found:
         """Multiply the precision by `factor` as long as that helps; down, until a direction lives; up, until none does.
 
         Where no direction lives yet, less precision changes nothing for a while: that is no reason to stop.
@@ -323,7 +334,7 @@ class Search:
         last = best
         for _ in range(FARTHEST):
             last = self._fit_from(replace(last, trail=best.trail), factor, start, stage)
-            best = last if self._better(last, best) else replace(best, trail=last.trail)
+            best = last if self._better(last, best, settled) else replace(best, trail=last.trail)
             lives = any(map(self._lives, last.populations))
             lost = (best.score - last.score) * self._judged() > LOSS
             if lost or lives == (factor < 1 and last is not best):
@@ -352,12 +363,20 @@ class Search:
         self.passes.climb(climbers, splits, stage=stage, tolerance=ROUGH, each=ROUGHLY)
         sums = [c.sums for c in climbers if c.sums is not None]
         score = sum(s.judged_gain for s in sums) / max(sum(s.judged_users for s in sums), 1)
+        likelihood = sum(s.judged_likelihood for s in sums) / max(sum(s.judged_users for s in sums), 1)
         fitted = [c.best for c in climbers if c.best is not None]
-        return Found(precision, fitted, score, (*trail, (precision, score)))
+        return Found(precision, fitted, score, (*trail, (precision, score)), likelihood)
 
-    def _better(self, found: Found, than: Found) -> bool:
-        """Whether held-out users are predicted clearly better: by more than climbing leaves open."""
-        return (found.score - than.score) * self._judged() > 2 * ROUGH
+    def _better(self, found: Found, than: Found, settled: bool = False) -> bool:
+        """Whether held-out users are predicted clearly better: by more than climbing leaves open.
+
+        If they are predicted as well and the rank is `settled`: whether they are clearly more likely.
+        """
+        judged = self._judged()
+        gain = (found.score - than.score) * judged
+        if settled and abs(gain) <= 2 * ROUGH:
+            gain = (found.likelihood - than.likelihood) * judged
+        return gain > 2 * ROUGH
 
     def _judged(self) -> int:
         """Users held out, in all folds."""

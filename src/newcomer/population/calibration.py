@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import betaincinv
 
-from newcomer.arrays import Bools, Floats
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.population.climb import Climber
 from newcomer.population.record import Population
 from newcomer.population.search import Fitted, Fold, Passes, noise_floor
@@ -40,12 +40,15 @@ SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 SPLITS = 4
 TOLERANCE, EACH = 0.05, 3e-4  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
+FAR = 1e6  # a tangent of an error about which nothing is known
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
 
 
 def error_draws(passes: Passes, fitted: Fitted, rank: int) -> Draws:
     """Draws of the error of an EM basis of this rank, from parts of the users fitted apart by further passes."""
     pairs, size = fitted.pairs, fitted.population.rank
+    if not _all_have(pairs.users, [signs > 0 for signs in balanced_signs(len(pairs.users))[:SPLITS]]):
+        return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)  # too few users to fit parts of them apart
 
     def fit(parts: list[Bools]) -> list[Floats]:
         splits = [Split(part, np.zeros_like(part)) for part in parts]
@@ -56,7 +59,13 @@ def error_draws(passes: Passes, fitted: Fitted, rank: int) -> Draws:
 
     halves = [_basis(fitted.begin.start(half, size), rank) for half in dealt(len(pairs.users), 2)]
     # Fits of eighths are worth their passes if at least the moments of halves are close.
-    return _compare(fit, len(pairs.users), eighths=_tangents(_cosines(*halves), 1)[0] <= LARGE)
+    eighths = _all_have(pairs.users, dealt(len(pairs.users), PARTS)) and _tangents(_cosines(*halves), 1)[0] <= LARGE
+    return _compare(fit, len(pairs.users), eighths=eighths)
+
+
+def _all_have(users: Ints, parts: list[Bools]) -> bool:
+    """Whether each part of the buckets, and the rest, has users; `users` (B,) are counted by bucket."""
+    return all(users[part].sum() and users[~part].sum() for part in parts)
 
 
 def sold_draws(moments: Moments, correction: Correction, rank: int) -> Draws:

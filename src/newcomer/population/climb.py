@@ -173,15 +173,19 @@ class Climber:
 
         A variance changes by a factor of at most e in a step.
         """
-        direction = self._gradient.copy()
-        weights = first_loop(self._memory, direction)
-        direction = self._metric(direction)
-        second_loop(self._memory, weights, direction)
-        if not float(direction @ self._gradient) > 0:
-            self._forget()
-            direction = self._metric(self._gradient)
         first, last = self._cuts()
-        self._direction, self._slope = direction, float(direction @ self._gradient)
+        with np.errstate(over="ignore", invalid="ignore"):
+            direction = self._gradient.copy()
+            weights = first_loop(self._memory, direction)
+            direction = self._metric(direction)
+            second_loop(self._memory, weights, direction)
+            if not float(direction @ self._gradient) > 0:
+                self._forget()
+                direction = self._metric(self._gradient)
+            slope = float(direction @ self._gradient)
+        if not np.isfinite(slope):  # nothing is left to gain from numbers that have run away
+            self.gain, self.trial, direction, slope = 0.0, self.best or self.trial, np.zeros_like(direction), 0.0
+        self._direction, self._slope = direction, slope
         self._step = min(1.0, 1.0 / max(float(np.abs(direction[first:last]).max()), TINY))
         self._place()
 

@@ -17,7 +17,9 @@ TRIED = 60
 
 
 def small_logs(seed):
-    """2 to 30 users with 1 to 5 rows each on a few actions: clicks, numbers, constants or stars; one-hot, items or features."""
+    """2 to 30 users with 1 to 5 rows each on a few actions: clicks, numbers, constants or stars; one-hot, items or
+    features.
+    """
     rng = np.random.default_rng(seed)
     users, actions = int(rng.integers(2, 31)), int(rng.integers(1, 7))
     user = np.repeat(np.arange(users), rng.integers(1, 6, size=users))

@@ -326,7 +326,7 @@ class _View:
         return self._with_levels(out)
 
     def _with_levels(self, personal: Floats) -> Floats:
-        """Rewards (m, K) by taste, with what everybody thinks and what memory adds; not finite where features are not."""
+        """Rewards (m, K) by taste, common part and memory together; not finite where features are not."""
         with np.errstate(invalid="ignore", over="ignore"):
             return np.asarray(personal + self.seen.common + self.recalled.level)
 

@@ -206,9 +206,9 @@ class Climber:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
 
         With E the sum over rows of E[(1, z)(1, z)^T] / v, over the mass of the Gram matrix, whose v are those of the
-        start, the M-step's system in W is Gram W E + W diag(a). In the eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W,
-        g E + diag(a) with g the eigenvalue; a little is added where g and a are both nothing. For log v the step is 2 /
-        (rows + FIRM), for offsets 1 / (rows / v + b).
+        start, the M-step's system in W is Gram W E + W diag(a). In the eigenvectors of the Gram matrix it falls apart
+        into one system (k + 1, k + 1) for each row of W, g E + diag(a) with g the eigenvalue; a little is added where g
+        and a are both nothing. For log v the step is 2 / (rows + FIRM), for offsets 1 / (rows / v + b).
         """
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen

@@ -25,6 +25,16 @@ def make_model(dim, rank, seed=0):
     return Model(basis, np.ones(dim), rng.standard_normal(dim), basis.copy(), 1.0)
 
 
+def with_catalogue(dim, rank, *, one_hot=True, persistence=None):
+    """A model with a catalogue: of unit vectors, or of features of their own, of which no two are equal."""
+    actions = dim if one_hot else 7
+    features = None if one_hot else np.random.default_rng(3).standard_normal((actions, dim))
+    named = {"action_ids": tuple(range(actions)), "action_features": features, "one_hot": one_hot}
+    residual = {"residual_variance": np.linspace(0.5, 1.5, actions), "persistence": persistence}
+    offsets = np.zeros(actions) if one_hot else np.linspace(-0.3, 0.3, actions)
+    return replace(make_model(dim, rank), **named, **residual, offsets=offsets)
+
+
 def make_centers(dim):
     return np.random.default_rng(1).standard_normal((3, dim))
 
@@ -59,6 +69,9 @@ EXAMPLES = {
     "LocalUCB": lambda dim, rank: [nc.LocalUCB(make_model(dim, rank), horizon=20, radius=0.5, reward_bound=4.0)],
     "PriorUCB": lambda dim, rank: [nc.PriorUCB(make_model(dim, rank), level=level) for level in (0.0, 0.1, 0.9)],
     "PriorTS": lambda dim, rank: [nc.PriorTS(make_model(dim, rank), level=level, votes=20) for level in (0.1, 0.9)],
+    "EmpiricalArms": lambda dim, rank: [
+        nc.EmpiricalArms(with_catalogue(dim, rank), width=width) for width in (0.0, 0.5)
+    ],
     "MUCB": lambda dim, rank: [nc.MUCB(make_centers(dim), horizon=20)],
     "MmUCB": lambda dim, rank: [nc.MmUCB(make_centers(dim), 0.1, horizon=20)],
     "MTS": lambda dim, rank: [nc.MTS(make_centers(dim))],
@@ -78,6 +91,14 @@ def test_every_public_policy_has_an_example():
 @pytest.mark.parametrize(("name", "place"), SITUATIONS)
 def test_every_policy_keeps_every_promise(name, place, promise):
     promise(Trial(EXAMPLES[name](5, 2)[place], 5, seed=1))
+
+
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("persistence", [None, 0.4])
+@pytest.mark.parametrize("one_hot", [True, False])
+@pytest.mark.parametrize("make", [nc.PriorUCB, nc.PriorTS, nc.EmpiricalArms, nc.PopulationMean])
+def test_policies_on_models_with_a_catalogue_keep_every_promise(make, one_hot, persistence, promise):
+    promise(Trial(make(with_catalogue(5, 2, one_hot=one_hot, persistence=persistence)), 5, seed=1))
 
 
 @pytest.mark.parametrize(("name", "place"), SITUATIONS)
@@ -198,8 +219,11 @@ def test_the_catalogue_gives_the_features_of_ids():
     policy.update(state, ids=["c", "b"], reward=[1.0, 2.0])
     policy.update(twin, catalogue[[2, 1]], [1.0, 2.0])
     assert state.to_bytes() == twin.to_bytes()
+    new = policy.scores(state, ids=["a", "z"])  # an action that it does not know is a new one, like the average one
+    average = catalogue.mean(axis=0)[None]
+    np.testing.assert_allclose(new[:, 1:], policy.scores(state, average))
     with pytest.raises(ModelError, match="'z' is not among the 3 actions"):
-        policy.choose(state, ids=["a", "z"])
+        model.features(["a", "z"])
 
 
 def test_ids_without_a_catalogue_ask_for_features_in_one_sentence():

@@ -68,7 +68,7 @@ def test_scores_are_those_of_the_dense_posterior(width):
 def test_a_stranger_is_served_by_the_dense_posterior_of_the_full_prior():
     model = make_model()
     X, r, actions = history(model)
-    policy = PriorUCB(model, level=0.99)
+    policy = PriorUCB(model, width=1.0, level=0.99)
     state = policy.start(1)
     size = None
     for x, y in zip(X, 20 * r, strict=True):
@@ -85,7 +85,7 @@ def test_a_stranger_is_served_by_the_dense_posterior_of_the_full_prior():
 def test_draws_have_the_law_of_the_posterior():
     model = make_model(4)
     X, r, actions = history(model)
-    policy = PriorTS(model, level=0.0, votes=4000)
+    policy = PriorTS(model, level=0.0, scale=1.0, votes=4000)
     state = policy.start(1)
     policy.update(state, X, r, users=np.zeros(len(r), dtype=int))
     mean, covariance = dense(model.mean, model.covariance, X, r, model.noise_variance)
@@ -144,17 +144,75 @@ def test_users_of_the_population_are_rarely_taken_for_strangers_and_strangers_ar
     assert lives(model, strange, 150, 0.01, seed=5).mean() < 0.1
 
 
-def test_the_evidence_has_mean_one_under_the_prior():
+@pytest.mark.parametrize("dim", [3, 0])
+def test_the_evidence_has_mean_one_under_the_prior(dim):
     """The running product is a martingale: its mean over many users stays one, whatever the features."""
     rng = np.random.default_rng(6)
     n, d = 40_000, 3
-    test = Stranger(0.1, 0.01, lambda size: np.eye(d))
-    state = test.start(n, d)
+    test = Stranger(0.1, 0.01, dim)
+    state = test.start(n)
     for _ in range(4):
         features, deviation = 0.5 * rng.standard_normal((n, d)), rng.uniform(1, 2, n)
         test.look(state, np.arange(n), features, rng.standard_normal(n), deviation)
     products = np.exp(evidence(state, np.arange(n)))
     assert products.mean() == pytest.approx(1.0, abs=4 * products.std() / np.sqrt(n))
+
+
+def people(share, *, one_hot, users, rounds, seed):
+    """The share of ordinary users ever sent away, where so much lasts and the policy has to find out how much."""
+    rng = np.random.default_rng(seed)
+    actions, dim, rank = (60, 60, 3) if one_hot else (100, 20, 3)
+    table = np.eye(actions) if one_hot else rng.standard_normal((actions, dim)) / np.sqrt(dim)
+    factor = (0.4 if one_hot else 1.0) * rng.standard_normal((dim, rank))
+    model = Model(
+        basis=np.linalg.qr(factor)[0],
+        spectrum=np.ones(dim),
+        mean=rng.standard_normal(dim),
+        factor=factor,
+        noise_variance=0.8,
+        action_ids=tuple(range(actions)),
+        action_features=None if one_hot else table,
+        one_hot=one_hot,
+        residual_variance=rng.uniform(0.4, 1.2, actions),
+        persistence=None,
+    )
+    v = model.residual_variance
+    liked = (model.mean + rng.standard_normal((users, rank)) @ factor.T) @ table.T
+    liked += np.sqrt(share * v) * rng.standard_normal((users, actions))
+    policy = PriorUCB(model, level=0.1)
+    state, who, ids = policy.start(users), np.arange(users)[:, None], np.arange(actions)
+    for _ in range(rounds):
+        offered = np.argsort(rng.random((users, actions)), axis=1)[:, :10]
+        chosen = np.take_along_axis(offered, policy.choose(state, ids=ids[offered])[:, None], axis=1)[:, 0]
+        reward = liked[who[:, 0], chosen] + np.sqrt((1 - share) * v[chosen]) * rng.standard_normal(users)
+        policy.update(state, ids=chosen, reward=reward)
+    return 1.0 - policy.in_subspace(state).mean()
+
+
+@pytest.mark.parametrize("one_hot", [True, False])
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75])
+def test_ordinary_users_are_rarely_sent_away_however_much_lasts(share, one_hot):
+    users = 300
+    gone = people(share, one_hot=one_hot, users=users, rounds=60, seed=7)
+    assert gone <= 0.1 + 2 * np.sqrt(0.1 * 0.9 / users)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("make", [PriorUCB, PriorTS])
+def test_features_that_are_not_finite_are_refused_and_change_nothing(make, bad):
+    policy = make(make_model())
+    X, r, actions = history(policy.model)
+    state = policy.start(1)
+    policy.update(state, X, r, users=np.zeros(len(r), dtype=int))
+    before = state.to_bytes()
+    for place in range(policy.model.dim):
+        broken = actions.copy()
+        broken[-1, place] = bad
+        with pytest.raises(PolicyError):
+            policy.choose(state, broken[None], np.random.default_rng(0))
+        with pytest.raises(PolicyError):
+            policy.update(state, broken[-1:], [1.0])
+    assert state.to_bytes() == before
 
 
 def test_settings_are_checked():

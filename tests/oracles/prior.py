@@ -6,53 +6,89 @@ import numpy as np
 from scipy.stats import multivariate_normal
 
 
+def rest(population, actions):
+    """Offsets (H,) and covariance S (H, H) of what the directions leave of a user's rewards, entry by entry."""
+    variances, levels = population.variances, population.levels
+    S = np.zeros((len(actions), len(actions)))
+    for i, a in enumerate(actions):
+        for j, b in enumerate(actions):
+            if a == b:
+                S[i, j] = variances[a] if i == j else population.share * variances[a]
+    return levels[actions], S
+
+
+def named(part):
+    """Features, rewards and actions of a history; all rows are of action 0 where it names none."""
+    X, r = part[:2]
+    return X, r, part[2] if len(part) > 2 else np.zeros(len(r), dtype=np.int64)
+
+
 def likelihood(population, parts):
-    """sum_n log N(r_n; X_n m, X_n L L^T X_n^T + s2 I): the marginal likelihood, by SciPy's density."""
+    """sum_n log N(r_n; X_n m + o, X_n L L^T X_n^T + S_n): the marginal likelihood, by SciPy's density."""
     total = 0.0
-    for X, r in parts:
-        covariance = X @ population.factor @ population.factor.T @ X.T + population.noise_variance * np.eye(len(r))
-        total += multivariate_normal(X @ population.mean, covariance).logpdf(r)
+    for X, r, actions in map(named, parts):
+        levels, S = rest(population, actions)
+        covariance = X @ population.factor @ population.factor.T @ X.T + S
+        total += multivariate_normal(X @ population.mean + levels, covariance).logpdf(r)
     return total
 
 
-def posterior(population, X, r):
+def posterior(population, X, r, actions=None):
     """Mean and covariance of z given one user's rewards, by Bayes' rule for joint Gaussians."""
+    X, r, actions = named((X, r)) if actions is None else (X, r, actions)
+    levels, S = rest(population, actions)
     A = X @ population.factor
-    inverse = np.linalg.inv(A @ A.T + population.noise_variance * np.eye(len(r)))
-    mean = A.T @ inverse @ (r - X @ population.mean)
+    inverse = np.linalg.inv(A @ A.T + S)
+    mean = A.T @ inverse @ (r - X @ population.mean - levels)
     return mean, np.eye(A.shape[1]) - A.T @ inverse @ A
 
 
+def gain(population, X, r, actions):
+    """How much better each action's mean reward is predicted from the other actions, by fitting without it."""
+    total = 0.0
+    units = population.variances if population.units is None else population.units
+    for action in np.unique(actions):
+        out = actions == action
+        error = (r - X @ population.mean - population.levels[actions])[out].mean()
+        mean, _ = posterior(population, X[~out], r[~out], actions[~out])
+        left = error - X[out].mean(axis=0) @ population.factor @ mean
+        total += (error**2 - left**2) / units[action]
+    return total
+
+
 def expectation(population, parts):
-    """EM's E-step: sum_n of X^T r E[z~]^T, of the operator kron(X^T X, E[z~ z~^T]), of H E[z~ z~^T], z~ = (1, z)."""
+    """EM's E-step for rows whose residuals are independent, weighted by 1 / v: sum_n of X^T (r - o) E[z~]^T, of the
+    operator kron(X^T X, E[z~ z~^T]), of H E[z~ z~^T], z~ = (1, z)."""
     d, size = len(population.mean), population.factor.shape[1] + 1
     cross, operator, weights = np.zeros((d, size)), np.zeros((d * size, d * size)), np.zeros((size, size))
-    for X, r in parts:
-        mean, covariance = posterior(population, X, r)
+    for X, r, actions in map(named, parts):
+        mean, covariance = posterior(population, X, r, actions)
+        inverse = 1.0 / population.variances[actions]
         first = np.concatenate([[1.0], mean])
         second = np.outer(first, first)
         second[1:, 1:] += covariance
-        cross += np.outer(X.T @ r, first)
-        operator += np.kron(X.T @ X, second)
-        weights += len(r) * second
+        cross += np.outer(X.T @ (inverse * (r - population.levels[actions])), first)
+        operator += np.kron(X.T @ (inverse[:, None] * X), second)
+        weights += inverse.sum() * second
     return cross, operator, weights
 
 
 def residual(population, parts):
-    """sum_n E |r - X (m + L z)|^2 under the posterior of z."""
-    total = 0.0
-    for X, r in parts:
-        mean, covariance = posterior(population, X, r)
+    """sum_n E (r - X (m + L z) - o)^2 under the posterior of z, by action, for independent residuals."""
+    total = np.zeros(len(population.variances))
+    for X, r, actions in map(named, parts):
+        mean, covariance = posterior(population, X, r, actions)
         A = X @ population.factor
-        total += np.sum((r - X @ population.mean - A @ mean) ** 2) + np.trace(A @ covariance @ A.T)
+        errors = (r - X @ population.mean - population.levels[actions] - A @ mean) ** 2
+        np.add.at(total, actions, errors + np.diag(A @ covariance @ A.T))
     return total
 
 
 def em_step(population, parts, penalty):
-    """One exact EM iteration (E-step at `population`, M-step for m and L, then for s2): returns W (d, k + 1) and s2."""
+    """One exact EM iteration with one variance (E-step at `population`, M-step for m and L, then for s2): W, s2."""
     cross, operator, _ = expectation(population, parts)
     d, size = cross.shape
-    operator = operator + population.noise_variance * np.kron(np.eye(d), np.diag(penalty))
+    operator = operator + np.kron(np.eye(d), np.diag(penalty))
     W = np.linalg.solve(operator, cross.ravel()).reshape(d, size)
     total, rows = 0.0, 0
     for X, r in parts:
@@ -64,11 +100,13 @@ def em_step(population, parts, penalty):
 
 
 def all_pairs(parts):
-    """mean_n sum_{i != j} r_i r_j phi_i phi_j^T / (H (H - 1)), users of one row left out, by two loops over rows."""
+    """mean_n of r_i r_j phi_i phi_j^T over pairs of rows of different actions (without actions: of different rows),
+    users without such pairs left out, by two loops over rows."""
     terms = []
-    for X, r in parts:
+    for X, r, *names in parts:
+        actions = names[0] if names else np.arange(len(r))
         H = len(r)
-        if H > 1:
-            pairs = [r[i] * r[j] * np.outer(X[i], X[j]) for i in range(H) for j in range(H) if i != j]
-            terms.append(sum(pairs) / (H * (H - 1)))
-    return np.mean(terms, axis=0)
+        pairs = [r[i] * r[j] * np.outer(X[i], X[j]) for i in range(H) for j in range(H) if actions[i] != actions[j]]
+        if pairs:
+            terms.append(sum(pairs) / len(pairs))
+    return np.mean(terms, axis=0) if terms else np.zeros((X.shape[1], X.shape[1]))

@@ -74,6 +74,7 @@ LASTING = 0.95  # the largest share that can last: a person who never wavers is 
 ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
 ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
 LONGEST = 60  # passes of one climb
+SETTLING, SETTLED = 5, 0.005  # climbs in which share and variances settle, and by how little the share then changes
 CODED = 1 << 21  # rows of a batch where features are in a catalogue
 
 
@@ -308,8 +309,8 @@ class Search:
     def precision(self, start: Found, stage: str, *, settled: bool = False) -> Found:
         """From simple to rich: less precision while held-out users are predicted better (or else more), then finer.
 
-        Where the rank is `settled`, precisions that predict equally well are told apart by the held-out likelihood:
-        predictions from long histories hardly depend on how much people differ, and the likelihood does.
+        Where the rank is `settled`, precisions that predict about equally well are told apart by the held-out
+        likelihood: predictions from long histories hardly depend on how much people differ, and the likelihood does.
         """
         best = self._fit(start.precision, start.populations, stage, ())
         if start.populations[0].rank == 0:
@@ -370,12 +371,12 @@ class Search:
     def _better(self, found: Found, than: Found, settled: bool = False) -> bool:
         """Whether held-out users are predicted clearly better: by more than climbing leaves open.
 
-        If they are predicted as well and the rank is `settled`: whether they are clearly more likely.
+        Where the rank is `settled` and the gain much the same, they may also be more likely by more than it falls.
         """
         judged = self._judged()
         gain = (found.score - than.score) * judged
-        if settled and abs(gain) <= 2 * ROUGH:
-            gain = (found.likelihood - than.likelihood) * judged
+        if settled and abs(gain) <= LOSS:
+            gain += (found.likelihood - than.likelihood) * judged
         return gain > 2 * ROUGH
 
     def _judged(self) -> int:
@@ -393,14 +394,25 @@ class Search:
         comparison: Comparison = self.passes.run(partial(compare, rivals=tuple(rivals), judged=judged), operator.add)
         return comparison
 
+    def _settle(self, fold: Fold, found: Found) -> Climber:
+        """Climb until what lasts and the variances it is a share of agree: each is estimated given the other."""
+        best, share = found.populations[0], self.origin.share_for(found.populations[0])
+        for _ in range(SETTLING):
+            climber = fold.climber(found.precision, replace(best, share=share))
+            self.passes.climb([climber], [fold.split], stage="fitting everybody", tolerance=FINE, each=FINELY)
+            assert climber.best is not None
+            best, before = climber.best, share
+            share = self.origin.share_for(best)
+            if abs(share - before) < SETTLED:
+                break
+        return climber
+
     def finish(self, found: Found, tried: tuple[Trail, ...], ranks: RankComparison | None) -> Fitted:
         """Fit everybody with what was chosen, and keep why."""
         begin, pairs = self.origin, self.origin.pairs
         everybody = np.ones(len(pairs.users), dtype=np.bool_)
         fold = Fold(begin, Split(everybody, ~everybody))
-        start = replace(found.populations[0], share=begin.share_for(found.populations[0]))
-        climber = fold.climber(found.precision, start)
-        self.passes.climb([climber], [fold.split], stage="fitting everybody", tolerance=FINE, each=FINELY)
+        climber = self._settle(fold, found)
         assert climber.best is not None and climber.sums is not None
         population, rows = climber.best.principal(), int(pairs.rows.sum())
         facts = PopulationFacts(

@@ -237,7 +237,7 @@ def local_details(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def people_verdicts(frame: pl.DataFrame) -> list[Verdict]:
-    """The way to the limit, EmpiricalArms, and whoever assumed a fixed share; no target was set for actions met once."""
+    """The way to the limit, EmpiricalArms, and whoever assumed a fixed share; no target for actions met once."""
     end, found = people.last(frame), []
     for answers, (way, arms) in {20: (0.75, 1.01), 60: (0.85, 0.97)}.items():
         own = end.filter(policy=people.OURS, answers=answers)

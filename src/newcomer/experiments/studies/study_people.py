@@ -120,7 +120,7 @@ def made_up(seed: int, people: int = 150, questions: int = 40) -> People:
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
-    """Regret of every policy in every case, beside the population mean's, the limit's, EmpiricalArms' and PriorUCB's."""
+    """Regret of every policy in every case, beside that of the mean, the limit, EmpiricalArms and PriorUCB."""
     by = ["case", "answers", "t"]
     whole = rows
     for name, policy in {"mean": MEAN, "limit": LIMIT, "arm": ARMS, "ours": OURS}.items():

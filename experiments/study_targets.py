@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from newcomer.experiments.studies import study_local_regret as local
+from newcomer.experiments.studies import study_people as people
+from newcomer.experiments.studies import study_persistence as persistence
 from newcomer.experiments.studies import study_prior_calibration as calibration
 from newcomer.experiments.studies import study_prior_movielens as movielens
 from newcomer.experiments.studies import study_prior_robust as robust
@@ -234,6 +236,66 @@ def local_details(frame: pl.DataFrame) -> pl.DataFrame:
     return own.pivot("policy", index=["world", "users"], values="told")
 
 
+def people_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """The way to the limit, EmpiricalArms, and whoever assumed a fixed share; no target for actions met once."""
+    end, found = people.last(frame), []
+    for answers, (way, arms) in {20: (0.75, 1.01), 60: (0.85, 0.97)}.items():
+        own = end.filter(policy=people.OURS, answers=answers)
+        for line in own.filter(case=people.AGAIN).iter_rows(named=True):
+            what = f"{line['case']}, {answers} answers: PriorUCB"
+            found.append(at_least(f"{what}, way from PopulationMean to the limit", line["way"], way))
+            found.append(at_most(f"{what} / EmpiricalArms", line["arms"], arms, line["arms_se"]))
+        for line in own.filter(case=people.WAVERING).iter_rows(named=True):
+            what = f"{line['case']}, {answers} answers: PriorUCB"
+            found.append(at_least(f"{what}, way from PopulationMean to the limit", line["way"], 0.6))
+        assumed = end.filter(pl.col("policy").str.contains("assumed"), answers=answers, case=people.WAVERING)
+        for best in assumed.sort("regret").head(1).iter_rows(named=True):
+            what = f"{best['case']}, {answers} answers: PriorUCB / the best fixed share, afterwards ({best['policy']})"
+            found.append(at_most(what, best["ratio"], 1.03, best["ratio_se"]))
+    rivals = end.filter(policy=people.MEAN).filter(pl.col("case").is_in([people.ONCE, people.FILMS]))
+    return found + [
+        Verdict(
+            f"{line['case']}{', ' + str(line['answers']) + ' answers' if line['answers'] else ''}: "
+            "PriorUCB / PopulationMean",
+            REPORTED,
+            f"{line['ratio']:.3g} (se {line['ratio_se']:.2g})",
+            None,
+        )
+        for line in rivals.iter_rows(named=True)
+    ]
+
+
+def people_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret after the last round, the way to the limit, and ratios."""
+    end = people.last(frame).sort("case", "answers", maintain_order=True)
+    ratio, arms = pl.col("ratio").alias("PriorUCB / it"), pl.col("arms").alias("it / EmpiricalArms")
+    return end.select(
+        "case", "answers", "units", "policy", "regret", "regret_se", "way", "way_se", arms, ratio, "ratio_se"
+    )
+
+
+def persistence_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """No target was set: the unknown share beside the right and the worst assumed one."""
+    found = []
+    own = frame.filter(pl.col("assumed").is_in([f"{share:g}" for share in persistence.ASSUMED]), policy="PriorUCB")
+    for (actions, true), lines in own.group_by("actions", "true", maintain_order=True):
+        right = lines.filter(assumed=f"{true:g}").row(0, named=True)
+        worst = lines.sort("regret").row(-1, named=True)
+        told = (
+            f"{right['ratio']:.3g} (se {right['ratio_se']:.2g}); / the worst ({worst['assumed']}): {worst['ratio']:.3g}"
+        )
+        what = f"{actions} actions, true share {true:g}: PriorUCB, share unknown / share known"
+        found.append(Verdict(what, REPORTED, told, None))
+    return found
+
+
+def persistence_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret by method, true share (rows) and assumed share (columns)."""
+    told = frame.with_columns(with_error("regret", 2), assumed=pl.col("assumed").fill_null(""))
+    named = told.with_columns(assumed=pl.when(pl.col("assumed") == "").then(pl.lit("nothing")).otherwise("assumed"))
+    return named.pivot("assumed", index=["actions", "policy", "true"], values="told").fill_null("")
+
+
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -247,4 +309,6 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "prior-ratings": (ratings_verdicts, ratings_details),
     "prior-ratings-regret": (ratings_regret_verdicts, ratings_regret_details),
     "local-regret": (local_verdicts, local_details),
+    "people": (people_verdicts, people_details),
+    "persistence": (persistence_verdicts, persistence_details),
 }

@@ -36,6 +36,8 @@ from newcomer.experiments.pool import Crew, Progress
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
     study_local_regret,
+    study_people,
+    study_persistence,
     study_prior_calibration,
     study_prior_movielens,
     study_prior_outside,
@@ -79,6 +81,8 @@ STUDIES: dict[str, Figure] = {
         study_prior_ratings,
         study_prior_ratings_regret,
         study_local_regret,
+        study_people,
+        study_persistence,
     )
 }
 EVERYTHING = FIGURES | STUDIES

@@ -19,8 +19,8 @@ with mean mu and covariance Sigma of the complete rows of the people in the logs
 residual + sqrt(1 - q) residual + sqrt(q) fresh, where `fresh` is the residual of a person of the logs drawn at random:
 as much variance as before, a share q of it new each time. Regret is counted from the part that stays.
 
-`limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs, as a
-model.
+`limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs (of what
+stays of them), as a model.
 """
 
 from __future__ import annotations
@@ -228,7 +228,9 @@ class People:
 
         mean, covariance, precision = self._moments
         residual = 1.0 / np.diag(precision)
-        values, vectors = np.linalg.eigh(covariance - self.retest * np.diag(residual))
+        # What stays of answers is linear in them: x - (1 - sqrt(1 - retest)) residual, see `_lasting`.
+        stays = np.eye(self.dim) - (1.0 - np.sqrt(1.0 - self.retest)) * residual[:, None] * precision
+        values, vectors = np.linalg.eigh(stays @ covariance @ stays.T)
         basis = np.ascontiguousarray(vectors[:, ::-1])
         lengths = np.sqrt(np.maximum(values[::-1], 0.0))
         noise = np.maximum(self.retest, FIRM) * residual

@@ -27,6 +27,11 @@ class Summary:
     `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
     that share user and timestamp with another row; `max_reward` is the largest |reward|. The `fingerprint` depends on
     every value and on the order within a user, and on no other order.
+
+    What a few rewards cannot change: `median_reward`, and `robust_deviation`, 1.48 times the median distance from it.
+    `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
+    `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
+    these were counted says 0.)
     """
 
     users: int
@@ -40,6 +45,12 @@ class Summary:
     mean_reward: float
     reward_deviation: float
     max_reward: float
+    median_reward: float = 0.0
+    robust_deviation: float = 0.0
+    far_rewards: int = 0
+    tail_share: float = 0.0
+    clip: tuple[float, float] | None = None
+    clipped: int = 0
 
 
 @dataclass(frozen=True)

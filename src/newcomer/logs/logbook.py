@@ -297,6 +297,18 @@ class Logs:
         return self._table if self.by_action and not self.one_hot else None
 
     @property
+    def table(self) -> Floats | None:
+        """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
+        return self._table if self.by_action else None
+
+    @property
+    def direction_names(self) -> tuple[str, ...]:
+        """What to call each of the d features: its column, the action whose it is if one-hot, or its number."""
+        names = self.feature_names or (self.one_hot and tuple(str(one) for one in self.action_ids or ()))
+        named = names or tuple(f"feature {i}" for i in range(self.dim - self.intercept))
+        return (*named, *(["the constant"] if self.intercept else []))
+
+    @property
     def one_hot(self) -> bool:
         """Whether features are one-hot of the actions."""
         return self._items is not None and self.by_action and self._items.matrix is None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.evidence import Summary
+from newcomer.evidence import HEAVY_TAILS, Summary
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.sketch import FAR as FAR_OUTSIDE
 from newcomer.logs.intake.sketch import TAIL
@@ -21,7 +21,6 @@ from newcomer.logs.intake.sketch import TAIL
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
 SAMPLE = 20_000  # rows whose features are looked at
 NAMED = 3  # rows that are named
-HEAVY = 0.1  # share of the sum of squares in the tails from which on they are heavy; normal rewards have 0.00002
 
 
 def intercept_advice(summary: Summary, sample: Floats) -> list[str]:
@@ -70,7 +69,7 @@ def reward_advice(summary: Summary, parts: Callable[[], Iterable[Histories]]) ->
             f" ({deviation:.3g}, robust) from the median {middle:.3g}: {rows}{more}. Remove them if they are mistakes"
             " or stand for missing values, else clip='auto' (--clip auto) limits what they do."
         )
-    elif summary.tail_share > HEAVY:
+    elif summary.tail_share > HEAVY_TAILS:
         said.append(
             f"Rewards have heavy tails: those more than {TAIL:.0f} robust deviations ({deviation:.3g}) from the median"
             f" {middle:.3g} make up {summary.tail_share:.0%} of the sum of squares; if that is noise, clip='auto'"

@@ -48,7 +48,7 @@ clean: ## remove the environment and caches; results stay
 
 # Set-up compiles the inner loops; they are compiled again here, not in front of the person, when their code changed.
 .venv/.warm: $(LOOPS)
-	@echo "Compiling the inner loops, which changed: about half a minute"
+	@echo "Compiling the inner loops, which changed: about a minute"
 	@$(RUN) -m newcomer.warming
 	@touch $@
 

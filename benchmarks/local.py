@@ -8,16 +8,14 @@ from statistics import median
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 import newcomer as nc
 from benchmarks.measure import page
+from newcomer.arrays import Floats
 from newcomer.linear.ridge import Ridge, precision
 from newcomer.local import rounds
 from newcomer.local.problem import pose
 from newcomer.model import Model
-
-Floats = NDArray[np.float64]
 
 SIZES = ((50, 2, 20), (50, 2, 100), (100, 5, 20), (200, 18, 20))
 ROUNDS, EVERY = 200, 10

@@ -1,10 +1,11 @@
-"""Small ragged histories and batches for tests."""
+"""What several tests share: small ragged histories and batches, features, a model, comparisons."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from newcomer.logs.batch import Batch
+from newcomer.model import Model
 from newcomer.users import mix
 
 
@@ -31,3 +32,32 @@ def batch_of(parts, ids=None):
         row_features=np.concatenate([X for X, _ in parts]),
         rewards=np.concatenate([r for _, r in parts]),
     )
+
+
+def unit(rng, *shape):
+    """Random rows of length one."""
+    rows = rng.standard_normal(shape)
+    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+
+
+def plain_model(dim, rank, seed=0):
+    """A model with a random subspace, in which users have mean zero and unit variance, and noise of variance one."""
+    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, rank)))[0]
+    return Model(basis, np.ones(dim), np.zeros(dim), basis.copy(), 1.0)
+
+
+def close(a, b, tolerance=1e-9):
+    """Arrays agree, relative to the largest entry of `b` or to one."""
+    assert np.abs(a - b).max() <= tolerance * max(1.0, np.abs(b).max())
+
+
+def learns_at_once_as_in_turn(policy, dim, rows):
+    """Three users who all leave the subspace within a batch of `rows` rewards end up as if these came one by one."""
+    rng = np.random.default_rng(3)
+    features, reward, users = unit(rng, rows, dim), rng.standard_normal(rows), rng.integers(0, 3, rows)
+    at_once, in_turn = policy.start(3), policy.start(3)
+    policy.update(at_once, features, reward, users=users)
+    for phi, r, user in zip(features, reward, users, strict=True):
+        policy.update(in_turn, phi, r, users=[user])
+    assert at_once.to_bytes() == in_turn.to_bytes()
+    assert not policy.in_subspace(at_once).any()

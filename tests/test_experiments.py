@@ -5,7 +5,6 @@ told only when it is known, the pages are what the tables say, and `newcomer rep
 
 from __future__ import annotations
 
-import doctest
 import json
 import os
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
@@ -417,16 +415,6 @@ def test_numbers_are_told_with_the_digits_their_error_deserves() -> None:
     assert number(752.3, 228.1) == "752 ± 228"
     assert number(0.12345, 0.0123) == "0.123 ± 0.012"
     assert number(1e-30, 0.0) == "0" and number(3.14159, None) == "3.14"
-
-
-@pytest.mark.parametrize(
-    "module",
-    [f"newcomer.experiments.{name}" for name in ("scale", "jobs", "pool", "figure", "catalogue", "studies.comparison")]
-    + ["experiments.markdown"],
-)
-def test_examples_in_docstrings_are_right(module: str) -> None:
-    found = doctest.testmod(import_module(module))
-    assert found.attempted and not found.failed
 
 
 def sleep_and_say_who(path: str) -> None:

@@ -1,5 +1,8 @@
-"""Guards LOCAL-UCB's solver: the reductions, limits, bounds and feasibility, against covers of all subspaces and an optimiser
-that knows none of the reductions. The full comparison with the covers is `python -m tests.oracles.local 200`."""
+"""Guards LOCAL-UCB's solver: the reductions, limits, bounds and feasibility.
+
+They are compared with covers of all subspaces and with an optimiser that knows none of the reductions. The full
+comparison with the covers is `python -m tests.oracles.local 200`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guards the policy LocalUCB: the common contract, that it ranks by Algorithm 2's values, certificates, flags and defaults."""
+"""Guards the policy LocalUCB: the contract, ranking by Algorithm 2's values, certificates, flags and defaults."""
 
 from __future__ import annotations
 

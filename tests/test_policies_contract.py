@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,9 @@ import pytest
 import newcomer as nc
 from newcomer import files
 from newcomer.errors import ModelError, PolicyError
+from newcomer.linear import ridge
 from newcomer.model import Model
+from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.full_space import LinUCB
 from newcomer.testing import PROMISES, Trial, check_policy, check_world
@@ -160,7 +162,7 @@ def test_a_state_from_other_settings_is_refused_rather_than_misread():
     model = make_model(3, 1)
     patient = nc.ProBALLUCB(model, horizon=5, tau=0.0, radius=1.0)
     hasty = nc.ProBALLUCB(model, horizon=5, tau=1e9, radius=1.0)
-    with pytest.raises(PolicyError, match="pull 0, bend 0; this policy is .* pull 1000000000, bend 0"):
+    with pytest.raises(PolicyError, match="radius \\* tau 0, .*; this policy is .* radius \\* tau 1000000000, "):
         hasty.choose(patient.start(1), np.eye(3))
 
 
@@ -176,35 +178,28 @@ def test_settings_that_do_not_change_what_a_state_holds_do_not_make_it_refused()
         assert other.choose(one.start(2), np.eye(3), np.random.default_rng(0)).shape == (2,)
 
 
-@dataclass(frozen=True)
-class Named(Model):
-    """A model with an id and a catalogue of three actions, as fitted ones have."""
-
-    id: str = "m1"
-
-    def features(self, ids):
-        return np.array([{"a": [1.0, 0.0, 0.0], "b": [0.0, 2.0, 0.0], "c": [0.0, 0.0, 3.0]}[one] for one in ids])
-
-
 def test_the_state_of_another_model_is_refused():
-    parts = vars(make_model(3, 1))
-    first, second = (nc.PopulationMean(Named(**parts, id=name)) for name in ("m1", "m2"))
+    model = make_model(3, 1)
+    first, second = nc.PopulationMean(model), nc.PopulationMean(replace(model, noise_variance=2.0))
     state = first.start(1)
-    with pytest.raises(PolicyError, match="on model m1; .* on model m2"):
+    with pytest.raises(PolicyError, match=f"on model {model.id[:12]}; .* on model {second.model.id[:12]}"):
         second.choose(state, np.eye(3))
     with pytest.raises(PolicyError, match="put together"):
         type(state).concat([state, second.start(1)])
 
 
 def test_the_catalogue_gives_the_features_of_ids():
-    policy, names = nc.PriorUCB(Named(**vars(make_model(3, 1)))), np.array([["a", "b", "c"], ["c", "b", "a"]])
-    state, twin = policy.start(2), policy.start(2)
-    actions = np.stack([policy.model.features(row) for row in names])
+    catalogue = np.diag([1.0, 2.0, 3.0])
+    model = replace(make_model(3, 1), action_ids=("a", "b", "c"), action_features=catalogue)
+    policy, names = nc.PriorUCB(model), np.array([["a", "b", "c"], ["c", "b", "a"]])
+    state, twin, actions = policy.start(2), policy.start(2), np.stack([catalogue, catalogue[::-1]])
     np.testing.assert_array_equal(policy.scores(state, ids=names), policy.scores(state, actions))
     np.testing.assert_array_equal(policy.choose(state, ids=names[0]), policy.choose(state, actions[0]))
     policy.update(state, ids=["c", "b"], reward=[1.0, 2.0])
-    policy.update(twin, policy.model.features(["c", "b"]), [1.0, 2.0])
+    policy.update(twin, catalogue[[2, 1]], [1.0, 2.0])
     assert state.to_bytes() == twin.to_bytes()
+    with pytest.raises(ModelError, match="'z' is not among the 3 actions"):
+        policy.choose(state, ids=["a", "z"])
 
 
 def test_ids_without_a_catalogue_ask_for_features_in_one_sentence():
@@ -267,3 +262,34 @@ def test_random_policies_ask_for_a_generator():
             policy.choose(policy.start(1), np.eye(2))
         with pytest.raises(PolicyError, match="generators"):
             policy.choose(policy.start(3), np.eye(2), [np.random.default_rng(0)] * 2)
+
+
+@dataclass(frozen=True)
+class Stranger(Contract[ridge.Ridge]):
+    """A policy by somebody who has not read everything; `mistake` says what is returned wrongly."""
+
+    dim: int
+    mistake: str = ""
+
+    def begin(self, n):
+        return {"count": np.zeros(n)} if self.mistake == "begin" else ridge.start(n, self.dim)
+
+    def rank(self, state, asked):
+        scores = questions.mean_rewards(state.mean[asked.users], asked)
+        return scores[0] if self.mistake == "rank" else np.asfortranarray(scores)
+
+    def learn(self, state, told):
+        ridge.learn(state, told.features, told.reward, told.users)
+
+
+def test_whoever_writes_a_policy_is_told_of_a_mistake_in_one_sentence():
+    with pytest.raises(PolicyError, match="Stranger.begin gave a dict and no state"):
+        check_policy(Stranger(5, "begin"))
+    policy = Stranger(5, "rank")
+    for ask in (policy.choose, policy.scores, policy.probabilities):
+        with pytest.raises(PolicyError, match=r"scores of shape \(6,\) for 4 users and 6 actions"):
+            ask(policy.start(4), np.ones((6, 5)))
+
+
+def test_scores_may_lie_in_memory_as_they_like():
+    check_policy(Stranger(5))

@@ -7,10 +7,10 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import PolicyError
-from newcomer.model import Model
 from newcomer.policies.proball import ProBALLState
 from newcomer.policies.widths import plug_in_bound
 from newcomer.testing import check_policy
+from tests.helpers import learns_at_once_as_in_turn, plain_model, unit
 from tests.oracles import savings as oracle
 from tests.oracles.policies import practical_width, system
 
@@ -18,18 +18,8 @@ DIM, RANK, ROUNDS = 6, 2, 60
 ALPHAS = (practical_width(RANK, ROUNDS), practical_width(DIM, ROUNDS))
 
 
-def make_model(dim=DIM, rank=RANK, seed=0):
-    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, rank)))[0]
-    return Model(basis, np.ones(dim), np.zeros(dim), basis.copy(), 1.0)
-
-
 def make(radius, kind=nc.ProBALLUCB, bound=1.0, model=None):
-    return kind(model or make_model(), horizon=ROUNDS, radius=radius, exit="savings", reward_bound=bound)
-
-
-def unit(rng, *shape):
-    rows = rng.standard_normal(shape)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
+    return kind(model or plain_model(DIM, RANK), horizon=ROUNDS, radius=radius, exit="savings", reward_bound=bound)
 
 
 def play_rounds(policy, rounds=ROUNDS, seed=0, on_round=lambda *_: None):
@@ -48,7 +38,7 @@ def play_rounds(policy, rounds=ROUNDS, seed=0, on_round=lambda *_: None):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("radius", [0.0, 0.3, 0.45, 0.5, 0.55, 100.0])
 def test_decisions_and_the_round_of_exit_are_those_of_the_definition(radius, seed):
-    model, bound = make_model(), 1.3
+    model, bound = plain_model(DIM, RANK), 1.3
     policy, phases = make(radius, bound=bound), []
 
     def compare(state, actions, history, chosen):
@@ -76,7 +66,7 @@ def phases_of(radius):
 
 
 def test_a_radius_of_zero_never_leaves_and_is_the_literal_rule_that_never_does():
-    policy, literal = make(0.0, bound=None), nc.ProBALLUCB(make_model(), horizon=ROUNDS, tau=0.0, radius=0.0)
+    policy, literal = make(0.0, bound=None), nc.ProBALLUCB(plain_model(DIM, RANK), horizon=ROUNDS, tau=0.0, radius=0.0)
     state, history = play_rounds(policy, 300)
     twin = literal.start(1)
     for phi, reward in history:
@@ -113,18 +103,11 @@ def test_who_has_left_stays_out():
 @pytest.mark.parametrize("radius", [0.0, 0.4, 1e3])
 def test_the_contract_holds(kind, radius):
     check_policy(make(radius, kind), seed=3)
-    check_policy(make(radius, kind, model=make_model(1, 1)), seed=4)
+    check_policy(make(radius, kind, model=plain_model(1, 1)), seed=4)
 
 
 def test_a_batch_of_rewards_that_crosses_the_exit_is_one_by_one():
-    policy, rng = make(0.9), np.random.default_rng(3)
-    features, reward, users = unit(rng, 90, DIM), rng.standard_normal(90), rng.integers(0, 3, 90)
-    at_once, in_turn = policy.start(3), policy.start(3)
-    policy.update(at_once, features, reward, users=users)
-    for phi, r, user in zip(features, reward, users, strict=True):
-        policy.update(in_turn, phi, r, users=[user])
-    assert at_once.to_bytes() == in_turn.to_bytes()
-    assert not policy.in_subspace(at_once).any()
+    learns_at_once_as_in_turn(make(0.9), DIM, rows=90)
 
 
 def test_users_inside_and_outside_can_be_joined_saved_and_go_on_alone():
@@ -143,7 +126,7 @@ def test_users_inside_and_outside_can_be_joined_saved_and_go_on_alone():
 
 @pytest.mark.parametrize("radius", [0.0, 1e3])
 def test_thompson_draws_are_those_of_the_phase(radius):
-    model, draws = make_model(), 40_000
+    model, draws = plain_model(DIM, RANK), 40_000
     policy = make(radius, nc.ProBALLTS)
     state, history = play_rounds(policy, 8)
     samples = policy.sample(state, [np.random.default_rng(1)] * draws, users=np.zeros(draws, dtype=int))
@@ -162,7 +145,7 @@ def test_savings_are_those_of_the_definition_and_pay_for_every_round_inside(seed
     `saved` of the state is compared with the definition, summed over the rounds played inside; that the policy is
     inside exactly while the savings pay for the rounds is the regret bound.
     """
-    model, radius, bound = make_model(), 0.5, 1.3
+    model, radius, bound = plain_model(DIM, RANK), 0.5, 1.3
     policy, saved, inside = make(radius, bound=bound), [], []
 
     def look(state, *_):
@@ -179,7 +162,7 @@ def test_savings_are_those_of_the_definition_and_pay_for_every_round_inside(seed
 
 
 def test_the_bound_is_a_plug_in_by_default():
-    model = make_model()
+    model = plain_model(DIM, RANK)
     by_default, told = make(0.5, bound=None), make(0.5, bound=plug_in_bound(model))
     assert play_rounds(by_default)[0].to_bytes() == play_rounds(told)[0].to_bytes()
 
@@ -198,11 +181,11 @@ def test_the_bound_is_a_plug_in_by_default():
 @pytest.mark.parametrize("kind", [nc.ProBALLUCB, nc.ProBALLTS])
 def test_senseless_settings_are_refused(kind, settings):
     with pytest.raises(PolicyError):
-        kind(make_model(), horizon=9, radius=1.0, **settings)
+        kind(plain_model(DIM, RANK), horizon=9, radius=1.0, **settings)
 
 
 def test_states_of_the_two_exits_are_not_taken_for_one_another():
-    literal, savings = nc.ProBALLUCB(make_model(), horizon=9, radius=0.5), make(0.5)
+    literal, savings = nc.ProBALLUCB(plain_model(DIM, RANK), horizon=9, radius=0.5), make(0.5)
     for policy, other in ((literal, savings), (savings, literal)):
         with pytest.raises(PolicyError, match="state"):
             policy.choose(other.start(1), np.eye(DIM))

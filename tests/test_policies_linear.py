@@ -11,12 +11,8 @@ from newcomer.linear import learning_loops, ridge, scoring_loops
 from newcomer.model import Model
 from newcomer.policies import exit_loops
 from newcomer.policies.widths import Theory
+from tests.helpers import unit
 from tests.oracles import policies as oracle
-
-
-def unit(rng, *shape):
-    rows = rng.standard_normal(shape)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 @pytest.mark.parametrize("dim", [1, 3, 8])

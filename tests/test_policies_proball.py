@@ -10,17 +10,8 @@ from newcomer.linear import ridge
 from newcomer.model import Model
 from newcomer.policies.proball import ProBALLState
 from newcomer.policies.widths import Theory
+from tests.helpers import learns_at_once_as_in_turn, plain_model, unit
 from tests.oracles import policies as oracle
-
-
-def make_model(dim, rank, seed=0):
-    basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, rank)))[0]
-    return Model(basis, np.ones(dim), np.zeros(dim), basis.copy(), 1.0)
-
-
-def unit(rng, *shape):
-    rows = rng.standard_normal(shape)
-    return rows / np.linalg.norm(rows, axis=-1, keepdims=True)
 
 
 def play_rounds(policy, rounds, seed=0, count=6, on_round=lambda *_: None):
@@ -40,7 +31,7 @@ def play_rounds(policy, rounds, seed=0, count=6, on_round=lambda *_: None):
 @pytest.mark.parametrize("widths", ["practical", "theoretical"])
 def test_proball_ucb_is_its_definition(tau, tau_prime, widths):
     """Every round of 60, phase and scores: Algorithm ProBALL-UCB, with kappa in the theoretical width."""
-    model, radius = make_model(5, 2), 0.9
+    model, radius = plain_model(5, 2), 0.9
     policy = nc.ProBALLUCB(model, horizon=60, tau=tau, tau_prime=tau_prime, radius=radius, widths=widths)
     width = oracle.practical_width if widths == "practical" else oracle.theoretical_width
     phases = []
@@ -60,7 +51,7 @@ def test_proball_ucb_is_its_definition(tau, tau_prime, widths):
 
 
 def test_full_rank_with_practical_widths_is_linucb():
-    model = make_model(4, 4)
+    model = plain_model(4, 4)
     inside, outside = (nc.ProBALLUCB(model, horizon=40, tau=tau, radius=1.0) for tau in (0.0, 1e9))
     linear = nc.LinUCB(4, horizon=40)
     state, twin = linear.start(1), outside.start(1)
@@ -77,7 +68,7 @@ def test_full_rank_with_practical_widths_is_linucb():
 
 
 def test_without_tau_it_never_leaves_and_with_a_huge_tau_it_leaves_at_once():
-    model = make_model(3, 1)
+    model = plain_model(3, 1)
     for radius in (1.0, 1e6, np.inf):
         policy = nc.ProBALLUCB(model, horizon=9, tau=0.0, tau_prime=0.0, radius=radius)
         assert policy.in_subspace(play_rounds(policy, 200)[0])[0]
@@ -89,7 +80,7 @@ def test_without_tau_it_never_leaves_and_with_a_huge_tau_it_leaves_at_once():
 
 
 def test_with_tau_one_and_a_radius_of_one_it_cannot_leave_before_d_squared():
-    policy = nc.ProBALLUCB(make_model(4, 2), horizon=9, tau=1.0, radius=1.0)
+    policy = nc.ProBALLUCB(plain_model(4, 2), horizon=9, tau=1.0, radius=1.0)
     last = []
     play_rounds(policy, 20, on_round=lambda state, *_: last.append(bool(policy.in_subspace(state)[0])))
     assert last == [t <= 16 for t in range(1, 21)]
@@ -123,7 +114,7 @@ def policy_widths(rank, dim, horizon):
 def test_the_full_system_built_late_is_the_one_kept_all_along(rounds):
     """Leaves after `rounds` rewards, before and after rows were added to V, then learns 20 more."""
     dim = 20
-    model, rng = make_model(dim, 3), np.random.default_rng(rounds)
+    model, rng = plain_model(dim, 3), np.random.default_rng(rounds)
     tau = dim / np.sqrt(rounds + 0.5)
     policy, linear = nc.ProBALLUCB(model, horizon=50, tau=tau, radius=1.0), nc.LinUCB(dim, horizon=50)
     state, kept = policy.start(2), linear.start(2)
@@ -140,7 +131,7 @@ def test_the_full_system_built_late_is_the_one_kept_all_along(rounds):
 
 
 def test_nothing_of_size_d_squared_exists_in_the_subspace():
-    policy = nc.ProBALLUCB(make_model(60, 2), horizon=50, tau=1.0, radius=1.0)
+    policy = nc.ProBALLUCB(plain_model(60, 2), horizon=50, tau=1.0, radius=1.0)
     state, _ = play_rounds(policy, 30)
     assert state.systems.full.factor.size == state.systems.full.gram.size == 0
     assert sum(array.size for _, array, _ in state.arrays()) < 60 * 60
@@ -149,13 +140,13 @@ def test_nothing_of_size_d_squared_exists_in_the_subspace():
 def test_memory_is_bounded_in_a_long_subspace_phase():
     """Rows are kept only by users who may leave, and then at most max(d, 16) of them."""
     for tau, room in ((0.0, 0), (1e-3, 16)):
-        policy = nc.ProBALLUCB(make_model(6, 2), horizon=50, tau=tau, radius=1.0)
+        policy = nc.ProBALLUCB(plain_model(6, 2), horizon=50, tau=tau, radius=1.0)
         state, _ = play_rounds(policy, 300)
         assert state.systems.rows.shape[1] == room
 
 
 def test_users_in_different_phases_can_be_joined_and_cut():
-    model = make_model(20, 2)
+    model = plain_model(20, 2)
     policy = nc.ProBALLUCB(model, horizon=50, tau=20 / np.sqrt(10.5), radius=1.0)
     early, _ = play_rounds(policy, 3)
     late, _ = play_rounds(policy, 30, seed=1)
@@ -173,21 +164,14 @@ def test_users_in_different_phases_can_be_joined_and_cut():
 
 
 def test_a_batch_of_rewards_that_crosses_the_switch_is_one_by_one():
-    policy = nc.ProBALLUCB(make_model(5, 2), horizon=50, tau=5 / np.sqrt(10.5), tau_prime=1e-9, radius=1.0)
-    rng = np.random.default_rng(3)
-    features, reward, users = unit(rng, 60, 5), rng.standard_normal(60), rng.integers(0, 3, 60)
-    at_once, in_turn = policy.start(3), policy.start(3)
-    policy.update(at_once, features, reward, users=users)
-    for phi, r, user in zip(features, reward, users, strict=True):
-        policy.update(in_turn, phi, r, users=[user])
-    assert at_once.to_bytes() == in_turn.to_bytes()
-    assert not policy.in_subspace(at_once).any()
+    policy = nc.ProBALLUCB(plain_model(5, 2), horizon=50, tau=5 / np.sqrt(10.5), tau_prime=1e-9, radius=1.0)
+    learns_at_once_as_in_turn(policy, dim=5, rows=60)
 
 
 @pytest.mark.parametrize("tau", [0.0, 1e9])
 def test_thompson_samples_have_the_right_mean_and_covariance(tau):
     """In the subspace U theta, theta ~ N(V_U^-1 U^T b, alpha_1^2 V_U^-1); outside the law of LinTS."""
-    model, draws = make_model(4, 2), 40_000
+    model, draws = plain_model(4, 2), 40_000
     policy = nc.ProBALLTS(model, horizon=30, tau=tau, radius=1.0)
     state, history = play_rounds(policy, 8)
     samples = policy.sample(state, [np.random.default_rng(1)] * draws, users=np.zeros(draws, dtype=int))
@@ -234,7 +218,7 @@ def test_the_subspace_ellipsoid_covers_out_of_the_span_with_the_radius():
 
 
 def test_theory_reaches_the_widths():
-    model = make_model(4, 2)
+    model = plain_model(4, 2)
     policy = nc.ProBALLUCB(model, horizon=9, tau=0.0, radius=1.0, widths="theoretical", theory=Theory(bound=3.0))
     norms = np.linalg.norm(np.eye(4) @ model.basis, axis=1)
     expected = oracle.theoretical_width(2, 9, bound=3.0) * norms

@@ -18,14 +18,10 @@ from newcomer.population.record import Population
 from newcomer.population.search import Passes, estimate_population, mean_precision
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds import Synthetic
-from tests.helpers import batch_of, histories
+from tests.helpers import batch_of, close, histories
 from tests.oracles import prior as oracle
 
 EVERY, NONE = np.ones(64, dtype=bool), np.zeros(64, dtype=bool)
-
-
-def close(a, b, tolerance=1e-9):
-    assert np.abs(a - b).max() <= tolerance * max(1.0, np.abs(b).max())
 
 
 def some_population(rng, dim, rank, noise=0.4):

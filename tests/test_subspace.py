@@ -10,12 +10,8 @@ from hypothesis import strategies as st
 from newcomer.sold.correction import coverage_of, population_mean, second_moment, stratum_starts
 from newcomer.sold.moments import moments_of
 from newcomer.subspace import distance, fix_signs, top_eigenvectors
-from tests.helpers import batch_of, histories
+from tests.helpers import batch_of, close, histories
 from tests.oracles import sold
-
-
-def close(a, b, tolerance=1e-9):
-    assert np.abs(a - b).max() <= tolerance * max(1.0, np.abs(b).max())
 
 
 def orthonormal(rng, dim, rank):

@@ -1,18 +1,18 @@
 """Compiled loops that several rooms share: triangular systems, directions of quasi-Newton climbs, mean scores.
 
 A compiled loop is an ordinary function of NumPy arrays that Numba turns into machine code. It lives in a file called
-`*_loops.py`, and nowhere else, and runs (slowly) without the compiler too, with NUMBA_DISABLE_JIT=1. The machine code is
-kept beside the file, so that it is made once; `newcomer.warming` finds all these files and has it made during set-up. For
-this each of them has a function `warm`, which calls its loops with the smallest arrays of the right types.
+`*_loops.py`, and nowhere else, and runs (slowly) without the compiler too, with NUMBA_DISABLE_JIT=1. The machine code
+is kept beside the file, so that it is made once; `newcomer.warming` finds all these files and has it made during
+set-up. For this each of them has a function `warm`, which calls its loops with the smallest arrays of the right types.
 
-Two things decide whether a loop is compiled again in front of a person. The first is the type of what it is called with: an
-array that is not contiguous, or not writeable, is another type (`plain` gives the usual one). The second is who compiled it:
-a loop inherits the options of the loop that first called it, unless its own say otherwise. Hence the two decorators below,
-which say everything.
+Two habits of Numba to know. An array that is not contiguous, or not writeable, is of another type, for which a loop is
+compiled again, in front of the person (`plain` gives the usual type). And a loop inherits the options of the loop that
+first called it, unless its own say otherwise, so that its sums would depend on who was first: hence the two decorators
+below, which say everything.
 
 The shapes of the triangles: a matrix is square here, (n, n), and so is its factor, with nothing of interest above the
-diagonal. States of users keep triangles packed instead, row i in places i (i + 1) / 2 and the i after it, which halves the
-memory of a user; `append_row` and `solve_rows` work on those.
+diagonal. States of users keep triangles packed instead, row i in places i (i + 1) / 2 and the i after it, which halves
+the memory of a user; `invert_packed`, `append_row` and `solve_rows` work on those.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from newcomer.arrays import Bools, Floats, Ints
+
 Loop = TypeVar("Loop", bound=Callable[..., object])
 
 # Sums may be reordered and fused so that they run in vector registers; NaN and infinity keep their meaning.
@@ -76,10 +74,10 @@ def form(matrix: Floats, x: Floats) -> float:
 
 @fast
 def cholesky(matrix: Floats, lower: Floats, floor: float) -> bool:
-    """Write the Cholesky factor of a symmetric matrix, matrix = lower lower^T, row by row; `lower` may be `matrix` itself.
+    """Write the Cholesky factor of a symmetric matrix = lower lower^T, row by row; `lower` may be `matrix` itself.
 
-    Only the lower triangle is read and written. False, with `lower` half done, once a squared pivot is not above `floor`:
-    with `floor` = 0 the matrix is then not positive definite (or not finite).
+    Only the lower triangle is read and written. False, with `lower` half done, once a squared pivot is not above
+    `floor`: with `floor` = 0 the matrix is then not positive definite (or not finite).
     """
     for i in range(matrix.shape[0]):
         for j in range(i):
@@ -122,8 +120,8 @@ def solve(lower: Floats, x: Floats, out: Floats) -> None:
 def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: Bools) -> None:
     """For each of many symmetric matrices gram[n] = L L^T write L^-1 to inverse[n], both (N, m, m).
 
-    `fine[n]` is False where a squared pivot of L is not above `floor` times the largest diagonal entry, i.e. where the matrix
-    is singular to that accuracy; `inverse[n]` is meaningless there.
+    `fine[n]` is False where a squared pivot of L is not above `floor` times the largest diagonal entry, i.e. where the
+    matrix is singular to that accuracy; `inverse[n]` is meaningless there.
     """
     for n in range(gram.shape[0]):
         largest = 0.0
@@ -135,8 +133,29 @@ def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: Bools) ->
             invert_lower(inverse[n])
 
 
-# Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), for climbs: H stands for the inverse of
-# the negative Hessian, and H g is the direction to climb in.
+@fast
+def invert_packed(gram: Floats, factor: Floats, size: int) -> bool:
+    """Write L^-1, where gram = L L^T (size, size), to `factor`, both packed; False, and nothing written, if singular.
+
+    The triangle is unpacked for it, and packed again: size^2 copies beside size^3 operations.
+    """
+    square = np.empty((size, size))
+    begin = 0
+    for i in range(size):
+        square[i, : i + 1] = gram[begin : begin + i + 1]
+        begin += i + 1
+    if not cholesky(square, square, 0.0):
+        return False
+    invert_lower(square)
+    begin = 0
+    for i in range(size):
+        factor[begin : begin + i + 1] = square[i, : i + 1]
+        begin += i + 1
+    return True
+
+
+# Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), for climbs: H stands for the inverse
+# of the negative Hessian, and H times the gradient is the direction to climb in.
 
 
 class Memory(NamedTuple):
@@ -165,7 +184,7 @@ def remember(memory: Memory, step: Floats, turn: Floats) -> None:
 
 @fast
 def first_loop(memory: Memory, vector: Floats) -> Floats:
-    """Turn a gradient, in place, into what the first guess of H has to be applied to; the weights (M,) for `second_loop`.
+    """Turn a gradient, in place, into what the first guess of H is applied to; returns weights (M,) for `second_loop`.
 
     From the newest step to the oldest: the part of the gradient that a step accounts for is taken away.
     """
@@ -211,8 +230,8 @@ def append_row(
     """Append one row to each packed lower triangle L_s = `factor[s]` and to `residual[s]` = L_s^-1 (errors so far).
 
     `cross` (S, t) and `variance` (S,) are the new row of the matrix L_s L_s^T, whose squared pivot is at least `floor`;
-    `gain[s]` becomes the log density of `error[s]` given the errors before it, up to a constant. This is one more row of
-    a Cholesky factor whose others stay as they are, the step that `cholesky` takes for every row.
+    `gain[s]` becomes the log density of `error[s]` given the errors before it, up to a constant. This is one more row
+    of a Cholesky factor whose others stay as they are, the step that `cholesky` takes for every row.
     """
     count = cross.shape[1]
     begin = count * (count + 1) // 2
@@ -258,6 +277,7 @@ def warm() -> None:
     invert_lower(row.copy())
     solve(row, one, one.copy())
     invert_cholesky(block, 0.0, block.copy(), np.empty(1, dtype=np.bool_))
+    invert_packed(one, one.copy(), 1)
     memory = empty_memory(1, 1)
     remember(memory, one, one)
     second_loop(memory, first_loop(memory, one.copy()), one.copy())

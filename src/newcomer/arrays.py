@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Hashes = NDArray[np.uint64]  # of users, actions and features
 
 
 def symmetric(matrices: Floats) -> Floats:

@@ -150,9 +150,11 @@ class Model:
     ) -> float:
         """Delta_off: with probability 1 - `delta` the basis is no further than this from the truth.
 
-        Parameters ---------- kind : "calibrated" (the default of a model by em that has it; the options below `norm`
-        do not concern it), or the
-            paper's "hoeffding", "bernstein" (the default of a model by sold) or "martingale"; see `newcomer.radius`.
+        Parameters
+        ----------
+        kind : "calibrated" (the default of a model by em that has it; the options below `norm` do not concern it), or
+            the paper's "hoeffding", "bernstein" (the default of a model by sold) or "martingale"; `newcomer.radius`
+            explains them.
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
         simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.

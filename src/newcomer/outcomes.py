@@ -43,8 +43,8 @@ def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 2
     table = totals.group_by("policy", maintain_order=True).agg(
         users=pl.len(),
         horizon=pl.col("horizon").max(),
-        **_mean("regret"),
-        **_mean("reward"),
+        **mean_and_error("regret"),
+        **mean_and_error("reward"),
         stayed=pl.col("stayed").mean(),
     )
     if reference is None:
@@ -66,7 +66,7 @@ def curves(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
         pl.col("reward").rolling_mean(window, min_samples=1).over("policy", "user"),
     )
     share = pl.col("in_subspace").mean()
-    lines = each.group_by("policy", "t").agg(**_mean("regret"), **_mean("reward"), in_subspace=share)
+    lines = each.group_by("policy", "t").agg(**mean_and_error("regret"), **mean_and_error("reward"), in_subspace=share)
     order = rows.select(pl.col("policy").unique(maintain_order=True)).with_row_index("_order")
     return lines.join(order, on="policy").sort("_order", "t").drop("_order")
 
@@ -90,8 +90,12 @@ def _totals(rows: pl.DataFrame, window: int) -> pl.DataFrame:
     )
 
 
-def _mean(column: str) -> dict[str, pl.Expr]:
-    """Mean over users and its standard error."""
+def mean_and_error(column: str) -> dict[str, pl.Expr]:
+    """The mean of a column, under its own name, and its standard error s / sqrt(n), with `_se` behind the name.
+
+    >>> pl.DataFrame({"error": [1.0, 3.0]}).select(**mean_and_error("error")).rows()
+    [(2.0, 1.0)]
+    """
     value = pl.col(column)
     return {column: value.mean(), f"{column}_se": value.std() / pl.len().sqrt()}
 

@@ -17,14 +17,12 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
 from newcomer.policies.contract import Contract, Policy
+from newcomer.policies.questions import Ids
 from newcomer.worlds.world import check_world
-
-Floats = NDArray[np.float64]
-Names = NDArray[Any]
 
 USERS, ACTIONS, ROUNDS = 4, 6, 12
 
@@ -65,13 +63,13 @@ class Trial:
         """Fresh generators, one per user, always the same."""
         return [np.random.default_rng([self.seed, 7, user]) for user in range(count)]
 
-    def choose(self, state: Any, actions: Floats | None = None, **options: Any) -> NDArray[np.int64]:
+    def choose(self, state: Any, actions: Floats | None = None, **options: Any) -> Ints:
         """A choice with fresh generators for as many rows as are asked about."""
         rows = len(options["users"]) if options.get("users") is not None else len(state)
         given = self.actions if actions is None else actions
         return self.policy.choose(state, given, self.rngs(rows), **options)
 
-    def learned(self, names: Names | None = None) -> Any:
+    def learned(self, names: Ids | None = None) -> Any:
         """A state after some rounds with every user; the actions of every round have these names (K,), if any."""
         state, rng, who = self.policy.start(USERS), np.random.default_rng(self.seed + 1), np.arange(USERS)
         for _ in range(ROUNDS):

@@ -11,11 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.arrays import Bools, Floats, Ints
-
-Hashes = NDArray[np.uint64]
+from newcomer.arrays import Bools, Floats, Hashes, Ints
 
 FOLDS = 5
 FEW = 2000  # users below which every fold is held out in turn: one fifth of fewer would say too little

@@ -1,13 +1,14 @@
 """Compiles every loop of the library ahead of its first use: `python -m newcomer.warming` during set-up.
 
-No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each has a
-function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load it;
-a service that must answer its first request quickly calls `warm` before it says that it is ready.
+No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each
+has a function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load
+it; a service that must answer its first request quickly calls `warm` before it says that it is ready.
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -36,15 +37,29 @@ def warm() -> None:
 
 
 def forget_old_code() -> None:
-    """Remove machine code that is older than the newest file of loops.
+    """Remove machine code that is older than the file of its loop, or than a file of loops that this one calls.
 
-    Numba compiles a loop again when its own file has changed, but not when the file of another loop that it calls has.
+    Numba itself looks at the file of the caller only. A caller would go on with the old code of what it calls, or
+    crash: what both were compiled to would use the same names for different things.
     """
-    newest = max(path.stat().st_mtime for path in loop_files())
     for path in loop_files():
-        for code in (path.parent / "__pycache__").glob(f"{path.stem}.*.nbc"):
-            if code.stat().st_mtime < newest:
-                code.unlink()
+        newest = max(source.stat().st_mtime for source in _sources(path))
+        codes = list((path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ci]"))
+        if any(code.stat().st_mtime < newest for code in codes):
+            for code in codes:
+                code.unlink(missing_ok=True)
+
+
+def _sources(path: Path) -> set[Path]:
+    """A file of loops and all such files that it names, and that they name."""
+    found: set[Path] = set()
+    left = [path]
+    while left:
+        last = left.pop()
+        words = set(re.findall(r"\w+", last.read_text()))
+        found.add(last)
+        left += [other for other in loop_files() if other.stem in words and other not in found]
+    return found
 
 
 if __name__ == "__main__":

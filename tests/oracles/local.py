@@ -1,15 +1,17 @@
-"""Slow, obvious answers to the inner problem of LOCAL-UCB (Algorithm 2, step 4): covers of all subspaces, and an optimiser
-that knows none of the reductions. Nothing here uses newcomer.local."""
+"""Slow, obvious answers to the inner problem of LOCAL-UCB (Algorithm 2, step 4).
+
+One covers all subspaces with a grid, the other is an optimiser that knows none of the reductions. Nothing here uses
+newcomer.local.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-Floats = NDArray[np.float64]
+from newcomer.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,10 @@ def _along(case: Case, directions: Floats, gap: Floats | None = None) -> Floats:
 
 
 def frames_of(case: Case, tilts: Floats) -> Floats:
-    """Orthonormal frames of U_hat + U_hat_perp B for tilts B (n, d - k, k), scaled back to the radius where they exceed it."""
+    """Orthonormal frames of U_hat + U_hat_perp B for tilts B (n, d - k, k).
+
+    Tilts that exceed the radius are scaled back to it.
+    """
     k = case.basis.shape[1]
     complement = np.linalg.svd(case.basis, full_matrices=True)[0][:, k:]
     if case.tilt < 1:
@@ -132,8 +137,8 @@ def _sines(tilts: Floats) -> Floats:
 def cover_value(case: Case, *, cells: int, keep: int, levels: int) -> float:
     """The best value over a grid of tilts, refined `levels` times about the `keep` best cells.
 
-    Tilts are written B = tan-scaled points of a box that reaches the edge of the radius; beyond it they are scaled back, so
-    that the edge itself is covered. Without a radius the box reaches to angles of 88 degrees.
+    Tilts are written B = tan-scaled points of a box that reaches the edge of the radius; beyond it they are scaled
+    back, so that the edge itself is covered. Without a radius the box reaches to angles of 88 degrees.
     """
     d, k = case.basis.shape
     size = (d - k) * k
@@ -152,7 +157,7 @@ def cover_value(case: Case, *, cells: int, keep: int, levels: int) -> float:
 
 
 def random_starts_value(case: Case, *, starts: int, rng: np.random.Generator) -> float:
-    """The best feasible value that SLSQP finds over (theta, B), B of full size, from random starts (Algorithm 2 as it is)."""
+    """The best feasible value that SLSQP finds over (theta, B) from random starts; B has its full size."""
     found = [_slsqp(case, rng) for _ in range(starts)]
     return max(found)
 

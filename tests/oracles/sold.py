@@ -13,7 +13,7 @@ def half_ridge(X, r, mu):
 
 
 def half_pseudo(X, r):
-    """The pseudo-inverse version in "Additional Algorithms": V^+ b = X^+ r, and D = X^+ X is the projection onto the rows of X.
+    """The pseudo-inverse version in "Additional Algorithms": V^+ b = X^+ r, and D = X^+ X projects onto the rows of X.
 
     From X, not from V = X^T X: whether a squared singular value is zero cannot be told below 1e-8.
     """

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 import newcomer as nc
+from newcomer.arrays import Floats
 from newcomer.charts.pictures import draw_outlines
 from newcomer.experiments.figure import Point, swept
 from newcomer.experiments.scale import Scale, Setting
@@ -24,8 +24,6 @@ from newcomer.policies.widths import DEFAULT, resolve
 from newcomer.simulation import play
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream
-
-Floats = NDArray[np.float64]
 
 TIMES = (3, 30, 300)  # rounds after which the sets are drawn
 WORLD = Synthetic(dim=2, rank=1, scale=1.25, length=1.0, seed=4)

@@ -16,22 +16,22 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, swept
+from newcomer.experiments.figure import Point, data_sets, swept
 from newcomer.experiments.named_worlds import films
 from newcomer.experiments.panels import SIZE
 from newcomer.experiments.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.fitting import fit
 from newcomer.logs import Logs
+from newcomer.outcomes import mean_and_error
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.matrix_completion import Observed, alternate
 from newcomer.worlds.movielens import MovieLens
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream
 
-Floats = NDArray[np.float64]
 Catalogued = Synthetic | MovieLens
 
 ISOTROPIC = "isotropic items (simulation)"
@@ -42,12 +42,7 @@ RIDGE, SWEEPS = 2.0, 15  # of the factorisation
 
 def sweep(scale: Scale) -> list[Point]:
     """Every world, number of users and data set."""
-    return [
-        {"world": name, "users": users, "seed": seed}
-        for name in WORLDS
-        for users in scale.sizes
-        for seed in range(1, scale.repeats + 1)
-    ]
+    return data_sets(WORLDS, scale.sizes, scale.repeats)
 
 
 def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
@@ -117,7 +112,7 @@ def _leading(logs: Logs, rank: int, vector: Callable[[Floats, Floats], Floats]) 
     return top_eigenvectors(total, rank)[1]
 
 
-def _triples(logs: Logs) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+def _triples(logs: Logs) -> tuple[Ints, Ints, Floats]:
     """The rows of the logs as a matrix is observed: users by number, items by row of the catalogue, and rewards."""
     users, items, rewards, first = [], [], [], 0
     for batch in logs.batches():

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.errors import NewcomerError
 from newcomer.experiments.figure import Point, swept
@@ -35,9 +35,6 @@ from newcomer.worlds.ratings import Ratings, read_ratings
 from newcomer.worlds.replay import split_users
 from newcomer.worlds.world import stream
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _Known = tuple[str, int | None, Ratings, Floats]
 
 SEEN = (5, 20, 50, 200)
@@ -131,11 +128,11 @@ def posterior_coordinates(test: Ratings, factors: Factors, count: int, *, seed: 
     return out
 
 
-def _posterior(shown: Floats, rating: Floats, mean: Floats, spread: Floats, noise: float) -> Floats:
-    """E[z | ratings] = (I + Z^T Z / noise)^-1 Z^T (r - X m) / noise, Z = X L."""
+def _posterior(shown: Floats, rating: Floats, mean: Floats, spread: Floats, variance: float) -> Floats:
+    """E[z | ratings] = (I + Z^T Z / s2)^-1 Z^T (r - X m) / s2, with Z = X L and s2 the `variance` of the noise."""
     loading = shown @ spread
-    system = np.eye(spread.shape[1]) + loading.T @ loading / noise
-    return np.asarray(np.linalg.solve(system, loading.T @ (rating - shown @ mean) / noise), dtype=np.float64)
+    system = np.eye(spread.shape[1]) + loading.T @ loading / variance
+    return np.asarray(np.linalg.solve(system, loading.T @ (rating - shown @ mean) / variance), dtype=np.float64)
 
 
 def guessable(coordinates: Floats, label: Bools, *, folds: int = 10, ridge: float = 1.0, seed: int = 0) -> Guess:

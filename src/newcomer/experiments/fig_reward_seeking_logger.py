@@ -12,18 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, swept
+from newcomer.experiments.figure import Point, swept
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.fitting import fit
 from newcomer.logs import Logs
+from newcomer.outcomes import mean_and_error
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream
-
-Floats = NDArray[np.float64]
 
 STRENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # how hard the logger seeks reward
 WORLDS = {"learnable (entries up to 2.5/k)": 1.25, "weak (entries up to 0.5)": 0.5}

@@ -12,13 +12,14 @@ from pathlib import Path
 import polars as pl
 
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, swept
+from newcomer.experiments.figure import Point, data_sets, swept
 from newcomer.experiments.lines import KINDS, sold
 from newcomer.experiments.named_worlds import true_basis, world_named
 from newcomer.experiments.panels import SIZE
 from newcomer.experiments.performing import perform_fit
 from newcomer.experiments.players import paper_radius
 from newcomer.experiments.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, Scale, Setting
+from newcomer.outcomes import mean_and_error
 from newcomer.subspace import distance
 
 WORLDS = (LITERAL, BALANCED, PRINTED, LEARNABLE)
@@ -27,12 +28,7 @@ NUMBERS = ("spectral", *KINDS.values(), "inverse_coverage")
 
 def sweep(scale: Scale) -> list[Point]:
     """Every world, number of users and data set."""
-    return [
-        {"world": name, "users": users, "seed": seed}
-        for name in WORLDS
-        for users in scale.error_sizes
-        for seed in range(1, scale.repeats + 1)
-    ]
+    return data_sets(WORLDS, scale.error_sizes, scale.repeats)
 
 
 def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:

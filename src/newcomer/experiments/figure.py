@@ -7,7 +7,7 @@ from policies that play.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,11 +92,11 @@ def study(
     )
 
 
-def mean_and_error(column: str) -> dict[str, pl.Expr]:
-    """The mean of a column, under its own name, and its standard error s / sqrt(n), with `_se` behind the name.
+def data_sets(worlds: Iterable[str], sizes: Iterable[int], repeats: int) -> list[Point]:
+    """The points of a sweep over worlds, numbers of offline users and data sets, whose seeds count from 1.
 
-    >>> pl.DataFrame({"error": [1.0, 3.0]}).select(**mean_and_error("error")).rows()
-    [(2.0, 1.0)]
+    >>> data_sets(["simulation"], [250, 500], 1)
+    [{'world': 'simulation', 'users': 250, 'seed': 1}, {'world': 'simulation', 'users': 500, 'seed': 1}]
     """
-    value = pl.col(column)
-    return {column: value.mean(), f"{column}_se": value.std() / pl.len().sqrt()}
+    seeds = range(1, repeats + 1)
+    return [{"world": name, "users": users, "seed": seed} for name in worlds for users in sizes for seed in seeds]

@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.clusters import Clusters, cluster, reward_error
 from newcomer.experiments.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, REPLAY, Setting
 from newcomer.logs import Logs
@@ -24,7 +24,6 @@ from newcomer.worlds.replay import Replay
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Episode, Newcomers, stream
 
-Floats = NDArray[np.float64]
 NamedWorld = Synthetic | MovieLens | Replay
 
 SIMULATED = {PRINTED: Synthetic.printed, LEARNABLE: Synthetic.learnable}

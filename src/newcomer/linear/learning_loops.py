@@ -20,14 +20,15 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, HUGE, Floats, Ints
+from newcomer.array_loops import FAST, HUGE, invert_packed
+from newcomer.arrays import Bools, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 # The columns of `System.guard`: trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
 TRACE, LIMIT, STEPS, ALLOWED = range(4)
-# What `faults` says if it does not name a row.
-ALL_FINE, SOME_MISSING = -1, -2
+# What `faults` says if it does not name a row, and what `learn_inside` says if it took none.
+ALL_FINE, SOME_MISSING, REFUSED = -1, -2, -1
 
 
 class System(NamedTuple):
@@ -42,9 +43,21 @@ class System(NamedTuple):
     seen: Ints  # (n,), how many rewards
 
 
+class Diary(NamedTuple):
+    """Rows of users whose full system is not built yet."""
+
+    rows: Floats  # (n, c, d)
+    kept: Ints  # (n,), how many of them are in use
+    built: Bools  # (n,), whether the user has a full system and needs no rows
+    open: bool  # whether rows are kept at all
+
+
 @njit(cache=True)
 def faults(features: Floats, reward: Floats) -> int:
-    """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE."""
+    """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE.
+
+    Features (m, d) must be fine also where the reward is missing. Numbers beyond HUGE would overflow once squared.
+    """
     status = ALL_FINE
     for i in range(features.shape[0]):
         if np.isnan(reward[i]):
@@ -60,7 +73,7 @@ def faults(features: Floats, reward: Floats) -> int:
 
 
 @njit(cache=True, fastmath=False)  # said in full, because loops inherit what their caller was given
-def add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
+def _add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
     """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here.
 
     `carry` holds, for each entry, what the last addition has put in too much; it is taken off the next term. Without
@@ -94,7 +107,7 @@ def _apply(factor: Floats, x: Floats) -> Floats:
 
 @njit(cache=True, fastmath=False)
 def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
-    """Add a symmetric matrix (d, d) to a packed triangle by Kahan's compensated sum."""
+    """Add a symmetric matrix (d, d), of many rows at once, to a packed triangle by Kahan's compensated sum."""
     offset = 0
     for i in range(square.shape[0]):
         row, lost = gram[offset : offset + i + 1], carry[offset : offset + i + 1]
@@ -108,7 +121,7 @@ def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _apply_transposed(factor: Floats, z: Floats, out: Floats) -> None:
-    """out = W^T z."""
+    """out = W^T z; with z = W b it is V^-1 b."""
     out[:] = 0.0
     offset = 0
     for i in range(z.size):
@@ -143,48 +156,6 @@ def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
 
 
 @njit(cache=True, fastmath=FAST)
-def _invert(gram: Floats, factor: Floats, size: int) -> bool:
-    """Write W = L^-1, where V = L L^T, to `factor`; False, and nothing written, if V is singular to rounding.
-
-    First the Cholesky factor L row by row, from inner products of the rows above; then the rows of its inverse by
-    forward substitution, W_i = (e_i - sum_{p<i} L_ip W_p) / L_ii.
-    """
-    lower = np.empty_like(gram)
-    start = 0
-    for i in range(size):
-        row = lower[start : start + i + 1]
-        offset = 0
-        for j in range(i + 1):
-            other = lower[offset : offset + j + 1]
-            offset += j + 1
-            total = 0.0
-            for p in range(j):
-                total += row[p] * other[p]
-            total = gram[start + j] - total
-            if i > j:
-                row[j] = total / other[j]
-            elif total > 0.0:
-                row[j] = np.sqrt(total)
-            else:
-                return False
-        start += i + 1
-    start = 0
-    for i in range(size):
-        row, target = lower[start : start + i + 1], factor[start : start + i + 1]
-        start += i + 1
-        target[:] = 0.0
-        offset = 0
-        for p in range(i):
-            above = factor[offset : offset + p + 1]
-            offset += p + 1
-            weight = row[p] / row[i]
-            for j in range(p + 1):
-                target[j] -= weight * above[j]
-        target[i] = 1.0 / row[i]
-    return True
-
-
-@njit(cache=True, fastmath=FAST)
 def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
     """Compute one user's factor and mean afresh from V and b, and say in `guard` (4,) when to do so again.
 
@@ -193,7 +164,7 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
     fresh W. Where V cannot be factorised, the turned W stays.
     """
     size = moment.size
-    _invert(gram, factor, size)
+    invert_packed(gram, factor, size)
     _apply_transposed(factor, _apply(factor, moment), mean)
     guard[STEPS] = 0.0
     norm = spread = guard[TRACE] = 0.0
@@ -216,7 +187,7 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
     The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
     """
     moment, mean, guard, gain = system.moment[u], system.mean[u], system.guard[u], np.empty(x.size)
-    add_outer(system.gram[u], system.carry[u], x)
+    _add_outer(system.gram[u], system.carry[u], x)
     total = _turn_factor(system.factor[u], x, gain)
     surprise = reward
     for j in range(x.size):
@@ -231,11 +202,30 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
+# `learn` and `learn_inside` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us more
+# than the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+
+
 @njit(cache=True)
-def learn(system: System, users: Ints, features: Floats, reward: Floats) -> None:
-    """Rewards in turn: row i goes into the system of users[i], who may occur again."""
+def learn(
+    factor: Floats,
+    gram: Floats,
+    carry: Floats,
+    moment: Floats,
+    mean: Floats,
+    guard: Floats,
+    seen: Ints,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+) -> bool:
+    """Rewards in turn: row i goes into the system of users[i], who may occur again; False, unchanged, at a fault."""
+    if faults(features, reward) != ALL_FINE:
+        return False
+    system = System(factor, gram, carry, moment, mean, guard, seen)
     for i in range(users.size):
         _learn(system, users[i], features[i], reward[i])
+    return True
 
 
 @njit(cache=True, fastmath=FAST)
@@ -249,12 +239,41 @@ def _project(basis: Floats, x: Floats, out: Floats) -> None:
 
 
 @njit(cache=True)
-def learn_projected(basis: Floats, system: System, users: Ints, features: Floats, reward: Floats) -> None:
-    """Rewards in turn, for features (m, d) that the basis (k, d) takes to the k dimensions of the system."""
+def _keep(x: Floats, reward: float, row: Floats, owed: Floats) -> None:
+    """Write x down in `row` for later, and add its reward to b, `owed`, now."""
+    for j in range(x.size):
+        row[j] = x[j]
+        owed[j] += reward * x[j]
+
+
+@njit(cache=True)
+def learn_pair(
+    basis: Floats,
+    small: System,
+    full: System,
+    diary: Diary,
+    users: Ints,
+    features: Floats,
+    reward: Floats,
+    begin: int,
+) -> int:
+    """Rewards in turn, from row `begin` on, into small systems of projected features and, where built, full ones.
+
+    The rows of the other users are kept, if the diary is `open`. Returns m, or the first row there is no room for.
+    """
     low = np.empty(basis.shape[0])
-    for i in range(users.size):
-        _project(basis, features[i], low)
-        _learn(system, users[i], low, reward[i])
+    for i in range(begin, users.size):
+        u, x, kept = users[i], features[i], diary.kept
+        if diary.open and not diary.built[u] and kept[u] == diary.rows.shape[1]:
+            return i
+        _project(basis, x, low)
+        _learn(small, u, low, reward[i])
+        if diary.built[u]:
+            _learn(full, u, x, reward[i])
+        elif diary.open:
+            _keep(x, reward[i], diary.rows[u, kept[u]], full.moment[u])
+            kept[u] += 1
+    return users.size
 
 
 @njit(cache=True)
@@ -266,7 +285,7 @@ def learn_inside(
     moment: Floats,
     mean: Floats,
     guard: Floats,
-    count: Ints,
+    seen: Ints,
     rows: Floats,
     kept: Ints,
     owed: Floats,
@@ -280,22 +299,18 @@ def learn_inside(
 
     A reward goes into the small system, its features to `rows` (n, c, d), of which `kept` (n,) are in use, and reward
     times features to `owed` (n, d), the b of the full system to come. A row is out of the ordinary if its user has no
-    room for it, or leaves the subspace with it, at `patience` rewards.
-
-    This loop runs for every reward of a single user, where a NamedTuple would cost 1 us and an array costs 0.1: hence
-    the arrays of the small system one by one.
+    room for it, or leaves the subspace with it, at `patience` rewards. At a fault nothing changes: REFUSED.
     """
-    small, low = System(factor, gram, carry, moment, mean, guard, count), np.empty(basis.shape[0])
+    if begin == 0 and faults(features, reward) != ALL_FINE:
+        return REFUSED
+    small, low = System(factor, gram, carry, moment, mean, guard, seen), np.empty(basis.shape[0])
     for i in range(begin, users.size):
         u, x = users[i], features[i]
-        if kept[u] == rows.shape[1] or count[u] + 1 >= patience:
+        if kept[u] == rows.shape[1] or seen[u] + 1 >= patience:
             return i
         _project(basis, x, low)
         _learn(small, u, low, reward[i])
-        row, total = rows[u, kept[u]], owed[u]
-        for j in range(x.size):
-            row[j] = x[j]
-            total[j] += reward[i] * x[j]
+        _keep(x, reward[i], rows[u, kept[u]], owed[u])
         kept[u] += 1
     return users.size
 
@@ -308,6 +323,7 @@ def warm() -> None:
     faults(row, one)
     add_square(np.ones(1), np.zeros(1), row)
     refresh(one, one.copy(), one, one.copy(), guard[0])
-    learn(system, who, row, one)
-    learn_projected(row, system, who, row, one)
+    learn(*system, who, row, one)
+    diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
+    learn_pair(row, system, system, diary, who, row, one, 0)
     learn_inside(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

@@ -21,12 +21,14 @@ Triangles are packed: row i of V or W takes places i (i + 1) / 2 and the i after
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear import learning_loops
 from newcomer.linear.learning_loops import System
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.linear.state import State
 
 
 @dataclass
@@ -58,9 +60,9 @@ class Ridge(State):
         """Whether the triangles are there."""
         return bool(self.factor.shape[1] == self.gram.shape[1] == self.carry.shape[1] > 0)
 
-    @property
+    @cached_property
     def parts(self) -> System:
-        """The arrays as the compiled loops take them."""
+        """The arrays as the compiled loops take them. They change in place; none is ever replaced by another."""
         return System(self.factor, self.gram, self.carry, self.moment, self.mean, self.guard, self.count)
 
     def check(self) -> None:
@@ -70,7 +72,7 @@ class Ridge(State):
         self.refuse_unless(self.mean.ndim == 2 and self.moment.shape == (n, d) and self.guard.shape == (n, 4))
         triangles = (self.factor, self.gram, self.carry)
         self.refuse_unless(all(part.shape in ((n, 0), (n, packed_size(d))) for part in triangles))
-        self.refuse_unless(all(part.dtype == np.float64 for part in self.parts[:-1]))
+        self.refuse_unless(all(array.dtype == np.float64 for name, array, _ in self.arrays() if name != "count"))
         self.refuse_unless(self.count.dtype == np.int64 and self.count.ndim == 1)
 
 
@@ -115,15 +117,18 @@ def start_empty(n: int, dim: int) -> Ridge:
     return Ridge(mean, moment, none, none, none, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
 
 
-def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> None:
-    """Take checked rewards (m,) for features (m, d) into the systems of `users` (m,), in this order.
+def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
+    """Take rewards (m,) for features (m, d) into the systems of `users` (m,), in this order.
+
+    False, and nothing changed, if one of the numbers is missing or too large.
 
     >>> system = start(1, 2)
     >>> learn(system, np.array([[1.0, 0.0]]), np.array([3.0]), np.array([0]))
+    True
     >>> system.mean.tolist()
     [[1.5, 0.0]]
     """
-    learning_loops.learn(system.parts, users, features, reward)
+    return learning_loops.learn(*system.parts, users, features, reward)
 
 
 def precision(system: Ridge) -> Floats:

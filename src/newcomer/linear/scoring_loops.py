@@ -1,5 +1,13 @@
 """Compiled loops that choose: scores and samples of the systems of ridge.py, alone and in pairs, and ties.
 
+For an action x the optimistic score is x . mean + width |W x|, because |x|_{V^-1} = |W x|; a sample of the reward
+vector is mean + width W^T noise. In a pair (policies/two_systems.py) a user who is inside has the small system, to
+which a basis (k, d) takes the action first, and anybody else the full one. Most of the time goes into |W x| for K
+actions: d^2 / 2 multiplications each, or k d + k^2 / 2 for users inside.
+
+Features come unchecked: a NaN or an infinity makes a score that is not finite, which `_first_best` finds on its way to
+the best, so that nobody has to look at all features before.
+
 The maths is told in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
 places i (i + 1) / 2 and the i after it. Loops that call each other live in one file, because Numba's cache looks at the
 file of the caller only; those that learn are in learning_loops.py.
@@ -12,7 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, TIE, Bools, Floats, Ints, quiet
+from newcomer.array_loops import FAST, TIE, quiet
+from newcomer.arrays import Bools, Floats, Ints
 
 # In place of an action, or of a row, where all scores are fine.
 NOT_FINITE, ALL_FINITE = -1, -1
@@ -105,7 +114,7 @@ def _project(basis: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Floats) -> None:
-    """out[a] = x_a . mean + width |W x_a| for rows x_a of `block`."""
+    """out[a] = x_a . mean + width |W x_a| for rows x_a of `block` (K, d): the scores of one user's actions."""
     _variances(factor, block, out)
     for a in range(block.shape[0]):
         total = 0.0
@@ -132,10 +141,8 @@ def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> 
 
 @quiet
 @njit(cache=True)
-def ucb_choose(
-    factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, mask: Bools, chosen: Ints
-) -> bool:
-    """The best (m,) by optimistic scores; False if one is not finite.
+def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, chosen: Ints) -> bool:
+    """The best (m,) by optimistic scores, all actions allowed; False if a score is not finite.
 
     For a single user a NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
     """
@@ -143,7 +150,7 @@ def ucb_choose(
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
-        chosen[i] = _first_best(scores, mask, i)
+        chosen[i] = _first_best(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -206,20 +213,32 @@ def pair_scores(
 
 @quiet
 @njit(cache=True)
-def choose_inside(
-    basis: Floats, factor: Floats, mean: Floats, width: float, inside: Bools, users: Ints, actions: Floats, chosen: Ints
+def pair_choose(
+    basis: Floats,
+    factor: Floats,
+    mean: Floats,
+    width: float,
+    full_factor: Floats,
+    full_mean: Floats,
+    full_width: float,
+    inside: Bools,
+    users: Ints,
+    actions: Floats,
+    chosen: Ints,
 ) -> bool:
-    """The best (m,) by `pair_scores`, all actions allowed; False if a user is not inside or a score not finite.
+    """The best (m,) by `pair_scores`, all actions allowed; False if a score is not finite.
 
-    `factor` and `mean` are those of the small system. For a single user a NamedTuple would cost this loop 1 us a call.
+    For a single user each NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
     """
     low, scores = np.empty((actions.shape[1], basis.shape[0])), np.empty(actions.shape[1])
     for i in range(users.size):
         u = users[i]
-        if not inside[u]:
-            return False
-        _project(basis, actions[0] if actions.shape[0] == 1 else actions[i], low)
-        _ucb_row(factor[u], mean[u], low, width, scores)
+        block = actions[0] if actions.shape[0] == 1 else actions[i]
+        if inside[u]:
+            _project(basis, block, low)
+            _ucb_row(factor[u], mean[u], low, width, scores)
+        else:
+            _ucb_row(full_factor[u], full_mean[u], block, full_width, scores)
         chosen[i] = _first_best(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
@@ -250,10 +269,10 @@ def warm() -> None:
     mask, inside, system = np.ones((0, 0), dtype=np.bool_), np.ones(1, dtype=np.bool_), Ellipsoid(row, row, np.ones(1))
     first_best(row, mask, who.copy())
     ucb_scores(system, who, block, table)
-    ucb_choose(row, row, who, block, 1.0, mask, who.copy())
+    ucb_choose(row, row, who, block, 1.0, who.copy())
     samples(system, who, row, table)
     project(row, row, table)
     lengths(row, who, row, np.empty(1))
     pair_scores(row, system, system, inside, who, block, table)
-    choose_inside(row, row, row, 1.0, inside, who, block, who.copy())
+    pair_choose(row, row, row, 1.0, row, row, 1.0, inside, who, block, who.copy())
     pair_samples(row, system, system, inside, who, row, table)

@@ -20,12 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer import files
+from newcomer.arrays import Ints
 from newcomer.errors import ModelError, PolicyError
 
 Array = NDArray[Any]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}
@@ -70,7 +68,7 @@ class State:
         return len(next(self.arrays())[1])
 
     def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
-        """Every array with its dotted name, and whether its trailing axes may grow."""
+        """Every array, also of nested states, with its dotted name, and whether its trailing axes may grow."""
         for part in fields(self):
             value = getattr(self, part.name)
             loose = grows or part.metadata.get("grows", False)
@@ -117,7 +115,10 @@ class State:
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, Array], prefix: str = "", record: Record = NOBODY) -> Self:
-        """A state from arrays by dotted name, checked."""
+        """A state from arrays by dotted name, checked; nested states take the arrays whose names begin with theirs.
+
+        A record belongs to the state as a whole: nested states have none of their own.
+        """
         hints = get_type_hints(cls)
         values: dict[str, Any] = {"record": record}
         for part in fields(cls):
@@ -146,7 +147,7 @@ class State:
 
 
 def positions(users: ArrayLike, count: int) -> Ints:
-    """Users as checked positions (m,) in [0, count).
+    """Users as checked positions (m,) in [0, count); negative ones are refused, where NumPy would count from the end.
 
     >>> positions([2, 0], 3).tolist()
     [2, 0]

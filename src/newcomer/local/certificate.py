@@ -11,19 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 
 TOLERANCE = 1e-8  # relative, for every constraint
-CONSTRAINTS = ("orthonormal", "in_span", "inner", "outer", "bound", "subspace")
 
 
 @dataclass(frozen=True)
 class Certificate:
     """Lower and upper bounds of the optimistic values of m users and K actions, with what attains the lower ones.
 
-    `values <= truth <= upper` wherever `violation` is at most 1e-8 (relative). Rows that are not feasible play LinUCB: their
-    values are LinUCB's and their bounds infinite.
+    `values <= truth <= upper` wherever `violation` is at most 1e-8 (relative). Rows that are not feasible play LinUCB:
+    their values are LinUCB's and their bounds infinite.
     """
 
     values: Floats  # (m, K), attained at beta in span(subspace)
@@ -57,7 +56,12 @@ def violations(
     outer: float,
     bound: float,
 ) -> Floats:
-    """How much (beta, U) violates each of CONSTRAINTS, relative; zero or rounding where it is feasible."""
+    """How much (beta, U) violates each of the six constraints, relative; zero or rounding where it is feasible.
+
+    V = `gram` (d, d), b = `moment` (d,), U_hat = `basis` (d, k), and a point beta (d,), U = `subspace` (d, k). In their
+    order: the entries of U^T U - I, the part of beta outside span(U) relative to |beta|, |beta - beta_1(U)|_V over a1,
+    |beta - beta_2|_V over a2, |beta| over R, and what |U_hat^T U|_F^2 lacks to k - Delta^2 / 2, relative to k.
+    """
     k = subspace.shape[1]
     seen = subspace.T @ gram @ subspace
     first = subspace @ np.linalg.solve(seen, subspace.T @ moment)
@@ -77,25 +81,21 @@ def violations(
 
 
 def _over(norm: float, limit: float) -> float:
+    """By what share a norm exceeds its limit; the norm itself where the limit is zero."""
     return max(0.0, norm / limit - 1.0) if limit > 0.0 else norm
 
 
 def largest_violation(
     problem: Problem, beta: Floats, subspace: Floats, *, radius: float, inner: float, outer: float
 ) -> Floats:
-    """The largest entry of `violations` (K,) for points beta (K, d), subspaces (K, d, k) of one user."""
+    """The largest entry of `violations` (K,) for points beta (K, d), subspaces (K, d, k) of one user.
+
+    Of the problem only V, b, U_hat and R are read, which are as they were given; the radii come from the caller,
+    because the problem has sharpened its own.
+    """
+    gram, moment, basis, bound = problem.gram, problem.moment, problem.basis, problem.bound
     checks = (
-        violations(
-            problem.gram,
-            problem.moment,
-            problem.basis,
-            point,
-            frame,
-            radius=radius,
-            inner=inner,
-            outer=outer,
-            bound=problem.bound,
-        )
+        violations(gram, moment, basis, point, frame, radius=radius, inner=inner, outer=outer, bound=bound)
         for point, frame in zip(beta, subspace, strict=True)
     )
     return np.array([check.max() for check in checks])

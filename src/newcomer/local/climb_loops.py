@@ -1,9 +1,9 @@
 """Compiled loop of LOCAL-UCB's climb: from one tilt to a better one, until no step promises anything.
 
-The value of a tilt (`tilt_loops`) is smooth wherever it is finite, once its kink is rounded. It is climbed by a quasi-Newton
-method with a limited memory (`array_loops`), each step shortened until it gains a fair share of what the gradient promises,
-which also keeps the climb where the value is finite. The maximum that is found is one among its neighbours only; where to
-begin is the business of `tilts` and `rounds`.
+The value of a tilt (`tilt_loops`) is smooth wherever it is finite, once its kink is rounded. It is climbed by a
+quasi-Newton method with a limited memory (`array_loops`), each step shortened until it gains a fair share of what the
+gradient promises, which also keeps the climb where the value is finite. The maximum that is found is one among its
+neighbours only; where to begin is the business of `tilts` and `rounds`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Memory, compiled, dot, first_loop, remember, second_loop
+from newcomer.array_loops import Memory, compiled, dot, first_loop, remember, second_loop
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import Tilted, example, project, tilted
 
@@ -60,21 +61,26 @@ def first_feasible(problem: Problem, action: Floats, tilt: Floats, smooth: float
 
     Returns what was found and the number of evaluations.
     """
-    found, spent = tilted(problem, action, tilt, smooth), 1
-    while found.value == -np.inf and spent <= HALVINGS:
-        tilt[: problem.basis.shape[0]] *= 0.5 if spent < HALVINGS else 0.0
+    spent = 0
+    while True:
         found = tilted(problem, action, tilt, smooth)
         spent += 1
-    return found, spent
+        if found.value > -np.inf or spent > HALVINGS:
+            return found, spent
+        for i in range(problem.basis.shape[0]):
+            for c in range(2):
+                tilt[i, c] *= 0.5 if spent < HALVINGS else 0.0
 
 
 @compiled
 def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Climbed:
     """Ascend from a tilt, in place, until two steps in a row gain and promise less than about `tolerance`.
 
-    A direction is promising by its slope. Its step is shortened while the gain is less than FAIR of what is promised: to the
-    maximum of the parabola through value, slope and gain, or to three tenths where nothing is feasible. Where not even a
-    short step gains, the memory is dropped and the gradient tried once, with a length in proportion to the tilt's.
+    A step promises what the value would gain if it were linear. It is shortened while it gains less than FAIR of that:
+    to the maximum of the parabola through value, slope and gain, or to three tenths where it led to where nothing is
+    feasible. Where not even a short step gains, the memory is dropped and the gradient itself is tried once; the climb
+    begins with the gradient too, and with a step in proportion to the length of Y. All arrays are worked on as flat
+    vectors of n = 2 (d + k).
     """
     shape, d, n = tilt.shape, problem.basis.shape[0], tilt.size
     here, spent = first_feasible(problem, action, tilt, smooth)
@@ -82,7 +88,7 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
         return Climbed(here, 0.0, spent)
     taken = np.zeros(1, dtype=np.int64)
     memory = Memory(np.zeros((MEMORY, n)), np.zeros((MEMORY, n)), np.ones(MEMORY), taken)
-    trial, ahead = np.empty(shape), np.empty(n)
+    trial, ahead, move, turn = np.empty(shape), np.empty(n), np.empty(n), np.empty(n)
     now, new, slope = tilt.reshape(n), trial.reshape(n), here.slope.reshape(n)
     quiet, stuck = 0, False
     for _ in range(STEPS):
@@ -91,25 +97,30 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
             newton_direction(memory, slope, ahead)
         elif steepness > 0.0 and not stuck:
             reach = (0.3 * np.sqrt(dot(now[: 2 * d], now[: 2 * d])) + 1e-3) / np.sqrt(steepness)
-            ahead[:] = reach * slope
+            for i in range(n):
+                ahead[i] = reach * slope[i]
         else:
             break
         project_tilt(problem.basis, ahead.reshape(shape))
         promise, step, gain, done = dot(slope, ahead), 1.0, 0.0, False
         while step * promise > 0.01 * tolerance and not done:
-            new[:] = now + step * ahead
+            for i in range(n):
+                new[i] = now[i] + step * ahead[i]
             there = tilted(problem, action, trial, smooth)
             spent += 1
             gain, promised = there.value - here.value, step * promise
             done = gain >= FAIR * promised
             if not done:
                 step *= 0.3 if gain == -np.inf else min(max(0.5 * promised / (promised - gain), 0.1), 0.6)
-        if not done:
+        if not done:  # without a memory there was nothing left to try
             stuck, taken[0] = taken[0] == 0, 0
             continue
         stuck, beyond = False, there.slope.reshape(n)
-        remember(memory, new - now, slope - beyond)
-        now[:], here, slope = new, there, beyond
+        for i in range(n):
+            move[i], turn[i] = new[i] - now[i], slope[i] - beyond[i]
+            now[i] = new[i]
+        remember(memory, move, turn)
+        here, slope = there, beyond
         quiet = quiet + 1 if gain < tolerance and step * promise < 10.0 * tolerance else 0
         if quiet >= 2:
             break

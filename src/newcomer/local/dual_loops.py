@@ -6,9 +6,9 @@ In the coordinates of `upper_bounds` beta and r = b - V beta_1(U) meet five cons
     |beta - m|^2 <= a2^2                         (outer),        sum polar_i r_i^2 <= 0        (polar),
                                                                  beta . r = 0                  (cross),
 
-with m the coordinates of beta_2. For fixed multipliers x = (inner, outer, cone, polar, cross), the first four positive, the
-Lagrangian of maximising phi . beta splits into d problems in two variables, (beta_i, r_i): its supremum is the dual, which
-bounds the value from above whatever the multipliers are. They are chosen by Newton's method with a barrier.
+with m the coordinates of beta_2. For fixed multipliers x = (inner, outer, cone, polar, cross), the first four positive,
+the Lagrangian of maximising phi . beta splits into d problems in two variables, (beta_i, r_i): its supremum is the
+dual, which bounds the value from above whatever the multipliers are. They are chosen by Newton's method with a barrier.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, cholesky, compiled, dot, solve
+from newcomer.array_loops import cholesky, compiled, dot, solve
+from newcomer.arrays import Floats
 
 STEPS = 80  # of Newton's method, at most
 FAIR = 1e-4  # share of the promised fall that a step must attain
@@ -48,9 +49,13 @@ class Terms(NamedTuple):
 def pair_terms(dual: PairDual, x: Floats) -> Terms:
     """The dual and its barrier at multipliers x (5,).
 
-    Coordinate i maximises 2 u beta + 2 w r - (beta, r) Q (beta, r)^T with Q = [[a, e], [e, c]], at Q^-1 (u, w). The domain
-    is where every Q is positive definite, and -sum log det Q - sum log x its barrier. The derivatives of coordinate i follow
-    from those of (u, w) and of (a, c, e) with respect to x, the rows of `q`; those of the dual's gradient are the rows of `g`.
+    Coordinate i maximises 2 u beta + 2 w r - (beta, r) Q (beta, r)^T with Q = [[a, e], [e, c]], at Q^-1 (u, w). The
+    domain is where every Q is positive definite, and -sum log det Q - sum log x its barrier, over the four positive x.
+
+    Row m of `q` (5, 3) is the derivative of (a, c, e) with respect to x_m, so that of Q is a symmetric matrix Q_m; row
+    m of `g` (5, 2) is that of (u, w) less Q_m (beta, r)^T, the change of the linear terms at the maximiser. With P =
+    Q^-1 the coordinate adds 2 g_m P g_n^T to the Hessian of the dual, tr(P Q_m P Q_n) to that of the barrier, and -tr(P
+    Q_m) to its gradient.
     """
     inner, outer, cone, polar, cross = x
     energy = dot(dual.mean, dual.mean)
@@ -124,9 +129,10 @@ def newton_step(terms: Terms, weight: float, ahead: Floats) -> float:
 def pair_bound(dual: PairDual, accuracy: float, x: Floats) -> float:
     """Minimise the dual over the multipliers, from x, where it must be finite; the last ones are left in x.
 
-    Newton steps along a falling weight of the barrier: a tenth of the value in all at first, a twentieth of itself after each
-    round, and at last so small that the barrier costs no more than `accuracy`. Every value on the way is an upper bound, so
-    stopping early costs sharpness, never validity. -inf where the dual falls without end, which proves that nothing is feasible.
+    Newton steps along a falling weight of the barrier: a tenth of the value in all at first, a twentieth of itself
+    after each round, and at last so small that the barrier costs no more than `accuracy`. Every value on the way is an
+    upper bound, so stopping early costs sharpness, never validity. -inf where the dual falls without end, which proves
+    that nothing is feasible.
     """
     ahead, terms, parts = np.zeros(5), pair_terms(dual, x), 4.0 + 2.0 * dual.mean.size
     first, best, last = terms.value, terms.value, accuracy / parts

@@ -1,12 +1,12 @@
 """Where |beta| <= R matters: more starts, and a polish with every constraint explicit.
 
-Where ellipsoid and ball barely meet within the best subspace, the value falls to -inf right beside its maximum, and climbing
-on it stops short. Over x = (theta, Y, X), with W = U_hat + Y X^T and beta = W theta, every constraint of the problem is a
-smooth function, so sequential quadratic programming (SciPy's SLSQP) goes on from there. Its cost grows with the cube of the
-number of unknowns; beyond LARGEST it is left out.
+Where ellipsoid and ball barely meet within the best subspace, the value falls to -inf right beside its maximum, and
+climbing on it stops short. Over x = (theta, Y, X), with W = U_hat + Y X^T and beta = W theta, every constraint of the
+problem is a smooth function, so sequential quadratic programming (SciPy's SLSQP) goes on from there. Its cost grows
+with the cube of the number of unknowns; beyond LARGEST it is left out.
 
-Each constraint below is a function that gives its amount, not negative where it holds, and its gradients with respect to
-theta (k,) and W (d, k). SLACK tightens it, so that the result meets it in spite of rounding.
+Each constraint below is a function that gives its amount, not negative where it holds, and its gradients with respect
+to theta (k,) and W (d, k). SLACK tightens it, so that the result meets it in spite of rounding.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilts import frame_of, through, tilt_of, widened
 from newcomer.local.upper_bounds import support
@@ -74,8 +74,8 @@ def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> F
 def inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """a1^2 - |beta - beta_1(U)|_V^2, where beta_1(U) = W c solves the normal equations W^T V W c = W^T b.
 
-    By Pythagoras the squared distance is |beta - beta_2|_V^2 - gap(U), and gap(U) is the minimum of |W c - beta_2|_V^2 over c,
-    which therefore need not be differentiated.
+    By Pythagoras the squared distance is |beta - beta_2|_V^2 - gap(U), and gap(U) is the minimum of |W c - beta_2|_V^2
+    over c, which therefore need not be differentiated.
     """
     centre = np.linalg.solve(frame.T @ problem.gram @ frame, frame.T @ problem.moment)
     miss, left = _miss(problem, frame @ theta), _miss(problem, frame @ centre)

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, plain
+from newcomer.array_loops import plain
+from newcomer.arrays import Floats
 
 
 class Problem(NamedTuple):
@@ -57,10 +58,11 @@ def pose(
     bound: float = np.inf,
     factor: Floats | None = None,
 ) -> Problem:
-    """The problem for V = `gram`, b = `moment`, U_hat = `basis`, Delta = `radius` (Frobenius), a1 = `inner`, a2 = `outer`.
+    """The problem for V = `gram`, b = `moment`, U_hat = `basis`, Delta = `radius`, a1 = `inner` and a2 = `outer`.
 
-    At most two of `inner`, `outer` and `bound` may be infinite: a ball |beta| <= R lies within a V-distance of
-    sqrt(tr V) (R + |beta_2|) of beta_2, which then stands in for them. `factor`, if known, is the inverse Cholesky factor of V.
+    `radius` is a Frobenius distance. At most two of `inner`, `outer` and `bound` may be infinite: a ball |beta| <= R
+    lies within a V-distance of sqrt(tr V) (R + |beta_2|) of beta_2, which then stands in for them. `factor`, if known,
+    is the inverse Cholesky factor of V.
     """
     if factor is None:
         factor = np.linalg.inv(np.linalg.cholesky(gram))

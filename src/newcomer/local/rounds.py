@@ -1,8 +1,8 @@
 """A round of one user: the values of all actions, or only of those that can still win.
 
-Upper bounds come first (`upper_bounds`). Actions are then climbed in the order of their bounds, each from two starts: the
-maximiser of the pair relaxation, and the steepest tilt at U_hat (`tilts`). With pruning, an action whose bound is below a
-value already attained is left out. The answer for an action does not depend on which others are offered.
+Upper bounds come first (`upper_bounds`). Actions are then climbed in the order of their bounds, each from two starts:
+the maximiser of the pair relaxation, and the steepest tilt at U_hat (`tilts`). With pruning, an action whose bound is
+below a value already attained is left out. The answer for an action does not depend on which others are offered.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from newcomer.array_loops import Bools, Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.local.climb_loops import Climbed, climb
 from newcomer.local.polish import more_starts, polished
 from newcomer.local.problem import Problem, widths
@@ -29,7 +29,7 @@ LONGEST = 600  # evaluations after which a climb no longer goes back inside
 
 @dataclass(frozen=True)
 class Round:
-    """What was found: `values` are attained at theta in the subspaces of `tilts`, and no feasible point exceeds `upper`.
+    """What was found: `values` are attained in the subspaces of `tilts` at `theta`; nothing feasible exceeds `upper`.
 
     An action that was pruned has value -inf; so has every action of a round without a feasible point.
     """
@@ -68,8 +68,9 @@ class Search:
     def climb(self, starts: Iterable[Floats]) -> None:
         """Climb from every start; where R matters, from more of them, and polish what got stuck.
 
-        R matters if an end of a climb lies on the ball, or holds no feasible point. The best end is stuck if it is steep: the
-        climb then ended because every step led to where nothing is feasible. It is polished from there, and from the starts.
+        R matters if an end of a climb lies on the ball, or holds no feasible point. The best end is stuck if it is
+        steep: the climb then ended because every step led to where nothing is feasible. It is polished from there, and
+        from the starts.
         """
         problem, firsts = self.problem, list(starts)
         tolerance = ACCURACY * float(np.sqrt(problem.outer) * widths(problem, self.action[None])[0]) + 1e-300
@@ -85,10 +86,10 @@ class Search:
                 self.take(polished(problem, self.action, tilt, theta))
 
     def _ascend(self, tilt: Floats, tolerance: float) -> Climbed:
-        """Climb from a tilt, in place, with the kink where a1 and a2 meet rounded less and less; the exact value at the end.
+        """Climb from a tilt, in place, the kink where a1 and a2 meet rounded less and less; the exact value at the end.
 
-        Where a climb ends at the edge of what is allowed, but less tilt would be better, it goes on from a little inside,
-        where scaling back does not hide that.
+        Where a climb ends at the edge of what is allowed, but less tilt would be better, it goes on from a little
+        inside, where scaling back does not hide that.
         """
         d, smooth, spent, stage = self.problem.dim, SMOOTH * self.problem.inner, 0, 0
         while stage < STAGES:
@@ -132,9 +133,9 @@ def _gathered(searches: list[Search], *, impossible: bool = False) -> Round:
 def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
     """Solve the round for actions (K, d); with `prune`, only as far as needed to know the best one.
 
-    Where U_hat itself is infeasible the point of the cone nearest to beta_2 gives one more start; if it is further away than
-    a2, nothing is feasible at all. What is feasible does not depend on the action: an action whose starts all failed is
-    climbed again from the tilt of the best.
+    Where U_hat itself is infeasible the point of the cone nearest to beta_2 gives one more start; if it is further away
+    than a2, nothing is feasible at all. What is feasible does not depend on the action: an action whose starts all
+    failed is climbed again from the tilt of the best.
     """
     if problem.tilt <= 1e-15:
         return _inside_basis(problem, actions)

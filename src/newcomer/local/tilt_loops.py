@@ -1,14 +1,15 @@
 """Compiled loops of LOCAL-UCB: what an action is worth in the subspace of one tilt, and how that changes with the tilt.
 
-A tilt is a (d + k, 2) array: rows Y (d, 2), orthogonal to U_hat, above rows X (k, 2). It stands for the subspace spanned by
-W = U_hat + Y X^T; rank two is enough (docs/local-ucb.md, Theorem 3). A product Y X^T that leads further away from U_hat than
-the radius allows is scaled back to the edge, so every tilt is allowed and a climb needs no constraint for it.
+A tilt is a (d + k, 2) array: rows Y (d, 2), orthogonal to U_hat, above rows X (k, 2). It stands for the subspace
+spanned by W = U_hat + Y X^T; rank two is enough (docs/local-ucb.md, Theorem 3). A product Y X^T that leads further away
+from U_hat than the radius allows is scaled back to the edge, so every tilt is allowed and a climb needs no constraint
+for it.
 
-Within the subspace the problem has k unknowns theta, beta = W theta, and is convex (Theorem 1): an ellipsoid, whose squared
-radius is min(a1^2, a2^2 - gap), and the ball |W theta| <= R. Its value is -inf where these have no common point, as the
-maximum over nothing. An evaluation costs one product of V with the two columns of Y, d^2 operations each, and then order
-d k + k^3. The two columns of Y and of X are worked on as contiguous rows, y (2, d) and x (2, k). Plain loops, because
-array expressions take Numba a minute to compile.
+Within the subspace the problem has k unknowns theta, beta = W theta, and is convex (Theorem 1): an ellipsoid, whose
+squared radius is min(a1^2, a2^2 - gap), and the ball |W theta| <= R. Its value is -inf where these have no common
+point, as the maximum over nothing. An evaluation costs one product of V with the two columns of Y, d^2 operations each,
+and then order d k + k^3. The two columns of Y and of X are worked on as contiguous rows, y (2, d) and x (2, k). Plain
+loops, because array expressions take Numba a minute to compile.
 """
 
 from __future__ import annotations
@@ -17,11 +18,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, cholesky, compiled, dot, form, solve
+from newcomer.array_loops import cholesky, compiled, dot, form, solve
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 
 MIXTURES = 80  # at most, tried for the weight at which the maximiser meets the ball
 CLOSE = 1e-12  # relative distance of the squared length from R^2 at which it does
+
+
+class Shape(NamedTuple):
+    """A tilt taken apart: what does not depend on the action."""
+
+    y: Floats  # (2, d), the columns of Y
+    x: Floats  # (2, k), the columns of X
+    vy: Floats  # (2, d), y V
+    yy: Floats  # (2, 2), Y^T Y
+    xx: Floats  # (2, 2), X^T X
+    trace: float  # t, of X^T X Y^T Y
+    det: float  # s, of the same
+    omega: float  # at most 1: the tilt that is evaluated is sqrt(omega) Y X^T
 
 
 class Section(NamedTuple):
@@ -58,9 +73,9 @@ class Tilted(NamedTuple):
 def scale_back(trace: float, det: float, tilt: float) -> float:
     """The largest omega <= 1 with which B = sqrt(omega) Y X^T has squared sines that sum to at most `tilt`.
 
-    `trace` and `det` are the sum t and the product s of the two eigenvalues of (Y X^T)^T Y X^T that may differ from zero.
-    The squared sines are eigenvalues over one plus themselves, and their sum is (t + 2 s) / (1 + t + s); with omega t and
-    omega^2 s in their places, setting this equal to `tilt` is a quadratic equation in omega.
+    `trace` and `det` are the sum t and the product s of the two eigenvalues of (Y X^T)^T Y X^T that may differ from
+    zero. The squared sines are eigenvalues over one plus themselves, and their sum is (t + 2 s) / (1 + t + s); with
+    omega t and omega^2 s in their places, setting this equal to `tilt` is a quadratic equation in omega.
     """
     if tilt >= 1.0 or trace + 2.0 * det <= tilt * (1.0 + trace + det):
         return 1.0
@@ -70,10 +85,10 @@ def scale_back(trace: float, det: float, tilt: float) -> float:
 
 @compiled
 def smooth_minimum(inner: float, rest: float, smooth: float) -> tuple[float, float]:
-    """A smooth lower bound of min(inner, rest), and its derivative with respect to `rest`, i.e. the share of `rest` in it.
+    """A smooth lower bound of min(inner, rest), and its derivative in `rest`, which is the share of `rest` in it.
 
-    The squared radius of the ellipsoid is min(a1^2, a2^2 - gap), which has a kink; a lower bound of it keeps every point
-    feasible. The bound is off by at most smooth / 2, and exact with smooth = 0.
+    The squared radius of the ellipsoid is min(a1^2, a2^2 - gap), which has a kink; a lower bound of it keeps every
+    point feasible. The bound is off by at most smooth / 2, and exact with smooth = 0.
     """
     gap = rest - inner
     root = np.sqrt(gap * gap + smooth * smooth)
@@ -85,8 +100,8 @@ def smooth_minimum(inner: float, rest: float, smooth: float) -> tuple[float, flo
 def mixture_maximum(section: Section, room: float, kappa: float) -> Optimum:
     """Maximise action . theta over the one ellipsoid |theta|_gram^2 - 2 moment . theta + kappa |theta|_norm^2 <= room.
 
-    With A = gram + kappa norm its centre is c = A^-1 moment and its squared radius in the A-norm is room + moment . c; the
-    maximiser is c + step A^-1 action, where the step reaches the surface, and the multiplier is 1 / (2 step).
+    With A = gram + kappa norm its centre is c = A^-1 moment and its squared radius in the A-norm is room + moment . c;
+    the maximiser is c + step A^-1 action, where the step reaches the surface, and the multiplier is 1 / (2 step).
     """
     k = section.moment.size
     lower, theta, width = np.empty((k, k)), np.zeros(k), np.empty(k)
@@ -113,8 +128,9 @@ def section_maximum(section: Section, bound: float, room: float) -> Optimum:
 
     `room` is the squared radius less |gram^-1 moment|_gram^2. First the ellipsoid alone is tried, then the ball alone.
     Where neither maximiser meets the other constraint both are active, and the maximiser is that of their mixture with
-    the right weight kappa. Its length falls as kappa grows, so kappa is enclosed, and found by the rule of false position
-    with a geometric mean every third time. A mixture without points proves that ellipsoid and ball have none in common.
+    the right weight kappa. Its length falls as kappa grows, so kappa is enclosed, and found by the rule of false
+    position with a geometric mean every third time. A mixture without points proves that ellipsoid and ball have none
+    in common.
     """
     best = mixture_maximum(section, room, 0.0)
     if best.value == -np.inf or bound == np.inf or form(section.norm, best.theta) <= bound * bound:
@@ -155,17 +171,45 @@ def section_maximum(section: Section, bound: float, room: float) -> Optimum:
 
 
 @compiled
-def section_of(problem: Problem, action: Floats, y: Floats, x: Floats, vy: Floats, yy: Floats) -> Section:
-    """The section of W = U_hat + y^T x, for y (2, d), x (2, k), vy = y V (2, d) and yy = y y^T (2, 2).
+def products(a: Floats, b: Floats) -> Floats:
+    """a b^T (2, 2), for a and b (2, n)."""
+    out = np.empty((2, 2))
+    for c in range(2):
+        for e in range(2):
+            out[c, e] = dot(a[c], b[e])
+    return out
 
-    The products of U_hat are those of the problem, so that only products of y with vectors are needed:
+
+@compiled
+def shape_of(problem: Problem, tilt: Floats) -> Shape:
+    """Take a tilt apart. The product of V with the columns of Y is the one part whose cost grows with d^2."""
+    d = problem.basis.shape[0]
+    y, x, vy = tilt[:d].T.copy(), tilt[d:].T.copy(), np.empty((2, d))
+    for i in range(d):
+        vy[0, i], vy[1, i] = dot(problem.gram[i], y[0]), dot(problem.gram[i], y[1])
+    yy, xx = products(y, y), products(x, x)
+    trace = xx[0, 0] * yy[0, 0] + 2.0 * xx[0, 1] * yy[0, 1] + xx[1, 1] * yy[1, 1]
+    det = determinant(xx) * determinant(yy)
+    return Shape(y, x, vy, yy, xx, trace, det, scale_back(trace, det, problem.tilt))
+
+
+@compiled
+def determinant(a: Floats) -> float:
+    """Of a symmetric matrix (2, 2)."""
+    return float(a[0, 0] * a[1, 1] - a[0, 1] * a[0, 1])
+
+
+@compiled
+def section_of(problem: Problem, action: Floats, shape: Shape) -> Section:
+    """The section of W = U_hat + sqrt(omega) Y X^T. With y of the shape, and x its x times sqrt(omega),
 
         W^T V W = U_hat^T V U_hat + cross^T x + x^T cross + x^T (y V y^T) x,    cross = y V U_hat (2, k),
-        W^T W = I + x^T yy x.
+        W^T W = I + x^T (y y^T) x.
 
-    The last term of the first is split evenly between the two before it.
+    The products of U_hat are those of the problem, so that only products of y with vectors are needed. The last term of
+    the first equation is split evenly between the two before it.
     """
-    d, k = problem.basis.shape
+    (d, k), y, x = problem.basis.shape, shape.y, np.sqrt(shape.omega) * shape.x
     cross, spread, moment, inside = np.zeros((2, k)), np.empty((2, k)), problem.moment_inside.copy(), np.zeros(k)
     for i in range(d):
         for j in range(k):
@@ -173,11 +217,11 @@ def section_of(problem: Problem, action: Floats, y: Floats, x: Floats, vy: Float
             cross[1, j] += y[1, i] * problem.gram_basis[i, j]
             inside[j] += action[i] * problem.basis[i, j]
     for c in range(2):
-        first, second = 0.5 * dot(y[c], vy[0]), 0.5 * dot(y[c], vy[1])
+        first, second = 0.5 * dot(y[c], shape.vy[0]), 0.5 * dot(y[c], shape.vy[1])
         by_moment, by_action = dot(y[c], problem.moment), dot(y[c], action)
         for j in range(k):
             cross[c, j] += first * x[0, j] + second * x[1, j]
-            spread[c, j] = yy[c, 0] * x[0, j] + yy[c, 1] * x[1, j]
+            spread[c, j] = shape.yy[c, 0] * x[0, j] + shape.yy[c, 1] * x[1, j]
             moment[j] += x[c, j] * by_moment
             inside[j] += x[c, j] * by_action
     gram, norm = problem.gram_inside.copy(), np.eye(k)
@@ -203,20 +247,19 @@ def project(basis: Floats, vector: Floats) -> None:
 
 @compiled
 def slope_in_frame(
-    problem: Problem, action: Floats, y: Floats, vy: Floats, rows: Floats, turned: Floats, best: Optimum, share: float
+    problem: Problem, action: Floats, shape: Shape, rows: Floats, turned: Floats, best: Optimum, share: float
 ) -> Floats:
     """The gradient of the value with respect to W, without its part in U_hat, which would not change the subspace.
 
-    By the envelope theorem it is the Lagrangian's at the maximiser, of rank two: out^T rows, where the rows (2, k) are theta
-    and the centre c = theta_W of the ellipsoid, and those of out (2, d)
+    By the envelope theorem it is the Lagrangian's at the maximiser, of rank two: out^T rows, where the rows (2, k) are
+    theta and the centre c = theta_W of the ellipsoid, and those of out (2, d)
 
         phi + 2 lambda (b - V W theta) - 2 nu W theta    and    -2 lambda (1 - share) (b - V W c).
 
     With turned = rows x^T (2, 2), V W theta is V U_hat theta + vy^T (x theta), and likewise for c.
     """
-    d = problem.basis.shape[0]
-    pull, balance = 2.0 * best.ellipsoid, 2.0 * best.ball
-    out = np.empty((2, d))
+    y, vy, d = shape.y, shape.vy, problem.basis.shape[0]
+    pull, balance, out = 2.0 * best.ellipsoid, 2.0 * best.ball, np.empty((2, d))
     for i in range(d):
         image = dot(problem.gram_basis[i], rows[0]) + vy[0, i] * turned[0, 0] + vy[1, i] * turned[0, 1]
         centre = dot(problem.gram_basis[i], rows[1]) + vy[0, i] * turned[1, 0] + vy[1, i] * turned[1, 1]
@@ -229,17 +272,7 @@ def slope_in_frame(
 
 
 @compiled
-def products(a: Floats, b: Floats) -> Floats:
-    """a b^T (2, 2), for a and b (2, n)."""
-    out = np.empty((2, 2))
-    for c in range(2):
-        for e in range(2):
-            out[c, e] = dot(a[c], b[e])
-    return out
-
-
-@compiled
-def blend(a: Floats, by_a: float, b: Floats, by_b: float) -> Floats:
+def edge(a: Floats, by_a: float, b: Floats, by_b: float) -> Floats:
     """by_a a + by_b adj(b), for symmetric a and b (2, 2); the adjugate is the gradient of the determinant."""
     out = np.empty((2, 2))
     out[0, 0], out[1, 1] = by_a * a[0, 0] + by_b * b[1, 1], by_a * a[1, 1] + by_b * b[0, 0]
@@ -248,27 +281,47 @@ def blend(a: Floats, by_a: float, b: Floats, by_b: float) -> Floats:
 
 
 @compiled
-def tilted(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
-    """Evaluate the tilt: the value of the action in its subspace, the gradient, and what else a climb has to know.
+def slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tuple[Floats, float]:
+    """The gradient (d + k, 2) with respect to the tilt, from that with respect to W, and the derivative along the tilt.
 
-    `smooth` rounds the kink where a1 and a2 meet (`smooth_minimum`). With trace t and determinant s of the scaled
-    tilt, the sum of squared sines is h = (t + 2 s) / (1 + t + s). Where a tilt was scaled back to the edge, its gradient loses
-    the multiple `back` of that of h, so that it has no part along the direction that scaling back undoes.
+    In Y it is out^T turned, in X sqrt(omega) rows^T (out y^T). Where the tilt was scaled back to the edge, scaling
+    undoes any change in proportion: the gradient loses the multiple `back` of that of the sum of squared sines h, so
+    that it has no such part left. With t and s those of the scaled tilt, h = (t + 2 s) / (1 + t + s), and half the
+    gradient of t in Y is Y X^T X, that of s is Y adj(Y^T Y) det(X^T X); in X likewise. With k <= 2 the rows X are
+    fixed.
     """
-    d, k = problem.basis.shape
-    y, x = tilt[:d].T.copy(), tilt[d:].T.copy()
-    yy, xx = products(y, y), products(x, x)
-    det_y, det_x = yy[0, 0] * yy[1, 1] - yy[0, 1] * yy[0, 1], xx[0, 0] * xx[1, 1] - xx[0, 1] * xx[0, 1]
-    trace, det = xx[0, 0] * yy[0, 0] + 2.0 * xx[0, 1] * yy[0, 1] + xx[1, 1] * yy[1, 1], det_x * det_y
-    omega = scale_back(trace, det, problem.tilt)
-    scale = np.sqrt(omega)
-    scaled, vy = scale * x, np.empty((2, d))
-    for i in range(d):
-        vy[0, i], vy[1, i] = dot(problem.gram[i], y[0]), dot(problem.gram[i], y[1])
-    section = section_of(problem, action, y, scaled, vy, yy)
-    # The centre of the ellipsoid, and its squared radius; gap(U) = |beta_2|_V^2 - |W c|_V^2.
-    slope, rows, lower = np.zeros(tilt.shape), np.zeros((2, k)), np.empty((k, k))
-    nothing = Tilted(-np.inf, slope, rows[0], 1.0, 0.0, 0.0, np.inf)
+    (y, x, omega), d, k = (shape.y, shape.x, shape.omega), out.shape[1], rows.shape[1]
+    onto, slope, scale = products(y, out), np.zeros((d + k, 2)), np.sqrt(omega)
+    radial = (
+        onto[0, 0] * turned[0, 0] + onto[0, 1] * turned[1, 0] + onto[1, 0] * turned[0, 1] + onto[1, 1] * turned[1, 1]
+    )
+    total = (1.0 + omega * shape.trace + omega * omega * shape.det) ** 2
+    by_trace = omega * (1.0 - omega * omega * shape.det) / total
+    by_det = omega * omega * (2.0 + omega * shape.trace) / total
+    back = radial / (by_trace * shape.trace + 2.0 * by_det * shape.det) if omega < 1.0 else 0.0
+    edge_y = edge(shape.xx, back * by_trace, shape.yy, back * by_det * determinant(shape.xx))
+    edge_x = edge(shape.yy, back * by_trace, shape.xx, back * by_det * determinant(shape.yy))
+    for c in range(2):
+        for i in range(d):
+            along = out[0, i] * turned[0, c] + out[1, i] * turned[1, c]
+            slope[i, c] = along - y[0, i] * edge_y[0, c] - y[1, i] * edge_y[1, c]
+        for i in range(k if k > 2 else 0):
+            along = scale * (rows[0, i] * onto[c, 0] + rows[1, i] * onto[c, 1])
+            slope[d + i, c] = along - x[0, i] * edge_x[0, c] - x[1, i] * edge_x[1, c]
+    return slope, radial
+
+
+@compiled
+def tilted(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
+    """Evaluate a tilt: the value of the action in its subspace, the gradient, and what else a climb has to know.
+
+    The centre of the ellipsoid comes first, because gap(U) = |beta_2|_V^2 - |W c|_V^2 is needed for the squared radius,
+    whose kink `smooth` rounds (`smooth_minimum`); then the maximiser, then the gradient.
+    """
+    shape, k = shape_of(problem, tilt), problem.basis.shape[1]
+    section = section_of(problem, action, shape)
+    rows, lower = np.zeros((2, k)), np.empty((k, k))  # theta and the centre; a factor of W^T V W
+    nothing = Tilted(-np.inf, np.zeros(tilt.shape), rows[0], 1.0, 0.0, 0.0, np.inf)
     if not cholesky(section.gram, lower, 0.0):
         return nothing
     solve(lower, section.moment, rows[1])
@@ -279,48 +332,11 @@ def tilted(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Til
     best = section_maximum(section, problem.bound, squared - fit)
     if best.value == -np.inf:
         return nothing
-    rows[0] = best.theta
-    turned = products(rows, scaled)
-    out = slope_in_frame(problem, action, y, vy, rows, turned, best, share)
-    # From the gradient in W to those in Y and X, and what keeps them at the edge.
-    onto = products(y, out)
-    radial = (
-        onto[0, 0] * turned[0, 0] + onto[0, 1] * turned[1, 0] + onto[1, 0] * turned[0, 1] + onto[1, 1] * turned[1, 1]
-    )
-    total = (1.0 + omega * trace + omega * omega * det) ** 2
-    by_trace = omega * (1.0 - omega * omega * det) / total
-    by_det = omega * omega * (2.0 + omega * trace) / total
-    back = radial / (by_trace * trace + 2.0 * by_det * det) if omega < 1.0 else 0.0
-    edge_y, edge_x = (
-        blend(xx, back * by_trace, yy, back * by_det * det_x),
-        blend(yy, back * by_trace, xx, back * by_det * det_y),
-    )
-    for c in range(2):
-        for i in range(d):
-            along = out[0, i] * turned[0, c] + out[1, i] * turned[1, c]
-            slope[i, c] = along - y[0, i] * edge_y[0, c] - y[1, i] * edge_y[1, c]
-        for i in range(k if k > 2 else 0):  # with k <= 2 the rows X are fixed
-            along = scale * (rows[0, i] * onto[c, 0] + rows[1, i] * onto[c, 1])
-            slope[d + i, c] = along - x[0, i] * edge_x[0, c] - x[1, i] * edge_x[1, c]
+    rows[0], scale = best.theta, np.sqrt(shape.omega)
+    turned = products(rows, scale * shape.x)
+    out = slope_in_frame(problem, action, shape, rows, turned, best, share)
+    slope, radial = slope_in_tilt(shape, out, rows, turned)
     return Tilted(best.value, slope, best.theta, scale, radial, share, np.sqrt(form(section.norm, best.theta)))
-
-
-def warm() -> None:
-    """Load every loop of this file from the cache, compiling those that are not there yet."""
-    problem, action, tilt = example()
-    one, square, pair = np.ones(1), np.eye(1), np.ones((2, 1))
-    scale_back(1.0, 1.0, 0.5)
-    smooth_minimum(1.0, 1.0, 0.0)
-    section = Section(square, square, one, one)
-    best = mixture_maximum(section, 1.0, 0.0)
-    section_maximum(section, 1.0, 1.0)
-    y, four = np.ones((2, 3)), np.ones((2, 2))
-    section_of(problem, action, y, pair, y, four)
-    project(problem.basis, action.copy())
-    slope_in_frame(problem, action, y, y, pair, four, best, 0.5)
-    products(y, y)
-    blend(four, 1.0, four, 1.0)
-    tilted(problem, action, tilt, 0.0)
 
 
 def example() -> tuple[Problem, Floats, Floats]:
@@ -329,3 +345,20 @@ def example() -> tuple[Problem, Floats, Floats]:
     edges = (3.0, 0.5, 1.0, 2.0, 1.0)
     problem = Problem(np.eye(3), np.eye(3), three, three, basis, basis, np.eye(1), np.ones(1), *edges)
     return problem, three, np.zeros((4, 2))
+
+
+def warm() -> None:
+    """Load every loop of this file from the cache, compiling those that are not there yet."""
+    problem, action, tilt = example()
+    pair, four = np.ones((2, 1)), np.ones((2, 2))
+    shape = shape_of(problem, tilt)
+    scale_back(1.0, 1.0, 0.5)
+    smooth_minimum(1.0, 1.0, 0.0)
+    section = section_of(problem, action, shape)
+    best = mixture_maximum(section, 1.0, 0.0)
+    section_maximum(section, 1.0, 1.0)
+    determinant(products(pair, pair))
+    project(problem.basis, action.copy())
+    slope_in_tilt(shape, slope_in_frame(problem, action, shape, pair, four, best, 0.5), pair, four)
+    edge(four, 1.0, four, 1.0)
+    tilted(problem, action, tilt, 0.0)

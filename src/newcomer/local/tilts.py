@@ -1,14 +1,15 @@
 """Where a climb begins, and what a tilt stands for: starts in closed form, and the point (beta, U) at the end.
 
-A tilt is a (d + k, 2) array, Y above X, for the subspace of W = U_hat + Y X^T (see `tilt_loops`). Different Y and X with the
-same product are the same subspace. With k <= 2 the rows X are fixed to those of the identity, and Y alone moves.
+A tilt is a (d + k, 2) array, Y above X, for the subspace of W = U_hat + Y X^T (see `tilt_loops`). Different Y and X
+with the same product are the same subspace. With k <= 2 the rows X are fixed to those of the identity, and Y alone
+moves.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import Optimum, Section, section_maximum, smooth_minimum
 
@@ -37,9 +38,9 @@ def flat(problem: Problem) -> Floats:
 def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
     """A tilt whose subspace contains beta (d,) and is orthogonal to `residual` (d,).
 
-    In U_hat and its complement write beta = (p, y) and residual = (q, z); the part of the residual along beta is taken away
-    first, so that p.q + y.z = 0. The least B in Frobenius norm with B p = y and B^T z = -q is then
-    (y + z p.q / |z|^2) p^T / |p|^2 - z q^T / |z|^2. A residual within U_hat, up to rounding, is left out.
+    In U_hat and its complement write beta = (p, y) and residual = (q, z); the part of the residual along beta is taken
+    away first, so that p.q + y.z = 0. The least B in Frobenius norm with B p = y and B^T z = -q is then (y + z p.q /
+    |z|^2) p^T / |p|^2 - z q^T / |z|^2. A residual within U_hat, up to rounding, is left out.
     """
     residual = residual - beta * (float(beta @ residual) / max(float(beta @ beta), TINY))
     p, q = problem.basis.T @ beta, problem.basis.T @ residual
@@ -54,8 +55,8 @@ def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
 def steepest(problem: Problem, action: Floats) -> Floats:
     """The tilt along the gradient of the value at U_hat itself, as far as is allowed; none if U_hat is infeasible.
 
-    The gradient with respect to W is that of `tilt_loops.slope_in_frame` at Y X^T = 0, where V W theta = V U_hat theta; its
-    part in U_hat, and with it that of the ball's multiplier, is taken away by `tilt_of`.
+    The gradient with respect to W is that of `tilt_loops.slope_in_frame` at Y X^T = 0, where V W theta = V U_hat theta;
+    its part in U_hat, and with it that of the ball's multiplier, is taken away by `tilt_of`.
     """
     section = Section(
         problem.gram_inside, np.eye(problem.rank), problem.moment_inside, np.asarray(problem.basis.T @ action)
@@ -90,9 +91,10 @@ def frame_of(problem: Problem, tilt: Floats) -> Floats:
 def point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats]:
     """beta (d,) and an orthonormal U (d, k) that contains it, from a tilt and coefficients theta (k,).
 
-    Where every subspace is allowed nothing held the climb near U_hat, and its subspace may be far from it for no reason. Of
-    all that serve this beta as well, those that contain it and are orthogonal to r = b - V beta_1(U), the nearest to U_hat
-    is given: beta, and the k - 1 leading directions of U_hat within the orthogonal complement of both (Theorem 2).
+    Where every subspace is allowed nothing held the climb near U_hat, and its subspace may be far from it for no
+    reason. Of all that serve this beta as well, those that contain it and are orthogonal to r = b - V beta_1(U), the
+    nearest to U_hat is given: beta, and the k - 1 leading directions of U_hat within the orthogonal complement of both
+    (Theorem 2).
     """
     frame = frame_of(problem, tilt)
     beta = frame @ theta

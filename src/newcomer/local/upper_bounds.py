@@ -2,16 +2,16 @@
 
 They tell how far a climb's value may be from the truth, which actions cannot win and need no climb, and where to begin.
 
-If some allowed U holds beta, then beta lies in the cone beta^T M beta <= 0, and every r orthogonal to U in the polar cone
-r^T M' r <= 0, where, with Delta^2 / 2 = tilt,
+If some allowed U holds beta, then beta lies in the cone beta^T M beta <= 0, and every r orthogonal to U in the polar
+cone r^T M' r <= 0, where, with Delta^2 / 2 = tilt,
 
     M = (1 - tilt) I - U_hat U_hat^T,      M' = U_hat U_hat^T - tilt I = -tilt (1 - tilt) M^-1.
 
 So one basis F with F^T V F = I and F^T M F diagonal makes both cones and both ellipsoids diagonal, in the coordinates
 beta = F beta', r = F^-T r' (docs/local-ucb.md, Theorem 4). The bounds are Lagrange duals in these coordinates:
 
-* the cone relaxation (beta in the ellipsoid of squared radius min(a2^2, a1^2 + gap_max) and in the cone): two multipliers,
-  one of them in closed form;
+* the cone relaxation (beta in the ellipsoid of squared radius min(a2^2, a1^2 + gap_max) and in the cone): two
+  multipliers, one of them in closed form;
 * the pair relaxation (beta and r = b - V beta_1(U) together): five multipliers (`dual_loops`), never above the cone
   relaxation;
 * the ball |beta| <= R with the cone, in closed form.
@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import eigh
 
-from newcomer.array_loops import Floats
+from newcomer.arrays import Floats
 from newcomer.local.dual_loops import PairDual, pair_bound
 from newcomer.local.problem import Problem, widths
 
@@ -45,10 +45,10 @@ class Pencil:
 
     @cached_property
     def squared(self) -> float:
-        """Squared V-distance from beta_2 that no feasible beta exceeds: the least of a2^2 and a1^2 + gap(U) over all U.
+        """A squared V-distance from beta_2 that no feasible beta exceeds: a2^2, or a1^2 + the largest gap(U) if less.
 
-        gap(U) is the maximum of 2 beta_2 . r - |r|_{V^-1}^2 over r orthogonal to U, so at most that over the polar cone, and
-        at most the dual of the latter, the sum of mean_i^2 / (1 + ratio polar_i), at any ratio.
+        gap(U) is the maximum of 2 beta_2 . r - |r|_{V^-1}^2 over r orthogonal to U, so at most that over the polar
+        cone, and at most the dual of the latter, the sum of mean_i^2 / (1 + ratio polar_i), at any ratio.
         """
         squares = self.mean**2
 
@@ -67,8 +67,8 @@ class Pencil:
 def pencil(problem: Problem) -> Pencil:
     """Diagonalise V and both cones together.
 
-    With V^-1 = w^T w, the orthogonal eigenvectors T of w M w^T give F = w^T T: F^T V F = I and F^T M F = diag(cone). Where
-    every subspace is allowed the cones say nothing, as -|beta'|^2 <= 0 does.
+    With V^-1 = w^T w, the orthogonal eigenvectors T of w M w^T give F = w^T T: F^T V F = I and F^T M F = diag(cone).
+    Where every subspace is allowed the cones say nothing, as -|beta'|^2 <= 0 does.
     """
     w, tilt = problem.factor, problem.tilt
     if tilt >= 1.0:
@@ -106,8 +106,9 @@ def _golden(function: Callable[[Floats], Floats], count: int, end: float, *, tur
 def cone_bound(view: Pencil, actions: Floats, *, squared: float | None = None) -> Floats:
     """The cone relaxation's dual (K,): -inf where it proves that nothing is feasible.
 
-    `squared` is the squared radius of the ellipsoid, the sharpened one by default; a2^2 gives the plain relaxation. The dual
-    is minimised over one ratio of multipliers for each action; the other multiplier is eliminated (docs/local-ucb.md).
+    `squared` is the squared radius of the ellipsoid, the sharpened one by default; a2^2 gives the plain relaxation. The
+    dual is minimised over one ratio of multipliers for each action; the other multiplier is eliminated
+    (docs/local-ucb.md).
     """
     phi, mean = view.coordinates(actions), view.mean
     level = (view.squared if squared is None else squared) - float(mean @ mean)
@@ -142,8 +143,9 @@ def nearest(view: Pencil) -> tuple[Floats, float]:
 def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tuple[Floats, Floats, Floats]:
     """The pair relaxation's dual (K,) and its maximisers beta and r, (K, d) each, as starts for the climb.
 
-    `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound. The first ones, at which the dual is finite,
-    are in proportion to the action, and each cone's lies inside the range in which the quadratic form stays definite.
+    `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound. The first ones, at which the dual is
+    finite, are in proportion to the action, and each cone's lies inside the range in which the quadratic form stays
+    definite.
     """
     problem, phi = view.problem, view.coordinates(actions)
     sizes = 0.25 * np.array([np.linalg.norm(row) for row in phi]) / np.sqrt(problem.outer) + 1e-12
@@ -153,7 +155,7 @@ def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tup
     for a, row in enumerate(phi):
         dual = PairDual(view.cone, view.polar, view.mean, 0.5 * row, problem.inner, problem.outer)
         values[a] = pair_bound(dual, slack[a], multipliers[a])
-    # The maximisers of the Lagrangian at the last multipliers, Q^-1 (u, w) of `dual_loops.pair_terms` in each coordinate.
+    # The maximisers of the Lagrangian at the last multipliers: Q^-1 (u, w) of `dual_loops.pair_terms`.
     inner, outer, cone, polar, cross = multipliers.T[:, :, None]
     a, c = inner + outer + cone * view.cone, inner + polar * view.polar
     u, w = 0.5 * phi + (inner + outer) * view.mean, inner * view.mean

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.arrays import Floats, Ints
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract

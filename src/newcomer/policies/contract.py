@@ -27,7 +27,8 @@ supplies what is its own:
     law(state, asked, rng) -> (m, K)         sampled policies that know their probabilities without drawing
     inside(state) -> (n,)                    who is served in the shared subspace, if there is one
     state_settings() -> {name: value}        the settings that give the state its meaning
-    quick(state, asked) -> (m,) or None      a faster way to the best by `rank`, where there is one
+    best(state, asked) -> (m,)               the best by `rank`, for policies that find it without scoring all
+    choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
 
 Policies that do not derive from it need only satisfy the `Policy` protocol, as `newcomer.testing.check_policy` tries.
 """
@@ -43,8 +44,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
-from newcomer.linear.state import Bools, Floats, Ints, Record, State, positions
+from newcomer.linear.state import Record, State, positions
 from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
 
@@ -119,6 +121,9 @@ class Contract(ABC, Generic[Kind]):
     def start(self, n: int) -> Kind:
         """The state of n newcomers."""
         state = self.begin(questions.newcomers(n))
+        if not isinstance(state, State):
+            what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
+            raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
         state.record = self.record
         return state
 
@@ -133,10 +138,17 @@ class Contract(ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Ints:
         """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw."""
+        # The commonest call needs no question: plain arrays for everybody, nothing masked.
+        if ids is mask is users is None and getattr(state, "record", None) is self.record:
+            n, given = len(state), questions.plain_actions(actions, self.dimension)
+            if given is not None and (len(given) == n or given is not actions):
+                chosen = self.choose_plain(state, questions.everyone(n), given)
+                if chosen is not None:
+                    return chosen
         asked = self.ask(state, actions, ids, mask, users)
         if self.sampled:
             return questions.pick(next(self.draws(state, asked, self._generators(rng, asked))), asked)
-        return self._best(state, asked)
+        return self.best(state, asked)
 
     def probabilities(
         self,
@@ -150,7 +162,7 @@ class Contract(ABC, Generic[Kind]):
     ) -> Floats:
         """The probability (m, K) with which `choose` takes each action: one-hot if certain, else a share of draws."""
         asked = self.ask(state, actions, ids, mask, users)
-        return self.law(state, asked, rng) if self.sampled else questions.shares([self._best(state, asked)], asked, 1)
+        return self.law(state, asked, rng) if self.sampled else questions.shares([self.best(state, asked)], asked, 1)
 
     def scores(
         self,
@@ -185,8 +197,12 @@ class Contract(ABC, Generic[Kind]):
         Users may occur several times and then learn in the order of the rows; rows whose reward is NaN are left out.
         If a row makes no sense the call is refused as a whole, before anything has changed.
         """
-        if getattr(state, "record", None) is not self.record:
-            self._recognise(state)
+        self._recognise(state)
+        if ids is users is None and questions.is_plain(features) and questions.is_plain(reward):
+            n = len(state)
+            plain = features.shape == (n, self.dimension) and reward.shape == (n,)
+            if plain and self.learn_plain(state, questions.everyone(n), features, reward):
+                return
         which = None if ids is None else questions.names(ids)
         if features is None:
             features = self._catalogue(which, "features")
@@ -230,9 +246,24 @@ class Contract(ABC, Generic[Kind]):
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
         return {}
 
-    def quick(self, state: Kind, asked: Question) -> Ints | None:
-        """The best (m,) by `rank`, found faster; None where the long way must decide."""
+    def best(self, state: Kind, asked: Question) -> Ints:
+        """The allowed action (m,) of largest score; for policies that find it without scoring all."""
+        return questions.pick(self.rank(state, asked), asked)
+
+    def choose_plain(self, state: Kind, users: Ints, actions: Floats) -> Ints | None:
+        """The best (n,) by `rank` in the commonest call: about everybody, plain actions, all of them allowed.
+
+        Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says
+        that the long way must decide.
+        """
         return None
+
+    def learn_plain(self, state: Kind, users: Ints, features: Floats, reward: Floats) -> bool:
+        """`learn` in the commonest call: plain features (n, d) and rewards (n,), one for everybody, not looked at yet.
+
+        False, the default, says that the long way must be gone, and that nothing has changed.
+        """
+        return False
 
     # What the calls share.
 
@@ -264,8 +295,7 @@ class Contract(ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Question:
         """The question of a call, checked, about a state that must be this policy's."""
-        if getattr(state, "record", None) is not self.record:
-            self._recognise(state)
+        self._recognise(state)
         which = None if ids is None else questions.names(ids)
         if actions is None:
             actions = self._catalogue(which, "actions")
@@ -277,11 +307,6 @@ class Contract(ABC, Generic[Kind]):
         """The positions (m,) of the users asked about, all by default, in a state that must be this policy's."""
         self._recognise(state)
         return questions.everyone(len(state)) if users is None else positions(users, len(state))
-
-    def _best(self, state: Kind, asked: Question) -> Ints:
-        """The allowed action (m,) of largest score, the quick way if there is one."""
-        chosen = self.quick(state, asked)
-        return questions.pick(self.rank(state, asked), asked) if chosen is None else chosen
 
     def _generators(self, rng: Random, asked: Question) -> Generators:
         """One generator for each row, or the request to pass one."""
@@ -307,9 +332,9 @@ class Contract(ABC, Generic[Kind]):
 
     def _by_name(self, given: Any) -> Any:
         """Features by the names that the model was fitted with, where both the model and what is given have names."""
-        model = getattr(self, "model", None)
+        model: Any = getattr(self, "model", None)
         wanted = getattr(model, "feature_names", None)
-        return given if wanted is None else questions.by_name(given, wanted, constant=bool(model.intercept))  # type: ignore[union-attr]
+        return given if wanted is None else questions.by_name(given, wanted, constant=bool(model.intercept))
 
     def _catalogue(self, ids: questions.Ids | None, what: str) -> Floats:
         """The features (..., d) of the actions with these ids, by the catalogue of the policy's model."""

@@ -53,17 +53,19 @@ from math import sqrt
 
 import numpy as np
 
-from newcomer.linear import scoring_loops
-from newcomer.linear.state import Floats, Ints, State
+from newcomer.arrays import Floats, Ints
+from newcomer.linear import learning_loops, scoring_loops
+from newcomer.linear.state import State
 from newcomer.policies import exit_loops, two_systems
+from newcomer.policies.exit_loops import Lean
 from newcomer.policies.questions import Rewards, each_once
 from newcomer.policies.two_systems import TwoSystems
 
 NEVER = 2**62  # in the place of a number of rewards
-SIZES = 4.0 ** np.arange(
-    -3, 3
-)  # tau^2 tried by the stranger's test, in units of the prior's variance per coordinate ...
-SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)  # ... and their weights: the slowest to tell weigh most
+# The tau^2 that the stranger's test tries, in units of the prior's variance per coordinate, and their weights: those
+# that are slowest to tell weigh most.
+SIZES = 4.0 ** np.arange(-3, 3)
+SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)
 SHARES /= SHARES.sum()
 
 
@@ -98,7 +100,7 @@ class Literal:
 
     def settings(self) -> dict[str, str | float]:
         """What a state under this exit depends on."""
-        return {"exit": "literal", "pull": self.pull, "bend": self.bend}
+        return {"exit": "literal", "radius * tau": self.pull, "radius * tau_prime": self.bend}
 
     @cached_property
     def patience(self) -> int:
@@ -125,8 +127,8 @@ class Literal:
     def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
         """Take rewards into the systems and ask the rule anew."""
         begin, count = 0, len(told.users)
-        while self.patience != NEVER and not systems.full.factor.shape[1]:  # as long as nobody has left
-            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, told, begin)
+        while self.patience != NEVER and not systems.full.factor.size:  # as long as nobody has left
+            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, *told[:3], begin)
             if begin == count:
                 return
             self._learn(systems, ledger, told.rows(np.array([begin])))
@@ -134,30 +136,29 @@ class Literal:
         for part in each_once(told.rows(np.arange(begin, count)) if begin else told):
             self._learn(systems, ledger, part)
 
+    def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
+        """`learn` for rewards that nobody has looked at yet.
+
+        False says that the long way must be gone, and that nothing has changed.
+        """
+        if self.patience == NEVER or systems.full.factor.size:
+            return False
+        begin = two_systems.learn_ordinary(systems, self.basis, self.patience, features, reward, users)
+        if 0 <= begin < len(users):
+            self.learn(systems, ledger, Rewards(features[begin:], reward[begin:], users[begin:]))
+        return begin != learning_loops.REFUSED
+
     def _learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
         """The same, with each user at most once; rows are of use to users who may leave."""
-        users, (rank, dim) = told.users, self.basis.shape
+        users, small = told.users, systems.small
         two_systems.learn(systems, self.basis, told, keep=self.pull > 0 or self.bend > 0)
-        count = systems.small.count[users]
-        if self.bend == 0:
-            leaves = systems.inside[users] & (count >= self.patience)
+        if self.bend > 0:
+            lean = Lean(ledger.cross, ledger.kappa, ledger.squares, self.pull, self.bend)
+            exit_loops.ask_rule(lean, self.basis, small.factor, small.count, systems.inside, users, told.features)
         else:
-            self._cross(systems, ledger, told)
-            squares, t = ledger.squares[users], count + 1
-            bend = np.where(squares > 0, self.bend, 0.0) * np.sqrt(rank * squares / t)
-            leaves = self.pull * np.sqrt(t) + bend > dim
-            systems.inside[users] = ~leaves
-        for user in users[leaves]:
+            systems.inside[users] &= small.count[users] < self.patience
+        for user in users[~(systems.inside[users] | systems.built[users])]:
             two_systems.leave(systems, int(user))
-
-    def _cross(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
-        """Take rows into C, kappa and the sum of its squares."""
-        low = np.empty((len(told.users), len(self.basis)))
-        scoring_loops.project(self.basis, told.features, low)
-        for user, x, y in zip(told.users, told.features, low, strict=True):
-            kappa = exit_loops.grow_cross(systems.small.factor[user], ledger.cross[user], y, x)
-            ledger.kappa[user] = kappa
-            ledger.squares[user] += kappa**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +172,7 @@ class Savings:
 
     def settings(self) -> dict[str, str | float]:
         """What a state under this exit depends on."""
-        return {"exit": "savings", "low": self.low, "high": self.high, "cost": self.cost}
+        return {"exit": "savings", "widths": f"{self.low!r}, {self.high!r}", "reward_bound * radius": self.cost}
 
     def start(self, n: int) -> tuple[TwoSystems, Ledger]:
         """n newcomers, both systems kept up from the start."""
@@ -189,6 +190,10 @@ class Savings:
             ledger.saved[users] += systems.inside[users] * (self.high * saved[1] - self.low * saved[0])
             two_systems.learn(systems, self.basis, part, keep=False)
             systems.inside[users] &= self.cost * systems.small.count[users] <= ledger.saved[users]
+
+    def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
+        """There is no shorter way."""
+        return False
 
 
 @dataclass

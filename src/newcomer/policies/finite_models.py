@@ -27,9 +27,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer import files
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
-from newcomer.linear.state import Bools, Floats, Ints, State
+from newcomer.linear.state import State
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.hyperparameters import number, positive, whole

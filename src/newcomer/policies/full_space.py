@@ -20,10 +20,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import Floats, Ints
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.hyperparameters import whole
@@ -67,15 +67,19 @@ class LinUCB(Contract[Ridge]):
         scoring_loops.ucb_scores(system, asked.users, asked.actions, out)
         return out
 
-    def quick(self, state: Ridge, asked: Question) -> Ints | None:
+    def choose_plain(self, state: Ridge, users: Ints, actions: Floats) -> Ints | None:
         """Scores and choice in one compiled loop, which gives up where a score is not finite."""
-        users, chosen = asked.users, np.empty(len(asked.users), questions.INT)
-        fine = scoring_loops.ucb_choose(state.factor, state.mean, users, asked.actions, self._alpha, asked.mask, chosen)
+        chosen = np.empty(len(users), questions.INT)
+        fine = scoring_loops.ucb_choose(state.factor, state.mean, users, actions, self._alpha, chosen)
         return chosen if fine else None
 
     def learn(self, state: Ridge, told: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
         ridge.learn(state, told.features, told.reward, told.users)
+
+    def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop that looks at the numbers too."""
+        return ridge.learn(state, features, reward, users)
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,10 @@ class LinTS(Contract[Ridge]):
     def learn(self, state: Ridge, told: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
         ridge.learn(state, told.features, told.reward, told.users)
+
+    def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop that looks at the numbers too."""
+        return ridge.learn(state, features, reward, users)
 
     def sample(self, state: Ridge, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from N(mean, alpha^2 V^-1)."""

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import Bools, Floats, Ints
 from newcomer.local import rounds, upper_bounds
 from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
@@ -76,7 +76,7 @@ class LocalUCB(Contract[Ridge]):
         """The optimistic rewards (m, K) of all actions, without pruning."""
         return self._scores(state, asked, prune=False)
 
-    def quick(self, state: Ridge, asked: Question) -> Ints:
+    def best(self, state: Ridge, asked: Question) -> Ints:
         """The allowed action (m,) of largest optimistic reward; actions that cannot win are pruned."""
         return questions.pick(self._scores(state, asked, prune=True), asked)
 

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.random import Generator
 
 from newcomer import array_loops
-from newcomer.linear.state import GROWS, Floats, Ints, State
+from newcomer.arrays import Floats, Ints
+from newcomer.linear.state import GROWS, State
 from newcomer.policies.questions import Rewards
 
 

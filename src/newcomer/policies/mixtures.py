@@ -21,8 +21,8 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from newcomer import files
+from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
-from newcomer.linear.state import Floats
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights

@@ -26,9 +26,10 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.arrays import Bools, Floats
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
-from newcomer.linear.state import Bools, Floats, State
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions, two_systems
 from newcomer.policies.contract import Contract

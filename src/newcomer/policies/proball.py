@@ -27,9 +27,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError, nearest
 from newcomer.linear import scoring_loops
-from newcomer.linear.state import Bools, Floats, Ints, State
+from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions, two_systems
 from newcomer.policies.contract import Contract
@@ -159,14 +160,24 @@ class ProBALLUCB(Contract[ProBALLState]):
         two_systems.scores(state.systems, plan.basis, widths, asked.users, asked.actions, out)
         return out
 
-    def quick(self, state: ProBALLState, asked: Question) -> Ints | None:
-        """Scores and choice in one compiled loop, if everybody is inside, has one width, and may have all actions."""
-        plan, systems, users = self._plan, state.systems, asked.users
-        if asked.mask is not questions.NO_MASK or plan.widening or systems.full.factor.shape[1]:
+    def choose_plain(self, state: ProBALLState, users: Ints, actions: Floats) -> Ints | None:
+        """Scores and choice in one compiled loop, if all users have the same widths."""
+        plan, small, full = self._plan, state.systems.small, state.systems.full
+        if plan.widening:
             return None
-        small, chosen = systems.small, np.empty(len(users), questions.INT)
-        fine = scoring_loops.choose_inside(
-            plan.basis, small.factor, small.mean, plan.low, systems.inside, users, asked.actions, chosen
+        chosen, inside = np.empty(len(users), questions.INT), state.systems.inside
+        fine = scoring_loops.pair_choose(
+            plan.basis,
+            small.factor,
+            small.mean,
+            plan.low,
+            full.factor,
+            full.mean,
+            plan.high,
+            inside,
+            users,
+            actions,
+            chosen,
         )
         return chosen if fine else None
 
@@ -177,6 +188,10 @@ class ProBALLUCB(Contract[ProBALLState]):
     def learn(self, state: ProBALLState, told: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
         self._plan.exit.learn(state.systems, state.ledger, told)
+
+    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop, where the exit only counts and nobody has left."""
+        return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +247,10 @@ class ProBALLTS(Contract[ProBALLState]):
     def learn(self, state: ProBALLState, told: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
         self._plan.exit.learn(state.systems, state.ledger, told)
+
+    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop, where the exit only counts and nobody has left."""
+        return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from the distribution of where it is served."""

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer import array_loops
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError, nearest
 from newcomer.linear import learning_loops, scoring_loops
-from newcomer.linear.state import Bools, Floats, Ints, positions
+from newcomer.linear.state import positions
 
 Ids = NDArray[Any]  # of whole numbers or of text
 Generators = Sequence[Generator]
@@ -78,9 +79,22 @@ def newcomers(n: int) -> int:
     return int(n)
 
 
+def is_plain(values: object) -> TypeGuard[Floats]:
+    """Whether values are an array that compiled loops take without recompiling: float64, contiguous, writeable."""
+    return type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray
+
+
+def plain_actions(actions: object, dim: int | None) -> Floats | None:
+    """Actions (m, K, d) as they are, actions (K, d) as (1, K, d), if they are plain and d is `dim`; else None."""
+    if not is_plain(actions):
+        return None
+    given = actions if actions.ndim == 3 else actions[None]
+    return given if given.ndim == 3 and given.shape[1] and given.shape[2] == dim else None
+
+
 def floats(values: ArrayLike, name: str) -> Floats:
-    """Values as a float64 array that compiled loops take without recompiling: contiguous, aligned, writeable."""
-    if type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray:
+    """Values as a plain array."""
+    if is_plain(values):
         return values
     try:
         array = np.asarray(values, dtype=np.float64)
@@ -145,7 +159,7 @@ def question(
     if len(shape) != 3 or shape[0] != len(asked) or shape[1] == 0 or (shape[2] != dim and dim is not None):
         given = _shared(given, dim, len(asked))
     if ids is None and mask is None:
-        return tuple.__new__(Question, (given, asked, NO_MASK, None))  # as Question(...), in a third of the time
+        return Question(given, asked, NO_MASK)
     shape = len(asked), given.shape[1]
     which = None if ids is None else _broadcast(ids, shape, "the ids")
     return Question(given, asked, NO_MASK if mask is None else _allowed(mask, shape), which)
@@ -173,7 +187,7 @@ def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
     given = np.asarray(mask)
     if given.dtype != np.bool_:
         raise PolicyError(f"the mask must be booleans, not {given.dtype}")
-    full = np.array(_broadcast(given, shape, "the mask"))
+    full = np.array(_broadcast(given, shape, "the mask"), order="C")
     empty = np.flatnonzero(~full.any(axis=1))
     if empty.size:
         raise PolicyError("no action may be chosen", where=f"mask, row {empty[0]}", todo="leave at least one true")
@@ -195,21 +209,19 @@ def rewards(
     """
     x, r = floats(features, "features"), floats(reward, "reward")
     asked = everyone(count) if users is None else positions(users, count)
-    if x.ndim == 1:
-        x = x[None]
-    if r.ndim == 0:
-        r = r[None]
-    shape, rows = x.shape, len(asked)
-    if len(shape) != 2 or shape[0] != rows or r.shape != (rows,) or (shape[1] != dim and dim is not None):
-        shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
-        raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
+    rows = len(asked)
+    if x.shape != (rows, dim) or r.shape != (rows,):
+        x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
+        if x.ndim != 2 or len(x) != rows or r.shape != (rows,) or (x.shape[1] != dim and dim is not None):
+            shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
+            raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
     if ids is not None:
         ids = np.atleast_1d(ids)
         if ids.shape != (rows,):
             raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
     status = learning_loops.faults(x, r)
     if status == learning_loops.ALL_FINE:
-        return tuple.__new__(Rewards, (x, r, asked, ids))  # as Rewards(...), in a third of the time
+        return Rewards(x, r, asked, ids)
     if status == learning_loops.SOME_MISSING:
         return Rewards(x, r, asked, ids).rows(~np.isnan(r))
     what = "features and rewards must be finite numbers below 1e100 in size"
@@ -242,8 +254,9 @@ def pick(scores: Floats, asked: Question) -> Ints:
     >>> pick(np.array([[1.0, 3.0, 3.0]]), question(1, 1, [[0.0], [0.0], [0.0]])).tolist()
     [1]
     """
-    chosen = np.empty(len(scores), INT)
-    bad = scoring_loops.first_best(scores, asked.mask, chosen)
+    given = _fitting(scores, asked)
+    chosen = np.empty(len(given), INT)
+    bad = scoring_loops.first_best(given, asked.mask, chosen)
     if bad != scoring_loops.ALL_FINITE:
         _refuse(asked, bad)
     return chosen
@@ -251,10 +264,20 @@ def pick(scores: Floats, asked: Question) -> Ints:
 
 def masked(scores: Floats, asked: Question) -> Floats:
     """The scores (m, K), checked, with -inf where an action may not be chosen."""
-    finite = np.isfinite(scores).all(axis=1)
+    given = _fitting(scores, asked)
+    finite = np.isfinite(given).all(axis=1)
     if not finite.all():
         _refuse(asked, int(np.argmin(finite)))
-    return np.where(asked.mask, scores, -np.inf) if asked.mask.size else scores
+    return np.where(asked.mask, given, -np.inf) if asked.mask.size else given
+
+
+def _fitting(scores: Floats, asked: Question) -> Floats:
+    """What a policy's `rank` or `draws` gave, as a plain array (m, K); whoever wrote it is told of another shape."""
+    given, shape = floats(scores, "scores"), (len(asked.users), asked.actions.shape[1])
+    if given.shape != shape:
+        what = f"the policy gave scores of shape {given.shape} for {shape[0]} users and {shape[1]} actions"
+        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from rank and draws")
+    return given
 
 
 def _refuse(asked: Question, row: int) -> NoReturn:

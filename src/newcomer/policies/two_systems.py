@@ -13,14 +13,16 @@ both built from the start.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import learning_loops, ridge, scoring_loops
+from newcomer.linear.learning_loops import Diary
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import GROWS, Bools, Floats, Ints, State
+from newcomer.linear.state import GROWS, State
 from newcomer.policies.questions import Rewards
 
 FIRST_ROWS = 16
@@ -60,51 +62,32 @@ def start(n: int, dim: int, rank: int, *, built: bool = False, inside: bool = Tr
 
 
 def learn(systems: TwoSystems, basis: Floats, told: Rewards, *, keep: bool) -> None:
-    """Take rewards into the systems, each user at most once; `keep` the rows of users who may yet leave."""
+    """Take rewards into the systems; `keep` the rows of users who may yet leave."""
     features, reward, users = told[:3]
-    learning_loops.learn_projected(basis, systems.small.parts, users, features, reward)
-    built = systems.built[users]
-    if built.all():
-        ridge.learn(systems.full, features, reward, users)
-        return
-    if built.any():
-        ridge.learn(systems.full, features[built], reward[built], users[built])
-    if keep:
-        rest, x = users[~built], features[~built]
-        for user in rest[systems.kept[rest] == systems.rows.shape[1]]:
-            _make_room(systems, int(user))
-        systems.rows[rest, systems.kept[rest]] = x
-        systems.full.moment[rest] += reward[~built, None] * x
-        systems.kept[rest] += 1
+    begin = 0
+    while begin < len(users):
+        diary = Diary(systems.rows, systems.kept, systems.built, keep)
+        small, full = systems.small.parts, systems.full.parts
+        begin = learning_loops.learn_pair(basis, small, full, diary, users, features, reward, begin)
+        if begin < len(users):
+            _make_room(systems, int(users[begin]))
 
 
-def learn_ordinary(systems: TwoSystems, basis: Floats, patience: int, told: Rewards, begin: int = 0) -> int:
+def learn_ordinary(
+    systems: TwoSystems, basis: Floats, patience: int, features: Floats, reward: Floats, users: Ints, begin: int = 0
+) -> int:
     """Take rewards from row `begin` on, up to the first that makes its user leave; returns that row, or m.
 
     A user leaves with the `patience`-th reward. Users may repeat, and nobody has a full system yet. This is the common
-    case, and all of it is one compiled loop, unless a user needs room for the row.
+    case, and all of it is one compiled loop, unless a user needs room for the row. The loop looks at the numbers, and
+    if one is missing or too large nothing changes: learning_loops.REFUSED.
     """
-    small, full, (features, reward, users, _) = systems.small, systems.full, told
+    small, owed = systems.small.parts, systems.full.moment
     while True:
         begin = learning_loops.learn_inside(
-            basis,
-            small.factor,
-            small.gram,
-            small.carry,
-            small.moment,
-            small.mean,
-            small.guard,
-            small.count,
-            systems.rows,
-            systems.kept,
-            full.moment,
-            patience,
-            users,
-            features,
-            reward,
-            begin,
+            basis, *small, systems.rows, systems.kept, owed, patience, users, features, reward, begin
         )
-        if begin == len(users) or systems.kept[users[begin]] < systems.rows.shape[1]:
+        if not 0 <= begin < len(users) or systems.kept[users[begin]] < systems.rows.shape[1]:
             return begin
         _make_room(systems, int(users[begin]))
 
@@ -118,7 +101,8 @@ def leave(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> Non
     full = systems.full
     if extra is not None:
         learning_loops.add_square(full.gram[user], full.carry[user], extra)
-    full.factor = _widen(full.factor, full.gram.shape[1])
+    if not full.factor.shape[1]:
+        systems.full = full = replace(full, factor=np.zeros(full.gram.shape))
     learning_loops.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
     systems.built[user] = True
 
@@ -151,8 +135,6 @@ def _ellipsoids(systems: TwoSystems, widths: tuple[Floats, Floats]) -> tuple[Ell
 def _make_room(systems: TwoSystems, user: int) -> None:
     """Room for one more row: a longer buffer for all users, or, once it holds d rows, an empty one for this user."""
     _, length, dim = systems.rows.shape
-    if systems.kept[user] < length:
-        return
     if length < max(dim, FIRST_ROWS):
         longer = np.zeros((len(systems), min(max(2 * length, FIRST_ROWS), max(dim, FIRST_ROWS)), dim))
         longer[:, :length] = systems.rows
@@ -163,16 +145,13 @@ def _make_room(systems: TwoSystems, user: int) -> None:
 
 def _fold(systems: TwoSystems, user: int) -> None:
     """Add the rows of a user to V, and forget them."""
-    full, size = systems.full, ridge.packed_size(systems.full.dim)
-    full.gram, full.carry = _widen(full.gram, size), _widen(full.carry, size)
+    full = systems.full
+    if not full.gram.shape[1]:  # zeros that no user touches take no memory
+        shape = len(full), ridge.packed_size(full.dim)
+        systems.full = full = replace(full, gram=np.zeros(shape), carry=np.zeros(shape))
     rows = systems.rows[user, : systems.kept[user]]
     square = rows.T @ rows
     if full.gram[user, 0] == 0:  # V starts at I, and its first entry stays above 0
         np.einsum("ii->i", square)[:] += 1.0
     learning_loops.add_square(full.gram[user], full.carry[user], square)
     systems.kept[user] = 0
-
-
-def _widen(triangles: Floats, size: int) -> Floats:
-    """Triangles (n, size) where there were none; zeros that no user touches take no memory."""
-    return triangles if triangles.shape[1] == size else np.zeros((len(triangles), size))

@@ -1,13 +1,14 @@
 """Climbing the penalised marginal likelihood of a prior, one pass over the logs per step.
 
-EM's M-step solves sum_n X_n^T X_n W E_n = ..., a system that would need a pass for every iteration of its own. Instead every
-pass moves W: the M-step with X_n^T X_n replaced by its share H_n of the common Gram matrix (an ECM step; its fixed points are
-EM's) is the metric, and limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what
-it leaves out. A step that does not increase the penalised likelihood is shortened, so the likelihood of accepted steps never
-decreases.
+EM's M-step solves sum_n X_n^T X_n W E_n = ..., a system that would need a pass for every iteration of its own. Instead
+every pass moves W: the M-step with X_n^T X_n replaced by its share H_n of the common Gram matrix (an ECM step; its
+fixed points are EM's) is the metric, and limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich 1997)
+learns from the passes what it leaves out. A step that does not increase the penalised likelihood is shortened, so the
+likelihood of accepted steps never decreases.
 
-The penalty 1/2 sum_j a_j |w_j|^2 says that the entries of column j of W = [m, L] are N(0, 1 / a_j) beforehand. The unknowns are
-the entries of W and the logarithm of the noise variance s2, which so stays positive: a flat vector of d (k + 1) + 1.
+The penalty 1/2 sum_j a_j |w_j|^2 says that the entries of column j of W = [m, L] are N(0, 1 / a_j) beforehand. The
+unknowns are the entries of W and the logarithm of the noise variance s2, which so stays positive: a flat vector of d (k
++ 1) + 1.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Climber:
     def tell(self, sums: Sums) -> None:
         """Take the sums of a pass at `trial`, and choose the next trial.
 
-        A trial that gains enough becomes the best, and the climb goes on from there in a new direction. After one that does
-        not, the same direction is tried again with a quarter of the step.
+        A trial that gains enough becomes the best, and the climb goes on from there in a new direction. After one that
+        does not, the same direction is tried again with a quarter of the step.
         """
         self.passes += 1
         value = sums.likelihood - 0.5 * float(self.penalty @ (self.trial.weights**2).sum(axis=0))
@@ -104,14 +105,15 @@ class Climber:
     def _ascent(self, sums: Sums) -> Floats:
         """The gradient of the penalised likelihood at `trial` in (W, log s2), flat; at the floor the noise only rises.
 
-        In W it is the pass's, divided by s2, less a_j w_j; in log s2 half of what the expected squared noise exceeds s2 by.
+        In W it is the pass's, divided by s2, less a_j w_j; in log s2 half of what the expected squared noise exceeds s2
+        by.
         """
         weights = sums.gradient / self.trial.noise_variance - self.trial.weights * self.penalty
         noise = 0.5 * (sums.residual / self.trial.noise_variance - sums.rows)
         return np.append(weights.ravel(), max(noise, 0.0) if self.trial.noise_variance <= self.floor else noise)
 
     def _aim(self) -> None:
-        """Choose the direction from `best`: BFGS's, or the metric's own where BFGS's does not lead up; and a first step.
+        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and a first step.
 
         The noise changes by a factor of at most e in a step.
         """
@@ -139,8 +141,9 @@ class Climber:
         """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
 
         With E the mean over rows of E[(1, z)(1, z)^T], the M-step's system in W is Gram W E / s2 + W diag(a). In the
-        eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W, v E / s2 + diag(a) with
-        v the eigenvalue; a little is added where v and a are both nothing. For log s2 the step is 2 / rows.
+        eigenvectors of the Gram matrix it falls apart into one system (k + 1, k + 1) for each row of W, v E / s2 +
+        diag(a) with v the eigenvalue; a little is added where v and a are both nothing. For log s2 the step is 2 /
+        rows.
         """
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen

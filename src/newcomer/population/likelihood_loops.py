@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Floats, Ints, cholesky, dot, fast, invert_lower
+from newcomer.array_loops import cholesky, dot, fast, invert_lower
+from newcomer.arrays import Floats, Ints
 
 
 class Histories(NamedTuple):
-    """Rows of some users, multiplied by W: row i is row codes[i] of `product`; user n owns rows starts[n] up to stops[n]."""
+    """The rows of some users times W: row i is row codes[i] of `product`; user n owns rows starts[n] up to stops[n]."""
 
     product: Floats  # (A, k + 1), features of the distinct actions, or of all rows, times W = [m, L]
     codes: Ints  # (rows,)
@@ -37,7 +38,7 @@ class Posteriors(NamedTuple):
 
 
 class Expectations(NamedTuple):
-    """Sums over users; X^T `pull`, X (A, d) the features of which `product` holds X W, is s2 times the gradient in W."""
+    """Sums over users; X^T `pull`, with X (A, d) the features in `product` = X W, is s2 times the gradient in W."""
 
     likelihood: float
     residual: float  # the expected sum of squared noise
@@ -47,9 +48,13 @@ class Expectations(NamedTuple):
 
 @fast
 def posterior(seen: Histories, n: int, mean: Floats, root: Floats) -> float:
-    """Of user n: write mu (k,) and the root R of P^-1 (k, k, lower triangular); returns the log-likelihood."""
+    """Of user n: write mu (k,) and the root R of P^-1 (k, k), lower triangular; returns the log-likelihood.
+
+    `root` holds the lower triangle of P first, then its Cholesky factor, then the inverse of that; `mean` holds c, R c
+    and mu. Rows are read once, each a rank-one addition to P, so the cost is h k^2 + k^3 for a history of h rows.
+    """
     begin, end, rank = seen.starts[n], seen.stops[n], mean.size
-    # P and c, without the division by s2 and the identity; then with them.
+    # P and c: first the sums over rows, then the division by s2 and the identity.
     square = 0.0
     root[:] = 0.0
     mean[:] = 0.0
@@ -89,7 +94,7 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats) -> float:
 
 @fast
 def likelihoods(seen: Histories) -> Posteriors:
-    """What the rewards say of each user, and how likely they were."""
+    """What the rewards say of each user, and how likely they were: enough for users who are judged, not fitted."""
     users, rank = seen.starts.size, seen.product.shape[1] - 1
     found, root = Posteriors(np.empty((users, rank)), np.empty(users)), np.empty((rank, rank))
     for n in range(users):
@@ -99,7 +104,10 @@ def likelihoods(seen: Histories) -> Posteriors:
 
 @fast
 def expectations(seen: Histories) -> Expectations:
-    """The sums of EM's expectation step, and of the gradient, over all users."""
+    """The sums of EM's expectation step, and of the gradient, over all users.
+
+    Users may share rows of `product` (the actions of a catalogue), whose entries of `pull` then add up.
+    """
     size, rank = seen.product.shape[1], seen.product.shape[1] - 1
     root, covariance, mean, spread = np.empty((rank, rank)), np.empty((rank, rank)), np.empty(rank), np.empty(rank)
     weights, pull = np.zeros((size, size)), np.zeros(seen.product.shape)

@@ -21,11 +21,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from newcomer.arrays import Floats, Ints, symmetric
+from newcomer.arrays import Floats, Hashes, Ints, symmetric
 from newcomer.errors import LogsError
 from newcomer.logs.batch import Batch
 from newcomer.sold.halves import estimate_half
-from newcomer.users import Hashes, bucket_count, bucket_of, group_bounds
+from newcomer.users import bucket_count, bucket_of, group_bounds
 
 EXACT_LENGTHS = 64  # up to this length and this dimension every history length is a stratum
 EXACT_DIM = 256

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from newcomer.experiments.figure import mean_and_error
 from newcomer.model import Model
+from newcomer.outcomes import mean_and_error
 from newcomer.simulation import play
 from newcomer.subspace import top_eigenvectors
 from newcomer.worlds.movielens import MovieLens

@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.experiments.named_worlds import real_ratings
 from newcomer.experiments.scale import Setting
 from newcomer.logs import Logs
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Episode, LogRows, Newcomers, stream
 
-Floats = NDArray[np.float64]
 STARS, CLICKS = "stars, real ratings", "clicks, logistic"
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.figure import Point, study
 from newcomer.experiments.scale import Scale, Setting
@@ -28,7 +28,6 @@ from newcomer.population.likelihood import posterior_of
 from newcomer.population.record import Population
 from newcomer.worlds.world import Newcomers, stream
 
-Floats = NDArray[np.float64]
 SEEN, BINS = (0, 5, 20), 10
 FUTURE = 60  # rewards of each user that are predicted
 OFFERED = 10  # candidates of a round whose rewards are read

@@ -18,12 +18,12 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, study
+from newcomer.experiments.figure import Point, study
 from newcomer.experiments.panels import ROUND
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies.comparison import ratio_of_means, truth_of
 from newcomer.fitting import fit
-from newcomer.outcomes import curves
+from newcomer.outcomes import curves, mean_and_error
 from newcomer.simulation import play
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.figure import Point, mean_and_error, study
+from newcomer.experiments.figure import Point, study
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies.comparison import ratio_of_means
 from newcomer.fitting import fit
 from newcomer.logs.engine import reduce
+from newcomer.outcomes import mean_and_error
 from newcomer.population.all_pairs import Pairs, pairs_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 
-Floats = NDArray[np.float64]
 SCALES, STEPS, RANK, RIDGE = (1.25, 0.5, 0.25), 20, 2, 1.0
 
 

@@ -14,14 +14,13 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Hashes
 from newcomer.evidence import Summary
 from newcomer.logs.intake.histories import Histories, Limits
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.sketch import Sketch
 from newcomer.users import mix
 
-Hashes = NDArray[np.uint64]
 CHUNK = 1 << 17
 
 

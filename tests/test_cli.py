@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -137,7 +138,7 @@ def test_columns_may_have_other_names_and_actions_a_table(call: Command) -> None
 
 
 def test_plain_ratings_just_work_although_some_items_are_rare(call: Command) -> None:
-    """Items rated once are seen by one half of the histories only; they count as never seen."""
+    """Items rated once are seen by one half of the histories only, and are left out with their names."""
     rng = random.Random(5)
     rows = [(user, step, rng.randrange(8), rng.gauss(0, 1)) for user in range(300) for step in range(6)]
     rows[5::6] = [(user, 5, 100 + user if user < 3 else 7, reward) for user, _, _, reward in rows[5::6]]
@@ -145,6 +146,50 @@ def test_plain_ratings_just_work_although_some_items_are_rare(call: Command) -> 
     Path("ratings.csv").write_text("\n".join(["user,step,action,reward", *lines]))
     done = call("fit", "ratings.csv", "--rank", 2, "--json")
     assert done.code == 0 and json.loads(done.out)["coverage"]["uncovered"] == 3
+
+
+def test_logs_come_through_standard_input(call: Command, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with logs.open("rb") as file:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
+        done = call("fit", "-")
+    assert done.code == 0 and "1,500 users" in done.out
+    assert next_commands(done.err) and not any(command.startswith("fit") for command in next_commands(done.err))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    refused = call("fit", "-", "--force")
+    assert refused.code == 3 and one_sentence(refused.err) and "standard input" in refused.err
+
+
+def test_what_was_decided_in_reading_is_said_on_stderr(call: Command) -> None:
+    rng = random.Random(3)
+    rows = [
+        f"{user};{rng.randrange(6)};{rng.gauss(0, 1):.3f};{978300760 + 60 * (step // 2)}".replace(".", ",")
+        for user in range(200)
+        for step in range(6)
+    ]
+    Path("ratings.csv").write_text("\n".join(["userId;movieId;rating;timestamp", *rows]))
+    done = call("fit", "ratings.csv", "--rank", 1)
+    assert done.code == 0
+    for part in ("userId as user", "a semicolon", "with a comma", "Unix times in seconds"):
+        assert part in done.err and part not in done.out
+
+
+def test_features_and_limits_are_options_and_kept_for_the_next_command(call: Command) -> None:
+    rng = random.Random(3)
+    items = [f"{i},{10**7 + rng.randrange(10**6)},{rng.gauss(0, 1):.3f},{rng.gauss(0, 1):.3f}" for i in range(30)]
+    Path("items.csv").write_text("\n".join(["action,sku,x,y", *items]))
+    rows = [f"{user},{rng.randrange(30)},{rng.gauss(0, 1):.3f}" for user in range(200) for _ in range(6)]
+    Path("logs.csv").write_text("\n".join(["user,action,reward", *rows, "7,3,9999"]))
+    refused = call("fit", "logs.csv", "--items", "items.csv")
+    assert refused.code == 3 and one_sentence(refused.err) and "--features x,y" in refused.err
+    options = ["--items", "items.csv", "--features", "y,x", "--clip", "-4,4"]
+    done = json.loads(call("fit", "logs.csv", *options, "--json").out)
+    assert (done["dim"], done["logs"]["clip"], done["logs"]["clipped"]) == (2, [-4.0, 4.0], 1)
+    assert newcomer.load("model.newcomer").feature_names == ("y", "x")
+    again = call("fit", "logs.csv", *options, "--force", "--rank", 1)
+    assert any("--features y,x" in command and "--clip -4,4" in command for command in next_commands(again.err))
+    assert {call(*shlex.split(command)).code for command in next_commands(again.err)} == {0}
+    loud = call("fit", "logs.csv", *options[:4], "--force")
+    assert "9999 (user 7, row 7 of theirs)" in loud.err and "--clip auto" in loud.err
 
 
 def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> None:
@@ -164,6 +209,9 @@ def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> No
         (["fit", "x.parquet", "--delta", "2"], 2, "probability"),
         (["fit", "x.parquet", "--memory", "lots"], 2, "a size is a number"),
         (["fit", "x.parquet", "--column", "user"], 2, "user=uid"),
+        (["fit", "x.parquet", "--features", "a,,b"], 2, "price,weight"),
+        (["fit", "x.parquet", "--clip", "5,1"], 2, "auto or LOW,HIGH"),
+        (["fit", "x.parquet", "--clip", "often"], 2, "auto or LOW,HIGH"),
         (["fat"], 2, "fit"),
         (["fit", "nowhere.parquet"], 3, "nowhere.parquet"),
         (["inspect", "nowhere.newcomer"], 4, "nowhere.newcomer"),

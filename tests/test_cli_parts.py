@@ -186,8 +186,11 @@ def test_the_reason_for_the_rank_is_told() -> None:
 
 
 def test_uncovered_directions_are_counted_and_named() -> None:
-    line = coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7))))
-    assert "2 directions never seen" in line and "features 3, 7" in line
+    assert "2 directions never seen" in coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7))))
+    names = {"never_features": ("a", "b"), "collinear_groups": (("red", "blue"),), "one_half_features": ("film-7",)}
+    line = coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 4, (), never=2, collinear=1, one_half=1, **names)))
+    for part in ("2 directions never seen (a, b)", "always move together (red, blue)", "one half", "only (film-7)"):
+        assert part in line
 
 
 def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:

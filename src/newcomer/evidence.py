@@ -17,6 +17,8 @@ from newcomer.radius import Draws, Ingredients
 
 LOOK = 20  # interactions after which the gain over the population mean is told
 WORTH = 0.01  # gain over the population mean that is worth speaking of
+HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
+NAMED = 6  # features of a group that are named in a sentence
 RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files of format 1
 
 
@@ -27,6 +29,11 @@ class Summary:
     `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
     that share user and timestamp with another row; `max_reward` is the largest |reward|. The `fingerprint` depends on
     every value and on the order within a user, and on no other order.
+
+    What a few rewards cannot change: `median_reward`, and `robust_deviation`, 1.48 times the median distance from it.
+    `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
+    `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
+    these were counted says 0.)
     """
 
     users: int
@@ -40,6 +47,19 @@ class Summary:
     mean_reward: float
     reward_deviation: float
     max_reward: float
+    median_reward: float = 0.0
+    robust_deviation: float = 0.0
+    far_rewards: int = 0
+    tail_share: float = 0.0
+    clip: tuple[float, float] | None = None
+    clipped: int = 0
+
+    @property
+    def hiding(self) -> str:
+        """What of the rewards may hide how users differ, in words; empty if nothing does."""
+        if self.far_rewards:
+            return f"{self.far_rewards:,} reward{'s' * (self.far_rewards > 1)} far outside all others"
+        return "the heavy tails of the rewards" if self.tail_share > HEAVY_TAILS else ""
 
 
 @dataclass(frozen=True)
@@ -80,13 +100,43 @@ class RankChoice:
 class CoverageFacts:
     """Assumption 2 of the paper: lambda_A, and the plug-in lambda_k(S) / R^2 for lambda_theta; what was not reached.
 
-    `uncovered` counts directions that no logged action reaches, `uncovered_features` names features that lie in them.
+    `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
+    them. By reason, with names (`newcomer.sold.unreached`): `never` seen; `collinear`, for features that always move
+    together; seen in `one_half` of the histories only. (A model of before these were told apart says 0.)
     """
 
     lambda_A: float
     lambda_theta: float
     uncovered: int
     uncovered_features: tuple[int, ...]
+    never: int = 0
+    never_features: tuple[str, ...] = ()
+    collinear: int = 0
+    collinear_groups: tuple[tuple[str, ...], ...] = ()
+    one_half: int = 0
+    one_half_features: tuple[str, ...] = ()
+
+    def reasons(self) -> list[str]:
+        """What was left out and why, as parts of a sentence.
+
+        >>> CoverageFacts(0.1, 0.5, 1, (), collinear=1, collinear_groups=(("red", "blue", "the constant"),)).reasons()
+        ['1 direction that no action can reach, as features always move together (red, blue, the constant)']
+        """
+        said = []
+        if self.never:
+            said.append(f"{_directions(self.never)} never seen{_in_brackets(self.never_features)}")
+        if self.collinear:
+            groups = [_in_brackets(group) for group in self.collinear_groups]
+            said.append(
+                f"{_directions(self.collinear)} that no action can reach, as features always move together"
+                f"{','.join(groups[:3])}{', ...' * (len(groups) > 3)}"
+            )
+        if self.one_half:
+            where = _in_brackets(self.one_half_features)
+            said.append(f"{_directions(self.one_half)} seen in one half of the histories only{where}")
+        if self.uncovered and not said:
+            said.append(f"{_directions(self.uncovered)} never seen")
+        return said
 
 
 @dataclass(frozen=True)
@@ -115,8 +165,10 @@ class Forecast:
     mean_value: float
     early_value: float
 
-    def sentences(self) -> list[str]:
+    def sentences(self, hiding: str = "") -> list[str]:
         """The forecast in plain words, for people who did not ask for eigenvalues.
+
+        If there is something that may be `hiding` how users differ, nobody is told that they do not.
 
         >>> Forecast(0.5, 0.0, 0.5, 0, 1.0, 1.0).sentences()[1]
         'Expect no gain over serving everybody the population mean: users hardly differ.'
@@ -128,6 +180,9 @@ class Forecast:
             f" directions, and {noise}% is noise."
         )
         gain = self.early_value / self.mean_value - 1 if self.mean_value > 0 else float("inf")
+        if (self.personal <= 0 or gain < WORTH) and hiding:
+            clip = "clip='auto' (--clip auto) limits what they do"
+            return [first, f"Whether users differ cannot be told, for {hiding} may hide it: {clip}."]
         if self.personal <= 0 or gain < WORTH:
             return [first, "Expect no gain over serving everybody the population mean: users hardly differ."]
         many = self.interactions
@@ -208,6 +263,15 @@ class Evidence:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ModelError(f"the evidence of the model is not understood ({error})", todo="fit it again") from error
         return found
+
+
+def _directions(count: int) -> str:
+    return f"{count:,} direction{'s' * (count != 1)}"
+
+
+def _in_brackets(names: tuple[str, ...]) -> str:
+    """Names in brackets, not too many; nothing if there are none."""
+    return f" ({', '.join([*names[:NAMED], *(['...'] if len(names) > NAMED else [])])})" if names else ""
 
 
 _hints = cache(get_type_hints)

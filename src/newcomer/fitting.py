@@ -27,6 +27,7 @@ from newcomer.sold.correction import Correction, Coverage, coverage_of, populati
 from newcomer.sold.ingredients import ingredients_of
 from newcomer.sold.moments import Moments, merge, moments_of
 from newcomer.sold.rank import flip_tests
+from newcomer.sold.unreached import tell_apart
 from newcomer.subspace import top_eigenvectors
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
@@ -104,7 +105,7 @@ def fit(
             logs=logs.summary,
             ridge=RidgeChoice(mu, why),
             rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
-            coverage=_coverage_facts(coverage, spectrum, chosen, moments.reward_max),
+            coverage=_coverage_facts(coverage, logs, spectrum, chosen, moments.reward_max),
             radius=ingredients_of(moments, coverage, spectrum, chosen) if chosen else None,
             calibrated=found.calibrated,
             population=found.facts,
@@ -115,6 +116,7 @@ def fit(
         action_features=logs.item_features,
         action_names=logs.item_names,
         one_hot=logs.one_hot,
+        feature_names=logs.feature_names,
         residual_variance=np.zeros(0) if found.population.by_action is None else found.population.by_action,
         offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
         persistence=_persistence(found, persistence),
@@ -225,18 +227,26 @@ def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
             todo="log more rows, or use fewer features",
         )
     if missing and uncovered == "error":
+        found = "; ".join(_coverage_facts(coverage, logs, np.zeros(logs.dim), 0, 0.0).reasons())
         raise LogsError(
-            f"{missing} of {logs.dim} directions of the features are reached by no logged action",
+            f"{missing} of {logs.dim} directions of the features are not reached: {found}",
             todo="log actions that reach them, drop the features, or pass uncovered='restrict'",
         )
 
 
-def _coverage_facts(coverage: Coverage, spectrum: Floats, rank: int, reward_max: float) -> CoverageFacts:
-    """lambda_A and lambda_theta of Assumption 2 (the latter by its plug-in), and what was not reached."""
+def _coverage_facts(coverage: Coverage, logs: Logs, spectrum: Floats, rank: int, reward_max: float) -> CoverageFacts:
+    """lambda_A and lambda_theta of Assumption 2 (the latter by its plug-in), and what was not reached and why."""
     weights = np.abs(coverage.uncovered).max(axis=1) if coverage.uncovered.size else np.zeros(0)
+    never, collinear, one_half = tell_apart(coverage, logs.direction_names, logs.table)
     return CoverageFacts(
         lambda_A=coverage.smallest,
         lambda_theta=float(spectrum[rank - 1]) / reward_max**2 if rank and reward_max else 0.0,
         uncovered=int(coverage.uncovered.shape[1]),
         uncovered_features=tuple(int(i) for i in np.argsort(-weights, kind="stable")[:10] if weights[i] > 0.5),
+        never=never.directions,
+        never_features=never.features,
+        collinear=collinear.directions,
+        collinear_groups=collinear.groups,
+        one_half=one_half.directions,
+        one_half_features=one_half.features,
     )

@@ -26,6 +26,7 @@ from newcomer.subspace import Norm
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
+TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
 
 
@@ -42,8 +43,9 @@ class Model:
     the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
     have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named none; their
     features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs brought their
-    own. With `intercept`, the last feature is the constant 1. `parameters` are those that fit was called with,
-    `evidence` says why the model is so.
+    own. With `intercept`, the last feature is the constant 1. `feature_names` are the names of the others, where they
+    have any: policies take tables by them. `parameters` are those that fit was called with, `evidence` says why the
+    model is so.
     """
 
     basis: Floats
@@ -60,6 +62,7 @@ class Model:
     action_features: Floats | None = None
     action_names: tuple[str, ...] | None = None
     one_hot: bool = False
+    feature_names: tuple[str, ...] | None = None
     residual_variance: Floats = field(default_factory=_nothing)  # left out: `noise_variance` for all actions
     offsets: Floats = field(default_factory=_nothing)  # left out: zero
     persistence: float | None = 0.0
@@ -113,6 +116,7 @@ class Model:
             "intercept": self.intercept,
             "one_hot": self.one_hot,
         }
+        facts |= {"feature_names": self.feature_names} if self.feature_names else {}
         return digest(arrays, facts)
 
     def codes(self, ids: Iterable[int | str]) -> Ints:
@@ -210,10 +214,8 @@ class Model:
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
-        facts = {
-            name: getattr(self, name)
-            for name in (*FACTS, "action_ids", "action_names", "one_hot", "persistence", "dim", "rank")
-        }
+        names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
+        facts = {name: getattr(self, name) for name in names}
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -228,7 +230,7 @@ class Model:
         arrays, facts = unpack(data, "model", where=where)
         try:
             parts: dict[str, Any] = {name: arrays[name] for name in ARRAYS} | {name: facts[name] for name in FACTS}
-            for name in ("action_ids", "action_names"):
+            for name in TUPLES:
                 parts[name] = None if facts.get(name) is None else tuple(facts[name])
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}

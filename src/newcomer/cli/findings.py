@@ -114,7 +114,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         delta=delta,
         radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
-        forecast=tuple(kept.population.forecast.sentences()) if kept.population else (),
+        forecast=tuple(kept.population.forecast.sentences(kept.logs.hiding)) if kept.population else (),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
@@ -157,7 +157,8 @@ def rank_line(found: Findings) -> str:
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
     if found.rank == 0:
-        return "nothing: no direction stands out from chance (rank 0)"
+        hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
+        return f"nothing: no direction stands out from chance (rank 0){hidden}"
     if found.estimator == "em":
         return f"{shared}, as many as help to predict held-out users{_contrast(found)}{_alike(found)}"
     return f"{shared}: {'it stands' if found.rank == 1 else 'they stand'} out from chance{_alike(found)}"
@@ -190,12 +191,10 @@ def chance_line(found: Findings) -> str:
 
 def coverage_line(found: Findings) -> str:
     """How well the logged actions reach the feature space; lambda_A is that of Assumption 2 of the paper."""
-    unseen, weakest = found.coverage.uncovered, f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
-    if not unseen:
+    weakest = f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
+    if not found.coverage.uncovered:
         return f"every direction seen; {weakest}"
-    named = ", ".join(str(i) for i in found.coverage.uncovered_features)
-    where = f" (mostly features {named})" if named else ""
-    return f"{count(unseen, 'direction')} never seen, left out{where}; of the others the {weakest}"
+    return f"left out: {'; '.join(found.coverage.reasons())}; of the others the {weakest}"
 
 
 def error_part(found: Findings) -> RenderableType:

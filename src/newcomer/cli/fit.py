@@ -14,8 +14,11 @@ from newcomer.cli.progress import Meter
 
 
 def command(
-    logs: Annotated[str, typer.Argument(metavar="LOGS", help="Parquet or CSV: a file, a folder, or a quoted glob.")],
+    logs: Annotated[
+        str, typer.Argument(metavar="LOGS", help="Parquet, CSV or JSON lines: file, folder, quoted glob, pipe, or -.")
+    ],
     items: Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions and their features.")] = None,
+    features: Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")] = None,
     rank: Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")] = "auto",
     estimator: Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")] = "em",
     ridge: Annotated[
@@ -24,6 +27,7 @@ def command(
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
     column: Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")] = False,
+    clip: Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")] = None,
     grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
     epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
@@ -44,8 +48,10 @@ def command(
         read = read_logs(
             logs,
             items=items,
+            features=None if features is None else options.parse_names(features),
             columns=options.parse_columns(column or ()),
             intercept=intercept,
+            clip=None if clip is None else options.parse_clip(clip),
             grouped=grouped,
             memory=None if memory is None else options.parse_size(memory),
             epoch=None if epoch is None else options.parse_epoch(epoch),
@@ -60,20 +66,27 @@ def command(
         return
     show(found, saved=target)
     screen.advise(read.advice)
-    valued = [("--items", items), *(("--column", pair) for pair in column or ())]
+    valued = [
+        ("--items", items),
+        ("--features", features),
+        ("--clip", clip),
+        *(("--column", pair) for pair in column or ()),
+    ]
     valued += [("--memory", memory), ("--epoch", epoch)]
     words = [logs, *(word for name, value in valued if value is not None for word in (name, str(value)))]
     flags = [name for name, on in (("--intercept", intercept), ("--grouped", grouped)) if on]
-    screen.suggest(next_commands(found, logs=shlex.join([*words, *flags]), model=target))
+    screen.suggest(next_commands(found, logs=shlex.join([*words, *flags]), model=target, again=logs != "-"))
 
 
-def next_commands(found: Findings, *, logs: str, model: Path) -> list[tuple[str, str]]:
+def next_commands(found: Findings, *, logs: str, model: Path, again: bool = True) -> list[tuple[str, str]]:
     """Up to three commands that make sense after this fit, as arguments of newcomer, and what each is for.
 
-    `logs` are the arguments that name the same logs, read in the same way.
+    `logs` are the arguments that name the same logs, read in the same way, if that is possible `again`.
     """
     file = shlex.quote(str(model))
     inspect = (f"inspect {file}", "the same, from the file")
+    if not again:
+        return [inspect, (f"inspect {file} --json", "for a program")]
     if found.rank == 0:
         return [(f"fit {logs} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
     other = "em" if found.estimator == "sold" else "sold"

@@ -6,6 +6,7 @@ that ends in exit code 2.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,6 +59,35 @@ def parse_columns(pairs: Sequence[str]) -> dict[str, str | list[str] | None]:
             raise typer.BadParameter(f"a column is renamed as user=uid, not '{pair}'", param_hint="--column")
         columns[ours] = theirs.split(",") if ours == "features" and "," in theirs else theirs or None
     return columns
+
+
+def parse_names(text: str) -> list[str]:
+    """Names of columns, as `price,weight`.
+
+    >>> parse_names("price, weight")
+    ['price', 'weight']
+    """
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise typer.BadParameter(f"columns are named as price,weight, not '{text}'", param_hint="--features")
+    return names
+
+
+def parse_clip(text: str) -> tuple[float, float] | Literal["auto"]:
+    """`auto`, or the limits of rewards as `LOW,HIGH`.
+
+    >>> parse_clip("auto"), parse_clip("-1,5.5")
+    ('auto', (-1.0, 5.5))
+    """
+    if text == "auto":
+        return "auto"
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        low, high = 0.0, 0.0
+    if not -math.inf < low < high < math.inf:
+        raise typer.BadParameter(f"rewards are clipped by auto or LOW,HIGH, not '{text}'", param_hint="--clip")
+    return low, high
 
 
 def parse_epoch(text: str) -> Literal["s", "ms", "us", "ns"]:

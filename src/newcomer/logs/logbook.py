@@ -2,7 +2,8 @@
 
 A log is rows (user, step, action or features, reward). `read_logs` takes a row of a file this way:
 
-    Reader.rows       a chunk of the file, its columns typed                              intake/reading.py
+    Reader.of         files found and asked how they are to be read                       intake/finding.py, opening.py
+    Reader.rows       a chunk of the file, its columns typed                              intake/reading.py, texts.py
     extract           ids, rewards, features checked; the action's position: Rows         intake/layout.py, columns.py
     collect           rows held in memory, or spilled to hash buckets on disk             intake/sources.py, spilling.py
     arrange           grouped by user and sorted by step: Histories                       intake/histories.py
@@ -14,10 +15,11 @@ batch by batch and never stored per row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -27,14 +29,15 @@ from newcomer.arrays import Floats
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
-from newcomer.logs.intake.advice import SAMPLE, intercept_advice, short_advice
-from newcomer.logs.intake.columns import Epoch, Place, feature_array
-from newcomer.logs.intake.frames import from_arrays, is_table, names_of, to_polars, unequal
+from newcomer.logs.intake.advice import SAMPLE, intercept_advice, reward_advice, short_advice
+from newcomer.logs.intake.columns import Epoch, Place, feature_array, unix_note, unix_unit
+from newcomer.logs.intake.finding import Paths
+from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal
 from newcomer.logs.intake.histories import Histories
-from newcomer.logs.intake.items import Items
+from newcomer.logs.intake.items import Items, action_column
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
-from newcomer.logs.intake.reading import Paths, Progress, Reader, read_table
-from newcomer.logs.intake.sources import Grouped, Source, collect
+from newcomer.logs.intake.reading import Progress, Reader, read_table
+from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
 from newcomer.logs.intake.survey import Survey
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
@@ -42,60 +45,89 @@ MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
 
 def read_logs(
-    path: Paths,
+    path: Paths | Any,
     *,
     items: Any = None,
+    features: str | Sequence[str] | None = None,
     columns: Renames | None = None,
     intercept: bool = False,
+    clip: Clip = None,
     grouped: bool = False,
     memory: int | None = None,
     epoch: Epoch | None = None,
     progress: Progress | None = None,
 ) -> Logs:
-    """Read and check logs from Parquet or CSV.
+    """Read and check logs from Parquet, CSV or JSON lines. What was decided on the way is said in `Logs.advice`.
 
     Parameters
     ----------
     path
-        A file, folder or glob, or a list of these.
+        A file, folder or glob, or a list of these; a pipe, or "-" for standard input; or a table, as `Logs.from_frame`
+        takes it. Files may be compressed with gzip. Folders named `key=value` give a column each. The separator of a
+        CSV and decimal commas are found out; true and false, yes and no are numbers.
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
         columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
         action is its own direction (one-hot, at most 2,000).
+    features
+        Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
+        numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
     columns
         Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, as `{"user": "uid"}`.
-        `features` may name several numeric columns, and None leaves an optional column out.
+        `features` may name several numeric columns, and None leaves an optional column out. Common names (userId,
+        item_id, rating, timestamp and the like) need not be given.
     intercept
         Add a constant feature, last.
+    clip
+        Bring rewards within these limits (low, high), or, with "auto", within 5 robust deviations of their median.
     grouped
         Rows are already grouped by user: stream the files on every pass and keep nothing.
     memory
         Bytes of columns to hold; larger logs are spilled to a temporary folder. Default 128 MB.
     epoch
-        The unit, if `step` holds Unix times as integers; equal times of a user are then allowed.
+        The unit, if `step` holds Unix times as integers; equal times of a user are then allowed. Times since 1979 are
+        recognised by their size.
     progress
         Called while reading with (rows done, rows in all).
     """
-    reader = Reader.of(path, columns, epoch)
+    if is_table(path):
+        return Logs.from_frame(
+            path, items=items, features=features, columns=columns, intercept=intercept, clip=clip, epoch=epoch
+        )
+    limits, chosen = _checked_clip(clip), _Chosen.of(features, items, columns)
+    reader = Reader.of(path, chosen.columns, epoch)
     if not reader.total:
-        raise LogsError("no rows", where=reader.files[0], todo="pass logs with at least one row")
+        raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
     in_rows = reader.layout.features is not None
-    catalogue = _catalogue(items, reader.layout, reader.distinct_actions, in_rows=in_rows)
+    text = bool(reader.text_ids.get(str(reader.layout.action)))
+    catalogue = _catalogue(items, reader.layout, reader.distinct_actions, chosen.of_items, in_rows=in_rows, text=text)
+    if catalogue is not None and catalogue.ids.dtype == pl.String:
+        reader = reader.with_text(reader.layout.action)
     source: Source
     if grouped:
-        source = Grouped(reader, catalogue)
+        source = Grouped(reader, catalogue, limits)
         total = source.survey(progress)
     else:
         chunks = reader.rows(catalogue, progress)
-        source, total = collect(chunks, catalogue, memory=MEMORY if memory is None else memory, rows=reader.total)
-    return Logs(source, total, catalogue, intercept=intercept, ignored_items=in_rows and items is not None)
+        space = MEMORY if memory is None else memory
+        source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
+    return Logs(
+        source,
+        total,
+        catalogue,
+        intercept=intercept,
+        ignored_items=in_rows and items is not None,
+        row_names=reader.layout.features,
+        notes=list(reader.notes),
+    )
 
 
 class Logs:
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
-    `dim` is the number of features d, the constant included; `intercept` whether there is one; `summary` the logs in a
-    few numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`.
+    `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
+    columns that features come from, without the constant (None where they have no names); `summary` the logs in a few
+    numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`.
     """
 
     def __init__(
@@ -106,11 +138,15 @@ class Logs:
         *,
         intercept: bool = False,
         ignored_items: bool = False,
+        row_names: str | tuple[str, ...] | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self._source, self._items, self._ignored_items = source, items, ignored_items
+        self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept = intercept
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
-        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept)
+        self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
+        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits)
 
     @classmethod
     def from_arrays(
@@ -124,22 +160,27 @@ class Logs:
         step: ArrayLike | None = None,
         propensity: ArrayLike | None = None,
         intercept: bool = False,
+        clip: Clip = None,
         epoch: Epoch | None = None,
     ) -> Logs:
         """Logs from arrays with one entry per row; rows of a user in time order, or `step` to sort them by.
+
+        The arrays are copied: what becomes of them later changes nothing.
 
         Parameters
         ----------
         user
             Ids (rows,), integers or text.
         features
-            Features of the chosen actions, (rows, d).
+            Features of the chosen actions, (rows, d); or, beside a table as items, the names of its columns to use.
         action, items
             Instead of features: ids (rows,) of actions, and their features as an array (items, d) whose row i is
             action i, a table or a file. Without items every distinct action is its own direction (one-hot). Beside
             features, the ids are kept and the features stay those of the rows.
         step
             Integers, unique within a user, or times (ties keep the order of rows).
+        clip, epoch
+            As in `read_logs`.
 
         >>> logs = Logs.from_arrays(user=["ann", "ben", "ann"], action=[3, 5, 5], reward=[1.0, 0.0, 0.5])
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
@@ -147,7 +188,11 @@ class Logs:
         """
         given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
-        matrix = None if features is None else feature_array(features)
+        names = _column_names(features)
+        matrix = None if features is None or names is not None else feature_array(features)
+        if names is not None and items is None:
+            todo = "pass features of shape (rows, d), or items= with these columns"
+            raise LogsError("features= names columns and there is no table", where="features", todo=todo)
         if matrix is not None and len(matrix) != len(frame):
             raise unequal({"user": len(frame), "features": len(matrix)})
         if matrix is None and action is None:
@@ -158,7 +203,9 @@ class Logs:
             propensity=None if propensity is None else "propensity",
             epoch=epoch,
         )
-        return cls._from_frame(frame, layout, items=items, intercept=intercept, features=matrix)
+        return cls._from_frame(
+            frame, layout, items=items, intercept=intercept, clip=clip, features=matrix, chosen=names
+        )
 
     @classmethod
     def from_frame(
@@ -166,18 +213,24 @@ class Logs:
         frame: Any,
         *,
         items: Any = None,
+        features: str | Sequence[str] | None = None,
         columns: Renames | None = None,
         intercept: bool = False,
+        clip: Clip = None,
         epoch: Epoch | None = None,
     ) -> Logs:
         """Logs from a Polars or pandas frame, or any table that exports Arrow; arguments as in `read_logs`.
+
+        A lazy frame is collected; a reader of record batches is read once, to its end.
 
         >>> frame = pl.DataFrame({"uid": [1, 1, 2, 2], "action": ["a", "b", "b", "a"], "reward": [1, 0, 1, 1]})
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        layout = resolve(names_of(frame), columns, epoch=epoch)
-        return cls._from_frame(to_polars(frame, layout.names()), layout, items=items, intercept=intercept)
+        table, chosen = held(frame), _Chosen.of(features, items, columns)
+        layout = resolve(names_of(table), chosen.columns, epoch=epoch)
+        rows = to_polars(table, layout.names())
+        return cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
 
     @classmethod
     def _from_frame(
@@ -187,21 +240,36 @@ class Logs:
         *,
         items: Any,
         intercept: bool,
+        clip: Clip,
         features: NDArray[np.floating] | None = None,
+        chosen: Sequence[str] | None = None,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
+        limits = _checked_clip(clip)
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
+        layout = _looked_at(frame, layout, spare_action=features is not None)
         in_rows = features is not None or layout.features is not None
-        catalogue = _catalogue(items, layout, lambda: layout.action_ids(frame, Place()), in_rows=in_rows)
+        catalogue = _catalogue(items, layout, lambda: layout.action_ids(frame, Place()), chosen, in_rows=in_rows)
         rows = extract(frame, layout, catalogue, Place(), features=features)
-        source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows))
-        return cls(source, total, catalogue, intercept=intercept, ignored_items=in_rows and items is not None)
+        source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
+        return cls(
+            source,
+            total,
+            catalogue,
+            intercept=intercept,
+            ignored_items=in_rows and items is not None,
+            row_names=layout.features,
+            notes=layout.notes,
+        )
 
     @cached_property
     def advice(self) -> list[str]:
-        """What might be done better, in plain sentences; features are looked at in the first batch only."""
-        said = short_advice(self.summary)
+        """What was decided in reading, and what might be done better, in plain sentences.
+
+        Features are looked at in the first batch only; rows are searched where some rewards are far from all others.
+        """
+        said = [*self._notes, *reward_advice(self.summary, self._source.parts), *short_advice(self.summary)]
         if self._ignored_items:
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."
@@ -227,6 +295,18 @@ class Logs:
     def item_features(self) -> Floats | None:
         """Features (items, d) of the items table as they are used, with the constant if there is one; else None."""
         return self._table if self.by_action and not self.one_hot else None
+
+    @property
+    def table(self) -> Floats | None:
+        """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
+        return self._table if self.by_action else None
+
+    @property
+    def direction_names(self) -> tuple[str, ...]:
+        """What to call each of the d features: its column, the action whose it is if one-hot, or its number."""
+        names = self.feature_names or (self.one_hot and tuple(str(one) for one in self.action_ids or ()))
+        named = names or tuple(f"feature {i}" for i in range(self.dim - self.intercept))
+        return (*named, *(["the constant"] if self.intercept else []))
 
     @property
     def one_hot(self) -> bool:
@@ -291,19 +371,95 @@ class Logs:
         return f"Logs({s.users:,} users, {s.rows:,} rows, {s.dim} features)"
 
 
-def _catalogue(items: Any, layout: Layout, actions: Callable[[], pl.Series], *, in_rows: bool) -> Items | None:
+class _Chosen(NamedTuple):
+    """Which columns are to be features: `of_items`, or, among the renamed `columns`, of the logs themselves."""
+
+    of_items: tuple[str, ...] | None
+    columns: Renames | None
+
+    @classmethod
+    def of(cls, features: str | Sequence[str] | None, items: Any, columns: Renames | None) -> _Chosen:
+        """From what `read_logs` is given: names in `features=` are columns of the items, if there are any."""
+        if features is None:
+            return cls(None, columns)
+        names = _column_names(features)
+        if not names:
+            todo = "pass the names of columns, as features=['price', 'weight']"
+            raise LogsError(f"features= is {features!r}", where="features=", todo=todo)
+        return cls(
+            names if items is not None else None, {**(columns or {}), "features": None if items is not None else names}
+        )
+
+
+def _column_names(features: object) -> tuple[str, ...] | None:
+    """The names, if what was passed as features is a name or a sequence of names."""
+    if isinstance(features, str):
+        return (features,)
+    named = isinstance(features, list | tuple) and features and all(isinstance(name, str) for name in features)
+    return tuple(features) if named else None  # type: ignore[arg-type]
+
+
+def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names of features in the rows, where each has a column."""
+    return names if isinstance(names, tuple) else None
+
+
+def _checked_clip(clip: Clip) -> Clip:
+    """The limits of rewards, two finite numbers in order."""
+    if clip is None or clip == "auto":
+        return clip
+    try:
+        low, high = (float(limit) for limit in clip)
+    except (TypeError, ValueError):
+        low, high = 0.0, 0.0
+    if isinstance(clip, str) or not -np.inf < low < high < np.inf:
+        raise LogsError(f"clip is {clip!r}", where="clip=", todo="pass two numbers (low, high), low < high, or 'auto'")
+    return low, high
+
+
+def _looked_at(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
+    """The layout without empty columns, and with the unit of steps that are Unix times by their size."""
+    features = "beside" if spare_action else layout.features
+    layout = replace(layout, features=features).without_empty(
+        lambda name: name != "beside" and frame[name].null_count() == len(frame)
+    )
+    layout = replace(layout, features=None) if spare_action else layout
+    if layout.step is None or layout.epoch is not None or not frame[layout.step].dtype.is_integer():
+        return layout
+    steps = frame[layout.step].min(), frame[layout.step].max()
+    if not (isinstance(steps[0], int) and isinstance(steps[1], int)):
+        return layout
+    unit = unix_unit(steps[0], steps[1])
+    return layout if unit is None else layout.noting(unix_note(layout.step, unit, (steps[0], steps[1])), epoch=unit)
+
+
+def _catalogue(
+    items: Any,
+    layout: Layout,
+    actions: Callable[[], pl.Series],
+    features: Sequence[str] | None = None,
+    *,
+    in_rows: bool,
+    text: bool = False,
+) -> Items | None:
     """The actions and, unless they are `in_rows`, their features; None for logs that name no actions.
 
-    `actions` gives every action id of the logs; it is called only where no items table lists them.
+    `actions` gives every action id of the logs; it is called only where no items table lists them. `text` says that ids
+    in the logs came as text and stay so: those of a CSV of items then do as well.
     """
-    if layout.action is None:
+    other = layout.action
+    if other is None:
         return None
     if in_rows:
         return Items.named(actions())
     if items is None:
         return Items.one_hot(actions())
     if isinstance(items, str | PathLike):
-        return Items.from_frame(read_table(items), source=fspath(items), other=layout.action)
+        frame = read_table(items, text=lambda names: [action_column(names, other) or ""] if text else [])
+        return Items.from_frame(frame, source=fspath(items), other=other, features=features)
     if is_table(items):
-        return Items.from_frame(to_polars(items), other=layout.action)
+        return Items.from_frame(to_polars(items), other=other, features=features)
+    if features is not None:
+        todo = "pass a table with named columns as items=, or only the columns that are to be features"
+        raise LogsError("features= names columns and items is an array", where="features=", todo=todo)
     return Items.from_array(items)

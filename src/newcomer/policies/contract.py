@@ -9,7 +9,8 @@ A policy is a frozen dataclass of settings; what it learns of its users travels 
     policy.in_subspace(state) -> (n,)                                           does it still rely on what users share?
     policy.update(state, features, reward, ids=, users=)                        in place, or refused as a whole
 
-`actions` is (m, K, d), or (K, d) for all alike; `ids`, (m, K) or (K,), say which actions these are, for policies that
+`actions` is (m, K, d), or (K, d) for all alike, or, with a model whose features have names, a frame or mapping of
+columns with these names; `ids`, (m, K) or (K,), say which actions these are, for policies that
 remember actions and for those whose model has a catalogue, which then gives the features if `actions` is left out;
 `mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
 all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
@@ -205,6 +206,8 @@ class Contract(ABC, Generic[Kind]):
         which = None if ids is None else questions.names(ids)
         if features is None:
             features = self._catalogue(which, "features")
+        elif type(features) is not np.ndarray:
+            features = self._by_name(features)
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
         told = questions.rewards(len(state), self.dimension, features, reward, which, users)
@@ -296,6 +299,8 @@ class Contract(ABC, Generic[Kind]):
         which = None if ids is None else questions.names(ids)
         if actions is None:
             actions = self._catalogue(which, "actions")
+        elif type(actions) is not np.ndarray:
+            actions = self._by_name(actions)
         return questions.question(len(state), self.dimension, actions, which, mask, users)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
@@ -324,6 +329,12 @@ class Contract(ABC, Generic[Kind]):
         if type(state) is not type(fresh) or _shapes(state) != _shapes(fresh):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
         state.record = self.record
+
+    def _by_name(self, given: Any) -> Any:
+        """Features by the names that the model was fitted with, where both the model and what is given have names."""
+        model: Any = getattr(self, "model", None)
+        wanted = getattr(model, "feature_names", None)
+        return given if wanted is None else questions.by_name(given, wanted, constant=bool(model.intercept))
 
     def _catalogue(self, ids: questions.Ids | None, what: str) -> Floats:
         """The features (..., d) of the actions with these ids, by the catalogue of the policy's model.

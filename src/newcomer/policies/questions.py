@@ -8,7 +8,7 @@ they change the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeGuard
 
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer import array_loops
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.errors import PolicyError
+from newcomer.errors import PolicyError, nearest
 from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import positions
 
@@ -101,6 +101,29 @@ def floats(values: ArrayLike, name: str) -> Floats:
     except (TypeError, ValueError) as problem:
         raise PolicyError(f"{name} must be numbers in a full array") from problem
     return array if array.flags.carray else np.array(array, order="C")
+
+
+def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
+    """Features (..., d) of a frame or mapping of columns, or of a list of mappings, in the order of the names.
+
+    What has no names is returned as it is, and cannot be checked. With `constant`, a last feature of 1 is added.
+
+    >>> by_name({"weight": [2.0, 4.0], "price": [1.0, 3.0], "sku": [7, 8]}, ["price", "weight"], constant=True).tolist()
+    [[1.0, 2.0, 1.0], [3.0, 4.0, 1.0]]
+    """
+    if isinstance(given, list | tuple) and given and all(isinstance(row, Mapping) for row in given):
+        known = list(dict.fromkeys(name for row in given for name in row))
+        given = {name: [row.get(name, np.nan) for row in given] for name in known}
+    available = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", None))
+    if available is None:
+        return given
+    known = [str(name) for name in available]
+    missing = next((name for name in wanted if name not in known), None)
+    if missing is not None:
+        todo = f"the model was fitted with {', '.join(wanted[:12])}{nearest(missing, known)}"
+        raise PolicyError(f"there is no feature '{missing}'", where="features", todo=todo)
+    columns = [floats(given[name], name) for name in wanted]
+    return np.stack([*columns, *([np.ones_like(columns[0])] if constant else [])], axis=-1)
 
 
 def names(ids: ArrayLike) -> Ids:

@@ -34,13 +34,15 @@ class Coverage:
     """How well logged actions reach the feature space.
 
     `smallest` is the paper's lambda_A, min_i lambda_min(D_i), over the covered directions; `inverse_norm` its B = max_i
-    ||D_i^-1||; `covered` (d, c) and `uncovered` (d, d - c) are orthonormal.
+    ||D_i^-1||; `covered` (d, c) and `uncovered` (d, d - c) are orthonormal; `missed` are orthonormal bases of what each
+    half does not reach.
     """
 
     smallest: float
     inverse_norm: float
     covered: Floats
     uncovered: Floats
+    missed: tuple[Floats, Floats]
 
 
 def coverage_of(moments: Moments) -> Coverage:
@@ -52,7 +54,8 @@ def coverage_of(moments: Moments) -> Coverage:
     covered, uncovered = _split(np.hstack(missed))
     inside = covered.T @ halves @ covered
     smallest = float(np.linalg.eigvalsh(inside)[:, 0].min()) if covered.shape[1] else 0.0
-    return Coverage(smallest, 1.0 / max(smallest, np.finfo(np.float64).eps), covered, uncovered)
+    largest = 1.0 / max(smallest, np.finfo(np.float64).eps)
+    return Coverage(smallest, largest, covered, uncovered, (missed[0], missed[1]))
 
 
 def _split(missed: Floats) -> tuple[Floats, Floats]:

@@ -6,13 +6,21 @@ min_w sum (1 - w.x)^2 = n - s' G^+ s is 0, with G = sum x x' and s = sum x. Othe
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from heapq import nsmallest
+from typing import NamedTuple
+
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.evidence import Summary
+from newcomer.evidence import HEAVY_TAILS, Summary
+from newcomer.logs.intake.histories import Histories
+from newcomer.logs.intake.sketch import FAR as FAR_OUTSIDE
+from newcomer.logs.intake.sketch import TAIL
 
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
 SAMPLE = 20_000  # rows whose features are looked at
+NAMED = 3  # rows that are named
 
 
 def intercept_advice(summary: Summary, sample: Floats) -> list[str]:
@@ -31,6 +39,66 @@ def short_advice(summary: Summary) -> list[str]:
     if summary.ties:
         said.append(f"{summary.ties:,} of {summary.rows:,} rows share user and time with another; file order decides.")
     return said
+
+
+class FarRow(NamedTuple):
+    """A reward far from all others: sorted by how far, then by user, whatever order they were found in."""
+
+    closeness: float
+    hash: int
+    step: int
+    user: int | str
+    reward: float
+
+
+def reward_advice(summary: Summary, parts: Callable[[], Iterable[Histories]]) -> list[str]:
+    """Say which rewards are far outside, where they are, and whether the tails are heavy; what was clipped."""
+    said = []
+    if summary.clip is not None:
+        low, high = summary.clip
+        said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were brought within [{low:.6g}, {high:.6g}].")
+    middle, deviation = summary.median_reward, summary.robust_deviation
+    if summary.far_rewards:
+        rows = ", ".join(
+            f"{row.reward:.6g} (user {row.user!r}, row {row.step} of theirs)" for row in far_rows(parts(), middle)
+        )
+        more = ", ..." if summary.far_rewards > NAMED else ""
+        are = "is" if summary.far_rewards == 1 else "are"
+        said.append(
+            f"{summary.far_rewards:,} of {summary.rows:,} rewards {are} more than {FAR_OUTSIDE:.0f} deviations"
+            f" ({deviation:.3g}, robust) from the median {middle:.3g}: {rows}{more}. Remove them if they are mistakes"
+            " or stand for missing values, else clip='auto' (--clip auto) limits what they do."
+        )
+    elif summary.tail_share > HEAVY_TAILS:
+        said.append(
+            f"Rewards have heavy tails: those more than {TAIL:.0f} robust deviations ({deviation:.3g}) from the median"
+            f" {middle:.3g} make up {summary.tail_share:.0%} of the sum of squares; if that is noise, clip='auto'"
+            " (--clip auto) keeps it from hiding how users differ."
+        )
+    return said
+
+
+def far_rows(parts: Iterable[Histories], middle: float) -> list[FarRow]:
+    """The rows whose rewards are furthest from the `middle`; ties go to the lower hash of the user, then step."""
+    found: list[FarRow] = []
+    for part in parts:
+        away = np.abs(part.rewards - middle)
+        edge = np.partition(away, -NAMED)[-NAMED] if len(away) > NAMED else 0.0
+        rows = np.flatnonzero(away >= edge)
+        owners = np.searchsorted(part.offsets, rows, side="right") - 1
+        steps = rows - part.offsets[owners] + 1
+        described = zip(rows.tolist(), owners.tolist(), steps.tolist(), strict=True)
+        found = nsmallest(
+            NAMED,
+            [
+                *found,
+                *(
+                    FarRow(-float(away[r]), int(part.hashes[o]), step, part.users[o], float(part.rewards[r]))
+                    for r, o, step in described
+                ),
+            ],
+        )
+    return found
 
 
 def constant_in_span(sample: Floats, tolerance: float = 1e-6) -> bool:

@@ -7,6 +7,7 @@ check has failed. Rows in messages are counted from 1 within their file.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -15,10 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
+from newcomer.logs.intake.texts import first_bad
 
 Epoch = Literal["s", "ms", "us", "ns"]
 Real = TypeVar("Real", bound=np.floating)
-_NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_WORDS: dict[Epoch, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_NANOSECONDS: dict[Epoch, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_OLDEST, _NEWEST = 300_000_000, 4_200_000_000  # Unix seconds from 1979 to 2103: smaller numbers count something else
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,29 @@ def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[
     return identifiers(column, place).to_numpy(), False
 
 
+def unix_unit(low: int, high: int) -> Epoch | None:
+    """The unit in which integers from `low` to `high` are Unix times by their size; None if they are not.
+
+    >>> unix_unit(956_703_932, 1_046_454_590), unix_unit(1_700_000_000_000, 1_700_000_360_000), unix_unit(0, 50)
+    ('s', 'ms', None)
+    """
+    for unit, scale in _NANOSECONDS.items():
+        if _OLDEST * 10**9 <= low * scale <= high * scale < _NEWEST * 10**9:
+            return unit
+    return None
+
+
+def unix_note(name: str, unit: Epoch, steps: tuple[int, int]) -> str:
+    """What is said of steps that are Unix times by their size.
+
+    >>> unix_note("when", "s", (956_703_932, 1_046_454_590))
+    'when holds Unix times in seconds by their size (2000-04-25 to 2003-02-28): equal times of a user keep file order.'
+    """
+    first, last = (datetime.fromtimestamp(step * _NANOSECONDS[unit] / 10**9, UTC).date() for step in steps)
+    days = f"{first}" if first == last else f"{first} to {last}"
+    return f"{name} holds Unix times in {_WORDS[unit]} by their size ({days}): equal times of a user keep file order."
+
+
 def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
     """A column of equally long lists of finite numbers as an array (rows, d).
 
@@ -135,7 +162,8 @@ def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> ND
 
 
 def feature_array(given: ArrayLike, name: str = "features") -> NDArray[np.floating]:
-    """An array (rows, d) of finite numbers; float32 stays float32."""
+    """An array (rows, d) of finite numbers; float32 stays float32. A copy: what is done to `given` stays there."""
+    refuse_masked(given, name)
     try:
         values = np.asarray(given)
     except ValueError as error:
@@ -147,8 +175,15 @@ def feature_array(given: ArrayLike, name: str = "features") -> NDArray[np.floati
     if values.dtype.kind not in "fiub":
         raise LogsError(f"{name} are not numbers", where=name, todo="pass a numeric array")
     kept = np.float32 if values.dtype == np.float32 else np.float64
-    exact: NDArray[np.floating] = np.ascontiguousarray(values, dtype=kept)
+    exact: NDArray[np.floating] = np.array(values, dtype=kept, order="C")
     return _finite(exact, name, Place())
+
+
+def refuse_masked(given: object, name: str) -> None:
+    """Refuse a masked array: what it hides would be read like everything else."""
+    if isinstance(given, np.ma.MaskedArray):
+        todo = "leave the masked rows out, or pass array.filled(value) or array.data"
+        raise LogsError(f"{name} is a masked array", where=name, todo=todo)
 
 
 def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
@@ -180,7 +215,7 @@ def _common_length(lists: pl.Series, place: Place, dim: int | None) -> int:
     return dim
 
 
-def _nanoseconds(column: pl.Series, unit: str, place: Place) -> Ints:
+def _nanoseconds(column: pl.Series, unit: Epoch, place: Place) -> Ints:
     """Times in one unit, so that files which differ in theirs can be sorted together."""
     values = column.cast(pl.Int64).to_numpy()
     scale = _NANOSECONDS[unit]
@@ -211,7 +246,7 @@ def _refuse_nulls(column: pl.Series, place: Place) -> None:
 def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
     """Refuse what is not numeric; of text, the first value that is not a number is named."""
     if dtype == pl.String:
-        bad = _first(column.cast(pl.Float64, strict=False).is_null()) or 0
+        bad = first_bad(column)
         raise _text(column[bad], column.name, place, bad, "numbers")
     if not (dtype.is_numeric() or dtype == pl.Boolean):
         raise LogsError(f"{column.name} is {_kind(dtype)}", where=place.column(column.name), todo="use numbers")

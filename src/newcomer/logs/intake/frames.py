@@ -1,12 +1,14 @@
 """Frames: from arrays and from other libraries' tables to Polars, needing none of those libraries.
 
 pandas frames are taken column by column as NumPy arrays (their Arrow export would need pyarrow); everything else that
-speaks the Arrow PyCapsule interface is taken whole.
+speaks the Arrow PyCapsule interface is taken whole, and only once: a reader of record batches is empty thereafter. A
+relation of a database is asked for its rows as Arrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer.errors import LogsError
+from newcomer.logs.intake.columns import refuse_masked
 
 
 def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
@@ -28,29 +31,40 @@ def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
     return pl.DataFrame([_series(name, array) for name, array in arrays.items()])
 
 
-def names_of(frame: Any) -> list[str]:
-    """Names of a table's columns, found without reading its rows where that is possible."""
-    if isinstance(frame, pl.LazyFrame):
-        return frame.collect_schema().names()
-    if _is_pandas(frame):
-        return [str(name) for name in frame.columns]
-    return to_polars(frame).columns
+def held(table: Any) -> Any:
+    """A table that may be looked at more than once: what can be read only once is read into a Polars frame here."""
+    return table if isinstance(table, pl.DataFrame | pl.LazyFrame) or _is_pandas(table) else _from_arrow(table)
 
 
-def to_polars(frame: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
+def names_of(table: Any) -> list[str]:
+    """Names of the columns of a `held` table."""
+    if isinstance(table, pl.LazyFrame):
+        with _collecting():
+            return table.collect_schema().names()
+    return [str(name) for name in table.columns]
+
+
+def to_polars(table: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     """The named columns (all if None) of a Polars, pandas or Arrow table; a lazy frame is collected."""
-    if isinstance(frame, pl.LazyFrame):
-        return _collected(frame if names is None else frame.select(names))
-    if _is_pandas(frame):
-        chosen = frame.columns if names is None else names
-        return pl.DataFrame([_from_pandas(str(name), frame[name]) for name in chosen])
-    table = frame if isinstance(frame, pl.DataFrame) else _from_arrow(frame)
-    return table if names is None else table.select(names)
+    table = held(table)
+    if isinstance(table, pl.LazyFrame):
+        with _collecting():
+            return (table if names is None else table.select(names)).collect()
+    if _is_pandas(table):
+        places = {str(name): place for place, name in enumerate(table.columns)}
+        return pl.DataFrame([_from_pandas(name, table.iloc[:, places[name]]) for name in names or places])
+    frame: pl.DataFrame = table
+    return frame if names is None else frame.select(names)
 
 
 def is_table(value: object) -> bool:
     """Whether `to_polars` takes the value."""
-    return isinstance(value, pl.DataFrame | pl.LazyFrame) or _is_pandas(value) or hasattr(value, "__arrow_c_stream__")
+    arrow = ("__arrow_c_stream__", "__arrow_c_array__", "arrow", "to_arrow_table")
+    return (
+        isinstance(value, pl.DataFrame | pl.LazyFrame)
+        or _is_pandas(value)
+        or any(hasattr(value, name) for name in arrow)
+    )
 
 
 def unequal(shapes: Mapping[str, object]) -> LogsError:
@@ -66,39 +80,47 @@ def _is_pandas(value: object) -> bool:
 
 def _array(name: str, values: ArrayLike) -> NDArray[np.generic]:
     """An array of whatever was passed; a ragged list is refused."""
+    refuse_masked(values, name)
     try:
         return np.asarray(values)
     except ValueError as error:
         raise LogsError(f"{name} is not an array", where=name, todo="pass one value per row") from error
 
 
-def _collected(frame: pl.LazyFrame) -> pl.DataFrame:
+@contextmanager
+def _collecting() -> Iterator[None]:
+    """Turn what goes wrong in a lazy frame into one sentence."""
     try:
-        return frame.collect()
+        yield
     except (pl.exceptions.PolarsError, OSError) as error:
         what = f"the lazy frame cannot be read: {str(error).splitlines()[0]}"
         raise LogsError(what, todo="collect it first and see what fails") from error
 
 
 def _from_pandas(name: str, column: Any) -> pl.Series:
-    """One column of a pandas frame; its many kinds of missing values in columns of objects become null."""
+    """One column of a pandas frame; its many kinds of missing values, NaN among them, become null."""
     values = column.to_numpy()
     if values.dtype.kind not in "OU":
-        return _series(name, values)
+        return _series(name, values).fill_nan(None) if values.dtype.kind == "f" else _series(name, values)
     values = values.astype(object)
     values[column.isna().to_numpy()] = None
     return _series(name, values)
 
 
-def _from_arrow(frame: Any) -> pl.DataFrame:
-    if not hasattr(frame, "__arrow_c_stream__"):
+def _from_arrow(table: Any) -> pl.DataFrame:
+    """What exports Arrow, or has a method that gives something that does, as a frame."""
+    name = type(table).__name__
+    if not is_table(table):
         todo = "pass a Polars or pandas frame, or anything that exports Arrow; for arrays use Logs.from_arrays"
-        raise LogsError(f"a {type(frame).__name__} is not a table", todo=todo)
+        raise LogsError(f"a {name} is not a table", todo=todo)
     try:
-        return pl.DataFrame(frame)
-    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        if not hasattr(table, "__arrow_c_stream__") and not hasattr(table, "__arrow_c_array__"):
+            table = (getattr(table, "arrow", None) or table.to_arrow_table)()
+        return pl.DataFrame(table)
+    except Exception as error:  # the other library's own errors come through here as well
+        said = (str(error).splitlines() or [type(error).__name__])[0]
         todo = "pass a table with named columns"
-        raise LogsError(f"the {type(frame).__name__} cannot be read as a table", todo=todo) from error
+        raise LogsError(f"the {name} cannot be read as a table: {said}", todo=todo) from error
 
 
 def _series(name: str, values: NDArray[np.generic]) -> pl.Series:

@@ -20,6 +20,7 @@ from newcomer.errors import LogsError
 from newcomer.users import mix
 
 Kind = TypeVar("Kind", bound=np.generic)
+Limits = tuple[float, float]  # the lowest and the highest reward that is let through
 # What a row may have besides its user, as fields of Rows; all but the step are kept in Histories.
 _COLUMNS = ("rewards", "actions", "features", "propensities", "steps")
 
@@ -72,7 +73,7 @@ class Histories:
     """Whole histories of n users: user i has rows `offsets[i]:offsets[i + 1]` of the columns, in time order.
 
     `users`, `hashes` are (n,), `offsets` (n + 1,), the columns (rows, ...) as in `Rows`; `ties` counts rows that share
-    user and time with another.
+    user and time with another, `clipped` those whose reward was outside the limits.
     """
 
     users: pl.Series
@@ -83,6 +84,7 @@ class Histories:
     features: NDArray[np.floating] | None = None
     propensities: Floats | None = None
     ties: int = 0
+    clipped: int = 0
 
     @property
     def rows(self) -> int:
@@ -106,7 +108,7 @@ class Histories:
             first = last
 
     def slice(self, first: int, last: int) -> Histories:
-        """Users `first:last`, as views; the count of ties stays with the whole."""
+        """Users `first:last`, as views; the counts of ties and clipped rows stay with the whole."""
         start, stop = int(self.offsets[first]), int(self.offsets[last])
         return replace(
             self,
@@ -114,12 +116,15 @@ class Histories:
             hashes=self.hashes[first:last],
             offsets=self.offsets[first : last + 1] - start,
             ties=0,
+            clipped=0,
             **{name: column[start:stop] for name, column in self.columns().items()},
         )
 
 
-def arrange(rows: Rows) -> Histories:
+def arrange(rows: Rows, limits: Limits | None = None) -> Histories:
     """Group rows by user and sort each user's by step; equal integer steps of a user are refused, times counted.
+
+    Rewards outside the `limits` are set to the nearer one, and counted.
 
     Users become small integers (codes) first, in the order of their ids: sorting rows by code is sorting by user, and
     the offsets are where the codes change.
@@ -133,13 +138,22 @@ def arrange(rows: Rows) -> Histories:
     codes = _take(codes, order)
     columns = {name: _take(column, order) for name, column in rows.columns().items()}
     steps = columns.pop("steps", None)
+    clipped = 0 if limits is None else _clip(columns["rewards"], limits)
     return Histories(
         users=users,
         hashes=hash_users(users),
         offsets=np.searchsorted(codes, np.arange(len(users) + 1)).astype(np.int64),
         ties=0 if steps is None else _ties(users, codes, steps, timestamps=rows.timestamps),
+        clipped=clipped,
         **columns,
     )
+
+
+def _clip(rewards: Floats, limits: Limits) -> int:
+    """Bring rewards (rows,) within the limits, in place, and count those that were not."""
+    outside = int(np.count_nonzero((rewards < limits[0]) | (rewards > limits[1])))
+    np.clip(rewards, *limits, out=rewards)
+    return outside
 
 
 def hash_users(users: pl.Series) -> NDArray[np.uint64]:
@@ -213,8 +227,8 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
         raise LogsError(
             f"user {users[int(codes[first])]!r} has step {int(steps[first])} more than once",
             where="column step",
-            todo="give each row of a user its own step, store times as timestamps (equal ones are allowed), or pass "
-            "epoch='s' if the steps are Unix seconds",
+            todo="give each row of a user its own step, store times as timestamps (equal ones are allowed), or say "
+            "epoch='s' (--epoch s) if the steps are Unix seconds",
         )
     return int(np.count_nonzero(np.append(equal, False) | np.append(False, equal)))
 

@@ -8,6 +8,7 @@ names the actions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, nearest
-from newcomer.logs.intake.columns import Place, feature_array, feature_lists, identifiers, numbers
+from newcomer.logs.intake.columns import Place, feature_array, identifiers
+from newcomer.logs.intake.feature_columns import feature_columns
+from newcomer.logs.intake.naming import known_as
 
 ONE_HOT_LIMIT = 2000
 
@@ -25,13 +28,16 @@ ONE_HOT_LIMIT = 2000
 class Items:
     """`ids` (items,), unique, Int64 or String; `matrix` (items, d) the features of a table; `names` where it has them.
 
-    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs.
+    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs. `feature_names` (d,)
+    are those of the table's columns, `notes` what is to be said of them.
     """
 
     ids: pl.Series
     matrix: Floats | None = None
     names: tuple[str, ...] | None = None
     in_rows: bool = False
+    feature_names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def named(cls, actions: pl.Series) -> Items:
@@ -54,21 +60,30 @@ class Items:
         return cls(distinct)
 
     @classmethod
-    def from_frame(cls, frame: pl.DataFrame, *, source: str = "items", other: str = "action") -> Items:
-        """A table with unique ids in `action` (or as the logs call it, `other`) and features.
+    def from_frame(
+        cls,
+        frame: pl.DataFrame,
+        *,
+        source: str = "items",
+        other: str = "action",
+        features: Sequence[str] | None = None,
+    ) -> Items:
+        """A table with unique ids in its `action_column` (the logs call theirs `other`) and features.
 
-        Features are the list column `features`, or else all other numeric columns in order; `name` is optional.
+        Features are the chosen columns; else the list column `features`, or all numeric columns in order. `name` is
+        optional.
         """
         place = Place(source)
-        action = "action" if "action" in frame.columns or other not in frame.columns else other
-        if action not in frame.columns:
-            todo = f"columns are {', '.join(frame.columns[:12])}{nearest(action, frame.columns)}"
-            raise LogsError(f"items have no column '{action}'", where=source, todo=todo)
+        action = action_column(frame.columns, other)
+        if action is None:
+            todo = f"columns are {', '.join(frame.columns[:12])}{nearest('action', frame.columns)}"
+            raise LogsError("items have no column 'action'", where=source, todo=todo)
         if not len(frame):
             raise LogsError("the items table has no rows", where=source, todo="give every action a row")
         ids = _unique(identifiers(frame[action], place), place)
         names = tuple(map(str, frame["name"])) if "name" in frame.columns and action != "name" else None
-        return cls(ids, _feature_matrix(frame.drop(action, *(["name"] if names else [])), place), names)
+        found = feature_columns(frame.drop(action, *(["name"] if names else [])), place, features)
+        return cls(ids, found.matrix, names, feature_names=found.names, notes=found.notes)
 
     @classmethod
     def from_array(cls, features: ArrayLike) -> Items:
@@ -110,6 +125,16 @@ class Items:
         return np.eye(len(self.ids)) if self.matrix is None else self.matrix
 
 
+def action_column(names: Sequence[str], other: str) -> str | None:
+    """Which column of an items table holds the ids: `action`, the logs' name for it, or the one with a common name.
+
+    >>> action_column(["movieId", "title", "year"], "item")
+    'movieId'
+    """
+    common = known_as("action", names)
+    return next((name for name in ("action", other) if name in names), common[0] if len(common) == 1 else None)
+
+
 def _unique(ids: pl.Series, place: Place) -> pl.Series:
     """The ids, if none is there twice: an action must have one row of features."""
     if ids.n_unique() == len(ids):
@@ -117,19 +142,3 @@ def _unique(ids: pl.Series, place: Place) -> pl.Series:
     row = int(ids.is_first_distinct().arg_min() or 0)
     todo = "keep one row per action"
     raise LogsError(f"item {ids[row]!r} is there more than once", where=place.column(ids.name, row), todo=todo)
-
-
-def _feature_matrix(frame: pl.DataFrame, place: Place) -> Floats:
-    """Features (items, d): the list column `features`, or else every numeric column in order."""
-    if "features" in frame.columns:
-        return feature_lists(frame["features"], place).astype(np.float64)
-    columns = [column for column in frame if column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)]
-    if not columns:
-        todo = "add numeric columns, or a column features of lists; or leave items out for one-hot features"
-        raise LogsError("items have no numeric columns", where=place.source, todo=todo)
-    return np.column_stack([numbers(column, place) for column in columns])
-
-
-def _meant(column: pl.Series) -> bool:
-    """Text that is mostly numbers was meant as numbers: `numbers` then names the value that is not one."""
-    return column.dtype == pl.String and 2 * column.cast(pl.Float64, strict=False).count() > len(column)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer.arrays import Ints
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.columns import Epoch, Place, feature_lists, identifiers, numbers, probabilities, times
 from newcomer.logs.intake.histories import Rows
 from newcomer.logs.intake.items import Items
+from newcomer.logs.intake.naming import KNOWN, known_as
 
 Renames = Mapping[str, str | Sequence[str] | None]
 
@@ -23,6 +26,7 @@ class Layout:
 
     `features` is one column of lists, or several of numbers. `action` may stand beside features: it then says which
     actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time.
+    `notes` say what was decided without being asked.
     """
 
     user: str = "user"
@@ -32,6 +36,7 @@ class Layout:
     features: str | tuple[str, ...] | None = None
     propensity: str | None = None
     epoch: Epoch | None = None
+    notes: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
@@ -47,21 +52,36 @@ class Layout:
         except LogsError as error:
             if self.features is None:
                 raise
-            without = f"{error.todo}, or leave the column out: columns={{'action': None}} (--column action=)"
-            raise LogsError(error.what, where=error.where, todo=without) from error
+            raise _or_without(error, "action") from error
+
+    def noting(self, *notes: str, **changes: Any) -> Layout:
+        """The layout with some changes and what there is to say about them."""
+        return replace(self, notes=(*self.notes, *notes), **changes)
+
+    def without_empty(self, is_empty: Callable[[str], bool]) -> Layout:
+        """The layout without the columns that logs can do without and that hold no value at all."""
+        layout = self
+        for part in ("step", "propensity", "features", "action"):
+            name = getattr(layout, part)
+            spare = {"features": layout.action, "action": layout.features}.get(part, "as always")
+            if isinstance(name, str) and spare is not None and is_empty(name):
+                layout = layout.noting(f"Column {name} is empty and was left out.", **{part: None})
+        return layout
 
 
 # `candidates` and `arm` are legal names for `columns=`; nothing in a history is made of them.
-_PARTS = {field.name for field in fields(Layout)} - {"epoch"} | {"candidates", "arm"}
+_PARTS = {field.name for field in fields(Layout)} - {"epoch", "notes"} | {"candidates", "arm"}
 
 
 def resolve(
     available: Sequence[str], columns: Renames | None, *, source: str = "", epoch: Epoch | None = None
 ) -> Layout:
-    """Find the parts among the available columns, by the names of the parts or as renamed by `columns`.
+    """Find the parts among the available columns: as renamed by `columns`, by their own names, or by common ones.
 
-    >>> resolve(["uid", "action", "reward"], {"user": "uid"}).names()
-    ['uid', 'reward', 'action']
+    >>> resolve(["who", "action", "reward"], {"user": "who"}).names()
+    ['who', 'reward', 'action']
+    >>> resolve(["userId", "movieId", "rating", "timestamp"], None).names()
+    ['userId', 'rating', 'timestamp', 'movieId']
     """
     renames = dict(columns or {})
     for part in renames:
@@ -73,6 +93,7 @@ def resolve(
             if name not in available:
                 raise _missing(name, available, source)
     chosen = {part: renames.get(part, part) for part in _PARTS if part in renames or part in available}
+    notes = _recognise(chosen, available, source)
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
         raise _missing("user" if user is None else "reward", available, source)
@@ -87,7 +108,32 @@ def resolve(
         features=features if features is None or isinstance(features, str) else tuple(features),
         propensity=_single(chosen.get("propensity"), "propensity"),
         epoch=epoch,
+        notes=tuple(notes),
     )
+
+
+def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequence[str], source: str) -> list[str]:
+    """Add to the `chosen` parts those that have a common name, and tell which; two for a part needed are refused."""
+    recognised, notes = [], []
+    for part in KNOWN:
+        if part in chosen:
+            continue
+        taken = {name for given in chosen.values() for name in ([given] if isinstance(given, str) else given or ())}
+        found = known_as(part, [name for name in available if name not in taken])
+        if len(found) == 1:
+            chosen[part] = found[0]
+            recognised.append(f"{found[0]} as {part}")
+        elif found:
+            both = " and ".join(f"'{name}'" for name in found)
+            choose = f"columns={{'{part}': '{found[0]}'}} (--column {part}={found[0]})"
+            if part in ("user", "reward") or (part == "action" and not chosen.get("features")):
+                raise LogsError(f"{both} could each be the {part}", where=source, todo=f"choose with {choose}")
+            notes.append(f"{both} could each be the {part}; none of them is used: {choose} chooses.")
+    if recognised:
+        part = recognised[0].rpartition(" ")[2]
+        other = f"columns={{'{part}': ...}} (--column {part}=...)"
+        notes.insert(0, f"Columns were recognised by their names: {', '.join(recognised)}; {other} chooses others.")
+    return notes
 
 
 def extract(
@@ -110,7 +156,7 @@ def extract(
     actions = None
     if layout.action is not None and items is not None:
         actions = items.locate(layout.action_ids(frame, place), place=place)
-    steps, timestamps = (None, False) if layout.step is None else times(frame[layout.step], place, layout.epoch)
+    steps, timestamps = (None, False) if layout.step is None else _times(frame[layout.step], place, layout.epoch)
     return Rows(
         users=identifiers(frame[layout.user], place),
         rewards=numbers(frame[layout.reward], place),
@@ -120,6 +166,20 @@ def extract(
         steps=steps,
         timestamps=timestamps,
     )
+
+
+def _times(column: pl.Series, place: Place, epoch: Epoch | None) -> tuple[Ints, bool]:
+    """Steps and whether they are times; the error says how to do without."""
+    try:
+        return times(column, place, epoch)
+    except LogsError as error:
+        raise _or_without(error, "step") from error
+
+
+def _or_without(error: LogsError, part: str) -> LogsError:
+    """The error for an optional column that cannot be used."""
+    todo = f"{error.todo}, or leave the column out: columns={{'{part}': None}} (--column {part}=)"
+    return LogsError(error.what, where=error.where, todo=todo)
 
 
 def _missing(name: str, available: Sequence[str], source: str) -> LogsError:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import polars as pl
 
 from newcomer.errors import LogsError
-from newcomer.logs.intake.histories import Histories, Rows, arrange, concatenate
+from newcomer.logs.intake.histories import Histories, Limits, Rows, arrange, concatenate
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.reading import Progress, Reader
+from newcomer.logs.intake.sketch import Sketch, automatic_limits
 from newcomer.logs.intake.spilling import Spill
 from newcomer.logs.intake.survey import Survey, survey
 
+Clip = Limits | Literal["auto"] | None
+
 
 class Source(Protocol):
-    """Histories in parts, each of whole users, in the same order every time."""
+    """Histories in parts, each of whole users, in the same order every time; `limits` are those of the rewards."""
+
+    limits: Limits | None
 
     def parts(self) -> Iterator[Histories]:
         """Read the parts one after another."""
@@ -29,11 +34,27 @@ class Source(Protocol):
         ...
 
 
+class Watched:
+    """Chunks that go by once, and the sketch of the rewards that have gone by."""
+
+    def __init__(self, chunks: Iterable[Rows]) -> None:
+        self._chunks, self.rewards = chunks, Sketch()
+
+    def __iter__(self) -> Iterator[Rows]:
+        for chunk in self._chunks:
+            self.rewards = self.rewards.seeing(chunk.rewards)
+            yield chunk
+
+    def limits(self, clip: Clip) -> Limits | None:
+        """What rewards are brought within, once all chunks have gone by."""
+        return automatic_limits(self.rewards) if clip == "auto" else clip
+
+
 class Held:
     """Histories held in memory: the usual case, one part with everybody."""
 
-    def __init__(self, part: Histories) -> None:
-        self._part = part
+    def __init__(self, part: Histories, limits: Limits | None) -> None:
+        self._part, self.limits = part, limits
 
     def parts(self) -> Iterator[Histories]:
         """The one part."""
@@ -49,21 +70,30 @@ class Grouped:
     The cheapest in memory and the dearest in time, since text is parsed and checked anew each time.
     """
 
-    def __init__(self, reader: Reader, items: Items | None) -> None:
+    def __init__(self, reader: Reader, items: Items | None, clip: Clip = None) -> None:
         self._reader, self._items = reader, items
+        watched = Watched(reader.rows(items) if clip == "auto" else ())
+        for _ in watched:  # limits found from the rewards need a look at all of them first
+            pass
+        self.limits = watched.limits(clip)
 
     def parts(self, progress: Progress | None = None) -> Iterator[Histories]:
         """Histories chunk by chunk; the last user of a chunk waits for the next, where it may go on."""
+        for rows in self._blocks(self._reader.rows(self._items, progress)):
+            yield _contiguous(rows, self.limits)
+
+    def _blocks(self, chunks: Iterable[Rows]) -> Iterator[Rows]:
+        """Chunks cut anew, between users."""
         waiting: Rows | None = None
-        for chunk in self._reader.rows(self._items, progress):
+        for chunk in chunks:
             rows = chunk if waiting is None else concatenate([waiting, chunk])
             changes = _changes(rows.users)
             cut = int(changes[-1]) if len(changes) else 0
             waiting = rows.slice(cut, len(rows))
             if cut:
-                yield _contiguous(rows.slice(0, cut))
+                yield rows.slice(0, cut)
         if waiting is not None:
-            yield _contiguous(waiting)
+            yield waiting
 
     def survey(self, progress: Progress | None = None) -> Survey:
         """Survey of all users, none of whom may come back after their block has ended.
@@ -71,48 +101,60 @@ class Grouped:
         A chunk finds those who come back within it; across chunks the hashes tell, 8 bytes a user.
         """
         total, seen = Survey(), []
-        for part in self.parts(progress):
+        watched = Watched(self._reader.rows(self._items, progress))
+        for rows in self._blocks(watched):
+            part = _contiguous(rows, self.limits)
             total += survey(part, self._items)
             seen.append(part.hashes)
         hashes, counts = np.unique(np.concatenate(seen), return_counts=True)
         if (counts > 1).any():
             again = hashes[np.argmax(counts > 1)]
             raise _returns(next(p.users[int(np.argmax(p.hashes == again))] for p in self.parts() if again in p.hashes))
-        return total
+        return total + Survey(rewards=watched.rewards)
 
     def close(self) -> None:
         """Nothing to release."""
 
 
-def collect(chunks: Iterable[Rows], items: Items | None, *, memory: int, rows: int) -> tuple[Source, Survey]:
+def collect(
+    chunks: Iterable[Rows], items: Items | None, *, memory: int, rows: int, clip: Clip = None
+) -> tuple[Source, Survey]:
     """Hold rows in memory, or spill them by user once they outgrow `memory` bytes; `rows` are expected in all.
 
     Returns where histories can be read from, any number of times, and what there is to say about them as a whole.
+    Rewards are sketched as they come, so that limits are known once all rows are there, before any is handed out.
     """
     held: list[Rows] = []
     size = 0
-    chunks = iter(chunks)
-    for chunk in chunks:
+    watched = Watched(chunks)
+    coming = iter(watched)
+    for chunk in coming:
         held.append(chunk)
         size += chunk.nbytes
         if size > memory:
             # So many buckets that one takes an eighth of the memory: loading and sorting need several copies of it.
             expected = size * rows // sum(map(len, held))
             buckets = int(np.clip(-(-8 * expected // max(1, memory)), 8, 4096))
-            return _spilled(chain(_drain(held), chunks), items, buckets)
+            source, total = _spilled(chain(_drain(held), coming), items, buckets, lambda: watched.limits(clip))
+            return source, total + Survey(rewards=watched.rewards)
     joined = concatenate(held)
     held.clear()
-    part = arrange(joined)
-    return Held(part), survey(part, items)
+    part = arrange(joined, watched.limits(clip))
+    return Held(part, watched.limits(clip)), survey(part, items) + Survey(rewards=watched.rewards)
 
 
-def _spilled(chunks: Iterable[Rows], items: Items | None, buckets: int) -> tuple[Source, Survey]:
-    """Scatter all rows to disk, then sort and survey bucket by bucket; whatever fails leaves no file behind."""
+def _spilled(
+    chunks: Iterable[Rows], items: Items | None, buckets: int, limits: Callable[[], Limits | None]
+) -> tuple[Source, Survey]:
+    """Scatter all rows to disk, then sort and survey bucket by bucket; whatever fails leaves no file behind.
+
+    The `limits` of rewards are asked for once all chunks have gone by.
+    """
     spill, total = Spill(buckets), Survey()
     try:
         for chunk in chunks:
             spill.add(chunk)
-        for part in spill.sort():
+        for part in spill.sort(limits()):
             total += survey(part, items)
     except BaseException:
         spill.close()
@@ -131,9 +173,9 @@ def _changes(users: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.flatnonzero((users[1:] != users[:-1]).to_numpy()) + 1
 
 
-def _contiguous(rows: Rows) -> Histories:
+def _contiguous(rows: Rows, limits: Limits | None) -> Histories:
     """The histories of rows that should be grouped by user: as many runs of equal users as there are users."""
-    part = arrange(rows)
+    part = arrange(rows, limits)
     runs = rows.users.gather(np.append(0, _changes(rows.users)))
     if len(runs) > len(part.users):
         raise _returns(runs.filter(runs.is_duplicated())[0])

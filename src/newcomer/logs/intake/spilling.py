@@ -9,9 +9,6 @@ the folder `part-7`: an .npy file for each array of the histories, and the ids o
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.intake.histories import Histories, Rows, arrange, concatenate
+from newcomer.logs.intake.histories import Histories, Limits, Rows, arrange, concatenate
+from newcomer.logs.intake.scratch import Scratch, no_room
 from newcomer.users import mix
 
 _SEED = 0x6E6577636F6D6572  # of the hash of text ids; any fixed number
@@ -31,11 +29,12 @@ class Spill:
     """Bucket files in a private folder that goes away with this object, at `close`, or when the program ends."""
 
     def __init__(self, buckets: int) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="newcomer-"))
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._scratch = Scratch()
+        self._folder = self._scratch.path
         self._slices: list[list[int]] = [[] for _ in range(buckets)]  # bytes of each slice in a bucket's file
         self._sorted: list[int] = []
         self._timestamps = False
+        self.limits: Limits | None = None
 
     def add(self, rows: Rows) -> None:
         """Append rows to the buckets of their users."""
@@ -48,11 +47,12 @@ class Spill:
         for bucket in np.flatnonzero(np.diff(bounds)):
             self._append(int(bucket), frame[int(bounds[bucket]) : int(bounds[bucket + 1])])
 
-    def sort(self) -> Iterator[Histories]:
-        """Sort every bucket once, keep the result on disk instead of the rows, and show it."""
+    def sort(self, limits: Limits | None = None) -> Iterator[Histories]:
+        """Sort every bucket once, keep the result on disk instead of the rows, and show it; rewards within limits."""
+        self.limits = limits
         for bucket, slices in enumerate(self._slices):
             if slices:
-                part = arrange(self._load(bucket))
+                part = arrange(self._load(bucket), limits)
                 self._rows_file(bucket).unlink()
                 self._save(part, self._folder / f"part-{bucket}")
                 self._sorted.append(bucket)
@@ -60,7 +60,7 @@ class Spill:
 
     def parts(self) -> Iterator[Histories]:
         """The sorted buckets, read one at a time."""
-        if not self._remove.alive:
+        if not self._scratch.alive:
             raise LogsError("these logs are closed", todo="read them again")
         for bucket in self._sorted:
             folder = self._folder / f"part-{bucket}"
@@ -69,7 +69,7 @@ class Spill:
 
     def close(self) -> None:
         """Remove the folder."""
-        self._remove()
+        self._scratch.close()
 
     def _append(self, bucket: int, frame: pl.DataFrame) -> None:
         """Write a slice behind the others of its bucket, and remember its size, by which it is found again."""
@@ -79,7 +79,7 @@ class Spill:
             with self._rows_file(bucket).open("ab") as file:
                 file.write(buffer.getbuffer())
         except OSError as error:
-            raise _no_room(self._folder, error) from error
+            raise no_room(self._folder, error) from error
         self._slices[bucket].append(buffer.tell())
 
     def _load(self, bucket: int) -> Rows:
@@ -101,7 +101,7 @@ class Spill:
                 np.save(folder / f"{name}.npy", array, allow_pickle=False)
             part.users.to_frame("users").write_ipc(folder / "users.arrow")
         except OSError as error:
-            raise _no_room(self._folder, error) from error
+            raise no_room(self._folder, error) from error
 
     def _rows_file(self, bucket: int) -> Path:
         return self._folder / f"rows-{bucket}"
@@ -118,8 +118,3 @@ def _bucket(users: pl.Series, buckets: int) -> NDArray[np.uint16]:
     else:
         hashes = mix(users.to_numpy().view(np.uint64))
     return (hashes % np.uint64(buckets)).astype(np.uint16)
-
-
-def _no_room(folder: Path, error: OSError) -> LogsError:
-    todo = "free some space, or let TMPDIR name a folder that has more"
-    return LogsError(f"cannot write temporary files: {error.strerror}", where=str(folder), todo=todo)

@@ -7,7 +7,7 @@ multiply-shift, h(x) = mix(sum_j bits(x_j) a_j) with fixed odd a_j (Dietzfelbing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Hashes
 from newcomer.evidence import Summary
-from newcomer.logs.intake.histories import Histories
+from newcomer.logs.intake.histories import Histories, Limits
 from newcomer.logs.intake.items import Items
+from newcomer.logs.intake.sketch import Sketch
 from newcomer.users import mix
 
 CHUNK = 1 << 17
@@ -28,19 +29,21 @@ class Survey:
     """Additive part of a summary; `+` joins the surveys of disjoint users.
 
     Sums over rows (`squared_norm` of |x|^2, `reward`, `squared_reward`) and over users; `dim` is 0 where features come
-    from the catalogue.
+    from the catalogue. `rewards` is the sketch of all rewards as they were read, before any was clipped.
     """
 
     users: int = 0
     rows: int = 0
     too_short: int = 0
     ties: int = 0
+    clipped: int = 0
     fingerprint: int = 0
     squared_norm: float = 0.0
     reward: float = 0.0
     squared_reward: float = 0.0
     max_reward: float = 0.0
     dim: int = 0
+    rewards: Sketch = field(default_factory=Sketch)
 
     def __add__(self, other: Survey) -> Survey:
         return Survey(
@@ -48,17 +51,19 @@ class Survey:
             rows=self.rows + other.rows,
             too_short=self.too_short + other.too_short,
             ties=self.ties + other.ties,
+            clipped=self.clipped + other.clipped,
             fingerprint=self.fingerprint + other.fingerprint,
             squared_norm=self.squared_norm + other.squared_norm,
             reward=self.reward + other.reward,
             squared_reward=self.squared_reward + other.squared_reward,
             max_reward=max(self.max_reward, other.max_reward),
             dim=max(self.dim, other.dim),
+            rewards=self.rewards + other.rewards,
         )
 
-    def summary(self, *, dim: int, intercept: bool) -> Summary:
+    def summary(self, *, dim: int, intercept: bool, limits: Limits | None = None) -> Summary:
         """The public record; a constant feature adds 1 to every |x|^2, and changes the fingerprint."""
-        mean = self.reward / self.rows
+        mean, spread = self.reward / self.rows, self.rewards.spread(limits)
         return Summary(
             users=self.users,
             rows=self.rows,
@@ -71,6 +76,12 @@ class Survey:
             mean_reward=mean,
             reward_deviation=float(np.sqrt(max(0.0, self.squared_reward / self.rows - mean * mean))),
             max_reward=self.max_reward,
+            median_reward=spread.median,
+            robust_deviation=spread.deviation,
+            far_rewards=spread.far,
+            tail_share=spread.tails,
+            clip=limits,
+            clipped=self.clipped,
         )
 
 
@@ -81,7 +92,7 @@ def survey(part: Histories, items: Items | None) -> Survey:
     """
     described = _describe_items(items) if part.features is None and items is not None else None
     slices = (part.slice(first, last) for first, last in part.cuts(CHUNK))
-    return reduce(add, (_survey(piece, described) for piece in slices), Survey(ties=part.ties))
+    return reduce(add, (_survey(piece, described) for piece in slices), Survey(ties=part.ties, clipped=part.clipped))
 
 
 def _survey(part: Histories, items: tuple[Floats, Hashes] | None) -> Survey:

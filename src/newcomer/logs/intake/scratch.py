@@ -1,0 +1,33 @@
+"""Scratch: a private temporary folder that goes away with whatever holds it, or when the program ends."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+from newcomer.errors import LogsError
+
+
+class Scratch:
+    """A folder that only its owner may read, until `close`, until nobody holds this object, or until the end."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="newcomer-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the folder is still there."""
+        return bool(self._remove.alive)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._remove()
+
+
+def no_room(folder: Path, error: OSError) -> LogsError:
+    """The error for temporary files that cannot be written."""
+    todo = "free some space, or let TMPDIR name a folder that has more"
+    return LogsError(f"cannot write temporary files: {error.strerror}", where=str(folder), todo=todo)

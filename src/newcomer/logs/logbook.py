@@ -345,11 +345,6 @@ class Logs:
             propensities=part.propensities,
         )
 
-    @property
-    def table(self) -> Floats | None:
-        """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
-        return self._table if self.by_action else None
-
     @cached_property
     def _table(self) -> Floats:
         """Features (items, d) of the catalogue, made once for all batches."""

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
+SCREEN = 80 * 20  # characters of an error that are shown: a value of a million characters is nobody's to read
+
+
 class NewcomerError(ValueError):
-    """Anything the caller can mend. `what`, `where` and `todo` are kept apart for programs.
+    """Anything the caller can mend. `what`, `where` and `todo` are kept apart, and whole, for programs.
 
     >>> str(NewcomerError("reward is missing", where="logs.csv, row 12", todo="fill it in"))
     'reward is missing (logs.csv, row 12): fill it in'
@@ -19,7 +22,7 @@ class NewcomerError(ValueError):
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        return f"{self.what}{place}" + (f": {self.todo}" if self.todo else "")
+        return one_line(f"{self.what}{place}" + (f": {self.todo}" if self.todo else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         # The keyword-only parts would be lost when the error crosses a process boundary.
@@ -36,6 +39,10 @@ class ModelError(NewcomerError):
 
 class PolicyError(NewcomerError):
     """A policy was configured or called wrongly; its state is unchanged."""
+
+
+class OutputError(NewcomerError):
+    """A file cannot be written where it was asked for."""
 
 
 class MissingExtra(NewcomerError):
@@ -55,6 +62,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def one_line(text: str, limit: int = SCREEN) -> str:
+    """Text as one line of at most `limit` characters, cut in its middle; what would move a cursor is written out.
+
+    >>> one_line("id 'a\\nb' is unknown"), one_line("x" * 99, limit=9)
+    ("id 'a\\\\nb' is unknown", 'xxx...xxx')
+    """
+    if len(text) > limit:
+        half = (limit - 3) // 2
+        text = f"{text[:half]}...{text[-half:]}"
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _rebuild(kind: type[NewcomerError], what: str, where: str, todo: str) -> NewcomerError:

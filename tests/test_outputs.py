@@ -119,9 +119,9 @@ def test_a_place_that_cannot_be_written_is_known_before_the_logs_are_read(
 
 def test_a_disk_that_takes_little_is_known_before_the_logs_are_read(tmp_path: Path) -> None:
     """The system itself refuses: files of this process may have ten thousand bytes."""
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))  # noqa: E731
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
     command = [*NEWCOMER, "fit", "nowhere.parquet", "--out", str(tmp_path / "m.newcomer")]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=limit)  # noqa: PLW1509
+    done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=limit)
     assert done.returncode == 2 and one_sentence(done.stderr) and "File too large" in done.stderr
     assert os.listdir(tmp_path) == []
 

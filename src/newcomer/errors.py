@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-
 SCREEN = 80 * 20  # characters of an error that are shown: a value of a million characters is nobody's to read
 
 
@@ -70,10 +69,16 @@ def one_line(text: str, limit: int = SCREEN) -> str:
     >>> one_line("id 'a\\nb' is unknown"), one_line("x" * 99, limit=9)
     ("id 'a\\\\nb' is unknown", 'xxx...xxx')
     """
-    if len(text) > limit:
-        half = (limit - 3) // 2
-        text = f"{text[:half]}...{text[-half:]}"
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = _cut(text, limit)
+    if text.isprintable():
+        return text
+    return _cut("".join(c if c.isprintable() else repr(c)[1:-1] for c in text), limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning and the end of a text that is too long: the end often says what to do."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
 def _rebuild(kind: type[NewcomerError], what: str, where: str, todo: str) -> NewcomerError:

@@ -55,6 +55,7 @@ def command(
         out.mkdir(parents=True, exist_ok=True)
     world.write_logs(logs, USERS, STEPS, seed)
     _say("2. Fit: what do these users share?")
+    screen.compile_first("array_loops", "sold", "population", "linear", "policies")
     model = fit(read_logs(logs))
     options.keep(model, saved)
     truth = against_truth(model, world)

@@ -58,6 +58,7 @@ def command(
             epoch=None if epoch is None else options.parse_epoch(epoch),
             progress=meter,
         )
+    screen.compile_first("array_loops", "sold", "population")
     with Meter("Fitting") as meter:
         model = fit(read, rank=wanted, estimator=method, ridge=ridge, progress=meter, listen=meter.hear)
     options.keep(model, target)

@@ -69,8 +69,7 @@ def aside() -> Console:
 
 
 def _wide_enough(console: Console) -> Console:
-    if console.width < NARROWEST:
-        console.width = NARROWEST
+    console.width = max(console.width, NARROWEST)
     return console
 
 
@@ -78,6 +77,15 @@ def advise(sentences: Sequence[str]) -> None:
     """Things to know, one a line, on stderr."""
     for sentence in sentences:
         aside().print(Text.assemble(("note: ", "yellow"), in_options(sentence)), soft_wrap=True)
+
+
+def compile_first(*rooms: str) -> None:
+    """Compile the loops of these rooms, if they never were on this machine, and say why the first time takes longer."""
+    from newcomer.warming import cold, warm
+
+    if cold(*rooms):
+        aside().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
+        warm(*rooms)
 
 
 def suggest(commands: Sequence[tuple[str, str]]) -> None:

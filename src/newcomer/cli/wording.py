@@ -30,7 +30,7 @@ def in_options(text: str, options: Mapping[str, str] = OPTIONS) -> str:
     names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
     if names:
         text = re.sub(
-            rf"(?<![\w.'/-])({names})=(?:({_VALUE})(?![\w(=/])|(?=[\s,;:)]|$))",
+            rf"(?<![\w.'/-])({names})=(?:((?>{_VALUE}))(?![\w(=/])|(?=[\s,;:)]|$))",
             lambda found: _option(found, options),
             text,
         )

@@ -136,7 +136,7 @@ def check_newcomer(words: list[str], line: str) -> None:
     assert name in known or name in {"--help", *(word for option in program.params for word in option.opts)}, line
     if not arguments:  # the page speaks of the command
         return
-    if "--json-schema" in arguments:  # which prints and leaves, whatever else is there
+    if {"--json-schema", "--help"} & set(arguments):  # which print and leave, whatever else is there
         assert main.execute(words) == 0, line
         return
     parsed = known[name].make_context(name, list(arguments))  # raises for options that are not there

@@ -26,8 +26,8 @@ before = compiled()
 world, shop = Synthetic.learnable(dim=6, seed=2), Synthetic(dim=4, items=30, seed=2)
 rng = np.random.default_rng(0)
 plain = nc.Logs.from_arrays(user=np.repeat(range(60), 8), action=rng.integers(0, 5, 480), reward=rng.random(480))
-models = [nc.fit(logs, estimator=name, rank=2) for logs in (world.logs(300, 8, seed=2), shop.logs(200, 6, seed=1), plain)
-          for name in ("em", "sold", "sold-pinv")]
+everyone = world.logs(300, 8, seed=2), shop.logs(200, 6, seed=1), plain
+models = [nc.fit(logs, estimator=name, rank=2) for logs in everyone for name in ("em", "sold", "sold-pinv")]
 model = nc.Model.from_bytes(models[0].to_bytes())
 policies = {"PriorUCB": nc.PriorUCB(model), "PriorTS": nc.PriorTS(model), "LocalUCB": nc.LocalUCB(model, horizon=5),
             "ProBALLUCB": nc.ProBALLUCB(model, horizon=5), "ProBALLTS": nc.ProBALLTS(model, horizon=5),

@@ -42,7 +42,8 @@ def command(
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Make logs with a hidden taste, find it, and use it on new users."""
-    from newcomer import files, fit, read_logs, summary
+    from newcomer import fit, read_logs, summary
+    from newcomer.files import told
     from newcomer.worlds.synthetic import Synthetic
 
     begun = time.monotonic()
@@ -51,7 +52,7 @@ def command(
     )
     world = Synthetic.learnable(seed=seed)
     _say(f"1. Logs: {USERS:,} users, {STEPS} steps each, {world.rank} hidden directions of {world.dim}")
-    with files.told(out):
+    with told(out):
         out.mkdir(parents=True, exist_ok=True)
     world.write_logs(logs, USERS, STEPS, seed)
     _say("2. Fit: what do these users share?")
@@ -68,8 +69,8 @@ def command(
     table = summary(rows)
     regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
     if json:
-        told = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
-        screen.print_json("demo", told)
+        content = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
+        screen.print_json("demo", content)
         return
     _tell_newcomers(rows, regret)
     _close(files, time.monotonic() - begun)

@@ -73,7 +73,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored: so it stays
             signal.signal(number, _leave)
-    sys.stdout, sys.stderr = screen.Patient(sys.stdout), screen.Patient(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = screen.Patient(sys.stdout), screen.Patient(sys.stderr)
     sys.exit(execute(arguments))
 
 

@@ -18,7 +18,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 import newcomer as nc
-from newcomer.errors import ModelError
+from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import pack, unpack
 from newcomer.worlds import Synthetic
@@ -239,7 +239,7 @@ def test_an_interrupted_write_leaves_the_old_file(model, tmp_path, monkeypatch):
         raise OSError("disk full")
 
     monkeypatch.setattr("newcomer.files.os.fsync", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OutputError, match="disk full"):
         model.save(path)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
 

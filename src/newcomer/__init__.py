@@ -34,6 +34,7 @@ _HOME = {
     "MixTS": "policies.mixtures",
     "play": "simulation",
     "summary": "outcomes",
+    "NewcomerError": "errors",
 }
 
 __all__ = [*_HOME, "__version__"]
@@ -52,6 +53,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from newcomer.errors import NewcomerError as NewcomerError
     from newcomer.fitting import fit as fit
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+SCREEN = 80 * 20  # characters of an error that are shown: a value of a million characters is nobody's to read
+
 
 class NewcomerError(ValueError):
-    """Anything the caller can mend. `what`, `where` and `todo` are kept apart for programs.
+    """Anything the caller can mend. `what`, `where` and `todo` are kept apart, and whole, for programs.
 
     >>> str(NewcomerError("reward is missing", where="logs.csv, row 12", todo="fill it in"))
     'reward is missing (logs.csv, row 12): fill it in'
@@ -19,7 +21,7 @@ class NewcomerError(ValueError):
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        return f"{self.what}{place}" + (f": {self.todo}" if self.todo else "")
+        return one_line(f"{self.what}{place}" + (f": {self.todo}" if self.todo else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         # The keyword-only parts would be lost when the error crosses a process boundary.
@@ -36,6 +38,10 @@ class ModelError(NewcomerError):
 
 class PolicyError(NewcomerError):
     """A policy was configured or called wrongly; its state is unchanged."""
+
+
+class OutputError(NewcomerError):
+    """A file cannot be written where it was asked for."""
 
 
 class MissingExtra(NewcomerError):
@@ -55,6 +61,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def one_line(text: str, limit: int = SCREEN) -> str:
+    """Text as one line of at most `limit` characters, cut in its middle; what would move a cursor is written out.
+
+    >>> one_line("id 'a\\nb' is unknown"), one_line("x" * 99, limit=9)
+    ("id 'a\\\\nb' is unknown", 'xxx...xxx')
+    """
+    text = _cut(text, limit)
+    if text.isprintable():
+        return text
+    return _cut("".join(c if c.isprintable() else repr(c)[1:-1] for c in text), limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning and the end of a text that is too long: the end often says what to do."""
+    half = (limit - 3) // 2
+    return text if len(text) <= limit else f"{text[:half]}...{text[-half:]}"
 
 
 def _rebuild(kind: type[NewcomerError], what: str, where: str, todo: str) -> NewcomerError:

@@ -1,7 +1,8 @@
 """The one place that reads and writes our files: safetensors with one line of JSON that says what they are.
 
-Written beside the target, read back, synced, renamed: a reader sees the old file or the new one, whole. On reading,
-a newer format, another kind, a truncated file or altered bytes are refused in one sentence.
+Written beside the target, read back, synced, renamed: a reader sees the old file or the new one, whole. A link is
+followed, so that what it points to is replaced; a device is never written to. On reading, a newer format, another kind,
+a truncated file or altered bytes are refused in one sentence.
 
 The JSON line holds the facts about the arrays, the format, the kind, and a SHA-256 over arrays and facts together, so
 that no bit of the file can change unnoticed. Format 1, still read, hashed the arrays alone.
@@ -13,7 +14,10 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +26,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from newcomer.errors import ModelError
+from newcomer.errors import ModelError, NewcomerError, OutputError
 
 FORMAT = 2
+PROBE = 1 << 16  # bytes written to see whether a file could be: a full disk often takes an empty one
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -38,7 +43,11 @@ def pack(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]
     # safetensors writes the memory of a non-contiguous array as if it were contiguous: never hand it one.
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     header = {**facts, "format": FORMAT, "kind": kind}
-    return save(plain, metadata={"newcomer": _canonical({**header, "sha256": digest(plain, header)})})
+    try:
+        return save(plain, metadata={"newcomer": _canonical({**header, "sha256": digest(plain, header)})})
+    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+        todo = "use finite numbers, text, lists and mappings of them"
+        raise ModelError(f"this {kind} holds something that cannot be written ({error})", todo=todo) from error
 
 
 def unpack(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dict[str, Any]]:
@@ -66,25 +75,91 @@ def unpack(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dict[str
 
 def write(path: Path, data: bytes) -> None:
     """Put the bytes at `path`, all or nothing, with the permissions that the process gives to new files."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(8)}"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if temporary.read_bytes() != data:
-            raise ModelError("what was written cannot be read back", where=str(path), todo="check the disk")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    # The new name is an entry of the folder, and lasts once the folder is on disk too.
-    if os.name == "posix":
-        folder = os.open(path.parent, os.O_RDONLY)
+    target = destination(path)
+    with told(path):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = _beside(target)
         try:
-            os.fsync(folder)
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if temporary.read_bytes() != data:
+                raise OutputError("what was written cannot be read back", where=str(path), todo="check the disk")
+            os.replace(temporary, target)
         finally:
-            os.close(folder)
+            temporary.unlink(missing_ok=True)
+        # The new name is an entry of the folder, and lasts once the folder is on disk too.
+        if os.name == "posix":
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def destination(path: Path) -> Path:
+    """The file that writing to `path` makes or replaces: where links lead, and never a folder or a device."""
+    with told(path):
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            raise OutputError("this link leads in a circle", where=str(path), todo="name a file")
+        if target.is_dir():
+            raise OutputError("this is a folder", where=str(path), todo="name a file in it")
+        if target.exists() and not target.is_file():
+            raise OutputError("this is a device or a pipe, not a file", where=str(path), todo="name a file")
+    return target
+
+
+def probe(path: Path) -> None:
+    """Refuse a path that could not be written: tried with a small file beside it, which is removed at once."""
+    target = destination(path)
+    temporary = _beside(target)
+    with told(path):
+        try:
+            with open(temporary, "xb") as file:
+                file.write(bytes(PROBE))
+                file.flush()
+                os.fsync(file.fileno())
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def rescue(name: str, data: bytes) -> Path | None:
+    """Put bytes that must not be lost into the first folder that takes them, and say where; None if none does.
+
+    Tried are a new private folder for temporary files, then the working folder and the home of the user.
+    """
+    for place in (None, Path.cwd, Path.home):
+        folder = None
+        try:
+            folder = Path(tempfile.mkdtemp(prefix="newcomer-", dir=None if place is None else place()))
+            write(folder / name, data)
+        except (OSError, RuntimeError, OutputError):
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            continue
+        return folder / name
+    return None
+
+
+def _beside(target: Path) -> Path:
+    """A name for a temporary file in the folder of the target, short enough wherever the target's is."""
+    return target.parent / f".{target.name[:100]}.{secrets.token_hex(8)}"
+
+
+@contextmanager
+def told(path: str | Path) -> Iterator[None]:
+    """For whatever writes: what the system refuses becomes one sentence with the path."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, NewcomerError):
+            raise
+        reason = getattr(error, "strerror", None) or str(error)
+        raise OutputError(
+            f"the file cannot be written: {reason}", where=str(path), todo="free some space, or choose another place"
+        ) from error
 
 
 def read(path: Path) -> bytes:

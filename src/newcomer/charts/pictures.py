@@ -20,6 +20,7 @@ import polars as pl
 from newcomer.charts.palette import colours, dashes
 from newcomer.charts.png import squeezed
 from newcomer.errors import MissingExtra, NewcomerError, nearest
+from newcomer.files import write
 from newcomer.outcomes import curves, exits
 
 try:
@@ -312,5 +313,5 @@ def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int =
     with alt.data_transformers.enable("default", max_rows=None):
         drawn = io.BytesIO()
         styled.save(drawn, format="png", scale_factor=2 if panels <= MANY else 1.3)
-    Path(path).write_bytes(squeezed(drawn.getvalue()))
+    write(Path(path), squeezed(drawn.getvalue()))
     return Path(path)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli import options, screen
-from newcomer.cli.findings import findings_of, show
+from newcomer.cli import options, schema, screen
+from newcomer.cli.findings import Findings, findings_of, show
 from newcomer.cli.render import facts, number
 from newcomer.errors import MissingExtra
 
@@ -29,14 +29,21 @@ NEWCOMERS, ROUNDS = 100, 200
 LOGS, MODEL, PICTURE = "logs.parquet", "model.newcomer", "regret.png"
 
 
+def shape() -> dict[str, Any]:
+    """The JSON Schema of `--json`."""
+    return schema.schema_of("demo", {"folder": str, "truth": dict[str, float], "regret": dict[str, float]}, Findings)
+
+
 def command(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, another world.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Make logs with a hidden taste, find it, and use it on new users."""
     from newcomer import fit, read_logs, summary
+    from newcomer.files import told
     from newcomer.worlds.synthetic import Synthetic
 
     begun = time.monotonic()
@@ -45,11 +52,13 @@ def command(
     )
     world = Synthetic.learnable(seed=seed)
     _say(f"1. Logs: {USERS:,} users, {STEPS} steps each, {world.rank} hidden directions of {world.dim}")
-    out.mkdir(parents=True, exist_ok=True)
+    with told(out):
+        out.mkdir(parents=True, exist_ok=True)
     world.write_logs(logs, USERS, STEPS, seed)
     _say("2. Fit: what do these users share?")
+    screen.compile_first("array_loops", "sold", "population", "linear", "policies")
     model = fit(read_logs(logs))
-    model.save(saved)
+    options.keep(model, saved)
     truth = against_truth(model, world)
     if not json:
         show(findings_of(model))
@@ -60,8 +69,8 @@ def command(
     table = summary(rows)
     regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
     if json:
-        told = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
-        screen.print_json("demo", told)
+        content = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
+        screen.print_json("demo", content)
         return
     _tell_newcomers(rows, regret)
     _close(files, time.monotonic() - begun)
@@ -130,7 +139,13 @@ def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
 
     lines = curves(rows).partition_by("policy", as_dict=True, maintain_order=True)
     series = {str(name): (line["t"].to_numpy(), line["regret"].to_numpy()) for (name,), line in lines.items()}
-    plot = chart(series, width=72, height=12, x_title="decision", y_title="reward lost so far (regret)")
+    plot = chart(
+        series,
+        width=min(72, screen.result().width),
+        height=12,
+        x_title="decision",
+        y_title="reward lost so far (regret)",
+    )
     console = screen.result()
     console.print(plot, markup=False)
     console.print()

@@ -14,13 +14,16 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli.render import BLOCKS, Glyphs, count, facts, glyphs_for, number, scree, scree_legend
+from newcomer.cli.render import BLOCKS, Fitted, Glyphs, count, facts, glyphs_for, number, scree, scree_legend
 from newcomer.cli.screen import result
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
     from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
     from newcomer.model import Model
+
+
+NARROW = 50  # columns that the table of radii takes
 
 
 @dataclass(frozen=True)
@@ -134,8 +137,9 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
     """The whole story, part by part: facts, the scree plot with its legend, coverage and error, the outlook."""
     yield facts([("Logs", logs_line(found)), ("Shared", rank_line(found)), ("By", method_line(found))])
     yield ""
-    yield scree(found.evidence.eigenvalues, found.evidence.thresholds, rank=found.rank, glyphs=glyphs, total=found.dim)
-    yield scree_legend(chance_line(found), glyphs)
+    values, band = found.evidence.eigenvalues, found.evidence.thresholds
+    yield Fitted(lambda room: scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room))
+    yield Fitted(lambda room: scree_legend(chance_line(found), glyphs, room))
     yield ""
     yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
     if found.forecast:
@@ -205,7 +209,7 @@ def error_part(found: Findings) -> RenderableType:
     outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
     if found.calibrated is not None:
         outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; proved:")
-    outer.add_row(radius_table(found.radius))
+    outer.add_row(Fitted(lambda room: radius_table(found.radius) if room >= NARROW else radius_lines(found.radius)))
     outer.add_row(Text(verdict(found.radius), "yellow"))
     return outer
 
@@ -225,6 +229,16 @@ def radius_table(radii: Sequence[RadiusFindings]) -> Table:
         ]
         table.add_row(radius.kind, *(shown(*form) for form in forms))
     return table
+
+
+def radius_lines(radii: Sequence[RadiusFindings]) -> Text:
+    """The same for a terminal that has no room for the columns."""
+    lines = []
+    for one in radii:
+        forms = (one.theorem, one.theorem_raw), (one.identity, one.identity_raw), (one.simplified, one.simplified_raw)
+        theorem, sharper, known = (shown(*form) for form in forms)
+        lines.append(Text.assemble(f"{one.kind} ", theorem, ", sharper form ", sharper, ", coverage known ", known))
+    return Text("\n").join(lines)
 
 
 def shown(value: float, raw: float) -> Text:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, screen
+from newcomer.cli import options, schema, screen
 from newcomer.cli.findings import Findings, findings_of, show
 from newcomer.cli.progress import Meter
+from newcomer.cli.wording import in_options
+
+
+def shape() -> dict[str, Any]:
+    """The JSON Schema of `--json`."""
+    return schema.schema_of("fit", {"model": str, "advice": list[str]}, Findings)
 
 
 def command(
@@ -34,6 +40,7 @@ def command(
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Find what the users of LOGS share, and save it as a model.
 
@@ -57,12 +64,13 @@ def command(
             epoch=None if epoch is None else options.parse_epoch(epoch),
             progress=meter,
         )
+    screen.compile_first("array_loops", "sold", "population")
     with Meter("Fitting") as meter:
         model = fit(read, rank=wanted, estimator=method, ridge=ridge, progress=meter, listen=meter.hear)
-    model.save(target)
+    options.keep(model, target)
     found = findings_of(model, delta=level)
     if json:
-        screen.print_json("fit", {"model": str(target), "advice": read.advice, **found.to_dict()})
+        screen.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
         return
     show(found, saved=target)
     screen.advise(read.advice)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, screen
-from newcomer.cli.findings import findings_of, show
+from newcomer.cli import options, schema, screen
+from newcomer.cli.findings import Findings, findings_of, show
+
+
+def shape() -> dict[str, Any]:
+    """The JSON Schema of `--json`."""
+    return schema.schema_of("inspect", {"model": str}, Findings)
 
 
 def command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `newcomer fit` or `model.save` wrote.")],
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Show what MODEL knows and how sure it is."""
     from newcomer.model import load

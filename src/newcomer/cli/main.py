@@ -1,31 +1,45 @@
 """The command line: `newcomer COMMAND ...`, one command a module, and what every exit code means.
 
-Exit 0 done; 1 our bug; 2 usage; 3 bad logs; 4 bad model; 5 a check says broken; 6 missing extra or unreachable store;
-130 interrupted. Heavy libraries are imported inside the commands, so that `--help` answers at once.
+Heavy libraries are imported inside the commands, so that `--help` answers at once.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from types import FrameType
 from typing import Annotated
 
 import typer
+from typer.main import get_command
 
 from newcomer import __version__, errors
-from newcomer.cli import demo, fit, inspect, reproduce, screen
+from newcomer.cli import demo, fit, inspect, reproduce, screen, wording
 
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
+EXIT_CODES = {
+    0: "done",
+    1: "a bug of newcomer",
+    2: "usage: a command, an option, or an output that cannot be written",
+    3: "bad logs",
+    4: "bad model",
+    5: "a check says broken",
+    6: "missing extra or unreachable store",
+    129: "the terminal went away",
+    130: "interrupted",
+    143: "terminated",
+}
 INTERRUPTED = 130
 _CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6}
 
 app = typer.Typer(
     name="newcomer",
     help="Learn from everyone; serve the newcomer: what users of your logs share, and good decisions for a new one.",
-    add_completion=False,
+    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -34,6 +48,8 @@ app.command("fit")(fit.command)
 app.command("inspect")(inspect.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
+for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
+    wording.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 
 
 @app.callback(invoke_without_command=True)
@@ -53,7 +69,18 @@ def run(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character gets "?", not a traceback
             stream.reconfigure(errors="replace")
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored: so it stays
+            signal.signal(number, _leave)
+    sys.stdout, sys.stderr = screen.Patient(sys.stdout), screen.Patient(sys.stderr)
     sys.exit(execute(arguments))
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does, in order: what was spilled to disk is removed on the way. A second signal ends at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:

@@ -7,14 +7,18 @@ that ends in exit code 2.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from newcomer.errors import nearest
+
+if TYPE_CHECKING:
+    from newcomer.model import Model
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
@@ -117,11 +121,51 @@ def parse_delta(value: float) -> float:
 
 
 def free_to_write(path: Path, *, force: bool, make_folder: bool = False) -> Path:
-    """The path, if nothing would be overwritten and its folder is there; asked before the long work, not after."""
+    """The path, if it can be written and nothing would be overwritten; asked before the long work, not after."""
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder", param_hint="--out")
+    if os.path.lexists(path) and path.exists() and not path.is_file():
+        raise typer.BadParameter(f"{path} is a device or a pipe, not a file", param_hint="--out")
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} is there already: pass --force to overwrite it", param_hint="--out")
-    if not (make_folder or path.absolute().parent.is_dir()):
+    if not (make_folder or Path(os.path.realpath(path)).parent.is_dir()):
         raise typer.BadParameter(f"the folder {path.parent} does not exist", param_hint="--out")
+    _try_to_write(path)
     return path
+
+
+def free_folder(folder: Path, *, option: str) -> Path:
+    """The folder, if files can be written to it, or to the folder that it will be made in."""
+    if folder.exists() and not folder.is_dir():
+        raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint=option)
+    _try_to_write(folder / "new", option)
+    return folder
+
+
+def _try_to_write(path: Path, option: str = "--out") -> None:
+    """Refuse a place where no file can be made, because it is read-only or full."""
+    from newcomer.errors import OutputError
+    from newcomer.files import probe
+
+    place = Path(os.path.realpath(path))
+    while not place.parent.is_dir() and place.parent != place:
+        place = place.parent
+    try:
+        probe(place)
+    except OutputError as error:
+        raise typer.BadParameter(
+            f"{path} cannot be written: {error.what.partition(': ')[2]}", param_hint=option
+        ) from error
+
+
+def keep(model: Model, path: Path) -> None:
+    """Save a fitted model; where that fails after all, put it somewhere else and say where, for fits can take hours."""
+    from newcomer.errors import OutputError
+    from newcomer.files import rescue
+
+    try:
+        model.save(path)
+    except OutputError as error:
+        found = rescue(path.name, model.to_bytes())
+        todo = f"the model was saved as {found} instead" if found else "no other folder takes the model either"
+        raise OutputError(error.what, where=error.where, todo=todo) from error

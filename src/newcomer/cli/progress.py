@@ -38,6 +38,7 @@ class Meter:
         self.last, self.note = 0.0, ""
         self.spoken = self.begun + PATIENCE - INTERVAL
         self.bar: Progress | None = None
+        self.bar_width = max(min(30, self.console.width // 4), 4)
 
     def __enter__(self) -> Self:
         return self
@@ -80,7 +81,7 @@ class Meter:
         if self.bar is None:
             self.bar = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(bar_width=30),
+                BarColumn(bar_width=self.bar_width),
                 TextColumn("{task.percentage:.0f}%  {task.fields[rate]}"),
                 TimeRemainingColumn(compact=True),
                 console=self.console,
@@ -90,7 +91,9 @@ class Meter:
             self.bar.start()
             self.bar.add_task(self.what, rate="")
         rate = f"{done / max(self.clock() - self.turn, 1e-9):,.0f} rows/s"
-        said = self.what + self.note
+        # The note gives way before the share, the rate and the time left do.
+        room = self.console.width - self.bar_width - len(self.what) - 28
+        said = self.what + (self.note if len(self.note) <= room else self.note[: room - 3] + "..." if room > 9 else "")
         self.bar.update(self.bar.task_ids[0], description=said, completed=done, total=total, rate=rate, refresh=True)
 
 

@@ -7,15 +7,26 @@ chance alone would give is shaded, so the picture can be read without colours.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 ROWS = 12  # eigenvalues drawn; more do not fit a screen
-WIDTH = 40
+WIDTH = 40  # cells of the longest bar, where there is room
+BESIDE = 22  # columns that stand beside a bar: its number, the eigenvalue, "kept", and the gaps
+
+
+class Fitted:
+    """Something that is made for the columns there are: `make(columns)` is called when it is printed."""
+
+    def __init__(self, make: Callable[[int], RenderableType]) -> None:
+        self.make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.make(options.max_width)
 
 
 @dataclass(frozen=True)
@@ -49,8 +60,17 @@ def rows_shown(values: Sequence[float], rank: int) -> int:
     return min(len(values), max(min(rank + 4, ROWS), min(rank, ROWS)))
 
 
-def scree(values: Sequence[float], band: Sequence[float], *, rank: int, total: int, glyphs: Glyphs = BLOCKS) -> Table:
+def scree(
+    values: Sequence[float],
+    band: Sequence[float],
+    *,
+    rank: int,
+    total: int,
+    glyphs: Glyphs = BLOCKS,
+    columns: int = WIDTH + BESIDE,
+) -> Table:
     """One bar an eigenvalue, of `total`, with what chance would give (`band`, same length or empty) shaded in it."""
+    width = min(WIDTH, max(columns - BESIDE, 1))
     shown = rows_shown(values, rank)
     limits = list(band) or [0.0] * shown
     top = max([*values[:shown], *limits[:shown], 1e-300])
@@ -59,7 +79,7 @@ def scree(values: Sequence[float], band: Sequence[float], *, rank: int, total: i
         table.add_column(justify="right" if right else "left", no_wrap=True)
     for i in range(shown):
         kept = i < rank
-        bar = scree_bar(_length(values[i], top), _length(limits[i], top), kept=kept, glyphs=glyphs)
+        bar = scree_bar(_length(values[i], top, width), _length(limits[i], top, width), kept=kept, glyphs=glyphs)
         table.add_row(f"   {i + 1}", bar, number(values[i]), Text("kept" if kept else "", style="green"))
     if shown < total:
         table.add_row("", Text(f"and {total - shown:,} more", style="dim"), "", "")
@@ -75,15 +95,17 @@ def scree_bar(length: int, chance: int, *, kept: bool, glyphs: Glyphs) -> Text:
     )
 
 
-def scree_legend(chance: str, glyphs: Glyphs = BLOCKS) -> Text:
-    """How to read the plot; `chance` says how the band was found."""
-    shaded = f"{glyphs.chance}{glyphs.beyond} chance ({chance})   " if chance else ""
-    return Text(f"     {shaded}{glyphs.signal} shared   (bars: square roots)", style="dim")
+def scree_legend(chance: str, glyphs: Glyphs = BLOCKS, columns: int = 80) -> Text:
+    """How to read the plot; `chance` says how the band was found. One line, or as many as it takes."""
+    parts = [f"{glyphs.chance}{glyphs.beyond} chance ({chance})"] if chance else []
+    parts += [f"{glyphs.signal} shared", "(bars: square roots)"]
+    line = "     " + "   ".join(parts)
+    return Text(line if len(line) <= columns else "\n".join(parts), style="dim")
 
 
-def _length(value: float, top: float) -> int:
+def _length(value: float, top: float, width: int) -> int:
     """Cells of a bar: the square root of an eigenvalue, `top` filling the width; a negative one has none."""
-    return round(WIDTH * math.sqrt(max(value, 0.0) / top))
+    return round(width * math.sqrt(max(value, 0.0) / top))
 
 
 def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:

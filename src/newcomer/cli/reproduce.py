@@ -6,11 +6,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli import screen
+from newcomer.cli import options, schema, screen
 from newcomer.cli.render import facts
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from newcomer.experiments.catalogue import Made
 
 INTERVAL = 30.0  # seconds between lines without a terminal
+
+
+def shape() -> dict[str, Any]:
+    """The JSON Schema of `--json`: where the files of each figure are, or, with `--list`, its claim."""
+    made = schema.schema_of("reproduce", {"figures": dict[str, dict[str, str] | str], "seconds": float})
+    return {**made, "required": ["version", "command", "figures"]}
 
 
 def command(
@@ -36,6 +42,7 @@ def command(
     work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Make the paper's figures: every claim beside what comes out."""
     from newcomer.experiments import catalogue
@@ -46,6 +53,9 @@ def command(
         return
     wanted, scale = catalogue.chosen(figures or []), QUICK if quick else FULL
     folder = out or Path("experiments/quick" if quick else "experiments/results")
+    options.free_folder(folder, option="--out")
+    if work is not None:
+        options.free_folder(work, option="--work")
     kept = catalogue.open_folder(scale, data=data, work=work)
     begun = time.monotonic()
     made = catalogue.reproduce(

@@ -1,6 +1,7 @@
 """Where the commands write: results on stdout, progress and advice on stderr, and how a sentence or an object looks.
 
 Rich honours NO_COLOR and leaves colours out when the output is not a terminal; `--json` is one object on one line.
+Whoever reads the output may stop reading (`| head -1`): the rest goes nowhere, and the command ends as it would have.
 """
 
 from __future__ import annotations
@@ -13,26 +14,78 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
+from newcomer.cli.wording import in_options
+from newcomer.errors import one_line
+
+NARROWEST = 24  # columns; narrower terminals are treated as if they had these
+
+
+class Patient:
+    """A stream that goes on when nobody reads it any more: what is still to come leads to nowhere.
+
+    Rich and Typer would each end the program, with exit code 1, and a demo in the middle of its work.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, if anybody reads."""
+        try:
+            return self.stream.write(text)
+        except BrokenPipeError:
+            return self._hush(text)
+
+    def flush(self) -> None:
+        """Flush, if anybody reads."""
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._hush()
+
+    def _hush(self, text: str = "") -> int:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.stream.fileno())
+        os.close(nowhere)
+        return len(text)
+
 
 def result() -> Console:
     """The console for results, on stdout."""
-    return Console(highlight=False)
+    return _wide_enough(Console(highlight=False))
 
 
 def aside() -> Console:
     """The console for progress, advice and errors, on stderr."""
-    return Console(stderr=True, highlight=False)
+    return _wide_enough(Console(stderr=True, highlight=False))
+
+
+def _wide_enough(console: Console) -> Console:
+    console.width = max(console.width, NARROWEST)
+    return console
 
 
 def advise(sentences: Sequence[str]) -> None:
     """Things to know, one a line, on stderr."""
     for sentence in sentences:
-        aside().print(Text.assemble(("note: ", "yellow"), sentence), soft_wrap=True)
+        aside().print(Text.assemble(("note: ", "yellow"), in_options(sentence)), soft_wrap=True)
+
+
+def compile_first(*rooms: str) -> None:
+    """Compile the loops of these rooms, if they never were on this machine, and say why the first time takes longer."""
+    from newcomer.warming import cold, warm
+
+    if cold(*rooms):
+        aside().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
+        warm(*rooms)
 
 
 def suggest(commands: Sequence[tuple[str, str]]) -> None:
@@ -58,8 +111,10 @@ def program() -> str:
 
 
 def complain(sentence: str) -> None:
-    """One sentence about what went wrong, on stderr."""
-    aside().print(Text.assemble(("error: ", "bold red"), sentence), soft_wrap=True)
+    """One sentence about what went wrong, on stderr: no more of it than fits the screen."""
+    console = aside()
+    room = console.width * max(console.height - 2, 4) - len("error: ")
+    console.print(Text.assemble(("error: ", "bold red"), one_line(in_options(sentence), room)), soft_wrap=True)
 
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:

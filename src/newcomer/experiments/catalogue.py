@@ -47,6 +47,7 @@ from newcomer.experiments.studies import (
     study_prior_subspace,
     study_prior_users,
 )
+from newcomer.files import told, write
 from newcomer.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.movielens_standin import write_standin
 
@@ -138,7 +139,8 @@ def reproduce(
     last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
     "pictures".
     """
-    out.mkdir(parents=True, exist_ok=True)
+    with told(out):
+        out.mkdir(parents=True, exist_ok=True)
     with Crew(workers) as crew:
 
         def finish(stage: str, jobs: Sequence[Job]) -> None:
@@ -179,5 +181,5 @@ def _draw(name: str, out: str, folder: str, setting: str, identity: str) -> None
     figure = EVERYTHING[name]
     frame = figure.table(JobFolder.from_words(folder, setting, identity))
     frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(figure.digits))
-    frame.write_csv(Path(out, f"{name}.csv"))
+    write(Path(out, f"{name}.csv"), frame.write_csv().encode())
     figure.draw(frame, Path(out, f"{name}.png"))

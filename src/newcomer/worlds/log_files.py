@@ -11,6 +11,7 @@ from polars.io.plugins import register_io_source
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
+from newcomer.files import told
 from newcomer.worlds.world import LogRows
 
 _PART = "_part"  # which file a row goes to; not written
@@ -27,18 +28,21 @@ def write_rows(parts: Iterable[LogRows], path: str | Path, *, users: int, files:
     frames = (_frame(part, _parts(part, users, files, grouped), grouped) for part in parts)
     first = next(frames)
     source = register_io_source(_Frames(first, frames), schema=first.schema)
-    if files == 1:
-        source.drop(_PART).sink_parquet(Path(path))
-        return
-    target = pl.PartitionBy(
-        Path(path), key=_PART, include_key=False, approximate_bytes_per_file=None, file_path_provider=_name
-    )
-    source.sink_parquet(target, mkdir=True)
+    with told(path):
+        if files == 1:
+            source.drop(_PART).sink_parquet(Path(path))
+            return
+        target = pl.PartitionBy(
+            Path(path), key=_PART, include_key=False, approximate_bytes_per_file=None, file_path_provider=_name
+        )
+        source.sink_parquet(target, mkdir=True)
 
 
 def write_items(features: Floats, path: str | Path) -> None:
     """Write an items table: `action`, `features`."""
-    pl.DataFrame({"action": np.arange(len(features)), "features": _lists(features)}).write_parquet(Path(path))
+    frame = pl.DataFrame({"action": np.arange(len(features)), "features": _lists(features)})
+    with told(path):
+        frame.write_parquet(Path(path))
 
 
 def _parts(part: LogRows, users: int, files: int, grouped: bool) -> Ints:

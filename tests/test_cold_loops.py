@@ -1,0 +1,39 @@
+"""Guards what is said where compiled loops are not there yet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from newcomer import warming
+from newcomer.cli import screen
+
+
+def test_a_machine_without_compiled_loops_is_cold(tmp_path: Path) -> None:
+    code = "from newcomer import warming; print(warming.cold('population'), warming.cold())"
+    warming.warm()
+    for folder, told in ((str(tmp_path), "True True\n"), ("", "False False\n")):
+        env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
+        env |= {"NUMBA_CACHE_DIR": folder} if folder else {}
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env)
+        assert done.stdout == told
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=env)
+    assert done.stdout == "False False\n", "what is never compiled is never cold"
+
+
+def test_the_first_fit_says_that_it_compiles(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warmed: list[str] = []
+    monkeypatch.setattr("newcomer.warming.warm", lambda *rooms: warmed.extend(rooms))
+    for cold, told in ((True, "compiling the inner loops, once"), (False, "")):
+        monkeypatch.setattr("newcomer.warming.cold", lambda *rooms, cold=cold: cold)
+        screen.compile_first("population")
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.startswith(told) and bool(said.err) == cold
+    assert warmed == ["population"]

@@ -382,5 +382,7 @@ def test_rows_that_name_actions_are_worth_the_features_of_these_actions(intercep
     for a, b in zip(expect(one, tasks), expect(other, tasks), strict=True):
         for name, value in vars(a).items():
             close(value, getattr(b, name))
-    both = [estimate_population(Passes(logs)).population.weights for logs in (named, given)]
-    close(both[0] @ both[0].T, both[1] @ both[1].T, 1e-2)
+    # The estimates are not the same to the last digit: only a catalogue has offsets, and climbs end on other sides.
+    both = [estimate_population(Passes(logs)).population for logs in (named, given)]
+    assert both[0].rank == both[1].rank == 2
+    assert distance(*(np.linalg.qr(one.factor)[0] for one in both)) < 0.05

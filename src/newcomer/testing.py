@@ -25,6 +25,7 @@ from newcomer.policies.questions import Ids
 from newcomer.worlds.world import check_world
 
 USERS, ACTIONS, ROUNDS = 4, 6, 12
+UNHEARD = 10**12  # names of actions begin here, far from those that catalogues use
 
 
 __all__ = ["PROMISES", "check_policy", "check_world"]
@@ -202,8 +203,8 @@ def saving(trial: Trial) -> None:
 
 
 def ids(trial: Trial) -> None:
-    """Actions may be named, by numbers or by text; the names themselves mean nothing."""
-    policy, numbers = trial.policy, np.arange(ACTIONS)
+    """Actions may be named, by numbers or by text; names that are in no catalogue mean nothing by themselves."""
+    policy, numbers = trial.policy, UNHEARD + np.arange(ACTIONS)
     for number, text in ((numbers, numbers.astype(str)), (numbers, numbers[::-1])):
         one, two = trial.learned(number), trial.learned(text)
         first, second = trial.choose(one, ids=number), trial.choose(two, ids=text)

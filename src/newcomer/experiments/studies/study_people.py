@@ -156,7 +156,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 
 STUDY = study(
     "people",
-    claim="On real people the prior with a memory is better than a mean per action, and near what can be known.",
+    claim="Where actions come again the prior with a memory serves real people better than a mean per action.",
     about=__doc__,
     sweep=sweep,
     run=run,

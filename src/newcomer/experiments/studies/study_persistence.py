@@ -109,11 +109,10 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret of PriorUCB against the true share, a line for each assumed one and a panel for each number of actions."""
-    shown = frame.filter(pl.col("policy").is_in(["PriorUCB", "PopulationMean"]))
-    label = pl.when(pl.col("policy") == "PriorUCB").then(pl.col("assumed") + pl.lit(" assumed")).otherwise("policy")
-    shown = shown.with_columns(series=label, panel=pl.format("{} actions", "actions"))
+    label = pl.when(pl.col("assumed") == UNKNOWN).then(pl.lit("PriorUCB, unknown")).otherwise("assumed")
+    shown = frame.filter(policy="PriorUCB").with_columns(assumed=label, panel=pl.format("{} actions", "actions"))
     x, y = Axis("true", "true share that lasts"), Axis("regret", "regret after 40 rounds")
-    return draw_lines(shown, path, x=x, y=y, series="series", error="regret_se", facet="panel", marked=True)
+    return draw_lines(shown, path, x=x, y=y, series="assumed", error="regret_se", facet="panel", marked=True)
 
 
 STUDY = study(

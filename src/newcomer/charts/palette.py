@@ -31,6 +31,7 @@ COLOURS: Mapping[str, str] = {
 # Lines that are no policy: truths are black, rates grey; they need only differ from the policies beside them.
 OTHERS: Mapping[str, str] = {
     "true beta": "#000000",
+    "limit": "#000000",
     "SOLD": "#5E2D91",
     "PMF": "#7A6A00",
     "1/sqrt(N)": "#8C8C8C",

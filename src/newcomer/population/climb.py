@@ -11,7 +11,7 @@ offsets o (A,) where there are any: one flat vector. The penalty says what is be
 
 * entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
 * v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance,
-  for actions with hardly any rows, and `FIRM` rows' worth of what the action varies by if nothing is shared: no
+  for actions with hardly any rows, and `FIRM` rows' worth of what moments leave of the action's own variance: no
   action's residual vanishes because a few of its rewards happen to be explained. Where no action is named there is one
   variance, and nothing to shrink it to.
 """

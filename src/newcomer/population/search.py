@@ -186,7 +186,7 @@ class Fold:
         begin, fitted = self.begin, self.split.fitted
         anchor = begin.anchor(fitted)
         precision = mean_precision(begin.pairs, fitted, anchor)
-        alone = begin.start(fitted, 0)  # what is left if nothing is shared
+        alone = begin.start(fitted, min(MOST[0], len(anchor)))  # what moments leave of the variance
         towards = (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
         return Penalty(np.array([precision]), anchor, towards, offset_precision(begin, fitted))
 

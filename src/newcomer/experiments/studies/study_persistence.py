@@ -109,7 +109,11 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret of PriorUCB against the true share, a line for each assumed one and a panel for each number of actions."""
-    label = pl.when(pl.col("assumed") == UNKNOWN).then(pl.lit("PriorUCB, unknown")).otherwise("assumed")
+    label = (
+        pl.when(pl.col("assumed") == UNKNOWN)
+        .then(pl.lit("PriorUCB, unknown"))
+        .otherwise(pl.format("{} assumed", "assumed"))
+    )
     shown = frame.filter(policy="PriorUCB").with_columns(assumed=label, panel=pl.format("{} actions", "actions"))
     x, y = Axis("true", "true share that lasts"), Axis("regret", "regret after 40 rounds")
     return draw_lines(shown, path, x=x, y=y, series="assumed", error="regret_se", facet="panel", marked=True)

@@ -106,7 +106,7 @@ def test_arguments_become_options(python: str, told: str) -> None:
 def test_errors_and_advice_of_the_commands_name_options(call: Call) -> None:
     Path("logs.csv").write_text("user,step,action,reward\n1,1,a,1\n1,1,b,0\n2,1,a,1\n2,2,b,1\n")
     code, _, told = call("fit", "logs.csv")
-    assert code == 3 and "pass --epoch s" in told and "epoch=" not in told
+    assert code == 3 and "--epoch s" in told and "epoch=" not in told
     Path("logs.csv").write_text("usr,action,reward\n1,2,0.5\n")
     told = call("fit", "logs.csv")[2]
     assert "--column user=uid" in told and "columns=" not in told and told.count("--column") == 1

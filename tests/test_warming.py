@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,12 @@ def policies(model):
         yield kind(model, exit="savings", radius=0.5, reward_bound=2.0, **settings)
     yield nc.PriorUCB(model)
     yield nc.PriorTS(model)
+    named = replace(
+        model, action_ids=tuple(range(DIM)), one_hot=True, residual_variance=np.ones(DIM), offsets=np.zeros(DIM)
+    )
+    for share in (None, 0.5):
+        yield nc.EmpiricalArms(replace(named, persistence=share))
+        yield nc.PriorUCB(replace(named, persistence=share))
     for bound in (2.0, np.inf):
         yield nc.LocalUCB(model, radius=0.4, reward_bound=bound, **settings)
     yield nc.MUCB(centers, **settings)

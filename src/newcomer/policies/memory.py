@@ -162,7 +162,7 @@ def mean_share(weights: Floats, repeats: Floats) -> Floats:
 
     >>> even = np.full(20, 0.05)
     >>> mean_share(even, np.array([[0.0, 0.0], [8.0, 8.0], [8.0, 0.4]])).round(2).tolist()
-    [0.48, 0.21, 0.94]
+    [0.48, 0.22, 0.9]
     """
     told: Floats = _told(weights, repeats) @ SHARES
     return told

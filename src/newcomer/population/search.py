@@ -63,6 +63,7 @@ Trail = tuple[tuple[float, float], ...]  # precisions tried, each with the held-
 
 MOST = (8, 24)  # directions tried when the rank is open: few, then many if few are not enough
 COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
+SLIGHTLY = 0.01  # share of the whole gain that is no reason for another direction
 CLEAR = 2.2  # standard errors of gain over the population mean below which nothing is shared: level 1 / 64
 SLIGHT = 1e-3  # share of the residual variance below which offsets are nothing
 PLAIN = 6.0  # standard errors of gain below which one held-out fifth of the users is not enough to tell ...
@@ -506,13 +507,13 @@ def again_squares(pairs: Pairs, variances: Floats) -> float:
 
 
 def smallest_good(comparison: Comparison) -> int:
-    """The smallest rank whose held-out gain is within one standard error of the best, or as good as equal.
+    """The smallest rank whose held-out gain is within one standard error, or a hundredth, of the best.
 
     Rank 0 predicts the population's mean for everybody: there is nothing else unless the best gain over it is clear of
     chance.
     """
     deficits, errors = comparison.deficits()
-    enough = np.maximum(errors, ROUGH / comparison.users)
-    if deficits[0] <= CLEAR * enough[0]:
+    enough = np.maximum(np.maximum(errors, ROUGH / comparison.users), SLIGHTLY * deficits[0])
+    if deficits[0] <= CLEAR * max(errors[0], ROUGH / comparison.users):
         return 0
     return int(np.flatnonzero(deficits <= enough)[0])

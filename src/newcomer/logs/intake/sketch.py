@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Floats, Hashes, Ints
 
-Keys = NDArray[np.uint64]
 LIMIT = 1 << 14
 CHUNK = 1 << 18  # rewards sorted at a time
 FAR = 20.0  # robust deviations from the median beyond which a reward is far outside
@@ -43,7 +41,7 @@ class Spread(NamedTuple):
 class Sketch:
     """Counts (n,) of ascending keys (n,), from which `dropped` low bits were dropped."""
 
-    keys: Keys = field(default_factory=lambda: np.empty(0, np.uint64))
+    keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
     counts: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     dropped: int = 0
 
@@ -93,13 +91,13 @@ def automatic_limits(sketch: Sketch) -> tuple[float, float]:
     return (found.median - TAIL * found.deviation, found.median + TAIL * found.deviation)
 
 
-def _keys(values: Floats) -> Keys:
+def _keys(values: Floats) -> Hashes:
     """Integers in the order of the values; -0.0 counts as 0.0."""
     bits = (values + 0.0).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
-def _values(keys: Keys, dropped: int) -> Floats:
+def _values(keys: Hashes, dropped: int) -> Floats:
     """Of each bin the value nearest to zero, so that round numbers are shown as they are."""
     low = keys << np.uint64(dropped)
     negative = low < _SIGN
@@ -107,7 +105,7 @@ def _values(keys: Keys, dropped: int) -> Floats:
     return bits.view(np.float64)
 
 
-def _bounded(keys: Keys, counts: Ints, dropped: int) -> Sketch:
+def _bounded(keys: Hashes, counts: Ints, dropped: int) -> Sketch:
     """The sketch of distinct ascending keys, of which as many bits are dropped as it takes, and none more."""
     if len(keys) <= LIMIT:
         return Sketch(keys, counts, dropped)

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from newcomer.array_loops import plain
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, State
@@ -100,7 +101,8 @@ def recall(memory: Memory, users: Ints, keys: Ints, variance: Floats, lasting: F
     """What memory says of candidates with these keys, residual variances and further lasting variances, (m, K) each."""
     weight, level, left = np.empty((3, *keys.shape))
     out = Recalled(weight, level, left, np.empty(keys.shape, dtype=np.int64))
-    memory_loops.recall(memory.entries, memory.shares, users, keys, variance, lasting, out)
+    whole = np.require(keys, requirements="CW")  # arrays of one type for the loop
+    memory_loops.recall(memory.entries, memory.shares, users, whole, plain(variance), plain(lasting), out)
     return out
 
 

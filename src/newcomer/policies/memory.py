@@ -101,7 +101,7 @@ def recall(memory: Memory, users: Ints, keys: Ints, variance: Floats, lasting: F
     """What memory says of candidates with these keys, residual variances and further lasting variances, (m, K) each."""
     weight, level, left = np.empty((3, *keys.shape))
     out = Recalled(weight, level, left, np.empty(keys.shape, dtype=np.int64))
-    whole = np.require(keys, requirements="CW")  # arrays of one type for the loop
+    whole = np.require(keys, requirements=("C", "W"))  # arrays of one type for the loop
     memory_loops.recall(memory.entries, memory.shares, users, whole, plain(variance), plain(lasting), out)
     return out
 

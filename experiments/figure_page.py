@@ -26,8 +26,9 @@ How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein
 (Frobenius, unclipped, coverage
 taken as known, as in the paper's figures). A number is the mean over 30 newcomers and its standard error; every \
 policy meets the same
-newcomers, candidates and noise. Two lines are ours and not the paper's: *PopulationMean*, which scores with E[beta] \
-and does not personalise, and
+newcomers, candidates and noise. Three lines are ours and not the paper's: *PopulationMean*, which scores with E[beta] \
+and does not personalise; *EmpiricalArms*, which keeps a mean for each action and person (in worlds whose actions \
+come again); and
 *PriorUCB*, which starts from the distribution of users that the same logs show. *LOCAL-UCB* is the paper's, which \
 could not compute it, with our calibrated radius. Lines more than 1.3 times LinUCB's final regret leave the pictures; \
 their numbers are in the tables.

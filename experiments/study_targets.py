@@ -255,8 +255,7 @@ def people_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     rivals = end.filter(policy=people.MEAN).filter(pl.col("case").is_in([people.ONCE, people.FILMS]))
     return found + [
         Verdict(
-            f"{line['case']}{', ' + str(line['answers']) + ' answers' if line['answers'] else ''}: "
-            "PriorUCB / PopulationMean",
+            f"{_case(line)}: PriorUCB / PopulationMean",
             REPORTED,
             f"{line['ratio']:.3g} (se {line['ratio_se']:.2g})",
             None,
@@ -296,6 +295,34 @@ def persistence_details(frame: pl.DataFrame) -> pl.DataFrame:
     return named.pivot("assumed", index=["actions", "policy", "true"], values="told").fill_null("")
 
 
+def exploration_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """The defaults against the best fixed width or scale, and against no personalisation where nothing comes again."""
+    found = []
+    for policy in ("PriorUCB", "PriorTS"):
+        for line in frame.filter(policy=f"{policy}, curiosity 0.5").iter_rows(named=True):
+            case = _case(line)
+            told = f"{line['ratio']:.3f} (se {line['ratio_se']:.2g}; best: {line['best'].split(', ')[1]})"
+            fine = bool(line["ratio"] <= 1.03 or line["ratio"] - 2 * line["ratio_se"] <= 1)
+            found.append(Verdict(f"{case}: {policy} / the best fixed", "at most 1.03, or two se", told, fine))
+            if line["case"] in (people.ONCE, people.FILMS):
+                upper = line["mean"] + 1.96 * line["mean_se"]
+                told = f"{line['mean']:.3f}, upper 95% limit {upper:.3f}"
+                found.append(Verdict(f"{case}: {policy} / PopulationMean", "limit at most 1.01", told, upper <= 1.01))
+    return found
+
+
+def _case(line: Mapping[str, object]) -> str:
+    """The case of a line, and the answers in its logs."""
+    answers = f", {line['answers']} answers" if line["answers"] else ""
+    return f"{line['case']}{answers}"
+
+
+def exploration_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret of every candidate in every case."""
+    told = frame.with_columns(with_error("regret", 2))
+    return told.pivot(["case", "answers"], index="policy", values="told")
+
+
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -311,4 +338,5 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "local-regret": (local_verdicts, local_details),
     "people": (people_verdicts, people_details),
     "persistence": (persistence_verdicts, persistence_details),
+    "exploration": (exploration_verdicts, exploration_details),
 }

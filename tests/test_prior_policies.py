@@ -50,6 +50,39 @@ def test_they_keep_every_promise(name, promise):
     promise(Trial(POLICIES[name], 5, seed=1))
 
 
+def test_by_default_optimism_is_half_of_what_one_more_reward_could_change():
+    """The change is found from its definition: by learning a reward one deviation above what was expected."""
+    model = make_model()
+    X, r, actions = history(model)
+    policy, plain = PriorUCB(model, level=0.0), PriorUCB(model, level=0.0, width=0.0)
+    state = policy.start(1)
+    policy.update(state, X, r, users=np.zeros(len(X), dtype=int))
+    _, covariance = dense(model.mean, model.covariance, X, r, model.noise_variance)
+    before = plain.scores(state, actions[None])[0]
+    expected = []
+    for place, action in enumerate(actions):
+        deviation = np.sqrt(action @ covariance @ action + model.noise_variance)
+        after = state.take([0])
+        plain.update(after, action[None], [before[place] + deviation])
+        expected.append(plain.scores(after, actions[None])[0, place] - before[place])
+    np.testing.assert_allclose(policy.scores(state, actions[None])[0], before + 0.5 * np.array(expected), atol=1e-9)
+
+
+def test_draws_are_the_narrower_the_less_a_reward_tells():
+    model = make_model()
+    X, r, actions = history(model)
+    X, r = X[:1], r[:1]
+    _, covariance = dense(model.mean, model.covariance, X, r, model.noise_variance)
+    spread = np.einsum("ad,de,ae->a", actions, covariance, actions)
+    scale = 0.5 * np.sqrt((spread / (spread + model.noise_variance)).mean())
+    chosen = []
+    for policy in (PriorTS(model, level=0.0), PriorTS(model, level=0.0, scale=float(scale))):
+        state = policy.start(1)
+        policy.update(state, X, r, users=np.zeros(len(X), dtype=int))
+        chosen.append([policy.choose(state, actions[None], np.random.default_rng(seed))[0] for seed in range(50)])
+    assert chosen[0] == chosen[1] and len(set(chosen[0])) > 1
+
+
 @pytest.mark.parametrize("width", [0.0, 1.3])
 def test_scores_are_those_of_the_dense_posterior(width):
     model = make_model()

@@ -24,7 +24,7 @@ _HOME = {
     "LinTS": "policies.full_space",
     "PriorTS": "policies.prior_policies",
     "PriorUCB": "policies.prior_policies",
-    "EmpiricalArms": "policies.prior_policies",
+    "EmpiricalArms": "policies.empirical_arms",
     "Uniform": "policies.baselines",
     "PopulationMean": "policies.baselines",
     "MUCB": "policies.finite_models",
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from newcomer.outcomes import summary as summary
     from newcomer.policies.baselines import PopulationMean as PopulationMean
     from newcomer.policies.baselines import Uniform as Uniform
+    from newcomer.policies.empirical_arms import EmpiricalArms as EmpiricalArms
     from newcomer.policies.finite_models import MTS as MTS
     from newcomer.policies.finite_models import MUCB as MUCB
     from newcomer.policies.finite_models import MmUCB as MmUCB
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from newcomer.policies.local_ucb import LocalUCB as LocalUCB
     from newcomer.policies.mixtures import MixTS as MixTS
     from newcomer.policies.mixtures import MmTS as MmTS
-    from newcomer.policies.prior_policies import EmpiricalArms as EmpiricalArms
     from newcomer.policies.prior_policies import PriorTS as PriorTS
     from newcomer.policies.prior_policies import PriorUCB as PriorUCB
     from newcomer.policies.proball import ProBALLTS as ProBALLTS

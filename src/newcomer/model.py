@@ -69,7 +69,8 @@ class Model:
 
     def __post_init__(self) -> None:
         actions = len(self.action_ids) if self.action_ids else 1
-        if self.residual_variance is None or not len(self.residual_variance):
+        # Where no action is named there is one residual variance and it is `noise_variance`, also after a replace.
+        if self.residual_variance is None or not len(self.residual_variance) or not self.action_ids:
             object.__setattr__(self, "residual_variance", np.full(actions, float(self.noise_variance)))
         if self.offsets is None or not len(self.offsets):
             object.__setattr__(self, "offsets", np.zeros(actions))

@@ -19,6 +19,7 @@ COLOURS: Mapping[str, str] = {
     "PriorUCB": "#D55E00",
     "PriorTS": "#E69F00",
     "PopulationMean": "#009E73",
+    "EmpiricalArms": "#A6761D",
     "Uniform": "#BC9E82",
     "mUCB": "#332288",
     "mTS": "#8F8BD8",

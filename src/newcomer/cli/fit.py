@@ -30,6 +30,9 @@ def command(
     ridge: Annotated[
         float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
     ] = None,
+    persistence: Annotated[
+        float | None, typer.Option(metavar="SHARE", help="Of a person's residual, that comes again; default: told.")
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
     column: Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")] = None,
     intercept: Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")] = False,
@@ -51,6 +54,7 @@ def command(
     # Everything that was typed is checked before the long work begins.
     target = options.free_to_write(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
+    lasting = None if persistence is None else options.parse_persistence(persistence)
     with Meter("Reading") as meter:
         read = read_logs(
             logs,
@@ -66,7 +70,15 @@ def command(
         )
     screen.compile_first("array_loops", "sold", "population")
     with Meter("Fitting") as meter:
-        model = fit(read, rank=wanted, estimator=method, ridge=ridge, progress=meter, listen=meter.hear)
+        model = fit(
+            read,
+            rank=wanted,
+            estimator=method,
+            ridge=ridge,
+            persistence=lasting,
+            progress=meter,
+            listen=meter.hear,
+        )
     options.keep(model, target)
     found = findings_of(model, delta=level)
     if json:

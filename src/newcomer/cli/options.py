@@ -120,6 +120,15 @@ def parse_delta(value: float) -> float:
     return value
 
 
+def parse_persistence(value: float) -> float:
+    """A share from 0 to less than 1."""
+    if not 0 <= value < 1:
+        raise typer.BadParameter(
+            f"persistence is a share from 0 to less than 1, not {value:g}", param_hint="--persistence"
+        )
+    return value
+
+
 def free_to_write(path: Path, *, force: bool, make_folder: bool = False) -> Path:
     """The path, if it can be written and nothing would be overwritten; asked before the long work, not after."""
     if path.is_dir():

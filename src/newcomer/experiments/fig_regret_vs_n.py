@@ -69,7 +69,8 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
 def caption(scale: Scale) -> str:
     """What the paper does not state."""
     return (
-        films_caption(scale) + " One data set for each N, nested; PopulationMean and PriorUCB are fitted on the same N."
+        films_caption(scale)
+        + " One data set for each N, nested; PopulationMean, EmpiricalArms and PriorUCB are fitted on the same N."
     )
 
 

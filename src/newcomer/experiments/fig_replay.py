@@ -20,7 +20,7 @@ from newcomer.experiments.scale import REPLAY, Scale
 # What a policy learned offline: nothing (though some are given clusters), SOLD's model, or the distribution of users.
 FROM_ITSELF = ("Uniform", "LinUCB", "LinTS", "mUCB", "mmUCB, fitted epsilon", "mTS", "mmTS", "MixTS")
 FROM_SOLD = ("ProBALL-UCB", "ProBALL-TS", "PopulationMean")
-FROM_EM = ("PriorTS", "PriorUCB")
+FROM_EM = ("PriorTS", "PriorUCB", "EmpiricalArms")
 
 
 def fits(scale: Scale) -> list[Fit]:

@@ -82,8 +82,13 @@ def baseline(scale: Scale, world: str, policy: str) -> Line:
 
 
 def own_lines(scale: Scale, world: str, *, users: int | None = None) -> list[Line]:
-    """The two lines that the paper lacks: no personalisation at all, and the prior that the same logs show."""
+    """The lines that the paper lacks: both honest baselines, and the prior that the same logs show.
+
+    In the simulation every round has fresh actions, so that there is nothing for EmpiricalArms to average.
+    """
     found = {"PopulationMean": sold(scale, world, users=users), "PriorUCB": prior(scale, world, users=users)}
+    if world not in SIMULATIONS:
+        found["EmpiricalArms"] = prior(scale, world, users=users)
     return [Line(policy, run(scale, world, policy, fit=fit)) for policy, fit in found.items()]
 
 

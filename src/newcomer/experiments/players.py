@@ -86,6 +86,7 @@ PLAYERS: Mapping[str, Callable[[Stage], Any]] = {
     "mmTS": _mm_ts,
     "MixTS": _mix_ts,
     "PopulationMean": lambda s: nc.PopulationMean(s.learned),
+    "EmpiricalArms": lambda s: nc.EmpiricalArms(s.learned),
     "PriorUCB": lambda s: nc.PriorUCB(s.learned),
     "PriorTS": lambda s: nc.PriorTS(s.learned),
     "Uniform": lambda s: nc.Uniform(),

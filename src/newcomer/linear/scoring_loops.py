@@ -140,6 +140,38 @@ def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> 
 
 
 @quiet
+@njit(cache=True, fastmath=FAST)
+def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
+    """Expectations plus width deviations of how far one more reward would move them: s^2 / sqrt(s^2 + noise), (m, K).
+
+    s^2 = |W x|^2, and `noise` (m, K) is the variance of the rest of a reward.
+    """
+    for i in range(users.size):
+        u = users[i]
+        block = actions[0] if actions.shape[0] == 1 else actions[i]
+        width, mean = _width(system, i), system.mean[u]
+        _variances(system.factor[u], block, out[i])
+        for a in range(block.shape[0]):
+            total = 0.0
+            for j in range(block.shape[1]):
+                total += block[a, j] * mean[j]
+            both = out[i, a] + noise[i, a]
+            out[i, a] = total + (width * out[i, a] / np.sqrt(both) if both > 0 else 0.0 * both)
+
+
+@quiet
+@njit(cache=True, fastmath=FAST)
+def told_shares(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
+    """What part of the variance of one more reward the coefficients have: s^2 / (s^2 + noise), (m, K)."""
+    for i in range(users.size):
+        block = actions[0] if actions.shape[0] == 1 else actions[i]
+        _variances(system.factor[users[i]], block, out[i])
+        for a in range(block.shape[0]):
+            both = out[i, a] + noise[i, a]
+            out[i, a] = out[i, a] / both if both > 0 else 0.0
+
+
+@quiet
 @njit(cache=True)
 def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, chosen: Ints) -> bool:
     """The best (m,) by optimistic scores, all actions allowed; False if a score is not finite.
@@ -269,6 +301,8 @@ def warm() -> None:
     mask, inside, system = np.ones((0, 0), dtype=np.bool_), np.ones(1, dtype=np.bool_), Ellipsoid(row, row, np.ones(1))
     first_best(row, mask, who.copy())
     ucb_scores(system, who, block, table)
+    curious_scores(system, who, block, row, table)
+    told_shares(system, who, block, row, table)
     ucb_choose(row, row, who, block, 1.0, who.copy())
     samples(system, who, row, table)
     project(row, row, table)

@@ -1,343 +1,46 @@
-"""PriorUCB, PriorTS and EmpiricalArms: a newcomer is one more draw from the distribution of users.
+"""PriorUCB and PriorTS: a newcomer is one more draw from the distribution of users.
 
-The model says that a reward is phi^T (m + L z) + o + e + noise with z ~ N(0, I_k): a common part, taste along shared
-directions, what this person thinks of this very action, and noise (policies/memory.py). After a newcomer's rewards z
-has a Gaussian posterior, a k x k system, and each action met has its own:
+What is believed of a user, and how it learns, is in policies/belief.py. Here it is used:
 
-    PriorUCB   argmax_a  expected reward + width * deviation of phi^T L z (+ memory_width * deviation of e)
-    PriorTS    argmax_a  reward under a draw of z (and of e), both `scale` times as wide as the posterior
+    PriorUCB   argmax_a  expected reward + half the deviation by which one more reward of a would move it
+    PriorTS    argmax_a  reward under a draw of taste, narrower the less a reward tells
 
-Nothing has to be learnt that the population already shows, and only k numbers about the user, and one about each action
-that comes again. That is as good as the prior is right for this user, so every first meeting also feeds a test
-(`Stranger` of policies/exits.py) of whether it is. A user who contradicts it, at `level`, is served from then on, and
-with all rewards that are remembered, in all d dimensions with beta ~ N(m, L L^T + tau^2 I), where tau^2 is the one of a
-few sizes around |L|^2 / d (the population's spread, in any direction) that is likeliest for this user. Where features
-are one-hot that is a memory which trusts each action's own rewards more, and no system of d dimensions is built. Under
-the prior this happens to a share of at most `level` of users, ever.
-
-EmpiricalArms knows no directions: each action has its mean, and a person's deviation from it, learned from that
-person's meetings of this action alone. It is what any team writes in an afternoon, and the baseline to beat.
+**How much to explore.** An uncertain action is worth trying for what its reward tells. With s^2 the posterior variance
+of phi^T L z and v that of the rest of the reward, one more reward moves the expectation by s^2 / sqrt(s^2 + v) (a
+standard deviation). Where people differ much and rewards are clear this is nearly s; where a reward is mostly noise, as
+a single answer of a person is, it is a small part of s, and curiosity would cost more than it teaches. So PriorUCB
+scores with half of that, and PriorTS draws with half of the deviation of taste times sqrt(s^2 / (s^2 + v)), averaged
+over the candidates. What an action would tell of itself alone (`memory_width`) is worth nothing where actions do not
+come back, and is not counted. The rules were chosen from a list that was written down before, by regret on real people
+and in simulated worlds: docs/exploration.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats, Ints
-from newcomer.errors import PolicyError
-from newcomer.linear import ridge, scoring_loops
-from newcomer.linear.ridge import Ridge
-from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import GROWS, State
+from newcomer.arrays import Bools, Floats
 from newcomer.model import Model
-from newcomer.policies import memory, questions
+from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.contract import Contract
-from newcomer.policies.exits import SIZES, Stranger, Suspicion, likeliest
 from newcomer.policies.hyperparameters import number, whole
-from newcomer.policies.known_actions import Described, KnownActions
-from newcomer.policies.memory import Memory
-from newcomer.policies.memory_loops import Recalled
-from newcomer.policies.questions import Generators, Question, Rewards, each_once
+from newcomer.policies.questions import Generators, Question, Rewards
 
-WIDTH = 0.25  # posterior deviations of optimism; see docs/prior-measured.md
-
-
-@dataclass
-class PriorState(State):
-    """What is known of n users: taste (small), the actions they met, and the evidence that the prior is wrong for them.
-
-    `full` has systems of d dimensions for those who turned out to be strangers; its triangles are (n, 0) until then.
-    """
-
-    small: Ridge
-    full: Ridge = field(metadata=GROWS)
-    memory: Memory
-    doubt: Suspicion
-    inside: Bools  # (n,), whether the prior is still believed
-
-    def __len__(self) -> int:
-        return len(self.inside)
-
-    def check(self) -> None:
-        """Refuse parts that do not fit together."""
-        super().check()
-        self.refuse_unless(self.small.complete and self.inside.ndim == 1 and self.inside.dtype == np.bool_)
-        built = self.full.complete or self.doubt.pull.shape[1] == 0
-        self.refuse_unless(built or bool(self.inside.all()))
-
-
-@dataclass(frozen=True, eq=False)
-class _Belief:
-    """What the policies share: the prior, what memory adds to it, and how rewards change both."""
-
-    model: Model
-    level: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.level < 1:
-            raise PolicyError(f"level must be a probability, 0 for never, not {self.level!r}")
-
-    @cached_property
-    def known(self) -> KnownActions:
-        """What the model knows of each action."""
-        return KnownActions(self.model)
-
-    @cached_property
-    def starting(self) -> Floats | None:
-        """Weights of shares that may last, for users who have met nothing twice; None if the model knows."""
-        return memory.starting_weights(self.model) if self.model.persistence is None else None
-
-    @cached_property
-    def remembers(self) -> bool:
-        """Whether anything may last; if not, memory serves strangers alone."""
-        return self.model.persistence is None or self.model.persistence > 0
-
-    @cached_property
-    def flat(self) -> bool:
-        """Whether strangers are served without a system of d dimensions: features are one-hot."""
-        return self.model.one_hot and not self.model.intercept
-
-    @cached_property
-    def axes(self) -> tuple[Floats, Floats]:
-        """Orthonormal directions Q (d, k) of the factor L and the variances (k,) along them."""
-        left, sizes, _ = np.linalg.svd(self.known.factor, full_matrices=False)
-        return np.ascontiguousarray(left), sizes**2
-
-    @cached_property
-    def stray(self) -> float:
-        """tau^2 at size one: the spread of the prior per direction, or, for one-hot features, the residual variance."""
-        if self.flat:
-            return float(self.model.noise_variance)
-        power = float(self.axes[1].sum()) or float(self.model.mean @ self.model.mean)
-        return (power or self.model.noise_variance) / self.model.dim
-
-    @cached_property
-    def stranger(self) -> Stranger:
-        """The test that takes users out of the prior."""
-        return Stranger(self.level, self.stray, 0 if self.flat else self.model.dim)
-
-    def start(self, n: int) -> PriorState:
-        """n users of whom nothing is known but where they come from."""
-        dim, rank, lasts = self.model.dim, self.known.factor.shape[1], self.model.persistence
-        if self.starting is not None:
-            lasts = float(memory.mean_share(self.starting, np.zeros((1, 2)))[0])
-        return PriorState(
-            small=ridge.start(n, rank),
-            full=ridge.start_empty(n, 0 if self.flat else dim),
-            memory=memory.start(n, dim, float(lasts or 0.0)),
-            doubt=self.stranger.start(n),
-            inside=np.ones(n, dtype=np.bool_),
-        )
-
-    def describe(self, actions: Floats, ids: questions.Ids | None) -> Described:
-        """Candidates in the terms of the prior; who they are matters where something lasts or has an offset."""
-        return self.known.describe(actions, ids, keys=self.remembers or self.known.named)
-
-    def look_at(self, state: PriorState, asked: Question) -> _View:
-        """Candidates as this state sees them."""
-        seen = self.describe(asked.actions, asked.ids).rows(len(asked.users))
-        recalled = memory.recall(state.memory, asked.users, seen.keys, seen.variance, seen.lasting)
-        return _View(self, state, asked, seen, recalled)
-
-    def what_is_new(
-        self, low: Floats, features: Floats, found: Recalled, own: Memory, users: Ints
-    ) -> tuple[Floats, Floats]:
-        """g - c f (m, K, k) in the coordinates of taste, and (m, K, d) in those of features.
-
-        Features of the catalogue are the same at all n meetings, so that f = n g; of other actions their sum is in
-        memory.
-        """
-        keep = (1.0 - found.weight)[..., None]
-        with np.errstate(invalid="ignore", over="ignore"):
-            new, all_new = low * keep, features * keep
-        rows, places = np.nonzero(found.entry >= 0)
-        who, entry = users[rows], found.entry[rows, places]
-        for i in np.flatnonzero(own.slots[who, entry] >= 0):
-            row, place, user, j = rows[i], places[i], who[i], entry[i]
-            known = found.weight[row, place] / own.counts[user, j] * own.rows[user, own.slots[user, j]]
-            all_new[row, place] = features[min(row, len(features) - 1), place] - known
-            new[row, place] = low[row, place] - known @ self.known.factor
-        return np.ascontiguousarray(new), all_new
-
-    def learn(self, state: PriorState, told: Rewards) -> None:
-        """Every first meeting feeds the test, with what was expected of it; then the systems and the memory learn."""
-        for part in each_once(told):
-            self._learn(state, part)
-
-    def _learn(self, state: PriorState, told: Rewards) -> None:
-        """The same, with each user at most once."""
-        users, own = told.users, state.memory
-        ids = None if told.ids is None else told.ids[:, None]
-        seen = self.known.describe(told.features[:, None], ids)
-        found = memory.recall(own, users, seen.keys, seen.variance, seen.lasting)
-        target = told.reward - seen.common[:, 0]
-        spread = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
-        low, high = self.what_is_new(seen.low, told.features[:, None], found, own, users)
-        rewards, root = target - found.level[:, 0], np.sqrt(spread)
-        if self.level:
-            self._doubt(state, told, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
-        ridge.learn(state.small, np.ascontiguousarray(low[:, 0] / root[:, None]), rewards / root, users)
-        away = ~state.inside[users]
-        if away.any() and not self.flat:
-            x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
-            ridge.learn(state.full, x, (rewards / root)[away], users[away])
-        if self.remembers or self.level:
-            again = memory.remember(own, users, seen.keys[:, 0], target, told.features, seen.variance[:, 0])
-            self._settle(state, again)
-        if self.level:
-            caught = self.stranger.caught(state.doubt, users) & state.inside[users]
-            for user in users[caught]:
-                self._leave(state, int(user))
-
-    def _doubt(
-        self, state: PriorState, told: Rewards, low: Floats, rewards: Floats, spread: Floats, first: Bools
-    ) -> None:
-        """Standardised errors of first meetings, and features outside the prior's directions, go to the test."""
-        if not first.any():
-            return
-        users, length = told.users, np.empty(len(told.users))
-        scoring_loops.lengths(state.small.factor, users, np.ascontiguousarray(low), length)
-        deviation = np.sqrt(spread + length**2)
-        error = (rewards - np.einsum("mk,mk->m", low, state.small.mean[users])) / deviation
-        left, x = self.axes[0], told.features
-        outside = x if self.flat else x - np.einsum("mk,dk->md", np.einsum("md,dk->mk", x, left), left)
-        self.stranger.look(state.doubt, users[first], outside[first], error[first], deviation[first])
-
-    def _settle(self, state: PriorState, users: Ints) -> None:
-        """Users who met an action again have told something of what lasts; what they learned gets the new weight."""
-        own, starting = state.memory, self.starting
-        if starting is None or not len(users):
-            return
-        before = own.share[users].copy()
-        own.share[users] = memory.mean_share(starting, own.repeats[users])
-        for user, share in zip(users.tolist(), before.tolist(), strict=True):
-            self._reweigh(state, user, (share, float(own.more[user])), taste=True, least=2.0)
-            if not state.inside[user] and not self.flat:
-                self._reweigh(state, user, (share, 0.0), taste=False, least=2.0)
-
-    def _reweigh(
-        self, state: PriorState, user: int, before: tuple[float, float] | None, *, taste: bool, least: float
-    ) -> None:
-        """Give the meetings of a user the weight that they now have, in the system of taste or in that of features."""
-        known = self.known
-        table = known.low if taste else known.features if known.named else np.zeros((0, self.model.dim))
-        memory.reweigh(
-            state.memory,
-            user,
-            state.small if taste else state.full,
-            table=table,
-            through=known.factor if taste else np.zeros((0, 0)),  # features are in the right coordinates already
-            variance=known.variance,
-            outside=known.outside,
-            before=before,
-            least=least,
-        )
-
-    def _leave(self, state: PriorState, user: int) -> None:
-        """Take a user out of the prior: one-hot features get a larger memory, others a system of d dimensions."""
-        own, full, dim = state.memory, state.full, self.model.dim
-        size = self.stray * SIZES[likeliest(state.doubt, user)]
-        state.inside[user] = False
-        if self.flat:
-            own.more[user] = size
-            self._reweigh(state, user, (float(own.share[user]), 0.0), taste=True, least=1.0)
-            return
-        if not full.complete:
-            fresh = ridge.start(len(state), dim)
-            full.gram, full.factor, full.carry, full.guard = fresh.gram, fresh.factor, fresh.carry, fresh.guard
-        left, variances = self.axes
-        precision = (np.eye(dim) - (left * (variances / (variances + size))) @ left.T) / size
-        full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, 0.0
-        self._reweigh(state, user, None, taste=False, least=1.0)
-
-
-@dataclass(frozen=True, eq=False)
-class _View:
-    """Candidates as a state sees them: what is expected of each without the systems, and the features that are left."""
-
-    belief: _Belief
-    state: PriorState
-    asked: Question
-    seen: Described
-    recalled: Recalled
-
-    @cached_property
-    def new(self) -> tuple[Floats, Floats]:
-        """What a meeting would tell that is new, in the coordinates of taste and in those of features."""
-        actions = np.broadcast_to(self.asked.actions, (len(self.asked.users), *self.asked.actions.shape[1:]))
-        return self.belief.what_is_new(self.seen.low, actions, self.recalled, self.state.memory, self.asked.users)
-
-    @property
-    def low(self) -> Floats:
-        """g - c f (m, K, k)."""
-        return self.new[0]
-
-    @property
-    def high(self) -> Floats:
-        """The same in the coordinates of features (m, K, d), for users who have left the prior."""
-        return self.new[1]
-
-    @cached_property
-    def outside(self) -> Ints:
-        """Rows of users served in d dimensions."""
-        left = ~self.state.inside[self.asked.users] if not self.belief.flat else np.zeros(0, dtype=np.bool_)
-        return np.flatnonzero(left)
-
-    def optimistic(self, width: float, memory_width: float) -> Floats:
-        """Expected rewards plus deviations (m, K)."""
-        scores = self._by_system(width)
-        if memory_width:
-            scores = scores + memory_width * np.sqrt(self.recalled.left)
-        return scores
-
-    def _by_system(self, width: float) -> Floats:
-        out, users, widths, state = self.asked.table(), self.asked.users, np.array([width]), self.state
-        scoring_loops.ucb_scores(Ellipsoid(state.small.factor, state.small.mean, widths), users, self.low, out)
-        if len(self.outside):
-            part, rows = np.empty((len(self.outside), out.shape[1])), self.outside
-            high = np.ascontiguousarray(self.high[rows])
-            scoring_loops.ucb_scores(Ellipsoid(state.full.factor, state.full.mean, widths), users[rows], high, part)
-            out[rows] = part
-        return self._with_levels(out)
-
-    def drawn(self, rngs: Generators, scale: float, memory_scale: float) -> Floats:
-        """Rewards (m, K) under one draw of each user's taste and, once for each distinct action, of what lasts."""
-        state, users, rank = self.state, self.asked.users, self.low.shape[2]
-        size = self.belief.model.dim if len(self.outside) else rank
-        noise, widths = questions.normals(rngs, size), np.array([scale])
-        drawn = np.empty((len(users), rank))
-        system = Ellipsoid(state.small.factor, state.small.mean, widths)
-        scoring_loops.samples(system, users, np.ascontiguousarray(noise[:, :rank]), drawn)
-        out = np.einsum("mak,mk->ma", self.low, drawn)
-        for row in self.outside:
-            one, who = np.empty((1, size)), users[row : row + 1]
-            system = Ellipsoid(state.full.factor, state.full.mean, widths)
-            scoring_loops.samples(system, who, np.ascontiguousarray(noise[row : row + 1]), one)
-            out[row] = self.high[row] @ one[0]
-        if memory_scale and self.belief.remembers:
-            own = questions.normals(rngs, out.shape[1])
-            keys = self.seen.keys
-            first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
-            out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)
-        return self._with_levels(out)
-
-    def _with_levels(self, personal: Floats) -> Floats:
-        """Rewards (m, K): taste, what everybody thinks and what memory adds; not finite where features are not."""
-        with np.errstate(invalid="ignore", over="ignore"):
-            return np.asarray(personal + self.seen.common + self.recalled.level)
+CURIOSITY = 0.5  # of the deviation by which one more reward would move what is expected; see docs/exploration.md
 
 
 @dataclass(frozen=True, eq=False)
 class PriorUCB(Contract[PriorState]):
     """Optimism under the posterior that starts from the population, with a memory of actions.
 
-    `width` counts posterior standard deviations of taste, `memory_width` those of what this person thinks of the very
-    action, which is worth exploring only where actions come again; `level` is the probability with which a user of the
-    population is ever taken for a stranger (0: nobody is).
+    Optimism is `curiosity` times what one more reward could change; a `width` counts posterior standard deviations of
+    taste in place of that. `memory_width` counts those of what this person thinks of the very action, which is
+    worth exploring only where actions come again; `level` is the probability with which a user of the population is
+    ever taken for a stranger (0: nobody is).
 
     >>> model = Model(np.eye(2)[:, :1], np.ones(2), np.zeros(2), 2 * np.eye(2)[:, :1], noise_variance=1.0)
     >>> policy = PriorUCB(model, width=1.0)
@@ -347,18 +50,21 @@ class PriorUCB(Contract[PriorState]):
 
     model: Model
     _: KW_ONLY
-    width: float = WIDTH
+    curiosity: float = CURIOSITY
+    width: float | None = None
     level: float = 0.1
     memory_width: float = 0.0
 
     def __post_init__(self) -> None:
-        number(self.width, "width")
+        number(self.curiosity, "curiosity")
+        if self.width is not None:
+            number(self.width, "width")
         number(self.memory_width, "memory_width")
         self._belief  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> _Belief:
-        return _Belief(self.model, self.level)
+    def _belief(self) -> Belief:
+        return Belief(self.model, self.level)
 
     def state_settings(self) -> dict[str, float]:
         """Who is taken for a stranger depends on the level."""
@@ -369,8 +75,12 @@ class PriorUCB(Contract[PriorState]):
         return self._belief.start(n)
 
     def rank(self, state: PriorState, asked: Question) -> Floats:
-        """Expected reward plus deviations (m, K)."""
-        return self._belief.look_at(state, asked).optimistic(self.width, self.memory_width)
+        """Expected reward plus what it is worth to learn more (m, K)."""
+        view = self._belief.look_at(state, asked)
+        if self.width is not None:
+            return view.optimistic(self.width, self.memory_width)
+        scores = view.curious(self.curiosity)
+        return scores + self.memory_width * np.sqrt(view.recalled.left) if self.memory_width else scores
 
     def inside(self, state: PriorState) -> Bools:
         """Who (n,) is still taken for one of the population."""
@@ -385,14 +95,16 @@ class PriorUCB(Contract[PriorState]):
 class PriorTS(Contract[PriorState]):
     """Thompson sampling from the posterior that starts from the population, with a memory of actions.
 
-    Draws are `scale` times as wide as the posterior of taste and `memory_scale` times as wide as that of single
-    actions; `votes` draws estimate probabilities; `level` as in PriorUCB.
+    Draws are `curiosity` times the deviation of taste wide, and the narrower the less a reward tells; with a `scale`
+    they are that many deviations wide. Draws of what lasts of single actions are `memory_scale` deviations wide;
+    `votes` draws estimate probabilities; `level` as in PriorUCB.
     """
 
     model: Model
     _: KW_ONLY
     level: float = 0.1
-    scale: float = 0.5
+    curiosity: float = CURIOSITY
+    scale: float | None = None
     memory_scale: float = 0.0
     votes: int = 256
 
@@ -400,13 +112,15 @@ class PriorTS(Contract[PriorState]):
 
     def __post_init__(self) -> None:
         whole(self.votes, "votes")
-        number(self.scale, "scale")
+        number(self.curiosity, "curiosity")
+        if self.scale is not None:
+            number(self.scale, "scale")
         number(self.memory_scale, "memory_scale")
         self._belief  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> _Belief:
-        return _Belief(self.model, self.level)
+    def _belief(self) -> Belief:
+        return Belief(self.model, self.level)
 
     def state_settings(self) -> dict[str, float]:
         """Who is taken for a stranger depends on the level."""
@@ -418,13 +132,14 @@ class PriorTS(Contract[PriorState]):
 
     def rank(self, state: PriorState, asked: Question) -> Floats:
         """Expected rewards (m, K)."""
-        return self._belief.look_at(state, asked).optimistic(0.0, 0.0)
+        return self._belief.look_at(state, asked).expected()
 
     def draws(self, state: PriorState, asked: Question, rngs: Generators) -> Iterator[Floats]:
         """Rewards (m, K) under draws of each user's posterior."""
         view = self._belief.look_at(state, asked)
+        scales = self.curiosity * np.sqrt(view.told()) if self.scale is None else np.array([float(self.scale)])
         while True:
-            yield view.drawn(rngs, self.scale, self.memory_scale)
+            yield view.drawn(rngs, scales, self.memory_scale)
 
     def inside(self, state: PriorState) -> Bools:
         """Who (n,) is still taken for one of the population."""
@@ -433,57 +148,3 @@ class PriorTS(Contract[PriorState]):
     def learn(self, state: PriorState, told: Rewards) -> None:
         """Condition the prior on the rewards, and test it."""
         self._belief.learn(state, told)
-
-
-@dataclass(frozen=True, eq=False)
-class EmpiricalArms(Contract[Memory]):
-    """Each action by itself: the population's mean, and this person's deviation from it by this person's own meetings.
-
-    What may last of a person's deviation is the whole personal variance of the action: what the shared directions
-    explain of it, and the share of the residual that lasts, learned as in PriorUCB. `width` counts deviations of what
-    is not yet known of it. Nothing is shared between actions; a model without actions is refused.
-    """
-
-    model: Model
-    _: KW_ONLY
-    width: float = 0.0
-
-    def __post_init__(self) -> None:
-        number(self.width, "width")
-        if not self._belief.known.named:
-            raise PolicyError("EmpiricalArms needs a model of named actions", todo="fit logs with a column action")
-
-    @cached_property
-    def _belief(self) -> _Belief:
-        return _Belief(self.model, 0.0)
-
-    @cached_property
-    def _taste(self) -> Floats:
-        """Variance (A,) that the shared directions give to each action."""
-        return np.asarray((self._belief.known.low**2).sum(axis=1))
-
-    def begin(self, n: int) -> Memory:
-        """Nothing met."""
-        return self._belief.start(n).memory
-
-    def rank(self, state: Memory, asked: Question) -> Floats:
-        """Common part, and what this person's meetings of the action add to it (m, K)."""
-        seen = self._described(asked.actions, asked.ids, len(asked.users))
-        found = memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
-        return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
-
-    def learn(self, state: Memory, told: Rewards) -> None:
-        """Remember the meetings, and what they tell of what lasts."""
-        for part in each_once(told):
-            ids = None if part.ids is None else part.ids[:, None]
-            seen = self._described(part.features[:, None], ids, len(part.users))
-            target, variance = part.reward - seen.common[:, 0], seen.variance[:, 0]
-            again = memory.remember(state, part.users, seen.keys[:, 0], target, part.features, variance)
-            if self._belief.starting is not None and len(again):
-                state.share[again] = memory.mean_share(self._belief.starting, state.repeats[again])
-
-    def _described(self, actions: Floats, ids: questions.Ids | None, rows: int) -> Described:
-        """Candidates (m, K), with the variance of shared taste among what lasts of each."""
-        seen = self._belief.known.describe(actions, ids).rows(rows)
-        taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())
-        return seen._replace(lasting=seen.lasting + taste)

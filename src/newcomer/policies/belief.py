@@ -1,0 +1,345 @@
+"""What PriorUCB and PriorTS believe of a user: the prior, what rewards and memory add to it, and whether it fits.
+
+The model says that a reward is phi^T (m + L z) + o + e + noise with z ~ N(0, I_k): a common part, taste along shared
+directions, what this person thinks of this very action, and noise (policies/memory.py). After a newcomer's rewards z
+has a Gaussian posterior, a k x k system, and each action met has its own. Nothing has to be learnt that the population
+already shows, and only k numbers about the user, and one about each action that comes again.
+
+That is as good as the prior is right for this user, so every first meeting also feeds a test (`Stranger` of
+policies/exits.py) of whether it is. A user who contradicts it, at `level`, is served from then on, and with all rewards
+that are remembered, in all d dimensions with beta ~ N(m, L L^T + tau^2 I), where tau^2 is the one of a few sizes around
+|L|^2 / d (the population's spread, in any direction) that is likeliest for this user. Where features are one-hot that
+is a memory which trusts each action's own rewards more, and no system of d dimensions is built. Under the prior this
+happens to a share of at most `level` of users, ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.errors import PolicyError
+from newcomer.linear import ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
+from newcomer.linear.scoring_loops import Ellipsoid
+from newcomer.linear.state import GROWS, State
+from newcomer.model import Model
+from newcomer.policies import memory, questions
+from newcomer.policies.exits import SIZES, Stranger, Suspicion, likeliest
+from newcomer.policies.known_actions import Described, KnownActions
+from newcomer.policies.memory import Memory
+from newcomer.policies.memory_loops import Recalled
+from newcomer.policies.questions import Generators, Question, Rewards, each_once
+
+
+@dataclass
+class PriorState(State):
+    """What is known of n users: taste (small), the actions they met, and the evidence that the prior is wrong for them.
+
+    `full` has systems of d dimensions for those who turned out to be strangers; its triangles are (n, 0) until then.
+    """
+
+    small: Ridge
+    full: Ridge = field(metadata=GROWS)
+    memory: Memory
+    doubt: Suspicion
+    inside: Bools  # (n,), whether the prior is still believed
+
+    def __len__(self) -> int:
+        return len(self.inside)
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together."""
+        super().check()
+        self.refuse_unless(self.small.complete and self.inside.ndim == 1 and self.inside.dtype == np.bool_)
+        built = self.full.complete or self.doubt.pull.shape[1] == 0
+        self.refuse_unless(built or bool(self.inside.all()))
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """What the policies share: the prior, what memory adds to it, and how rewards change both."""
+
+    model: Model
+    level: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.level < 1:
+            raise PolicyError(f"level must be a probability, 0 for never, not {self.level!r}")
+
+    @cached_property
+    def known(self) -> KnownActions:
+        """What the model knows of each action."""
+        return KnownActions(self.model)
+
+    @cached_property
+    def starting(self) -> Floats | None:
+        """Weights of shares that may last, for users who have met nothing twice; None if the model knows."""
+        return memory.starting_weights(self.model) if self.model.persistence is None else None
+
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether anything may last; if not, memory serves strangers alone."""
+        return self.model.persistence is None or self.model.persistence > 0
+
+    @cached_property
+    def flat(self) -> bool:
+        """Whether strangers are served without a system of d dimensions: features are one-hot."""
+        return self.model.one_hot and not self.model.intercept
+
+    @cached_property
+    def axes(self) -> tuple[Floats, Floats]:
+        """Orthonormal directions Q (d, k) of the factor L and the variances (k,) along them."""
+        left, sizes, _ = np.linalg.svd(self.known.factor, full_matrices=False)
+        return np.ascontiguousarray(left), sizes**2
+
+    @cached_property
+    def stray(self) -> float:
+        """tau^2 at size one: the spread of the prior per direction, or, for one-hot features, the residual variance."""
+        if self.flat:
+            return float(self.model.noise_variance)
+        power = float(self.axes[1].sum()) or float(self.model.mean @ self.model.mean)
+        return (power or self.model.noise_variance) / self.model.dim
+
+    @cached_property
+    def stranger(self) -> Stranger:
+        """The test that takes users out of the prior."""
+        return Stranger(self.level, self.stray, 0 if self.flat else self.model.dim)
+
+    def start(self, n: int) -> PriorState:
+        """n users of whom nothing is known but where they come from."""
+        dim, rank, lasts = self.model.dim, self.known.factor.shape[1], self.model.persistence
+        if self.starting is not None:
+            lasts = float(memory.mean_share(self.starting, np.zeros((1, 2)))[0])
+        return PriorState(
+            small=ridge.start(n, rank),
+            full=ridge.start_empty(n, 0 if self.flat else dim),
+            memory=memory.start(n, dim, float(lasts or 0.0)),
+            doubt=self.stranger.start(n),
+            inside=np.ones(n, dtype=np.bool_),
+        )
+
+    def describe(self, actions: Floats, ids: questions.Ids | None) -> Described:
+        """Candidates in the terms of the prior; who they are matters where something lasts or has an offset."""
+        return self.known.describe(actions, ids, keys=self.remembers or self.known.named)
+
+    def look_at(self, state: PriorState, asked: Question) -> View:
+        """Candidates as this state sees them."""
+        seen = self.describe(asked.actions, asked.ids).rows(len(asked.users))
+        recalled = memory.recall(state.memory, asked.users, seen.keys, seen.variance, seen.lasting)
+        return View(self, state, asked, seen, recalled)
+
+    def what_is_new(
+        self, low: Floats, features: Floats, found: Recalled, own: Memory, users: Ints
+    ) -> tuple[Floats, Floats]:
+        """g - c f (m, K, k) in the coordinates of taste, and (m, K, d) in those of features.
+
+        Features of the catalogue are the same at all n meetings, so that f = n g; of other actions their sum is in
+        memory.
+        """
+        keep = (1.0 - found.weight)[..., None]
+        with np.errstate(invalid="ignore", over="ignore"):
+            new, all_new = low * keep, features * keep
+        rows, places = np.nonzero(found.entry >= 0)
+        who, entry = users[rows], found.entry[rows, places]
+        for i in np.flatnonzero(own.slots[who, entry] >= 0):
+            row, place, user, j = rows[i], places[i], who[i], entry[i]
+            known = found.weight[row, place] / own.counts[user, j] * own.rows[user, own.slots[user, j]]
+            all_new[row, place] = features[min(row, len(features) - 1), place] - known
+            new[row, place] = low[row, place] - known @ self.known.factor
+        return np.ascontiguousarray(new), all_new
+
+    def learn(self, state: PriorState, told: Rewards) -> None:
+        """Every first meeting feeds the test, with what was expected of it; then the systems and the memory learn."""
+        for part in each_once(told):
+            self._learn(state, part)
+
+    def _learn(self, state: PriorState, told: Rewards) -> None:
+        """The same, with each user at most once."""
+        users, own = told.users, state.memory
+        ids = None if told.ids is None else told.ids[:, None]
+        seen = self.known.describe(told.features[:, None], ids)
+        found = memory.recall(own, users, seen.keys, seen.variance, seen.lasting)
+        target = told.reward - seen.common[:, 0]
+        spread = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
+        low, high = self.what_is_new(seen.low, told.features[:, None], found, own, users)
+        rewards, root = target - found.level[:, 0], np.sqrt(spread)
+        if self.level:
+            self._doubt(state, told, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
+        ridge.learn(state.small, np.ascontiguousarray(low[:, 0] / root[:, None]), rewards / root, users)
+        away = ~state.inside[users]
+        if away.any() and not self.flat:
+            x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
+            ridge.learn(state.full, x, (rewards / root)[away], users[away])
+        if self.remembers or self.level:
+            again = memory.remember(own, users, seen.keys[:, 0], target, told.features, seen.variance[:, 0])
+            self._settle(state, again)
+        if self.level:
+            caught = self.stranger.caught(state.doubt, users) & state.inside[users]
+            for user in users[caught]:
+                self._leave(state, int(user))
+
+    def _doubt(
+        self, state: PriorState, told: Rewards, low: Floats, rewards: Floats, spread: Floats, first: Bools
+    ) -> None:
+        """Standardised errors of first meetings, and features outside the prior's directions, go to the test."""
+        if not first.any():
+            return
+        users, length = told.users, np.empty(len(told.users))
+        scoring_loops.lengths(state.small.factor, users, np.ascontiguousarray(low), length)
+        deviation = np.sqrt(spread + length**2)
+        error = (rewards - np.einsum("mk,mk->m", low, state.small.mean[users])) / deviation
+        left, x = self.axes[0], told.features
+        outside = x if self.flat else x - np.einsum("mk,dk->md", np.einsum("md,dk->mk", x, left), left)
+        self.stranger.look(state.doubt, users[first], outside[first], error[first], deviation[first])
+
+    def _settle(self, state: PriorState, users: Ints) -> None:
+        """Users who met an action again have told something of what lasts; what they learned gets the new weight."""
+        own, starting = state.memory, self.starting
+        if starting is None or not len(users):
+            return
+        before = own.share[users].copy()
+        own.share[users] = memory.mean_share(starting, own.repeats[users])
+        for user, share in zip(users.tolist(), before.tolist(), strict=True):
+            self._reweigh(state, user, (share, float(own.more[user])), taste=True, least=2.0)
+            if not state.inside[user] and not self.flat:
+                self._reweigh(state, user, (share, 0.0), taste=False, least=2.0)
+
+    def _reweigh(
+        self, state: PriorState, user: int, before: tuple[float, float] | None, *, taste: bool, least: float
+    ) -> None:
+        """Give the meetings of a user the weight that they now have, in the system of taste or in that of features."""
+        known = self.known
+        table = known.low if taste else known.features if known.named else np.zeros((0, self.model.dim))
+        memory.reweigh(
+            state.memory,
+            user,
+            state.small if taste else state.full,
+            table=table,
+            through=known.factor if taste else np.zeros((0, 0)),  # features are in the right coordinates already
+            variance=known.variance,
+            outside=known.outside,
+            before=before,
+            least=least,
+        )
+
+    def _leave(self, state: PriorState, user: int) -> None:
+        """Take a user out of the prior: one-hot features get a larger memory, others a system of d dimensions."""
+        own, full, dim = state.memory, state.full, self.model.dim
+        size = self.stray * SIZES[likeliest(state.doubt, user)]
+        state.inside[user] = False
+        if self.flat:
+            own.more[user] = size
+            self._reweigh(state, user, (float(own.share[user]), 0.0), taste=True, least=1.0)
+            return
+        if not full.complete:
+            fresh = ridge.start(len(state), dim)
+            full.gram, full.factor, full.carry, full.guard = fresh.gram, fresh.factor, fresh.carry, fresh.guard
+        left, variances = self.axes
+        precision = (np.eye(dim) - (left * (variances / (variances + size))) @ left.T) / size
+        full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, 0.0
+        self._reweigh(state, user, None, taste=False, least=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Candidates as a state sees them: what is expected of each without the systems, and the features that are left."""
+
+    belief: Belief
+    state: PriorState
+    asked: Question
+    seen: Described
+    recalled: Recalled
+
+    @cached_property
+    def new(self) -> tuple[Floats, Floats]:
+        """What a meeting would tell that is new, in the coordinates of taste and in those of features."""
+        actions = np.broadcast_to(self.asked.actions, (len(self.asked.users), *self.asked.actions.shape[1:]))
+        return self.belief.what_is_new(self.seen.low, actions, self.recalled, self.state.memory, self.asked.users)
+
+    @property
+    def low(self) -> Floats:
+        """g - c f (m, K, k)."""
+        return self.new[0]
+
+    @property
+    def high(self) -> Floats:
+        """The same in the coordinates of features (m, K, d), for users who have left the prior."""
+        return self.new[1]
+
+    @cached_property
+    def outside(self) -> Ints:
+        """Rows of users served in d dimensions."""
+        left = ~self.state.inside[self.asked.users] if not self.belief.flat else np.zeros(0, dtype=np.bool_)
+        return np.flatnonzero(left)
+
+    @cached_property
+    def noise(self) -> Floats:
+        """Variance (m, K) of one more reward about what taste says of it: noise, and what lasts unknown."""
+        fresh = (1.0 - self.state.memory.share[self.asked.users])[:, None] * self.seen.variance
+        return np.asarray(fresh + self.recalled.left)
+
+    def expected(self) -> Floats:
+        """Expected rewards (m, K)."""
+        return self._by_system(scoring_loops.ucb_scores, np.zeros(1))
+
+    def optimistic(self, width: float, memory_width: float) -> Floats:
+        """Expected rewards plus so many deviations of taste, and of what lasts (m, K)."""
+        scores = self._by_system(scoring_loops.ucb_scores, np.array([width]))
+        if memory_width:
+            scores = scores + memory_width * np.sqrt(self.recalled.left)
+        return scores
+
+    def curious(self, weight: float) -> Floats:
+        """Expected rewards plus `weight` deviations of how far one more reward would move them (m, K)."""
+        return self._by_system(scoring_loops.curious_scores, np.array([weight]), self.noise)
+
+    def told(self) -> Floats:
+        """The share (m,) of the variance of one more reward that is taste, on average over candidates."""
+        return np.asarray(self._by_system(scoring_loops.told_shares, np.ones(1), self.noise, level=False).mean(axis=1))
+
+    def _by_system(self, loop: Callable[..., None], widths: Floats, *more: Floats, level: bool = True) -> Floats:
+        """A table (m, K) by a loop over the users' systems: of taste or, for who left the prior, the full ones."""
+        out, users, state = self.asked.table(), self.asked.users, self.state
+        loop(Ellipsoid(state.small.factor, state.small.mean, widths), users, self.low, *more, out)
+        if len(self.outside):
+            rows = self.outside
+            part, high = np.empty((len(rows), out.shape[1])), np.ascontiguousarray(self.high[rows])
+            own = [np.ascontiguousarray(one[rows]) for one in more]
+            loop(Ellipsoid(state.full.factor, state.full.mean, widths), users[rows], high, *own, part)
+            out[rows] = part
+        return self._with_levels(out) if level else out
+
+    def drawn(self, rngs: Generators, scales: Floats, memory_scale: float) -> Floats:
+        """Rewards (m, K) under one draw of each user's taste and, once for each distinct action, of what lasts.
+
+        `scales` (m,), or (1,) for all alike: draws are so many times as wide as the posterior of taste.
+        """
+        state, users, rank = self.state, self.asked.users, self.low.shape[2]
+        size = self.belief.model.dim if len(self.outside) else rank
+        noise = questions.normals(rngs, size)
+        drawn = np.empty((len(users), rank))
+        system = Ellipsoid(state.small.factor, state.small.mean, scales)
+        scoring_loops.samples(system, users, np.ascontiguousarray(noise[:, :rank]), drawn)
+        out = np.einsum("mak,mk->ma", self.low, drawn)
+        for row in self.outside:
+            one, who = np.empty((1, size)), users[row : row + 1]
+            own = scales if len(scales) == 1 else scales[row : row + 1]
+            system = Ellipsoid(state.full.factor, state.full.mean, own)
+            scoring_loops.samples(system, who, np.ascontiguousarray(noise[row : row + 1]), one)
+            out[row] = self.high[row] @ one[0]
+        if memory_scale and self.belief.remembers:
+            own = questions.normals(rngs, out.shape[1])
+            keys = self.seen.keys
+            first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
+            out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)
+        return self._with_levels(out)
+
+    def _with_levels(self, personal: Floats) -> Floats:
+        """Rewards (m, K): taste, what everybody thinks and what memory adds; not finite where features are not."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(personal + self.seen.common + self.recalled.level)

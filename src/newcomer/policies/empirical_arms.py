@@ -1,0 +1,75 @@
+"""EmpiricalArms: each action has its mean, and a person's deviation from it, learned from that person's meetings of
+this action alone. It knows no directions. It is what any team writes in an afternoon, and the baseline to beat.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from newcomer.arrays import Floats
+from newcomer.errors import PolicyError
+from newcomer.model import Model
+from newcomer.policies import memory, questions
+from newcomer.policies.belief import Belief
+from newcomer.policies.contract import Contract
+from newcomer.policies.hyperparameters import number
+from newcomer.policies.known_actions import Described
+from newcomer.policies.memory import Memory
+from newcomer.policies.questions import Question, Rewards, each_once
+
+
+@dataclass(frozen=True, eq=False)
+class EmpiricalArms(Contract[Memory]):
+    """Each action by itself: the population's mean, and this person's deviation from it by this person's own meetings.
+
+    What may last of a person's deviation is the whole personal variance of the action: what the shared directions
+    explain of it, and the share of the residual that lasts, learned as in PriorUCB. `width` counts deviations of what
+    is not yet known of it. Nothing is shared between actions; a model without actions is refused.
+    """
+
+    model: Model
+    _: KW_ONLY
+    width: float = 0.0
+
+    def __post_init__(self) -> None:
+        number(self.width, "width")
+        if not self._belief.known.named:
+            raise PolicyError("EmpiricalArms needs a model of named actions", todo="fit logs with a column action")
+
+    @cached_property
+    def _belief(self) -> Belief:
+        return Belief(self.model, 0.0)
+
+    @cached_property
+    def _taste(self) -> Floats:
+        """Variance (A,) that the shared directions give to each action."""
+        return np.asarray((self._belief.known.low**2).sum(axis=1))
+
+    def begin(self, n: int) -> Memory:
+        """Nothing met."""
+        return self._belief.start(n).memory
+
+    def rank(self, state: Memory, asked: Question) -> Floats:
+        """Common part, and what this person's meetings of the action add to it (m, K)."""
+        seen = self._described(asked.actions, asked.ids, len(asked.users))
+        found = memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
+        return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
+
+    def learn(self, state: Memory, told: Rewards) -> None:
+        """Remember the meetings, and what they tell of what lasts."""
+        for part in each_once(told):
+            ids = None if part.ids is None else part.ids[:, None]
+            seen = self._described(part.features[:, None], ids, len(part.users))
+            target, variance = part.reward - seen.common[:, 0], seen.variance[:, 0]
+            again = memory.remember(state, part.users, seen.keys[:, 0], target, part.features, variance)
+            if self._belief.starting is not None and len(again):
+                state.share[again] = memory.mean_share(self._belief.starting, state.repeats[again])
+
+    def _described(self, actions: Floats, ids: questions.Ids | None, rows: int) -> Described:
+        """Candidates (m, K), with the variance of shared taste among what lasts of each."""
+        seen = self._belief.known.describe(actions, ids).rows(rows)
+        taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())
+        return seen._replace(lasting=seen.lasting + taste)

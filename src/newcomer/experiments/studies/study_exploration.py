@@ -127,20 +127,14 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """Regret beside the best fixed width (or scale), a line a candidate, over the cases."""
-    shown = frame.filter(pl.col("policy") != MEAN)
+    """Regret against the setting, a panel a case: fixed widths and scales, and curiosity."""
+    setting = pl.col("policy").str.extract(r"(width|scale|curiosity) ([0-9.]+)$", 2).cast(pl.Float64)
     answers = pl.when(pl.col("answers") > 0).then(pl.format(", {} answers", "answers")).otherwise(pl.lit(""))
-    labels = shown.with_columns(label=pl.col("case") + answers)
-    order = {name: place for place, name in enumerate(labels["label"].unique(maintain_order=True).to_list(), start=1)}
-    kinds = pl.col("policy").str.split(",").list.first()
-    titles = ", ".join(f"{place} {name}" for name, place in order.items())
-    spread = labels.with_columns(
-        t=pl.col("label").replace_strict(order), kind=kinds, regret="ratio", regret_se="ratio_se"
+    shown = frame.filter(pl.col("policy") != MEAN).with_columns(
+        t=setting, policy=pl.col("policy").str.replace(" [0-9.]+$", ""), panel=pl.col("case") + answers
     )
-    x = Axis("t", f"case: {titles}")
-    return draw_lines(
-        spread, path, x=x, y=Axis("regret", "regret / best fixed", zero=False), error="regret_se", facet="kind"
-    )
+    x, y = Axis("t", "width, scale or curiosity"), Axis("regret", "regret", zero=False)
+    return draw_lines(shown, path, x=x, y=y, error="regret_se", facet="panel", columns=3, marked=True)
 
 
 STUDY = study(

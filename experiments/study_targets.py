@@ -323,6 +323,19 @@ def exploration_details(frame: pl.DataFrame) -> pl.DataFrame:
     return told.pivot(["case", "answers"], index="policy", values="told")
 
 
+def outlook_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Splits whose interval has what happened."""
+    return [
+        Verdict(
+            f"{line['people']}, after {line['interactions']} interactions: intervals that have what happened",
+            "at least 17 of 20",
+            f"{line['covered']} of {line['splits']}",
+            bool(20 * line["covered"] >= 17 * line["splits"]),
+        )
+        for line in frame.iter_rows(named=True)
+    ]
+
+
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -339,4 +352,5 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "people": (people_verdicts, people_details),
     "persistence": (persistence_verdicts, persistence_details),
     "exploration": (exploration_verdicts, exploration_details),
+    "outlook": (outlook_verdicts, lambda frame: frame),
 }

@@ -56,7 +56,7 @@ def findings(**changes: object) -> Findings:
         "delta": 0.05,
         "radius": (radius("bernstein", 1.0, np.inf), radius("martingale", 0.3, 0.3)),
         "calibrated": None,
-        "forecast": (),
+        "outlook": (),
         "noise_variance": 0.25,
         "intercept": False,
         "fingerprint": "0f",
@@ -203,7 +203,7 @@ def test_vacuous_bounds_are_called_vacuous() -> None:
 
 
 def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
-    em = findings(estimator="em", forecast=("A newcomer is quick.", "Expect much."))
+    em = findings(estimator="em", outlook=("A newcomer is quick.", "Expect much."))
     assert "Outlook   A newcomer is quick." in printed(*tell(em)) and "help to predict held-out users" in printed(
         *tell(em)
     )

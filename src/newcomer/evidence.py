@@ -16,7 +16,6 @@ from newcomer.errors import ModelError
 from newcomer.radius import Draws, Ingredients
 
 LOOK = 20  # interactions after which the gain over the population mean is told
-WORTH = 0.01  # gain over the population mean that is worth speaking of
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
 NAMED = 6  # features of a group that are named in a sentence
 RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files of format 1
@@ -165,34 +164,85 @@ class Forecast:
     mean_value: float
     early_value: float
 
-    def sentences(self, hiding: str = "") -> list[str]:
-        """The forecast in plain words, for people who did not ask for eigenvalues.
+    def parts(self) -> str:
+        """What the variance of rewards is made of, in plain words.
 
-        If there is something that may be `hiding` how users differ, nobody is told that they do not.
-
-        >>> Forecast(0.5, 0.0, 0.5, 0, 1.0, 1.0).sentences()[1]
-        'Expect no gain over serving everybody the population mean: users hardly differ.'
+        >>> Forecast(0.5, 0.0, 0.5, 0, 1.0, 1.0).parts()
+        'Of the variance of rewards 50% is common to all users, 0% taste along shared directions, 50% the rest.'
         """
-        parts = (self.common, self.personal, self.noise_variance)
-        common, personal, noise = (round(100 * part / sum(parts)) if sum(parts) else 0 for part in parts)
-        first = (
-            f"Of the variance of rewards, {common}% is common to all users, {personal}% is personal taste along shared"
-            f" directions, and {noise}% is noise."
-        )
-        gain = self.early_value / self.mean_value - 1 if self.mean_value > 0 else float("inf")
-        if (self.personal <= 0 or gain < WORTH) and hiding:
-            clip = "clip='auto' (--clip auto) limits what they do"
-            return [first, f"Whether users differ cannot be told, for {hiding} may hide it: {clip}."]
-        if self.personal <= 0 or gain < WORTH:
-            return [first, "Expect no gain over serving everybody the population mean: users hardly differ."]
-        many = self.interactions
-        wait = "from the first interaction" if many == 0 else f"after about {many:,} interaction{'s' * (many != 1)}"
-        better = f"{100 * gain:.0f}% above the population mean" if gain < 10 else "far above the population mean"
+        each = (self.common, self.personal, self.noise_variance)
+        common, personal, noise = (round(100 * part / sum(each)) if sum(each) else 0 for part in each)
+        first = f"Of the variance of rewards {common}% is common to all users"
+        return f"{first}, {personal}% taste along shared directions, {noise}% the rest."
+
+
+@dataclass(frozen=True)
+class OutlookStep:
+    """What `interactions` with a held-out person were worth in one choice (`newcomer.evaluation.outlook`).
+
+    `gain` over the choice of the population's mean, averaged over `people`, within `low` and `high` for another group
+    of as many; `shared` of it by shared directions alone, `lasting` by memory of the very action (None: too few actions
+    came again to tell). `mean` is the reward by the population's mean, `chance` that of a random candidate.
+    """
+
+    interactions: int
+    people: int
+    gain: float
+    low: float
+    high: float
+    shared: float
+    lasting: float | None
+    mean: float
+    chance: float
+
+    @property
+    def clear(self) -> bool:
+        """Whether the expected gain is clear of zero; the interval, which is for another group, is sqrt(2) wider."""
+        return self.gain > (self.gain - self.low) / 2**0.5
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What held-out people would have gained, choosing among `choices` of their own logged rows."""
+
+    choices: int
+    steps: tuple[OutlookStep, ...]
+
+    def sentences(self, hiding: str = "") -> list[str]:
+        """The outlook in plain words; nobody is promised anything that people did not show.
+
+        >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0)
+        >>> Outlook(10, (step,)).sentences()[1]
+        'After 5 interactions: +0.2 (0.1 to 0.3) over the population mean, which gets 3.5 where chance gets 3.'
+        """
+        first = f"Measured on people kept out of the fit, who choose among {self.choices} of their own logged actions."
+        told = [first]
+        for step in self.steps:
+            after = f"After {step.interactions} interactions: {step.gain:+.2g} ({step.low:.2g} to {step.high:.2g})"
+            beside = f"which gets {step.mean:.3g} where chance gets {step.chance:.3g}"
+            told.append(f"{after} over the population mean, {beside}.")
+        return [*told, *self._memory(), self.verdict(hiding)]
+
+    def _memory(self) -> list[str]:
+        """What comes from memory of the very action."""
+        last = self.steps[-1]
+        if last.lasting is None:
+            return ["That is by shared directions; what memory of single actions is worth, these logs cannot tell."]
         return [
-            first,
-            f"A newcomer is within 10% of a known user {wait}.",
-            f"Expect to beat the population mean: after {LOOK} interactions choices are worth {better}.",
+            f"Of the last, {last.shared:+.2g} is by shared directions and {last.lasting:+.2g} by memory of actions."
         ]
+
+    def verdict(self, hiding: str = "") -> str:
+        """Whether it is worth the trouble."""
+        clear = [step for step in self.steps if step.clear]
+        if clear:
+            return f"Worth it from about {clear[0].interactions} interactions on."
+        if hiding:
+            clip = "clip='auto' (--clip auto) limits what they do"
+            return f"Whether it helps cannot be told, for {hiding} may hide it: {clip}."
+        if any(step.high > 0 for step in self.steps) and any(step.gain > 0 for step in self.steps):
+            return "Not clear of chance; where actions do not come again, the population mean is as good."
+        return "Do not bother: serve everybody the population mean."
 
 
 @dataclass(frozen=True)
@@ -229,6 +279,7 @@ class PopulationFacts:
     mean_precision: float
     ranks: RankComparison | None = None
     persistence: PersistenceFacts | None = None
+    outlook: Outlook | None = None
 
 
 @dataclass(frozen=True)
@@ -284,8 +335,15 @@ def _record(kind: Any, values: Mapping[str, Any]) -> Any:
     for name, value in values.items():
         now = RENAMED.get(name, name)
         inner = [kind for kind in (hints[now], *get_args(hints[now])) if is_dataclass(kind)]
-        parts[now] = _record(inner[0], value) if inner and value is not None else _tuples(value)
+        parts[now] = _inside(inner[0], value) if inner else _tuples(value)
     return kind(**parts)
+
+
+def _inside(kind: Any, value: Any) -> Any:
+    """A record, or several, or None."""
+    if isinstance(value, list | tuple):
+        return tuple(_record(kind, one) for one in value)
+    return None if value is None else _record(kind, value)
 
 
 def _tuples(value: Any) -> Any:

@@ -9,6 +9,7 @@ Last, one Model is put together from all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError, nearest
+from newcomer.evaluation.outlook import measure
 from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import BATCH_BYTES, Logs
@@ -146,7 +148,9 @@ def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool, pers
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
     basis = top_eigenvectors(population.second_moment, chosen)[1]
     draws = error_draws(passes, fitted, chosen) if chosen and calibrate else None
-    return Estimate(basis, population, draws, fitted.facts)
+    people = int(pairs.users.sum())
+    outlook = measure(passes.run, fitted.held_out, people=people, rows=int(rows))
+    return Estimate(basis, population, draws, replace(fitted.facts, outlook=outlook))
 
 
 def _by_sold(

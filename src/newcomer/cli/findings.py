@@ -89,7 +89,7 @@ class Findings:
     delta: float
     radius: tuple[RadiusFindings, ...]
     calibrated: float | None
-    forecast: tuple[str, ...]
+    outlook: tuple[str, ...]
     noise_variance: float
     intercept: bool
     fingerprint: str
@@ -117,11 +117,22 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         delta=delta,
         radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
-        forecast=tuple(kept.population.forecast.sentences(kept.logs.hiding)) if kept.population else (),
+        outlook=_outlook(model),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
     )
+
+
+def _outlook(model: Model) -> tuple[str, ...]:
+    """What rewards are made of, and what held-out people gained; nothing is promised that they did not show."""
+    kept = model.evidence
+    if kept.population is None or kept.logs is None:
+        return ()
+    parts, outlook = kept.population.forecast.parts(), kept.population.outlook
+    if outlook is None:
+        return parts, "Too few people, or too short histories, to measure what personalising would be worth."
+    return parts, *outlook.sentences(kept.logs.hiding)
 
 
 def show(found: Findings, *, saved: object = None) -> None:
@@ -142,8 +153,8 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
     yield Fitted(lambda room: scree_legend(chance_line(found), glyphs, room))
     yield ""
     yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
-    if found.forecast:
-        yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.forecast)])
+    if found.outlook:
+        yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
 
 
 def logs_line(found: Findings) -> str:

@@ -37,6 +37,7 @@ from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
     study_exploration,
     study_local_regret,
+    study_outlook,
     study_people,
     study_persistence,
     study_prior_calibration,
@@ -86,6 +87,7 @@ STUDIES: dict[str, Figure] = {
         study_people,
         study_persistence,
         study_exploration,
+        study_outlook,
     )
 }
 EVERYTHING = FIGURES | STUDIES

@@ -220,6 +220,7 @@ class Fitted:
     penalty: Penalty
     begin: Begin
     facts: PopulationFacts
+    held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of the users, and the buckets of the others
 
     @property
     def pairs(self) -> Pairs:
@@ -429,7 +430,9 @@ class Search:
             ranks=ranks,
             persistence=share_of(pairs, population.variances),
         )
-        return Fitted(population, climber.penalty, begin, facts)
+        judged = [fold.split.judged for fold in self.folds]
+        apart = tuple(zip(found.populations, judged, strict=True)) if judged else ()
+        return Fitted(population, climber.penalty, begin, facts, apart)
 
 
 def noise_floor(pairs: Pairs) -> float:

@@ -1,0 +1,58 @@
+"""What policies are worth to the people of some logs, choosing among their own logged rows.
+
+The deals are those of the outlook (`newcomer.evaluation.outlook`): of each person's rows, K are candidates and t others
+are told to the policy first. Here any policy can play, as it would in service, and the logs are those of people whom
+its model has not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from newcomer.arrays import Floats, Ints
+from newcomer.evaluation.outlook import deal
+from newcomer.logs import Logs
+from newcomer.logs.batch import Batch
+
+
+def served(
+    policies: Mapping[str, Any], logs: Logs, *, steps: int, choices: int, deals: int = 4, seed: int = 0
+) -> dict[str, Floats]:
+    """The reward of each policy's choice, averaged over the deals of each person who has enough rows: (people,) each.
+
+    `policies` follow the contract; the same deals are dealt to all.
+    """
+    found: dict[str, list[Floats]] = {name: [] for name in policies}
+    names = None if logs.action_ids is None else np.array(logs.action_ids)
+    for batch in logs.batches():
+        who = np.flatnonzero(batch.lengths >= choices + steps)
+        if not len(who):
+            continue
+        for name, policy in policies.items():
+            each = [_one(policy, batch, who, choices, steps, number, names, seed) for number in range(deals)]
+            found[name].append(np.mean(each, axis=0))
+    return {name: np.concatenate(parts) if parts else np.zeros(0) for name, parts in found.items()}
+
+
+def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number: int, names: Any, seed: int) -> Floats:
+    """The rewards (m,) of one deal."""
+    dealt, state = deal(batch, who, choices, steps, number), policy.start(len(who))
+    if steps:
+        told, users = dealt.known.ravel(), np.repeat(np.arange(len(who)), steps)
+        features, ids = _meant(policy, batch, told, names)
+        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
+    features, ids = _meant(policy, batch, dealt.candidates, names)
+    rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
+    chosen = policy.choose(state, features, rngs, ids=ids)
+    return np.asarray(np.take_along_axis(batch.rewards[dealt.candidates], chosen[:, None], axis=1)[:, 0])
+
+
+def _meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
+    """Features and ids of rows; a policy whose model has a catalogue is told ids alone, and knows its own features."""
+    ids = None if names is None or batch.actions is None else names[batch.actions[rows]]
+    if ids is not None and getattr(getattr(policy, "model", None), "action_ids", None):
+        return None, ids
+    return batch.take(rows.ravel()).reshape(*rows.shape, -1), ids

@@ -44,11 +44,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer import arguments
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear.state import Record, State, positions
+from newcomer.model import Model
 from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
+from newcomer.records import Shown
 
 Kind = TypeVar("Kind", bound=State)
 
@@ -111,8 +114,11 @@ class Policy(Protocol):
         """Learn from rewards, in place."""
 
 
-class Contract(ABC, Generic[Kind]):
-    """The calls of every policy, checked; see the module for what a policy supplies."""
+class Contract(Shown, ABC, Generic[Kind]):
+    """The calls of every policy, checked; see the module for what a policy supplies.
+
+    Policies that are dataclasses are equal if all settings are, models by their id.
+    """
 
     sampled: ClassVar[bool] = False  # whether choices are drawn at random
 
@@ -120,7 +126,13 @@ class Contract(ABC, Generic[Kind]):
 
     def start(self, n: int) -> Kind:
         """The state of n newcomers."""
-        state = self.begin(questions.newcomers(n))
+        count = questions.newcomers(n)
+        try:
+            state = self.begin(count)
+        except (MemoryError, ValueError, OverflowError) as error:
+            if isinstance(error, PolicyError):
+                raise
+            raise PolicyError(f"the state of {count:,} users does not fit into memory", todo="start fewer") from error
         if not isinstance(state, State):
             what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
             raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
@@ -348,6 +360,11 @@ class Contract(ABC, Generic[Kind]):
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
         found = np.asarray(features(ids.ravel().tolist(), unknown="average"), dtype=np.float64)
         return found.reshape(*ids.shape, found.shape[-1])
+
+
+def the_model(given: object) -> Model:
+    """What was passed as the model of a policy, if it is one."""
+    return arguments.instance(given, Model, "model", todo="pass what nc.fit or nc.load gave")
 
 
 def _shapes(state: State) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:

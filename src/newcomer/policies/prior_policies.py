@@ -27,6 +27,8 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer import arguments
+from newcomer.arguments import number, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import ridge, scoring_loops
@@ -35,9 +37,8 @@ from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
 from newcomer.model import Model
 from newcomer.policies import memory, questions
-from newcomer.policies.contract import Contract
+from newcomer.policies.contract import Contract, the_model
 from newcomer.policies.exits import SIZES, Stranger, Suspicion, likeliest
-from newcomer.policies.hyperparameters import number, whole
 from newcomer.policies.known_actions import Described, KnownActions
 from newcomer.policies.memory import Memory
 from newcomer.policies.memory_loops import Recalled
@@ -78,8 +79,8 @@ class _Belief:
     level: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.level < 1:
-            raise PolicyError(f"level must be a probability, 0 for never, not {self.level!r}")
+        the_model(self.model)
+        arguments.share(self.level, "level", todo="pass a probability, 0 for never")
 
     @cached_property
     def known(self) -> KnownActions:

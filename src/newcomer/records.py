@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from newcomer.arrays import read_only
 from newcomer.errors import one_line
 
 FEW = 6  # entries of a list that are written out
@@ -48,6 +49,16 @@ class Shown:
 
     def __hash__(self) -> int:
         return hash(key(self)) if is_dataclass(self) else object.__hash__(self)
+
+
+def freeze(record: Any) -> None:
+    """For `__post_init__` of a frozen dataclass: each array becomes a view that cannot be written to.
+
+    The arrays given stay as they were, and so do what they share with the record; who wants it apart copies first.
+    """
+    for name, value in _parts(record):
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            object.__setattr__(record, name, read_only(value))
 
 
 def short(value: Any) -> str:

@@ -118,6 +118,17 @@ def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
     return np.stack([*columns, *([np.ones_like(columns[0])] if constant else [])], axis=-1)
 
 
+def with_constant(features: Floats, dim: int | None) -> Floats:
+    """Features (..., d), with a last one of 1 added to those (..., d - 1) that lack it.
+
+    >>> with_constant(np.array([[2.0], [3.0]]), 2).tolist()
+    [[2.0, 1.0], [3.0, 1.0]]
+    """
+    if dim is None or features.ndim == 0 or features.shape[-1] != dim - 1:
+        return features
+    return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)
+
+
 def names(ids: ArrayLike) -> Ids:
     """Ids of actions as an array of whole numbers or of text.
 

@@ -26,7 +26,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
 FLOW = (
-    ("errors", "arrays"),
+    ("errors", "arrays", "arguments", "records"),
     ("files", "users", "array_loops"),
     ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
     ("logs",),

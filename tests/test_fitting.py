@@ -121,7 +121,7 @@ def test_uncovered_directions_are_told_or_refused():
         ({"rank": 0}, "rank is 0"),
         ({"rank": 7}, "from 1 to 6"),
         ({"rank": 2.5}, "rank is 2.5"),
-        ({"ridge": -1.0, "estimator": "sold"}, "ridge is -1"),
+        ({"ridge": -1.0, "estimator": "sold"}, "ridge must be a number"),
         ({"ridge": 1.0, "estimator": "sold-pinv"}, "has no ridge"),
         ({"null": False, "estimator": "sold"}, "null"),
         ({"uncovered": "ignore", "estimator": "sold"}, "uncovered is 'ignore'"),

@@ -315,7 +315,7 @@ def test_float32_features_stay_compact_and_exact() -> None:
 
 
 @pytest.mark.parametrize("memory", [None, 1])
-def test_arrays_of_a_batch_are_contiguous_writable_and_float64(tmp_path: Path, memory: int | None) -> None:
+def test_arrays_of_a_batch_are_contiguous_read_only_and_float64(tmp_path: Path, memory: int | None) -> None:
     """Compiled loops take one kind of array; others would be compiled again or refused."""
     columns = {"user": ["a", "a", "b"], "features": [[1.0, 2.0]] * 3, "reward": [1, 2, 3], "propensity": [0.5] * 3}
     pl.DataFrame(columns).write_parquet(tmp_path / "logs.parquet")
@@ -323,7 +323,7 @@ def test_arrays_of_a_batch_are_contiguous_writable_and_float64(tmp_path: Path, m
     for logs in (nc.read_logs(tmp_path / "logs.parquet", memory=memory), nc.Logs.from_arrays(**arrays)):
         for batch in logs.batches(rows=1):
             for array in (batch.features, batch.rewards, batch.propensities, batch.hashes, batch.offsets, batch.users):
-                assert array.flags.c_contiguous and array.flags.writeable
+                assert array.flags.c_contiguous and not array.flags.writeable
             assert batch.features.dtype == batch.rewards.dtype == np.float64
 
 

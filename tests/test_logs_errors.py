@@ -283,7 +283,7 @@ def test_lazy_frames_that_fail() -> None:
 
 
 def test_batches_of_no_rows(write: Write) -> None:
-    refused(lambda: next(nc.read_logs(write()).batches(rows=0)), "batches of 0 rows")
+    refused(lambda: next(nc.read_logs(write()).batches(rows=0)), "rows of a batch", "not 0")
 
 
 def test_pandas_missing_values() -> None:

@@ -303,7 +303,11 @@ def test_the_id_is_of_what_policies_read_and_of_nothing_else(model, with_items):
         assert blind.id == chosen.id
     radius = replace(model.evidence.radius, reward_bound=9.0)
     draws = replace(model.evidence.calibrated, hopeless=True)
+    bare = {"action_features": None, "action_names": None, "residual_variance": None, "offsets": None}
+    featureless = replace(with_items, **bare, action_ids=tuple("ab"))
     others = [
+        featureless,
+        replace(featureless, one_hot=True),
         replace(model, basis=-model.basis),
         replace(model, mean=model.mean + 1e-15),
         replace(model, factor=2 * model.factor),
@@ -314,7 +318,6 @@ def test_the_id_is_of_what_policies_read_and_of_nothing_else(model, with_items):
         replace(model, intercept=True),
         replace(with_items, action_ids=tuple("abcde")),
         replace(with_items, action_features=with_items.action_features + 1.0),
-        replace(with_items, action_features=None, one_hot=True),
     ]
     assert len({model.id, with_items.id, *(other.id for other in others)}) == len(others) + 2
 

@@ -7,6 +7,8 @@ the number of features, k the rank, n a number of users, B the number of buckets
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +16,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Hashes = NDArray[np.uint64]  # of users, actions and features
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 def symmetric(matrices: Floats) -> Floats:
@@ -25,7 +28,7 @@ def symmetric(matrices: Floats) -> Floats:
     return (matrices + np.swapaxes(matrices, -1, -2)) / 2
 
 
-def read_only(array: Floats) -> Floats:
+def read_only(array: NDArray[Entry]) -> NDArray[Entry]:
     """A view of `array` that nobody can write to; the array itself stays as writable as it was."""
     view = array.view()
     view.setflags(write=False)

@@ -40,6 +40,10 @@ class PolicyError(NewcomerError):
     """A policy was configured or called wrongly; its state is unchanged."""
 
 
+class NoHash(NewcomerError, TypeError):
+    """Something that changes was asked for a hash; a TypeError too, as Python expects of it."""
+
+
 class OutputError(NewcomerError):
     """A file cannot be written where it was asked for."""
 

@@ -14,6 +14,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
 from newcomer.radius import Draws, Ingredients
+from newcomer.records import Shown
 
 LOOK = 20  # interactions after which the gain over the population mean is told
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
@@ -22,7 +23,7 @@ RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files o
 
 
 @dataclass(frozen=True)
-class Summary:
+class Summary(Shown):
     """Logs in a few numbers; `logs.summary` is one.
 
     `usable` users have at least two rows (what can be split in halves), `too_short` have one; `ties` counts the rows
@@ -283,7 +284,7 @@ class PopulationFacts:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Shown):
     """Everything a model keeps of its reasons; a model made by hand has none of it."""
 
     logs: Summary | None = None

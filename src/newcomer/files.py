@@ -166,8 +166,9 @@ def read(path: Path) -> bytes:
     """The bytes at `path`."""
     try:
         return path.read_bytes()
-    except OSError as error:
-        raise ModelError("the file cannot be read", where=str(path), todo=error.strerror or "check the path") from error
+    except (OSError, ValueError) as error:
+        todo = getattr(error, "strerror", None) or "check the path"
+        raise ModelError("the file cannot be read", where=str(path), todo=todo) from error
 
 
 def digest(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any] | None = None) -> str:
@@ -193,6 +194,9 @@ def _canonical(facts: Mapping[str, Any]) -> str:
 
 def _header(data: bytes, where: str) -> dict[str, Any]:
     """The JSON line, read without trusting the rest (8 bytes of length, then safetensors' own header)."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ModelError("these are no bytes", where=where, todo="pass what to_bytes gave, or the bytes of a file")
+    data = bytes(data)
     try:
         size = int.from_bytes(data[:8], "little")
         if not 0 < size <= len(data) - 8:

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from newcomer import arguments
 from newcomer.arrays import Floats
-from newcomer.errors import LogsError, ModelError, nearest
+from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.outlook import measure
 from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.engine import reduce
-from newcomer.logs.logbook import BATCH_BYTES, Logs
+from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
 from newcomer.population.record import Estimate, Population
@@ -34,11 +35,12 @@ from newcomer.subspace import top_eigenvectors
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
+HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
 SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
 
 
 def fit(
-    logs: Logs,
+    logs: Logs | Any,
     *,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
@@ -55,6 +57,8 @@ def fit(
 
     Parameters
     ----------
+    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame. Reading them first shows what was
+        decided on the way (`logs.advice`), and has settings.
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
     estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge)
@@ -76,6 +80,11 @@ def fit(
     >>> model.rank, model.dim
     (2, 20)
     """
+    logs = logs if isinstance(logs, Logs) else read_logs(logs)
+    for name, value in (("literal", literal), ("null", null), ("calibrate", calibrate)):
+        arguments.flag(value, name, kind=ModelError)
+    for name, listener in (("progress", progress), ("listen", listen)):
+        arguments.callback(listener, name, kind=ModelError)
     _check(logs, rank, estimator, ridge, uncovered, null, persistence)
     rank = rank if rank == "auto" else int(rank)
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
@@ -182,21 +191,23 @@ def _check(
     persistence: float | None,
 ) -> None:
     """Refuse what cannot be fitted, in one sentence, before the logs are read."""
-    if estimator not in ESTIMATORS:
-        choices = ", ".join(ESTIMATORS)
-        raise ModelError(f"no estimator '{estimator}'", todo=f"choose one of {choices}{nearest(estimator, ESTIMATORS)}")
-    if ridge is not None and not 0 < ridge < np.inf:
-        raise ModelError(f"ridge is {ridge}", todo="pass a positive number, or estimator='sold-pinv' for none")
+    arguments.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    if ridge is not None:
+        arguments.positive(ridge, "ridge", todo="or pass estimator='sold-pinv' for none", kind=ModelError)
+        if ridge > HUGE:
+            raise ModelError(f"ridge is {ridge:g}, beside which nothing logged would count", todo="pass a smaller one")
     if ridge is not None and estimator == "sold-pinv":
         raise ModelError("the pseudo-inverse version has no ridge", todo="drop ridge= or use estimator='sold'")
-    if persistence is not None and not 0 <= persistence < 1:
-        raise ModelError(f"persistence is {persistence!r}", todo="pass a share from 0 to less than 1, or None")
-    if rank == "auto" and not null and estimator != "em":
+    if persistence is not None:
+        todo = "pass a share from 0 to less than 1, or None"
+        arguments.share(persistence, "persistence", todo=todo, kind=ModelError)
+    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
+    if not number and not (isinstance(rank, str) and rank == "auto"):
+        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
+        raise ModelError(f"rank is {arguments.shown(rank)}", todo=todo)
+    if not number and not null and estimator != "em":
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
-    if rank != "auto" and not (isinstance(rank, int | np.integer) and 1 <= rank <= logs.dim):
-        raise ModelError(f"rank is {rank!r}", todo=f"pass 'auto' or a number from 1 to {logs.dim}, the dimension")
-    if uncovered not in ("restrict", "error"):
-        raise ModelError(f"uncovered is {uncovered!r}", todo="choose 'restrict' or 'error'")
+    arguments.one_of(uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
     needed = 2 if rank == "auto" else max(2, int(rank))
     if logs.summary.usable < needed:
         raise LogsError(

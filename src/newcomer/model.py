@@ -7,21 +7,22 @@ policy takes every model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from newcomer import __version__
+from newcomer import __version__, arguments
 from newcomer.arrays import Floats, Ints, read_only
-from newcomer.errors import ModelError
+from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
-from newcomer.radius import Form, calibrated_radius, subspace_radius
+from newcomer.radius import ALL, Form, calibrated_radius, subspace_radius
+from newcomer.records import Shown
 from newcomer.subspace import Norm
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
@@ -36,8 +37,10 @@ def _nothing() -> Floats:
 
 
 @dataclass(frozen=True)
-class Model:
-    """Subspace, distribution of users, catalogue and provenance. Its arrays are read-only.
+class Model(Shown):
+    """Subspace, distribution of users, catalogue and provenance. Its arrays are its own, and read-only.
+
+    Models are equal if their `id` is: if every policy does the same with both.
 
     `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
     the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
@@ -68,14 +71,72 @@ class Model:
     persistence: float | None = 0.0
 
     def __post_init__(self) -> None:
+        self._check_facts()
         actions = len(self.action_ids) if self.action_ids else 1
-        # Where no action is named there is one residual variance and it is `noise_variance`, also after a replace.
-        if self.residual_variance is None or not len(self.residual_variance) or not self.action_ids:
-            object.__setattr__(self, "residual_variance", np.full(actions, float(self.noise_variance)))
-        if self.offsets is None or not len(self.offsets):
-            object.__setattr__(self, "offsets", np.zeros(actions))
+        fillers = {"residual_variance": self.noise_variance, "offsets": 0.0}
+        for name, filler in fillers.items():
+            # Where no action is named the one residual variance is `noise_variance`, also after a replace.
+            given = getattr(self, name) if self.action_ids else None
+            if given is None or arguments.numbers(given, name, kind=ModelError).size == 0:
+                object.__setattr__(self, name, np.full(actions, float(filler)))
         for name, array in self._arrays().items():
-            object.__setattr__(self, name, read_only(np.ascontiguousarray(array, dtype=np.float64)))
+            own = np.array(arguments.numbers(array, name, kind=ModelError))
+            if not np.isfinite(own).all():
+                raise ModelError(f"{name} must be finite numbers")
+            object.__setattr__(self, name, read_only(own))
+        self._check_shapes(actions)
+
+    def _check_facts(self) -> None:
+        """Refuse what is no array and makes no sense; what is left out stays so."""
+        variance = arguments.number(self.noise_variance, "noise_variance", kind=ModelError)
+        object.__setattr__(self, "noise_variance", variance)
+        if self.persistence is not None:
+            arguments.number(self.persistence, "persistence", kind=ModelError)
+        for name in ("estimator", "fingerprint"):
+            arguments.instance(getattr(self, name), str, name, kind=ModelError)
+        for name in ("intercept", "one_hot"):
+            object.__setattr__(self, name, arguments.flag(getattr(self, name), name, kind=ModelError))
+        if not isinstance(self.parameters, Mapping):
+            raise ModelError(f"parameters must be a dict, not {arguments.shown(self.parameters)}")
+        arguments.instance(self.evidence, Evidence, "evidence", kind=ModelError)
+        for name in TUPLES:
+            given, kinds = getattr(self, name), (int, str) if name == "action_ids" else (str,)
+            if given is None:
+                continue
+            listed = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+            if not listed or any(isinstance(one, bool) or not isinstance(one, kinds) for one in given):
+                what = "ids, whole numbers or text" if name == "action_ids" else "texts"
+                raise ModelError(f"{name} must be a list of {what}, not {arguments.shown(given)}")
+            object.__setattr__(self, name, tuple(given))
+
+    def _check_shapes(self, actions: int) -> None:
+        """Refuse arrays that do not belong together."""
+        if self.basis.ndim != 2 or self.factor.ndim != 2 or self.dim < 1 or self.rank > self.dim:
+            raise ModelError(f"basis and factor must be (d, k), not {self.basis.shape} and {self.factor.shape}")
+        wanted: dict[str, tuple[int, ...]] = {"spectrum": (self.dim,), "mean": (self.dim,)}
+        wanted |= {"factor": (self.dim, self.factor.shape[1]), "action_features": (actions, self.dim)}
+        wanted |= {"residual_variance": (actions,), "offsets": (actions,)}
+        for name, array in self._arrays().items():
+            if array.shape != wanted.get(name, array.shape) and not (name in BY_ACTION and array.shape == (1,)):
+                raise ModelError(f"{name} must have shape {wanted[name]}, not {array.shape}")
+        if self.one_hot and self.action_features is None and self.dim != len(self.action_ids or ()) + self.intercept:
+            what = f"{len(self.action_ids or ())} one-hot actions do not make {self.dim} features"
+            raise ModelError(what, todo="pass an action_ids entry for each feature")
+
+    def facts(self) -> dict[str, Any]:
+        """The model in a few numbers and words."""
+        logs, named = self.evidence.logs, self.feature_names or self.action_ids or ()
+        told: dict[str, Any] = {"rank": self.rank, "dim": self.dim, "estimator": self.estimator}
+        told |= {"users": logs.users, "rows": logs.rows} if logs else {}
+        told |= {"features" if self.feature_names else "actions": named} if named else {}
+        told |= {"intercept": True} if self.intercept else {}
+        return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def _arrays(self) -> dict[str, Floats]:
         named = {name: getattr(self, name) for name in (*ARRAYS, *BY_ACTION, "action_features")}
@@ -127,7 +188,10 @@ class Model:
         [1, -1]
         """
         places = self._places
-        return np.fromiter((places.get(one, -1) for one in ids), dtype=np.int64)
+        try:
+            return np.fromiter((places.get(one, -1) for one in _listed(ids)), dtype=np.int64)
+        except TypeError as problem:  # a list, say, where an id should be
+            raise ModelError("ids must be whole numbers or text, in a flat list") from problem
 
     @cached_property
     def average_features(self) -> Floats:
@@ -151,12 +215,11 @@ class Model:
         if self.action_features is None and not self.one_hot:
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
-        if isinstance(ids, str) or not isinstance(ids, Iterable):
-            raise ModelError(f"ids must be a list of action ids, not {ids!r}", todo="put a single id in a list")
-        wanted = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
+        wanted = _listed(ids)
+        arguments.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
         strange = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
         if strange and unknown == "refuse":
-            what = f"action {strange[0]!r} is not among the {len(self._places):,} actions of the model"
+            what = f"action {arguments.shown(strange[0])} is not among the {len(self._places):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         rows = self.codes(wanted)
         if self.action_features is not None:
@@ -199,8 +262,13 @@ class Model:
         simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.
         form : "theorem", the paper's, or "identity", sharper and valid too.
         """
-        if not 0 < delta < 1:
-            raise ModelError(f"delta is {delta}", todo="choose a probability between 0 and 1")
+        todo = "choose a probability between 0 and 1"
+        delta = arguments.share(delta, "delta", least=1.0, todo=todo, kind=ModelError)
+        for name, value, choices in (("norm", norm, get_args(Norm)), ("form", form, get_args(Form))):
+            arguments.one_of(value, name, choices, kind=ModelError)
+        if kind is not None and not isinstance(kind, str):
+            arguments.one_of(kind, "kind", ALL, kind=ModelError)
+        clip, simplified = (arguments.flag(one, "clip and simplified", kind=ModelError) for one in (clip, simplified))
         self.needs_basis("a radius")
         kind, evidence = kind or self._default_radius, self.evidence
         if kind == "calibrated":
@@ -242,7 +310,7 @@ class Model:
 
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""
-        write(Path(path), self.to_bytes())
+        write(arguments.location(path, "path", kind=OutputError), self.to_bytes())
 
     def needs_basis(self, who: str) -> None:
         """Refuse rank 0 on behalf of a policy that works in the subspace."""
@@ -255,4 +323,14 @@ class Model:
 
 def load(path: str | Path) -> Model:
     """Read a model file."""
-    return Model.from_bytes(read(Path(path)), where=str(path))
+    return Model.from_bytes(read(arguments.location(path, "path", kind=ModelError)), where=str(path))
+
+
+def _listed(ids: Iterable[int | str]) -> list[Any]:
+    """Ids of actions as a list; a single one is refused, and so is what holds more than ids."""
+    if isinstance(ids, np.ndarray) and ids.ndim == 1:
+        return list(ids.tolist())
+    if isinstance(ids, str | bytes | Mapping | np.ndarray) or not isinstance(ids, Iterable):
+        todo = "put a single id in a list"
+        raise ModelError(f"ids must be a list of action ids, not {arguments.shown(ids)}", todo=todo)
+    return list(ids)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import polars as pl
 from scipy.special import stdtrit
 
+from newcomer import arguments
 from newcomer.errors import NewcomerError, nearest
 
 _COLUMNS = ("policy", "user", "t", "reward", "regret", "in_subspace")
@@ -121,21 +122,22 @@ def _differences(totals: pl.DataFrame, reference: str, level: float) -> pl.DataF
 
 
 def _check(rows: pl.DataFrame, *, window: int = 1, level: float = 0.5) -> None:
+    if not isinstance(rows, pl.DataFrame):
+        raise NewcomerError(f"rows are {arguments.shown(rows)}", todo="pass the frame that play returned")
     missing = [name for name in _COLUMNS if name not in rows.columns]
     if missing:
         raise NewcomerError(f"rows lack the column '{missing[0]}'", todo="pass the frame that play returned")
-    if window < 1 or not 0 < level < 1:
-        raise NewcomerError(
-            "no such summary", where=f"window={window}, level={level}", todo="window >= 1, 0 < level < 1"
-        )
+    arguments.whole(window, "window", kind=NewcomerError)
+    arguments.share(level, "level", least=1.0, todo="pass a number between 0 and 1", kind=NewcomerError)
 
 
 def _check_reference(totals: pl.DataFrame, reference: str) -> None:
     """Refuse a policy that was not played, and policies that met different users."""
     names = totals["policy"].unique(maintain_order=True).to_list()
-    if reference not in names:
-        hint = nearest(reference, names)
-        raise NewcomerError(f"no policy '{reference}' was played{hint}", todo=f"choose one of {', '.join(names)}")
+    if not isinstance(reference, str) or reference not in names:
+        hint = nearest(reference, names) if isinstance(reference, str) else ""
+        what = f"no policy {arguments.shown(reference)} was played{hint}"
+        raise NewcomerError(what, todo=f"choose one of {', '.join(names)}")
     users = totals.group_by("policy").agg(pl.col("user").sort())["user"].to_list()
     if any(met != users[0] for met in users):
         raise NewcomerError("policies were played on different users", todo="compare policies of one call of play")

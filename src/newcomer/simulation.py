@@ -21,12 +21,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from newcomer import arguments
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import NewcomerError, PolicyError
 from newcomer.worlds.world import Episode, Newcomers, stream
 
 Progress = Callable[[int, int], None]
 
+CALLS = ("start", "choose", "update")  # that a policy must have
 MEMORY = 256 * 2**20  # bytes of episodes held at once when no batch size is given
 
 
@@ -81,10 +83,19 @@ def play(
     >>> rows.shape
     (400, 7)
     """
-    group = range(users) if isinstance(users, int) else users
-    _require(len(policies) > 0, "there is no policy to play", "pass a dict of names and policies")
-    _require(len(group) > 0 and horizon > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
-    _require(batch is None or batch > 0, f"a batch of {batch} users cannot be played", "pass batch >= 1 or None")
+    named = isinstance(policies, Mapping) and len(policies) > 0
+    _require(named, "there is no policy to play", "pass a dict of names and policies")
+    for name, policy in policies.items():
+        fits = isinstance(name, str) and all(callable(getattr(policy, part, None)) for part in CALLS)
+        _require(fits, f"{arguments.shown(name)}: {arguments.shown(policy)} is no policy", "pass names and policies")
+    _require(isinstance(world, Newcomers), f"{arguments.shown(world)} is no world", "see newcomer.worlds")
+    group = users if isinstance(users, range) else range(arguments.whole(users, "users", kind=NewcomerError))
+    _require(len(group) > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
+    horizon = arguments.whole(horizon, "horizon", kind=NewcomerError)
+    seed = arguments.whole(seed, "seed", least=0, most=2**128, kind=NewcomerError)
+    batch = None if batch is None else arguments.whole(batch, "batch", kind=NewcomerError)
+    if progress is not False:
+        arguments.callback(progress, "progress", kind=NewcomerError)
     played: dict[str, list[pl.DataFrame]] = {name: [] for name in policies}
     with _reporting(progress, len(policies) * len(group) * horizon) as advance:
         for crowd in _crowds(world, group, horizon, seed, batch):

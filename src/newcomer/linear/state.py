@@ -19,9 +19,10 @@ from typing import Any, Self, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import files
+from newcomer import arguments, files
 from newcomer.arrays import Ints
-from newcomer.errors import ModelError, PolicyError
+from newcomer.errors import ModelError, NoHash, PolicyError
+from newcomer.records import Shown
 
 Array = NDArray[Any]
 
@@ -30,7 +31,7 @@ GROWS = {"grows": True}
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Shown):
     """Who started a state: the policy's name, those of its settings that give the arrays their meaning, its model's id.
 
     Settings are written as text, so that they compare, print and go into a file alike, infinities included.
@@ -59,10 +60,23 @@ NOBODY = Record()
 
 
 @dataclass
-class State:
-    """Arrays with users first; a field may itself be a State. Subclasses are dataclasses and may extend `check`."""
+class State(Shown):
+    """Arrays with users first; a field may itself be a State. Subclasses are dataclasses and may extend `check`.
+
+    States are equal if their records are, and all arrays to the bit. They change, and have no hash.
+    """
 
     record: Record = field(default=NOBODY, kw_only=True, repr=False)
+
+    def facts(self) -> dict[str, Any]:
+        """Whose state it is, and how large."""
+        arrays = [array for _, array, _ in self.arrays()]
+        size = sum(array.nbytes for array in arrays)
+        return {"users": len(self), "started_by": str(self.record), "arrays": len(arrays), "bytes": size}
+
+    def __hash__(self) -> int:
+        todo = "use state.to_bytes(), or the ids of its users"
+        raise NoHash("a state changes in place, so it cannot be in a set or the key of a dict", todo=todo)
 
     def __len__(self) -> int:
         return len(next(self.arrays())[1])
@@ -85,7 +99,8 @@ class State:
     @classmethod
     def concat(cls, states: Sequence[Self]) -> Self:
         """One state with the users of all `states`, in order; states of different records are refused."""
-        if not states or any(type(state) is not cls for state in states):
+        listed = isinstance(states, Sequence) and not isinstance(states, str) and len(states) > 0
+        if not listed or any(type(state) is not cls for state in states):
             raise PolicyError(f"{cls.__name__}.concat needs at least one state, all of this kind")
         first = states[0].record
         for state in states:
@@ -152,7 +167,7 @@ def positions(users: ArrayLike, count: int) -> Ints:
     >>> positions([2, 0], 3).tolist()
     [2, 0]
     """
-    given = np.asarray(users)
+    given = users if type(users) is np.ndarray else arguments.array(users, "users")
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise PolicyError(f"users must be a list of positions, not {given.dtype} of shape {given.shape}")
     rows = np.ascontiguousarray(given, dtype=np.int64)

@@ -147,6 +147,8 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
         anchor = [through(problem, near, problem.moment - problem.gram @ near)]
     upper, beta, residual = pair_bounds(view, actions)
     upper = np.minimum(upper, ball_bound(problem, actions))
+    if (upper == -np.inf).any():  # so does the dual prove it, or numbers too far apart in size to tell
+        return _gathered([Search(problem, action, -np.inf) for action in actions], impossible=True)
     searches = [Search(problem, action, float(bound)) for action, bound in zip(actions, upper, strict=True)]
     best = -np.inf
     for a in np.argsort(-upper, kind="stable"):

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Floats, Ints, read_only
+from newcomer.records import Shown, freeze
 
 
 class Coded(NamedTuple):
@@ -27,8 +28,8 @@ class Coded(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Whole histories of n users, rows in all.
+class Batch(Shown):
+    """Whole histories of n users, rows in all. The arrays are views of the logs, and cannot be written to.
 
     `users` (n,) are the ids. `hashes` (n,) are 64-bit hashes of the ids that depend on nothing else, so that whatever
     is drawn from them (buckets, signs, arms) does not change with the order of users or files. `offsets` (n + 1,) say
@@ -47,10 +48,13 @@ class Batch:
     actions: Ints | None = None
     propensities: Floats | None = None
 
+    def __post_init__(self) -> None:
+        freeze(self)
+
     @cached_property
     def features(self) -> Floats:
         """Features (rows, d); looked up when first asked for, since one-hot features of many actions are large."""
-        return self.take(slice(None))
+        return read_only(self.take(slice(None)))
 
     @property
     def coded(self) -> Coded | None:

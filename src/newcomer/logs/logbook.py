@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from newcomer import arguments
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
@@ -39,6 +40,8 @@ from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Progress, Reader, read_table
 from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
 from newcomer.logs.intake.survey import Survey
+from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
+from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
@@ -90,11 +93,12 @@ def read_logs(
     progress
         Called while reading with (rows done, rows in all).
     """
+    check_options(intercept=intercept, grouped=grouped, memory=memory, epoch=epoch, progress=progress)
     if is_table(path):
         return Logs.from_frame(
             path, items=items, features=features, columns=columns, intercept=intercept, clip=clip, epoch=epoch
         )
-    limits, chosen = _checked_clip(clip), _Chosen.of(features, items, columns)
+    limits, chosen = checked_clip(clip), Chosen.of(features, items, columns)
     reader = Reader.of(path, chosen.columns, epoch)
     if not reader.total:
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
@@ -122,12 +126,13 @@ def read_logs(
     )
 
 
-class Logs:
+class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
     columns that features come from, without the constant (None where they have no names); `summary` the logs in a few
-    numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`.
+    numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`. Logs are equal
+    if a fit would read the same from both.
     """
 
     def __init__(
@@ -141,6 +146,9 @@ class Logs:
         row_names: str | tuple[str, ...] | None = None,
         notes: Sequence[str] = (),
     ) -> None:
+        arguments.instance(
+            total, Survey, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
+        )
         self._source, self._items, self._ignored_items = source, items, ignored_items
         self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept = intercept
@@ -186,13 +194,17 @@ class Logs:
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
+        check_options(intercept=intercept, epoch=epoch)
         given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
-        names = _column_names(features)
+        names = column_names(features)
         matrix = None if features is None or names is not None else feature_array(features)
         if names is not None and items is None:
             todo = "pass features of shape (rows, d), or items= with these columns"
             raise LogsError("features= names columns and there is no table", where="features", todo=todo)
+        for name in ("user", "reward"):
+            if given[name] is None:
+                raise LogsError(f"{name} is None", where=name, todo="pass one value per row")
         if matrix is not None and len(matrix) != len(frame):
             raise unequal({"user": len(frame), "features": len(matrix)})
         if matrix is None and action is None:
@@ -227,7 +239,8 @@ class Logs:
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        table, chosen = held(frame), _Chosen.of(features, items, columns)
+        check_options(intercept=intercept, epoch=epoch)
+        table, chosen = held(frame), Chosen.of(features, items, columns)
         layout = resolve(names_of(table), chosen.columns, epoch=epoch)
         rows = to_polars(table, layout.names())
         return cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
@@ -245,7 +258,7 @@ class Logs:
         chosen: Sequence[str] | None = None,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
-        limits = _checked_clip(clip)
+        limits = checked_clip(clip)
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
         layout = _looked_at(frame, layout, spare_action=features is not None)
@@ -325,9 +338,8 @@ class Logs:
         >>> [batch.users.tolist() for batch in logs.batches(rows=2)]
         [[1], [2, 3]]
         """
-        target = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
-        if target < 1:
-            raise LogsError(f"batches of {rows} rows", todo="ask for at least one row")
+        size = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
+        target = arguments.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
         for part in self._source.parts():
             for first, last in part.cuts(target):
                 yield self._batch(part.slice(first, last))
@@ -365,51 +377,29 @@ class Logs:
         s = self.summary
         return f"Logs({s.users:,} users, {s.rows:,} rows, {s.dim} features)"
 
+    def facts(self) -> dict[str, Any]:
+        """The logs in a few numbers and words."""
+        s, named = self.summary, self.feature_names or self.action_ids or ()
+        told: dict[str, Any] = {"users": s.users, "rows": s.rows, "dim": s.dim, "users of one row": s.too_short}
+        told |= {"features" if self.feature_names else "actions": named} if named else {}
+        told |= {"mean reward": s.mean_reward, "deviation of rewards": s.reward_deviation}
+        return told | {f"advice {i}": said for i, said in enumerate(self.advice, start=1)}
 
-class _Chosen(NamedTuple):
-    """Which columns are to be features: `of_items`, or, among the renamed `columns`, of the logs themselves."""
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Logs) and self._identity == other._identity
 
-    of_items: tuple[str, ...] | None
-    columns: Renames | None
+    def __hash__(self) -> int:
+        return hash(self._identity)
 
-    @classmethod
-    def of(cls, features: str | Sequence[str] | None, items: Any, columns: Renames | None) -> _Chosen:
-        """From what `read_logs` is given: names in `features=` are columns of the items, if there are any."""
-        if features is None:
-            return cls(None, columns)
-        names = _column_names(features)
-        if not names:
-            todo = "pass the names of columns, as features=['price', 'weight']"
-            raise LogsError(f"features= is {features!r}", where="features=", todo=todo)
-        return cls(
-            names if items is not None else None, {**(columns or {}), "features": None if items is not None else names}
-        )
-
-
-def _column_names(features: object) -> tuple[str, ...] | None:
-    """The names, if what was passed as features is a name or a sequence of names."""
-    if isinstance(features, str):
-        return (features,)
-    named = isinstance(features, list | tuple) and features and all(isinstance(name, str) for name in features)
-    return tuple(features) if named else None  # type: ignore[arg-type]
+    @property
+    def _identity(self) -> tuple[object, ...]:
+        """What a fit would read, by its fingerprint, and what it would call it."""
+        return self.summary.fingerprint, self.dim, self.intercept, self.action_ids, self.feature_names
 
 
 def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names of features in the rows, where each has a column."""
     return names if isinstance(names, tuple) else None
-
-
-def _checked_clip(clip: Clip) -> Clip:
-    """The limits of rewards, two finite numbers in order."""
-    if clip is None or clip == "auto":
-        return clip
-    try:
-        low, high = (float(limit) for limit in clip)
-    except (TypeError, ValueError):
-        low, high = 0.0, 0.0
-    if isinstance(clip, str) or not -np.inf < low < high < np.inf:
-        raise LogsError(f"clip is {clip!r}", where="clip=", todo="pass two numbers (low, high), low < high, or 'auto'")
-    return low, high
 
 
 def _looked_at(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:

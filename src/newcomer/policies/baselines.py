@@ -17,7 +17,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions
-from newcomer.policies.contract import Contract
+from newcomer.policies.contract import Contract, the_model
 from newcomer.policies.known_actions import KnownActions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
 
@@ -82,6 +82,9 @@ class PopulationMean(Contract[Counts]):
     """The action that is best for the average user of the logs: phi^T E[beta], and what everybody thinks beyond it."""
 
     model: Model
+
+    def __post_init__(self) -> None:
+        the_model(self.model)
 
     @cached_property
     def _known(self) -> KnownActions:

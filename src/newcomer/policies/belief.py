@@ -21,14 +21,15 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer import arguments
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.errors import PolicyError
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
 from newcomer.model import Model
 from newcomer.policies import memory, questions
+from newcomer.policies.contract import the_model
 from newcomer.policies.exits import SIZES, Stranger, Suspicion, likeliest
 from newcomer.policies.known_actions import Described, KnownActions
 from newcomer.policies.memory import Memory
@@ -68,8 +69,8 @@ class Belief:
     level: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.level < 1:
-            raise PolicyError(f"level must be a probability, 0 for never, not {self.level!r}")
+        the_model(self.model)
+        arguments.share(self.level, "level", todo="pass a probability, 0 for never")
 
     @cached_property
     def known(self) -> KnownActions:

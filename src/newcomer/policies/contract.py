@@ -10,8 +10,9 @@ A policy is a frozen dataclass of settings; what it learns of its users travels 
     policy.update(state, features, reward, ids=, users=)                        in place, or refused as a whole
 
 `actions` is (m, K, d), or (K, d) for all alike, or, with a model whose features have names, a frame or mapping of
-columns with these names; `ids`, (m, K) or (K,), say which actions these are, for policies that
-remember actions and for those whose model has a catalogue, which then gives the features if `actions` is left out;
+columns with these names; a model with an intercept takes features with the constant or without it. `ids`, (m, K) or
+(K,), say which actions these are, for policies that remember actions and for those whose model has a catalogue, which
+then gives the features if `actions` is left out;
 `mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
 all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
 lowest index wins. `rng` is a Generator, or one per row (m); with one per user, results do not depend on how users are
@@ -44,11 +45,14 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer import arguments
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear.state import Record, State, positions
+from newcomer.model import Model
 from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
+from newcomer.records import Shown
 
 Kind = TypeVar("Kind", bound=State)
 
@@ -111,8 +115,11 @@ class Policy(Protocol):
         """Learn from rewards, in place."""
 
 
-class Contract(ABC, Generic[Kind]):
-    """The calls of every policy, checked; see the module for what a policy supplies."""
+class Contract(Shown, ABC, Generic[Kind]):
+    """The calls of every policy, checked; see the module for what a policy supplies.
+
+    Policies that are dataclasses are equal if all settings are, models by their id.
+    """
 
     sampled: ClassVar[bool] = False  # whether choices are drawn at random
 
@@ -120,7 +127,13 @@ class Contract(ABC, Generic[Kind]):
 
     def start(self, n: int) -> Kind:
         """The state of n newcomers."""
-        state = self.begin(questions.newcomers(n))
+        count = questions.newcomers(n)
+        try:
+            state = self.begin(count)
+        except (MemoryError, ValueError, OverflowError) as error:
+            if isinstance(error, PolicyError):
+                raise
+            raise PolicyError(f"the state of {count:,} users does not fit into memory", todo="start fewer") from error
         if not isinstance(state, State):
             what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
             raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
@@ -192,9 +205,12 @@ class Contract(ABC, Generic[Kind]):
         ids: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> None:
-        """Learn, in place, from rewards (m,) for actions with features (m, d).
+        """Learn, in place, from rewards (m,) for actions with features (m, d), or with `ids` (m,) of the catalogue.
 
-        Users may occur several times and then learn in the order of the rows; rows whose reward is NaN are left out.
+        A reward of NaN means "nothing yet": its row is left out, the user is as before, and the reward may come with
+        a later call; rewards may come late and in any order. Users may occur several times and then learn in the order
+        of the rows, just as if each row had come in a call of its own: so one call takes all past events of many users
+        into a fresh state, for a new model say. A model with an intercept takes features with the constant or without.
         If a row makes no sense the call is refused as a whole, before anything has changed.
         """
         self._recognise(state)
@@ -204,10 +220,7 @@ class Contract(ABC, Generic[Kind]):
             if plain and self.learn_plain(state, questions.everyone(n), features, reward):
                 return
         which = None if ids is None else questions.names(ids)
-        if features is None:
-            features = self._catalogue(which, "features")
-        elif type(features) is not np.ndarray:
-            features = self._by_name(features)
+        features = self._catalogue(which, "features") if features is None else self._complete(features, "features")
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
         told = questions.rewards(len(state), self.dimension, features, reward, which, users)
@@ -297,10 +310,7 @@ class Contract(ABC, Generic[Kind]):
         """The question of a call, checked, about a state that must be this policy's."""
         self._recognise(state)
         which = None if ids is None else questions.names(ids)
-        if actions is None:
-            actions = self._catalogue(which, "actions")
-        elif type(actions) is not np.ndarray:
-            actions = self._by_name(actions)
+        actions = self._catalogue(which, "actions") if actions is None else self._complete(actions, "actions")
         return questions.question(len(state), self.dimension, actions, which, mask, users)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
@@ -324,17 +334,27 @@ class Contract(ABC, Generic[Kind]):
         if record != self.record:
             who = record if isinstance(record, Record) else f"nobody (it is a {type(state).__name__})"
             todo = "use a state with the policy that started it"
+            if isinstance(record, Record) and record.policy == self.record.policy and record.model != self.record.model:
+                todo = (
+                    "to move users to this model, replay their past events into it, all in one call:"
+                    " policy.update(state := policy.start(n), ids=... or features=..., reward=..., users=...)"
+                )
             raise PolicyError(f"this state was started by {who}; this policy is {self.record}", todo=todo)
         fresh = self.begin(0)
         if type(state) is not type(fresh) or _shapes(state) != _shapes(fresh):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
         state.record = self.record
 
-    def _by_name(self, given: Any) -> Any:
-        """Features by the names that the model was fitted with, where both the model and what is given have names."""
+    def _complete(self, given: Any, name: str) -> Any:
+        """Features by the names that the model was fitted with, where both the model and what is given have names.
+
+        Where the model has an intercept, and one feature less than it has is given, the constant is added.
+        """
         model: Any = getattr(self, "model", None)
-        wanted = getattr(model, "feature_names", None)
-        return given if wanted is None else questions.by_name(given, wanted, constant=bool(model.intercept))
+        wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
+        if wanted is not None and type(given) is not np.ndarray:
+            given = questions.by_name(given, wanted, constant=constant)
+        return questions.with_constant(questions.floats(given, name), self.dimension) if constant else given
 
     def _catalogue(self, ids: questions.Ids | None, what: str) -> Floats:
         """The features (..., d) of the actions with these ids, by the catalogue of the policy's model.
@@ -348,6 +368,11 @@ class Contract(ABC, Generic[Kind]):
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
         found = np.asarray(features(ids.ravel().tolist(), unknown="average"), dtype=np.float64)
         return found.reshape(*ids.shape, found.shape[-1])
+
+
+def the_model(given: object) -> Model:
+    """What was passed as the model of a policy, if it is one."""
+    return arguments.instance(given, Model, "model", todo="pass what nc.fit or nc.load gave")
 
 
 def _shapes(state: State) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:

@@ -9,13 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.arguments import number
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies import memory, questions
 from newcomer.policies.belief import Belief
 from newcomer.policies.contract import Contract
-from newcomer.policies.hyperparameters import number
 from newcomer.policies.known_actions import Described
 from newcomer.policies.memory import Memory
 from newcomer.policies.questions import Question, Rewards, each_once

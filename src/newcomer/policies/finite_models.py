@@ -27,13 +27,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer import files
+from newcomer.arguments import number, positive, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
 from newcomer.linear.state import State
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
-from newcomer.policies.hyperparameters import number, positive, whole
 from newcomer.policies.questions import Generators, Question, Random, Rewards, each_once, floats
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)

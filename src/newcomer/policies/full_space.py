@@ -20,13 +20,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arguments import whole
 from newcomer.arrays import Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
-from newcomer.policies.hyperparameters import whole
 from newcomer.policies.questions import Generators, Question, Random, Rewards
 from newcomer.policies.widths import DEFAULT, Theory, resolve
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arguments import number, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
@@ -29,8 +30,7 @@ from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
 from newcomer.model import Model
 from newcomer.policies import questions
-from newcomer.policies.contract import Contract
-from newcomer.policies.hyperparameters import number, whole
+from newcomer.policies.contract import Contract, the_model
 from newcomer.policies.questions import Question, Rewards
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
 
@@ -53,10 +53,8 @@ class LocalUCB(Contract[Ridge]):
     theory: Theory = DEFAULT
 
     def __post_init__(self) -> None:
-        self.model.needs_basis("LocalUCB")
+        the_model(self.model).needs_basis("LocalUCB")
         whole(self.horizon, "horizon")
-        number(0.0 if self.radius is None else self.radius, "radius", finite=False)
-        number(1.0 if self.reward_bound is None else self.reward_bound, "reward_bound", least=1e-12, finite=False)
         self.settings  # noqa: B018  (a model without evidence for a radius is refused here, not in the first round)
 
     @cached_property
@@ -64,8 +62,10 @@ class LocalUCB(Contract[Ridge]):
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
         inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
         kind = "calibrated" if self.model.evidence.calibrated else None
-        radius = self.model.radius(kind, norm="frobenius") if self.radius is None else float(self.radius)
-        bound = plug_in_bound(self.model) if self.reward_bound is None else float(self.reward_bound)
+        radius, bound = self.radius, self.reward_bound
+        radius = self.model.radius(kind, norm="frobenius") if radius is None else number(radius, "radius", finite=False)
+        least = 1e-12
+        bound = plug_in_bound(self.model) if bound is None else number(bound, "reward_bound", least=least, finite=False)
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
 
     def begin(self, n: int) -> Ridge:

@@ -166,7 +166,8 @@ def mean_share(weights: Floats, repeats: Floats) -> Floats:
     >>> mean_share(even, np.array([[0.0, 0.0], [8.0, 8.0], [8.0, 0.4]])).round(2).tolist()
     [0.48, 0.22, 0.9]
     """
-    told: Floats = _told(weights, repeats) @ SHARES
+    # Not a product with a vector: its sums would depend, in the last bit, on how many users there are.
+    told: Floats = (_told(weights, repeats) * SHARES).sum(axis=1)
     return told
 
 

@@ -21,12 +21,12 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from newcomer import files
+from newcomer.arguments import positive, whole
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights
-from newcomer.policies.hyperparameters import positive, whole
 from newcomer.policies.mixture_posterior import Evidence, Full, Isotropic, Mixture
 from newcomer.policies.questions import Generators, Question, Random, Rewards, floats
 

@@ -23,11 +23,11 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.arguments import number, whole
 from newcomer.arrays import Bools, Floats
 from newcomer.model import Model
 from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.contract import Contract
-from newcomer.policies.hyperparameters import number, whole
 from newcomer.policies.questions import Generators, Question, Rewards
 
 CURIOSITY = 0.5  # of the deviation by which one more reward would move what is expected; see docs/exploration.md

@@ -27,15 +27,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
+from newcomer.arguments import number, one_of, whole
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.errors import PolicyError, nearest
+from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
 from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies import questions, two_systems
-from newcomer.policies.contract import Contract
+from newcomer.policies.contract import Contract, the_model
 from newcomer.policies.exits import Ledger, Literal, Savings
-from newcomer.policies.hyperparameters import number, whole
 from newcomer.policies.questions import Generators, Question, Random, Rewards
 from newcomer.policies.two_systems import TwoSystems
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
@@ -75,18 +75,18 @@ class _Plan:
 
 def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
     """Check the settings of a policy and work out what they mean."""
-    model, shape = policy.model, (policy.model.rank, policy.model.dim)
+    model = the_model(policy.model)
+    shape = model.rank, model.dim
     model.needs_basis(type(policy).__name__)
     whole(policy.horizon, "horizon")
     number(policy.tau, "tau")
     number(policy.tau_prime, "tau_prime")
-    radius = model.radius() if policy.radius is None else policy.radius
-    number(radius, "radius", finite=False)
+    radius = model.radius() if policy.radius is None else number(policy.radius, "radius", finite=False)
     low, high = resolve(policy.widths, shape, policy.horizon, policy.theory)
     _check_exit(policy)
     basis = np.array(model.basis.T, dtype=np.float64, order="C")
     if policy.exit == "savings":
-        bound = plug_in_bound(model) if policy.reward_bound is None else policy.reward_bound
+        bound = plug_in_bound(model) if policy.reward_bound is None else float(policy.reward_bound)
         cost = bound * radius if radius > 0 else 0.0  # a radius of zero costs nothing, whatever the bound
         return _Plan(basis, low, high, 0.0, Savings(low, high, cost, basis))
     # An infinite radius times a tau of zero is zero: such a policy never leaves.
@@ -98,8 +98,7 @@ def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
 def _check_exit(policy: ProBALLUCB | ProBALLTS) -> None:
     """Refuse an exit that does not exist, or settings of the other one."""
     name, bound = policy.exit, policy.reward_bound
-    if name not in EXITS:
-        raise PolicyError(f"exit must be {' or '.join(EXITS)}, not {name!r}{nearest(str(name), EXITS)}")
+    one_of(name, "exit", EXITS)
     if bound is not None:
         number(bound, "reward_bound", least=1e-12)
     if name == "literal" and bound is not None:

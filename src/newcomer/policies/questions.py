@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import array_loops
+from newcomer import arguments, array_loops
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError, nearest
 from newcomer.linear import learning_loops, scoring_loops
@@ -74,9 +74,7 @@ def everyone(count: int) -> Ints:
 
 def newcomers(n: int) -> int:
     """The number of users to start with, checked."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
-        raise PolicyError(f"start needs a number of users, not {n!r}")
-    return int(n)
+    return arguments.whole(n, "the number of users", least=0)
 
 
 def is_plain(values: object) -> TypeGuard[Floats]:
@@ -94,13 +92,7 @@ def plain_actions(actions: object, dim: int | None) -> Floats | None:
 
 def floats(values: ArrayLike, name: str) -> Floats:
     """Values as a plain array."""
-    if is_plain(values):
-        return values
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as problem:
-        raise PolicyError(f"{name} must be numbers in a full array") from problem
-    return array if array.flags.carray else np.array(array, order="C")
+    return values if is_plain(values) else arguments.numbers(values, name)
 
 
 def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
@@ -126,13 +118,24 @@ def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
     return np.stack([*columns, *([np.ones_like(columns[0])] if constant else [])], axis=-1)
 
 
+def with_constant(features: Floats, dim: int | None) -> Floats:
+    """Features (..., d), with a last one of 1 added to those (..., d - 1) that lack it.
+
+    >>> with_constant(np.array([[2.0], [3.0]]), 2).tolist()
+    [[2.0, 1.0], [3.0, 1.0]]
+    """
+    if dim is None or features.ndim == 0 or features.shape[-1] != dim - 1:
+        return features
+    return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)
+
+
 def names(ids: ArrayLike) -> Ids:
     """Ids of actions as an array of whole numbers or of text.
 
     >>> names(["film-7", "film-12"]).tolist()
     ['film-7', 'film-12']
     """
-    given = np.asarray(ids)
+    given = ids if type(ids) is np.ndarray else arguments.array(ids, "ids")
     if given.dtype == object and all(isinstance(one, str) for one in given.flat):
         given = given.astype(str)
     if given.dtype.kind not in "iuU" and given.size:
@@ -184,7 +187,7 @@ def _broadcast(given: NDArray[Any], shape: tuple[int, int], name: str) -> NDArra
 
 def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
     """A mask as (m, K) booleans, true where an action may be chosen; every row needs one."""
-    given = np.asarray(mask)
+    given = arguments.array(mask, "the mask")
     if given.dtype != np.bool_:
         raise PolicyError(f"the mask must be booleans, not {given.dtype}")
     full = np.array(_broadcast(given, shape, "the mask"), order="C")
@@ -300,7 +303,8 @@ def generators(rng: Random, rows: int, policy: str) -> Generators:
         return [rng] * rows
     if rng is None:
         raise PolicyError(f"{policy} chooses at random", todo="pass rng=numpy.random.default_rng(seed)")
-    if not isinstance(rng, Sequence | np.ndarray) or not all(isinstance(one, Generator) for one in rng):
+    several = isinstance(rng, Sequence) or (isinstance(rng, np.ndarray) and rng.ndim == 1)
+    if not several or not all(isinstance(one, Generator) for one in rng):
         raise PolicyError("rng must be a numpy Generator, or a list of one Generator per user")
     if len(rng) != rows:
         raise PolicyError(f"rng has {len(rng)} generators for {rows} users")

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
+from typing import Any
 
 import numpy as np
 
-from newcomer.errors import PolicyError, nearest
+from newcomer.arguments import instance, number, one_of, share, shown
+from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies.hyperparameters import number
 
 NAMES = ("practical", "theoretical")
 
@@ -31,8 +32,7 @@ class Theory:
     def __post_init__(self) -> None:
         number(self.bound, "bound")
         number(self.constant, "constant")
-        if not 0 < self.delta < 1:
-            raise PolicyError(f"delta must lie between 0 and 1, not {self.delta!r}")
+        share(self.delta, "delta", least=1.0, todo="pass a number between 0 and 1")
 
 
 DEFAULT = Theory()
@@ -66,18 +66,17 @@ def resolve(
     """
     if isinstance(widths, str):
         return tuple(named(widths, dim, horizon, theory) for dim in dims)
-    given = (widths,) if isinstance(widths, int | float) else tuple(widths)
+    instance(theory, Theory, "theory")
+    several = isinstance(widths, Sequence) or (isinstance(widths, np.ndarray) and widths.ndim == 1)
+    given: tuple[Any, ...] = tuple(widths) if several else (widths,)  # type: ignore[arg-type]
     if len(given) != len(dims):
-        raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {widths!r}")
-    for width in given:
-        number(width, "widths")
-    return tuple(float(width) for width in given)
+        raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {shown(widths)}")
+    return tuple(number(width, "widths") for width in given)
 
 
 def named(name: str, dim: int, horizon: int, theory: Theory) -> float:
     """The width of this name."""
-    if name not in NAMES:
-        raise PolicyError(f"widths must be {' or '.join(NAMES)}, not '{name}'{nearest(name, NAMES)}")
+    one_of(name, "widths", NAMES)
     return practical(dim, horizon) if name == "practical" else theoretical(dim, horizon, theory)
 
 

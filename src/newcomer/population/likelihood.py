@@ -38,6 +38,7 @@ from newcomer.population import likelihood_loops
 from newcomer.population.record import Population
 from newcomer.users import bucket_count, bucket_of
 
+FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
 
 
@@ -144,8 +145,9 @@ class _View:
     def _seen(self, population: Population) -> likelihood_loops.Histories:
         """The rows multiplied by W = [m, L], as the compiled loops take them."""
         rows = self.codes, self.actions, self.rewards, self.starts, self.stops
-        left = population.variances, population.levels, population.share
-        units = population.variances if population.units is None else population.units
+        variances = np.array(population.variances)  # of a type that the loops are compiled for
+        left = variances, np.array(population.levels), population.share
+        units = variances if population.units is None else np.array(population.units)
         return likelihood_loops.Histories(self.table @ population.weights, *rows, *left, units)
 
 
@@ -156,10 +158,11 @@ def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
     """
     who = np.flatnonzero(chosen)
     starts, stops = batch.offsets[who], batch.offsets[who + 1]
-    actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else batch.actions
+    # A batch is read-only, and loops are compiled for arrays that are not: they get copies.
+    actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     coded = batch.coded
     if coded is not None and len(coded.table) <= int((stops - starts).sum()):
-        view = _View(coded.table, coded.actions, actions, batch.rewards, starts, stops)
+        view = _View(coded.table, actions, actions, np.array(batch.rewards), starts, stops)
         yield view.grouped() if grouped else view
         return
     step, ends, first = max(1, CHUNK_BYTES // (8 * batch.dim)), np.cumsum(stops - starts), 0
@@ -179,7 +182,8 @@ def _some(batch: Batch, actions: Ints, starts: Ints, stops: Ints) -> _View:
         rows: slice | Ints = slice(int(starts[0]), int(stops[-1]))
     else:
         rows = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
-    return _View(batch.take(rows), np.arange(total), actions[rows], batch.rewards[rows], ends - lengths, ends)
+    rewards = np.array(batch.rewards[rows])
+    return _View(batch.take(rows), np.arange(total), actions[rows], rewards, ends - lengths, ends)
 
 
 def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
@@ -248,5 +252,6 @@ def compare(batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tu
     for populations, buckets in zip(rivals, judged, strict=True):
         for view in _views(batch, buckets[where], grouped=populations[0].share > 0):
             values = np.stack([view.judge(population).gain for population in populations])
+            values = np.clip(values, -FARTHEST, FARTHEST)
             total += Comparison(len(view.starts), values.sum(axis=1), values @ values.T)
     return total

@@ -14,13 +14,14 @@ import numpy as np
 from newcomer.arrays import Floats
 from newcomer.evidence import PopulationFacts
 from newcomer.radius import Draws
+from newcomer.records import Shown, freeze
 
 DEAD = 1e-3  # a direction that explains less than this share of what the first explains is dead
 CLEARLY = 4.0  # times what sampling leaves by itself: then a mean lies outside the span of the directions
 
 
 @dataclass(frozen=True)
-class Population:
+class Population(Shown):
     """Reward vectors have the mean `mean` (d,) and the covariance L L^T, L = `factor` (d, k); rewards have a residual.
 
     `noise_variance` is the variance of the residual, averaged over rows; `by_action` (A,) that of each action, None
@@ -35,6 +36,9 @@ class Population:
     offsets: Floats | None = None
     share: float = 0.0
     units: Floats | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     @property
     def rank(self) -> int:

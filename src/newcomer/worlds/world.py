@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import NewcomerError
+from newcomer.records import Shown, freeze
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -24,7 +25,7 @@ USERS, HORIZON, STEPS = 6, 200, 4  # of what check_world draws
 
 
 @dataclass(frozen=True)
-class Episode:
+class Episode(Shown):
     """One newcomer over T rounds of K candidates.
 
     `actions` (T, K, d) are the candidates' features, `means` (T, K) their expected rewards, from which regret is
@@ -38,6 +39,9 @@ class Episode:
     rewards: Floats
     mask: Bools | None = None
     ids: NDArray[np.generic] | None = None
+
+    def __post_init__(self) -> None:
+        freeze(self)
 
     @property
     def best(self) -> Floats:

@@ -16,9 +16,10 @@ from glob import glob, has_magic
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import unquote
 
+from newcomer.arguments import shown
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.scratch import Scratch, no_room
 
@@ -54,7 +55,11 @@ def find_files(paths: Paths) -> list[Found]:
 
     The order counts: rows of a user without a step, or at equal times, stand in the order of their files.
     """
-    given = [paths] if isinstance(paths, str | PathLike) else list(paths)
+    several = isinstance(paths, Sequence) and not isinstance(paths, str)
+    given: list[Any] = list(paths) if several else [paths]  # type: ignore[arg-type]
+    for one in given:
+        if not isinstance(one, str | PathLike) or "\0" in str(one):
+            raise LogsError(f"{shown(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame")
     files = {file.name: file for path in given for file in _expand(fspath(path))}
     if not files:
         raise LogsError("no files given", todo="pass a path, a glob or a list of paths")

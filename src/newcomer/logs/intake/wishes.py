@@ -1,0 +1,85 @@
+"""What reading was asked for, checked before the first file is opened: one sentence for what makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from newcomer import arguments
+from newcomer.errors import LogsError
+from newcomer.logs.intake.columns import Epoch
+from newcomer.logs.intake.layout import Renames
+from newcomer.logs.intake.sources import Clip
+
+
+def check_options(
+    *, intercept: Any, grouped: Any = False, memory: Any = None, epoch: Any = None, progress: Any = None
+) -> None:
+    """Refuse settings of the wrong type, each by its name."""
+    for name, value in (("intercept", intercept), ("grouped", grouped)):
+        arguments.flag(value, name, kind=LogsError)
+    if memory is not None:
+        arguments.whole(memory, "memory", least=0, kind=LogsError)
+    if epoch is not None:
+        arguments.one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
+    arguments.callback(progress, "progress", kind=LogsError)
+
+
+def checked_clip(clip: Any) -> Clip:
+    """The limits of rewards, two finite numbers in order."""
+    if clip is None:
+        return None
+    if isinstance(clip, str) and clip == "auto":
+        return "auto"
+    listed = isinstance(clip, Sequence | np.ndarray) and not isinstance(clip, str | bytes)
+    given = arguments.numbers(clip, "clip", kind=LogsError) if listed else np.zeros(0)
+    low, high = given if given.shape == (2,) else (0.0, 0.0)
+    if not -np.inf < low < high < np.inf:
+        todo = "pass two numbers (low, high), low < high, or 'auto'"
+        raise LogsError(f"clip is {arguments.shown(clip)}", where="clip=", todo=todo)
+    return float(low), float(high)
+
+
+def column_names(features: object) -> tuple[str, ...] | None:
+    """The names, if what was passed as features is a name or a sequence of names."""
+    if isinstance(features, str):
+        return (features,)
+    named = isinstance(features, list | tuple) and features and all(isinstance(name, str) for name in features)
+    return tuple(features) if named else None  # type: ignore[arg-type]
+
+
+def checked_columns(columns: Any) -> Renames | None:
+    """Renames: a mapping of parts of logs to a column, several, or None."""
+    if columns is None:
+        return None
+    todo = "pass a dict such as {'user': 'uid'}"
+    if not isinstance(columns, Mapping):
+        raise LogsError(f"columns is {arguments.shown(columns)}", where="columns=", todo=todo)
+    for part, given in columns.items():
+        if not isinstance(part, str) or (given is not None and given != [] and column_names(given) is None):
+            what = f"columns has {arguments.shown(part)}: {arguments.shown(given)}"
+            raise LogsError(what, where="columns=", todo=f"{todo}; None leaves a part out")
+    return columns
+
+
+class Chosen(NamedTuple):
+    """Which columns are to be features: `of_items`, or, among the renamed `columns`, of the logs themselves."""
+
+    of_items: tuple[str, ...] | None
+    columns: Renames | None
+
+    @classmethod
+    def of(cls, features: Any, items: Any, columns: Any) -> Chosen:
+        """From what `read_logs` is given: names in `features=` are columns of the items, if there are any."""
+        columns = checked_columns(columns)
+        if features is None:
+            return cls(None, columns)
+        names = column_names(features)
+        if not names:
+            todo = "pass the names of columns, as features=['price', 'weight']"
+            raise LogsError(f"features= is {arguments.shown(features)}", where="features=", todo=todo)
+        return cls(
+            names if items is not None else None, {**(columns or {}), "features": None if items is not None else names}
+        )

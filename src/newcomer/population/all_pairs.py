@@ -241,7 +241,9 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     """The moment estimate from summed pairs (one bucket), in the metric of C, regularised where C is poorly known.
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
-    Directions beyond the positive part of the covariance get a small length, so that refinement can still find them.
+    Lengths are those beyond the first direction that is left out: where people are few for the features, chance alone
+    makes long ones, and a climb from there is long. Directions with nothing left get a small length, so that refinement
+    can still find them.
     `centred` says that the common part was taken off the rewards in the products.
     """
     dim, rows, users = pairs.cross.shape[1], max(float(pairs.rows[0]), 1.0), max(float(pairs.users[0]), 1.0)
@@ -253,7 +255,8 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     mean = white.T @ pairs.means[0] / users
     spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0)
     lengths, axes = np.linalg.eigh(symmetric(spread if centred else spread - np.outer(mean, mean)))
-    lengths, axes = lengths[::-1][:rank], axes[:, ::-1][:, :rank]
+    rest = max(float(lengths[::-1][rank]), 0.0) if rank < dim else 0.0  # what chance gives to the next direction
+    lengths, axes = lengths[::-1][:rank] - rest, axes[:, ::-1][:, :rank]
     power = float(pairs.squares[0]) / rows
     apart = action_variances(pairs)
     left = power - float(mean @ mean) if apart is None else float(pairs.met[0] @ apart) / rows

@@ -50,7 +50,7 @@ def run(setting: Setting, *, people: str, seed: int) -> pl.DataFrame:
     policies = {"ours": nc.PriorUCB(model), "mean": nc.PopulationMean(model)}
     rows = []
     for step in facts.outlook.steps:
-        got = served(policies, newcomers, steps=step.interactions, choices=facts.outlook.choices, seed=seed)
+        got = served(policies, newcomers, steps=step.interactions, choices=facts.outlook.choices, deals=12, seed=seed)
         gain = got["ours"] - got["mean"]
         error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
         said = (step.gain, step.low, step.high)

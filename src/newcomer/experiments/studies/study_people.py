@@ -18,7 +18,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 import newcomer as nc
@@ -31,8 +30,8 @@ from newcomer.experiments.studies.comparison import ratio_of_means, regrets
 from newcomer.experiments.studies.fold_in import recommenders
 from newcomer.fitting import fit
 from newcomer.outcomes import mean_and_error
+from newcomer.worlds.made_up import MadeUp
 from newcomer.worlds.people import People
-from newcomer.worlds.world import stream
 
 FILMS = "films, each once"
 AGAIN, WAVERING, ONCE = "same answer again", "half redrawn", "each once"
@@ -106,17 +105,8 @@ def young(setting: Setting, seed: int) -> People:
     beside = Path(setting.data).parent
     here = (beside / "young-people").is_dir()
     if setting.sizes.quick and not here:
-        return made_up(seed)
+        return replace(MadeUp.draw(150, 40).world, held_out=0.3, retest=0.0, seed=seed)
     return People.young(beside if here else None, seed=seed)
-
-
-def made_up(seed: int, people: int = 150, questions: int = 40) -> People:
-    """People who do not exist: three shared directions, opinions of their own, answers from 1 to 5."""
-    rng = stream(0, "made-up people")
-    taste = rng.standard_normal((people, 3)) @ rng.standard_normal((3, questions)) / 2
-    liked = 3 + rng.standard_normal(questions) + taste + rng.standard_normal((people, questions))
-    names = tuple(f"q{number:02d}" for number in range(questions))
-    return People(np.clip(np.rint(liked), 1, 5), names, seed=seed)
 
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:

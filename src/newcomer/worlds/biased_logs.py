@@ -127,7 +127,7 @@ class BiasedLogs:
         if self.bias != "lengths":
             return np.full(BLOCK, steps)
         above = ndtr(-(latents[:, 0] - self.world.offset) * np.sqrt(self.rank))  # exact for Gaussian latents
-        return np.maximum(2, np.rint(steps * (1.0 - self.strength * above)).astype(np.int64))
+        return np.asarray(np.maximum(2, np.rint(steps * (1.0 - self.strength * above))), np.int64)
 
 
 def softmax_choice(rng: np.random.Generator, scores: Floats) -> Ints:

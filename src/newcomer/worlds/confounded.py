@@ -189,7 +189,7 @@ class Confounded:
         return action, means + self._errors(rng, means.shape)
 
     def _errors(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        return self.noise * (2.0 * rng.integers(2, size=shape) - 1.0)
+        return np.asarray(self.noise * (2.0 * rng.integers(2, size=shape) - 1.0), np.float64)
 
 
 def _require(holds: bool, where: str, todo: str) -> None:

@@ -35,6 +35,7 @@ from newcomer.experiments.performing import perform_fit, perform_play
 from newcomer.experiments.pool import Crew, Progress
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
+    study_hard,
     study_local_regret,
     study_people,
     study_persistence,
@@ -84,6 +85,7 @@ STUDIES: dict[str, Figure] = {
         study_local_regret,
         study_people,
         study_persistence,
+        study_hard,
     )
 }
 EVERYTHING = FIGURES | STUDIES

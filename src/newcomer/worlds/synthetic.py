@@ -24,7 +24,7 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
 from newcomer.subspace import fix_signs
-from newcomer.worlds.world import Episode, LogRows, stream
+from newcomer.worlds.world import Episode, LogRows, stream, unit_vectors
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -116,12 +116,12 @@ class Synthetic:
     @cached_property
     def catalogue(self) -> Floats | None:
         """Features (items, d) of the fixed items, or None when every round has fresh actions."""
-        return None if self.items is None else _unit_rows(stream(self.seed, "catalogue"), (self.items, self.dim))
+        return None if self.items is None else unit_vectors(stream(self.seed, "catalogue"), (self.items, self.dim))
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
         """One newcomer for `horizon` rounds with the outcome of every candidate."""
         _require(horizon >= 1, f"horizon={horizon}", "at least one round")
-        beta = self._newcomer(rng)
+        beta = self.newcomer(rng)
         ids, actions = self._candidates(rng, horizon)
         means = actions @ beta
         return Episode(actions, means, means + self.draw_noise(rng, means.shape), ids=ids)
@@ -188,7 +188,7 @@ class Synthetic:
     def _shown(self, rng: np.random.Generator, rows: int) -> tuple[Ints | None, Floats]:
         """Actions (rows,) of a uniform logging policy, if there is a catalogue, and their features (rows, d)."""
         if self.catalogue is None:
-            return None, _unit_rows(rng, (rows, self.dim))
+            return None, unit_vectors(rng, (rows, self.dim))
         action = rng.integers(len(self.catalogue), size=rows)
         return action, self.catalogue[action]
 
@@ -200,7 +200,7 @@ class Synthetic:
         items = shuffled[:, : self.choices]
         return items, self.catalogue[items]
 
-    def _newcomer(self, rng: np.random.Generator) -> Floats:
+    def newcomer(self, rng: np.random.Generator) -> Floats:
         """The reward vector beta (d,) of a newcomer: length (cosine * within + sine * away), as `outside` says."""
         inside: Floats = self.factor @ self.draw_latents(rng, 1)[0]
         stray = rng.standard_normal(self.dim)
@@ -213,7 +213,7 @@ class Synthetic:
 
     def draw_actions(self, rng: np.random.Generator, rounds: int) -> Floats:
         """Fresh candidates (rounds, choices, d), uniform on the sphere."""
-        return _unit_rows(rng, (rounds, self.choices, self.dim))
+        return unit_vectors(rng, (rounds, self.choices, self.dim))
 
     def draw_latents(self, rng: np.random.Generator, users: int) -> Floats:
         """Latent states theta (users, k)."""
@@ -254,13 +254,6 @@ def _cut(part: LogRows, users: int) -> LogRows:
     rows = int(np.searchsorted(part.user, users))
     action = None if part.action is None else part.action[:rows]
     return LogRows(part.user[:rows], part.step[:rows], part.features[:rows], part.reward[:rows], action)
-
-
-def _unit_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """Gaussian vectors scaled to unit norm: uniform on the sphere."""
-    rows = rng.standard_normal(shape)
-    rows /= np.sqrt(np.einsum("...d,...d->...", rows, rows))[..., None]
-    return rows
 
 
 def _unit(vector: Floats) -> Floats:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from newcomer.experiments.studies import study_hard as hard
 from newcomer.experiments.studies import study_local_regret as local
 from newcomer.experiments.studies import study_people as people
 from newcomer.experiments.studies import study_persistence as persistence
@@ -17,6 +18,7 @@ from newcomer.experiments.studies import study_prior_calibration as calibration
 from newcomer.experiments.studies import study_prior_movielens as movielens
 from newcomer.experiments.studies import study_prior_robust as robust
 from newcomer.experiments.studies import study_prior_users as users
+from newcomer.experiments.studies import study_rates as rates
 
 REPORTED = "reported"  # the target of what was only to be measured
 
@@ -296,6 +298,57 @@ def persistence_details(frame: pl.DataFrame) -> pl.DataFrame:
     return named.pivot("assumed", index=["actions", "policy", "true"], values="told").fill_null("")
 
 
+def hard_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Whether anybody is below a bound on the mean regret, and how much of the loss of knowing nothing is saved."""
+    own = frame.filter(pl.col("policy").is_in(hard.policies_in(frame)))
+    found = []
+    for name in (hard.PROVEN, hard.PRINTED):
+        limits = frame.filter(policy=name).select("scale", "steps", "horizon", "users", limit="regret")
+        both = own.join(limits, on=["scale", "steps", "horizon", "users"])
+        ratios = both.with_columns(ratio=(pl.col("regret") + 2 * pl.col("regret_se")) / pl.col("limit"))
+        least = ratios.sort("ratio").row(0, named=True)
+        what = f"least mean regret + 2 se, over the {name} ({least['policy']}, {_cell(least)})"
+        found.append(at_least(what, least["ratio"], 1.0))
+    for scale in hard.SCALES:
+        best = own.filter(scale=scale).sort("blind").row(0, named=True)
+        what = f"scale {scale:g}: least regret as a share of knowing nothing ({best['policy']}, {_cell(best)})"
+        found.append(Verdict(what, REPORTED, f"{best['blind']:.3g}", None))
+    return found
+
+
+def _cell(line: dict[str, object]) -> str:
+    return f"N = {line['users']}, T = {line['horizon']}, H = {line['steps']}"
+
+
+def hard_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Mean regret of everybody in every cell, with the bounds."""
+    told = frame.with_columns(with_error("regret", 2))
+    return told.pivot("policy", index=["scale", "steps", "horizon", "users", "family"], values="told").fill_null("")
+
+
+def rates_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """How measured quantities fall from the smallest to the largest N, as a share of how their rate falls."""
+    ends = frame["users"].min(), frame["users"].max()
+
+    def falls(policy: str) -> float:
+        first, last = (frame.filter(policy=policy, users=users)["value"].item() for users in ends)
+        return float(first / last)
+
+    error = falls(rates.ERROR) / falls(rates.RADIUS)
+    regret = falls(rates.OURS) / falls(rates.WORST)
+    kappa = frame.filter(policy=rates.KAPPA)["value"].max() / (rates.ROUNDS / 2)  # type: ignore[operator]
+    return [
+        at_least(f"fall of the subspace error from N = {ends[0]} to {ends[1]} / that of Delta_off's rate", error, 1.0),
+        Verdict("fall of ProBALL-UCB's regret / that of Reg_hyb", REPORTED, f"{regret:.3g}", None),
+        at_most("mean kappa^2 / its bound T / 2", kappa, 1.0),
+    ]
+
+
+def rates_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Measured values and rates at every N."""
+    return frame.with_columns(with_error("value", 3)).pivot("users", index="policy", values="told")
+
+
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -311,4 +364,6 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "local-regret": (local_verdicts, local_details),
     "people": (people_verdicts, people_details),
     "persistence": (persistence_verdicts, persistence_details),
+    "hard": (hard_verdicts, hard_details),
+    "rates": (rates_verdicts, rates_details),
 }

@@ -1,4 +1,4 @@
-"""Guards the families of the lower bound, the unit ball as actions, and kappa_t <= sqrt(t)."""
+"""Guards the families of the lower bound, the unit ball as actions, and the study of both."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 import newcomer as nc
 from newcomer.errors import NewcomerError
 from newcomer.experiments.scale import Setting
-from newcomer.experiments.studies import study_hard
+from newcomer.experiments.studies import study_hard, study_rates
 from newcomer.model import Model
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.ball import Ball, estimated, into_span
-from newcomer.worlds.hard import Hard, claimed_rate
+from newcomer.worlds.hard import Hard
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import World, check_world, stream
+from tests.oracles.policies import kappas
 
 CELLS = {
     "online": Hard(offline=100, horizon=800),
@@ -46,7 +47,7 @@ def test_printed_bounds_are_the_stated_numbers():
     root = np.sqrt(8 * 800 / (2 * 400))
     assert hybrid.printed == pytest.approx(2 * np.sqrt(800) * (1 + root) / (80 * np.sqrt(6)))
     assert CELLS["online"].printed == pytest.approx(10 * np.sqrt(800) / (16 * np.sqrt(3)))
-    assert claimed_rate(10, 2, 100, 800) == pytest.approx(10 * np.sqrt(800))  # the first term of the minimum
+    assert CELLS["online"].claimed == pytest.approx(10 * np.sqrt(800))  # the first term of the minimum
 
 
 @pytest.mark.parametrize("regime", CELLS)
@@ -190,3 +191,22 @@ def test_the_study_has_every_cell_and_its_bounds():
     ]
     assert own.filter(policy=study_hard.PROVEN)["bound"].item() == 1.0 and own["family"].unique().len() == 1
     assert study_hard.PRINTED not in table.filter(scale=10.0)["policy"]
+
+
+def test_the_rates_meet_what_they_are_scaled_to():
+    setting = Setting("quick", "", "")
+    points = study_rates.sweep(setting.sizes)[:2]
+    table = study_rates.table(pl.concat([study_rates.run(setting, **point) for point in points]))
+    linear, online = (table.filter(policy=name)["value"] for name in (study_rates.LINEAR, study_rates.ON))
+    assert online.to_list() == pytest.approx([linear.mean()] * 2)
+    last = table.filter(users=1000)
+    error, rate = (last.filter(policy=name)["value"].item() for name in (study_rates.ERROR, study_rates.RADIUS))
+    assert error == pytest.approx(rate)
+    assert 0 < table.filter(policy=study_rates.KAPPA)["value"].max() <= study_rates.ROUNDS / 2
+
+
+def test_the_mean_square_of_kappa_is_the_oracles():
+    rng = np.random.default_rng(0)
+    basis, rows = np.linalg.qr(rng.standard_normal((5, 2)))[0], rng.standard_normal((7, 5))
+    slow = kappas([(phi, 0.0) for phi in rows], basis)[:-1]  # kappa_1 to kappa_7
+    assert study_rates.mean_square_kappa(rows, basis) == pytest.approx(np.mean(slow**2))

@@ -47,6 +47,7 @@ from newcomer.experiments.studies import (
     study_prior_robust,
     study_prior_subspace,
     study_prior_users,
+    study_rates,
 )
 from newcomer.files import told, write
 from newcomer.worlds.download import cache_folder, find_movielens
@@ -86,6 +87,7 @@ STUDIES: dict[str, Figure] = {
         study_people,
         study_persistence,
         study_hard,
+        study_rates,
     )
 }
 EVERYTHING = FIGURES | STUDIES

@@ -39,6 +39,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError
+from newcomer.policies.guarantees import minimax_regret
 from newcomer.worlds.world import stream, unit_vectors
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class Hard:
     @property
     def claimed(self) -> float:
         """The rate of the theorem, min(d sqrt T, k sqrt T (1 + sqrt(d T / (k N)))), without a constant."""
-        return claimed_rate(self.dim, self.rank, self.offline, self.horizon)
+        return minimax_regret(self.dim, self.rank, self.offline, self.horizon)
 
     @property
     def printed(self) -> float:
@@ -208,16 +209,6 @@ class Hard:
         betas[:, : self.flipped] *= rng.choice([-1.0, 1.0], size=(BLOCK, self.flipped))
         features = unit_vectors(rng, (BLOCK, steps, self.dim))
         return features, np.einsum("nhd,nd->nh", features, betas) + self.draw_noise(rng, (BLOCK, steps))
-
-
-def claimed_rate(dim: int, rank: int, offline: int, horizon: int) -> float:
-    """min(d sqrt T, k sqrt T (1 + sqrt(d T / (k N)))), the minimax rate that the paper claims.
-
-    >>> claimed_rate(10, 2, 500, 100)
-    40.0
-    """
-    root = math.sqrt(horizon)
-    return min(dim * root, rank * root * (1 + math.sqrt(dim * horizon / (rank * offline))))
 
 
 def _require(holds: bool, where: str, todo: str) -> None:

@@ -2,8 +2,8 @@
 
 d = 10, k = 2, actions the unit ball (20 random unit vectors a round and the policy's greedy direction), noise N(0, 1),
 T = 200 and 800 rounds, N = 100 to 6,400 offline users of H = 2 steps, and of 20, where H k is larger than d and the
-logs may tell what the bound takes for hidden. Each cell has the family that the theorem names for its (N, T), twelve
-members of it (LOCAL-UCB, whose rounds take longest, serves the first six and H = 2 alone), a fit of rank 2 for each
+logs may tell what the bound takes for hidden. Each cell has the family that the theorem names for its (N, T), eight
+members of it (LOCAL-UCB, whose rounds take longest, serves the first four and H = 2 alone), a fit of rank 2 for each
 and one newcomer. The theorem is about scale 1, where beta is so short that nothing can be learned in T rounds:
 everybody loses about T |beta|, what random actions lose. At scale 10, beta ten times as long, learning begins. "bound,
 as printed" has the constants of the paper; "bound, as proven" is what its steps give with the best action of the ball
@@ -32,7 +32,7 @@ from newcomer.worlds.world import stream
 
 DIM, RANK, CHOICES = 10, 2, 20
 HORIZONS, SIZES, STEPS, SCALES = (200, 800), (100, 400, 1600, 6400), (2, 20), (1.0, 10.0)
-MEMBERS, FEW = 12, 6  # of a family; those that LOCAL-UCB serves
+MEMBERS, FEW = 8, 4  # of a family; those that LOCAL-UCB serves
 LOCAL, PRINTED, PROVEN, BLIND = "LOCAL-UCB", "bound, as printed", "bound, as proven", "T |beta|, knowing nothing"
 
 

@@ -121,6 +121,21 @@ def test_nobody_is_below_the_proven_bound_on_average(regime):
         )
 
 
+@pytest.mark.parametrize(("offline", "horizon"), [(100, 200), (400, 800)])
+def test_endless_histories_beat_the_printed_bound_and_not_the_proven_one(offline, horizon):
+    """A policy that is told what histories of any length tell, the coordinates that all users share."""
+    regrets = []
+    for member in range(6):
+        world = Hard(offline=offline, horizon=horizon, member=member, regime="hybrid")
+        shared = np.where(np.arange(10) < world.flipped, 0.0, world.beta)
+        factor = np.ascontiguousarray(np.diag(np.abs(world.beta))[:, : world.flipped])
+        model = Model(world.basis, np.ones(10), shared, factor, noise_variance=1.0)
+        regrets.append(Ball(world, 10).serve(nc.PriorUCB(model), stream(member, "test"), horizon).sum())
+    endless = Hard(offline=offline, horizon=horizon, steps=10**6, regime="hybrid")
+    assert not endless.conditions["H k <= d"] and not endless.conditions["d^2 H <= 2 T"]
+    assert endless.proven <= np.mean(regrets) < 0.5 * endless.printed
+
+
 @pytest.mark.parametrize("wrong", [{"rank": 1}, {"rank": 10}, {"offline": 0}, {"regime": "odd"}, {"scale": 0.0}])
 def test_impossible_families_are_refused(wrong):
     with pytest.raises(NewcomerError, match="cannot be drawn"):

@@ -33,7 +33,7 @@ from newcomer.worlds.world import stream
 DIM, RANK, CHOICES = 10, 2, 20
 HORIZONS, SIZES, STEPS, SCALES = (200, 800), (100, 400, 1600, 6400), (2, 20), (1.0, 10.0)
 MEMBERS, FEW = 8, 4  # of a family; those that LOCAL-UCB serves
-LOCAL, PRINTED, PROVEN, BLIND = "LOCAL-UCB", "bound, as printed", "bound, as proven", "T |beta|, knowing nothing"
+LOCAL, PRINTED, PROVEN, BLIND = "LOCAL-UCB", "bound, as printed", "bound, as proven", "knowing nothing"
 
 
 def sweep(scale: Scale) -> list[Point]:

@@ -5,11 +5,13 @@ For each study one function of its table gives the verdicts, and another the det
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
+from newcomer.experiments.studies import study_hard as hard
 from newcomer.experiments.studies import study_local_regret as local
 from newcomer.experiments.studies import study_people as people
 from newcomer.experiments.studies import study_persistence as persistence
@@ -17,6 +19,7 @@ from newcomer.experiments.studies import study_prior_calibration as calibration
 from newcomer.experiments.studies import study_prior_movielens as movielens
 from newcomer.experiments.studies import study_prior_robust as robust
 from newcomer.experiments.studies import study_prior_users as users
+from newcomer.experiments.studies import study_rates as rates
 
 REPORTED = "reported"  # the target of what was only to be measured
 
@@ -336,6 +339,61 @@ def outlook_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
+def hard_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Whether anybody is below a bound on the mean regret, and how much of the loss of knowing nothing is saved."""
+    own = frame.filter(pl.col("policy").is_in(hard.policies_in(frame)))
+    found = []
+    for name in (hard.PROVEN, hard.PRINTED):
+        limits = frame.filter(policy=name).select("scale", "steps", "horizon", "users", limit="regret")
+        both = own.join(limits, on=["scale", "steps", "horizon", "users"])
+        ratios = both.with_columns(ratio=(pl.col("regret") + 2 * pl.col("regret_se")) / pl.col("limit"))
+        least = ratios.sort("ratio").row(0, named=True)
+        what = f"least mean regret + 2 se, over the {name} ({least['policy']}, {_cell(least)})"
+        found.append(at_least(what, least["ratio"], 1.0))
+    for scale in hard.SCALES:
+        best = own.filter(scale=scale).sort("blind").row(0, named=True)
+        what = f"scale {scale:g}: least regret as a share of knowing nothing ({best['policy']}, {_cell(best)})"
+        found.append(Verdict(what, REPORTED, f"{best['blind']:.3g}", None))
+    return found
+
+
+def _cell(line: dict[str, object]) -> str:
+    return f"N = {line['users']}, T = {line['horizon']}, H = {line['steps']}"
+
+
+def hard_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Mean regret of everybody in every cell, with the bounds."""
+    told = frame.with_columns(with_error("regret", 2))
+    return told.pivot("policy", index=["scale", "steps", "horizon", "users", "family"], values="told").fill_null("")
+
+
+def rates_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """How measured quantities fall from the smallest to the largest N, as a share of how their rate falls."""
+    ends = frame["users"].min(), frame["users"].max()
+
+    def falls(policy: str) -> tuple[float, float]:
+        """The ratio of the first to the last value, and its standard error (the values taken as independent)."""
+        first, last = (frame.filter(policy=policy, users=users).row(0, named=True) for users in ends)
+        ratio = first["value"] / last["value"]
+        return ratio, ratio * math.hypot(first["value_se"] / first["value"], last["value_se"] / last["value"])
+
+    found = []
+    for what, policy, rate in (("the subspace error", rates.ERROR, rates.RADIUS), ("regret", rates.OURS, rates.WORST)):
+        (fall, error), (own, _) = falls(policy), falls(rate)
+        low, high = ((fall + sign * 2 * error) / own for sign in (-1, 1))
+        told = f"{fall / own:.3g} (se {error / own:.2g})"
+        target = "at least 1" if policy == rates.ERROR else REPORTED
+        holds = None if target == REPORTED or low < 1 < high else low >= 1
+        found.append(Verdict(f"fall of {what} from N = {ends[0]} to {ends[1]} / that of its rate", target, told, holds))
+    kappa = frame.filter(policy=rates.KAPPA)["value"].max() / (rates.ROUNDS / 2)  # type: ignore[operator]
+    return [*found, at_most("mean kappa^2 / its bound T / 2", kappa, 1.0)]
+
+
+def rates_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Measured values and rates at every N."""
+    return frame.with_columns(with_error("value", 3)).pivot("users", index="policy", values="told")
+
+
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -353,4 +411,6 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "persistence": (persistence_verdicts, persistence_details),
     "exploration": (exploration_verdicts, exploration_details),
     "outlook": (outlook_verdicts, lambda frame: frame),
+    "hard": (hard_verdicts, hard_details),
+    "rates": (rates_verdicts, rates_details),
 }

@@ -38,6 +38,12 @@ OTHERS: Mapping[str, str] = {
     "1/sqrt(N)": "#8C8C8C",
     "minimax rate": "#8C8C8C",
     "completed ratings": "#000000",
+    "bound, as proven": "#000000",
+    "bound, as printed": "#8C8C8C",
+    "knowing nothing": "#BC9E82",
+    "Reg_on": "#8C8C8C",
+    "Reg_hyb": "#56B4E9",
+    "Delta_off rate": "#8C8C8C",
 }
 SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#A05195")
 DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))

@@ -36,6 +36,7 @@ from newcomer.experiments.pool import Crew, Progress
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
     study_exploration,
+    study_hard,
     study_local_regret,
     study_outlook,
     study_people,
@@ -48,6 +49,7 @@ from newcomer.experiments.studies import (
     study_prior_robust,
     study_prior_subspace,
     study_prior_users,
+    study_rates,
 )
 from newcomer.files import told, write
 from newcomer.worlds.download import cache_folder, find_movielens
@@ -88,6 +90,8 @@ STUDIES: dict[str, Figure] = {
         study_persistence,
         study_exploration,
         study_outlook,
+        study_hard,
+        study_rates,
     )
 }
 EVERYTHING = FIGURES | STUDIES

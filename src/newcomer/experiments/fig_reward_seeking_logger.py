@@ -21,6 +21,7 @@ from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.outcomes import mean_and_error
 from newcomer.subspace import distance
+from newcomer.worlds.biased_logs import softmax_choice
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream
 
@@ -77,8 +78,7 @@ def _block(
     offers = rng.standard_normal((users, steps, place.choices, place.dim))
     offers /= np.linalg.norm(offers, axis=-1, keepdims=True)
     means = np.einsum("nhkd,nd->nhk", offers, betas)
-    # The largest of score + Gumbel noise is a draw from the softmax of the scores.
-    chosen = (strength * means + rng.gumbel(size=means.shape)).argmax(axis=2)[..., None]
+    chosen = softmax_choice(rng, strength * means)[..., None]
     taken = np.take_along_axis(means, chosen, axis=2)[..., 0]
     features = np.take_along_axis(offers, chosen[..., None], axis=2)[:, :, 0]
     rewards = taken + place.noise * rng.standard_normal(taken.shape)

@@ -24,7 +24,7 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
 from newcomer.subspace import fix_signs
-from newcomer.worlds.world import Episode, LogRows, stream
+from newcomer.worlds.world import Episode, LogRows, stream, unit_vectors
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -116,15 +116,15 @@ class Synthetic:
     @cached_property
     def catalogue(self) -> Floats | None:
         """Features (items, d) of the fixed items, or None when every round has fresh actions."""
-        return None if self.items is None else _unit_rows(stream(self.seed, "catalogue"), (self.items, self.dim))
+        return None if self.items is None else unit_vectors(stream(self.seed, "catalogue"), (self.items, self.dim))
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
         """One newcomer for `horizon` rounds with the outcome of every candidate."""
         _require(horizon >= 1, f"horizon={horizon}", "at least one round")
-        beta = self._newcomer(rng)
+        beta = self.newcomer(rng)
         ids, actions = self._candidates(rng, horizon)
         means = actions @ beta
-        return Episode(actions, means, means + self._noise(rng, means.shape), ids=ids)
+        return Episode(actions, means, means + self.draw_noise(rng, means.shape), ids=ids)
 
     def logs(self, users: int, steps: int | tuple[int, int], seed: int) -> Logs:
         """Histories in memory; `steps` is a length, or the shortest and the longest of lengths drawn uniformly."""
@@ -180,29 +180,29 @@ class Synthetic:
         lengths = rng.integers(shortest, longest, endpoint=True, size=BLOCK)
         user = np.repeat(np.arange(BLOCK), lengths)
         step = np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        betas = self._latent(rng, BLOCK) @ self.factor.T
+        betas = self.draw_latents(rng, BLOCK) @ self.factor.T
         action, features = self._shown(rng, len(user))
-        reward = np.einsum("nd,nd->n", features, betas[user]) + self._noise(rng, (len(user),))
+        reward = np.einsum("nd,nd->n", features, betas[user]) + self.draw_noise(rng, (len(user),))
         return LogRows(user + first, step, features, reward, action)
 
     def _shown(self, rng: np.random.Generator, rows: int) -> tuple[Ints | None, Floats]:
         """Actions (rows,) of a uniform logging policy, if there is a catalogue, and their features (rows, d)."""
         if self.catalogue is None:
-            return None, _unit_rows(rng, (rows, self.dim))
+            return None, unit_vectors(rng, (rows, self.dim))
         action = rng.integers(len(self.catalogue), size=rows)
         return action, self.catalogue[action]
 
     def _candidates(self, rng: np.random.Generator, horizon: int) -> tuple[Ints | None, Floats]:
         """Items (T, K) of every round, distinct within a round, if there is a catalogue, and features (T, K, d)."""
         if self.catalogue is None:
-            return None, _unit_rows(rng, (horizon, self.choices, self.dim))
+            return None, self.draw_actions(rng, horizon)
         shuffled = rng.random((horizon, len(self.catalogue))).argpartition(self.choices - 1, axis=1)
         items = shuffled[:, : self.choices]
         return items, self.catalogue[items]
 
-    def _newcomer(self, rng: np.random.Generator) -> Floats:
+    def newcomer(self, rng: np.random.Generator) -> Floats:
         """The reward vector beta (d,) of a newcomer: length (cosine * within + sine * away), as `outside` says."""
-        inside: Floats = self.factor @ self._latent(rng, 1)[0]
+        inside: Floats = self.factor @ self.draw_latents(rng, 1)[0]
         stray = rng.standard_normal(self.dim)
         if not self.outside and self.length is None:
             return inside
@@ -211,7 +211,11 @@ class Synthetic:
         away = _unit(stray - self.basis @ (self.basis.T @ stray))
         return np.asarray(length * (cosine * _unit(inside) + self.outside * away))
 
-    def _latent(self, rng: np.random.Generator, users: int) -> Floats:
+    def draw_actions(self, rng: np.random.Generator, rounds: int) -> Floats:
+        """Fresh candidates (rounds, choices, d), uniform on the sphere."""
+        return unit_vectors(rng, (rounds, self.choices, self.dim))
+
+    def draw_latents(self, rng: np.random.Generator, users: int) -> Floats:
         """Latent states theta (users, k)."""
         z = rng.standard_normal((users, self.rank)) / math.sqrt(self.rank)
         if self.latents == "heavy":
@@ -220,7 +224,7 @@ class Synthetic:
             z = 0.2 * z + self._centers[rng.integers(CENTERS, size=users)]
         return np.asarray(z + self.offset)
 
-    def _noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    def draw_noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
         """Noise of standard deviation `noise`, Gaussian or Student with the same variance."""
         if self.noise_tails == "heavy":
             return np.asarray(rng.standard_t(FREEDOM, shape) * (self.noise * math.sqrt(1.0 - 2.0 / FREEDOM)))
@@ -250,13 +254,6 @@ def _cut(part: LogRows, users: int) -> LogRows:
     rows = int(np.searchsorted(part.user, users))
     action = None if part.action is None else part.action[:rows]
     return LogRows(part.user[:rows], part.step[:rows], part.features[:rows], part.reward[:rows], action)
-
-
-def _unit_rows(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-    """Gaussian vectors scaled to unit norm: uniform on the sphere."""
-    rows = rng.standard_normal(shape)
-    rows /= np.sqrt(np.einsum("...d,...d->...", rows, rows))[..., None]
-    return rows
 
 
 def _unit(vector: Floats) -> Floats:

@@ -95,6 +95,13 @@ def stream(seed: int, purpose: str, *index: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(crc32(purpose.encode()), *index)))
 
 
+def unit_vectors(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    """Vectors drawn uniformly from the unit sphere; the last axis is that of coordinates."""
+    rows = rng.standard_normal(shape)
+    rows /= np.sqrt(np.einsum("...d,...d->...", rows, rows))[..., None]
+    return rows
+
+
 def check_world(world: Newcomers, *, seed: int = 0) -> None:
     """Raise AssertionError, with what is wrong, unless `world` keeps the contract that `play` relies on.
 

@@ -26,6 +26,7 @@ from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies.comparison import compared, paired, regrets, t_intervals, truth_of
 from newcomer.fitting import fit
 from newcomer.model import Model
+from newcomer.policies.guarantees import minimax_regret, online_regret
 from newcomer.worlds.synthetic import Synthetic
 
 DIM, RANK, STEPS, ROUNDS = 20, 2, 20, 200
@@ -93,10 +94,12 @@ def rates(own: pl.DataFrame) -> pl.DataFrame:
     Divided by d sqrt T it is min(1, (k / d) (1 + sqrt(d T / (k N)))): LinUCB's regret at worst, k / d of it at best.
     """
     constant = own.filter(policy=LINEAR)["regret"].mean()
-    offline = RANK / DIM * (1 + (DIM * ROUNDS / (RANK * pl.col("users"))).sqrt())
-    share = pl.min_horizontal(pl.lit(1.0), offline)
-    sizes = own.select(pl.col("users").unique().sort())
-    return sizes.with_columns(policy=pl.lit(RATE), regret=share * pl.lit(constant), regret_se=pl.lit(0.0))
+    sizes = own["users"].unique().sort()
+    whole = online_regret(DIM, ROUNDS)
+    share = pl.Series([minimax_regret(DIM, RANK, users, ROUNDS) / whole for users in sizes])
+    return pl.DataFrame({"users": sizes}).with_columns(
+        policy=pl.lit(RATE), regret=share * pl.lit(constant), regret_se=pl.lit(0.0)
+    )
 
 
 def pooled(rows: pl.DataFrame) -> pl.DataFrame:

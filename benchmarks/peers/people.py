@@ -2,10 +2,10 @@
 
 Young People (NEWCOMER_DATA), as in the study `people`: 70% of the people are logged with 20 or 60 answers, the others
 are newcomers, 40 rounds of ten questions that may come again, or 13 rounds in which each comes once; ten splits of a
-hundred newcomers; and the replay of MovieLens, each film once, with a hundred newcomers. Beside PriorUCB and both honest baselines plays `implicit`'s AlternatingLeastSquares (18 factors, 15
-iterations, its other settings as they come), folded in for a newcomer by `recalculate_user`, in the two ways in which
-teams feed it ratings: answers as confidences, and answers above the question's mean as positives. It ranks by its own
-score, as its documentation does.
+hundred newcomers; and the replay of MovieLens, each film once, with a hundred newcomers. Beside PriorUCB and both
+honest baselines plays `implicit`'s AlternatingLeastSquares (18 factors, 15 iterations, its other settings as they
+come), folded in for a newcomer by `recalculate_user`, in the two ways in which teams feed it ratings: answers as
+confidences, and answers above the question's mean as positives. It ranks by its own score, as its documentation does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How far a long read is: rate and time left on stderr. A bar in a terminal, otherwise a line every half minute.
 
-Nothing is shown for work that ends within the first second. A fit reads the logs many times: rate and time left are
-those of the pass, and how many passes there will be nobody knows, so what the last one found is told instead.
+Nothing is shown for work that ends within the first second. A fit reads the logs many times, and how many nobody
+knows: the bar, rate and time left are those of the pass, and lines tell what the last one found and how long it has
+been.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Meter:
 
     def line(self, done: float, total: float, seconds: float) -> str:
         """Share, rate and time left as text, `seconds` into the pass."""
+        if self.note:  # of the pass that is under way, share and time left would be taken for those of the fit
+            return f"{self.what}{self.note}: {_duration(self.clock() - self.begun)} so far"
         rate = done / max(seconds, 1e-9)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
         return f"{self.what}{self.note}: {done / total:.0%}, {rate:,.0f} rows/s{left}"

@@ -185,7 +185,9 @@ def _or_without(error: LogsError, part: str) -> LogsError:
 def _missing(name: str, available: Sequence[str], source: str) -> LogsError:
     """The error for a column that is needed and not there, with the nearest that is."""
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
-    todo = f"columns are {found}{nearest(name, available)} (rename with columns={{'user': 'uid'}} or --column user=uid)"
+    part, theirs = (name, "...") if name in _PARTS else ("user", "'uid'")
+    option = f"columns={{'{part}': {theirs}}} or --column {part}={theirs.strip(chr(39))}"
+    todo = f"columns are {found}{nearest(name, available)} (name it with {option})"
     return LogsError(f"no column '{name}'", where=source, todo=todo)
 
 

@@ -271,7 +271,7 @@ def test_in_a_terminal_progress_has_a_rate() -> None:
 
 def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> None:
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    clock = iter([0.0, 2.0, 100.0, 110.0, 110.0])
+    clock = iter([0.0, 2.0, 100.0, 110.0])
     with Meter("Fitting", console=console, clock=lambda: next(clock)) as meter:
         meter(1000, 1000)
         meter.hear(Progress(7, "choosing shrinkage", -0.78125, -0.79))

@@ -67,7 +67,7 @@ def command(
     if not json:  # before the long work: a column that was guessed wrong is better known now
         screen.advise(read.advice)
     screen.compile_first("array_loops", "sold", "population")
-    with Meter("Fitting") as meter:
+    with Meter("Fitting", first=", first pass") as meter:
         model = fit(read, rank=wanted, estimator=method, ridge=ridge, progress=meter, listen=meter.hear)
     options.keep(model, target)
     found = findings_of(model, delta=level)

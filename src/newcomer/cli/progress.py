@@ -27,8 +27,9 @@ INTERVAL = 30.0  # seconds between lines without a terminal
 class Meter:
     """A `progress(done, total)` callback to be used in a `with` block.
 
-    `first` is what to call the first of several passes; `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `note` what
-    the last pass found, `spoken` when a line was last written. Tests bring a console and a clock of their own.
+    `first` is what to call the first of several passes; `begun` is when the work began, `turn` when this pass of it
+    did; `last` is how far the last call was, `note` what the last pass found, `spoken` when a line was last written.
+    Tests bring a console and a clock of their own.
     """
 
     def __init__(

@@ -22,6 +22,7 @@ from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import pack, unpack
 from newcomer.worlds import Synthetic
+from tests.helpers import plain_model
 
 DATA = Path(__file__).parent / "data"
 
@@ -126,8 +127,10 @@ def test_no_bit_of_a_model_changes_unnoticed(model, with_items, seed):
     flips_are_refused_or_harmless(lambda data: contents(nc.Model.from_bytes(data)), chosen.to_bytes(), seed)
 
 
-def test_no_bit_of_a_state_changes_unnoticed():
-    policy = nc.LinUCB(3, horizon=20)
+@pytest.mark.parametrize(
+    "policy", [nc.LinUCB(3, horizon=20), nc.PriorUCB(plain_model(3, 1))], ids=["LinUCB", "PriorUCB"]
+)
+def test_no_bit_of_a_state_changes_unnoticed(policy):
     state = policy.start(2)
     policy.update(state, [[1.0, 0.0, 2.0]], [0.5], users=[1])
     kind = type(state)

@@ -21,7 +21,7 @@ from newcomer.arrays import Floats, Ints, read_only
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
-from newcomer.radius import Form, calibrated_radius, subspace_radius
+from newcomer.radius import Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.subspace import Norm
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
@@ -183,8 +183,9 @@ class Model:
         delta: float = 0.05,
         norm: Norm = "spectral",
         clip: bool = True,
-        simplified: bool = False,
+        simplified: Simplified = False,
         form: Form = "theorem",
+        printed: bool = False,
     ) -> float:
         """Delta_off: with probability 1 - `delta` the basis is no further than this from the truth.
 
@@ -195,8 +196,10 @@ class Model:
             explains them.
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
-        simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.
+        simplified : take the coverage as known (Delta_D = 0), as the paper's figures do; "without B" leaves the factor
+            B^2 out besides, as those figures seem to.
         form : "theorem", the paper's, or "identity", sharper and valid too.
+        printed : the formulas as the paper prints them (docs/errata.md lists where they slip).
         """
         if not 0 < delta < 1:
             raise ModelError(f"delta is {delta}", todo="choose a probability between 0 and 1")
@@ -208,8 +211,9 @@ class Model:
             return calibrated_radius(evidence.calibrated, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
         if evidence.radius is None:
             raise ModelError("this model keeps no evidence for a radius", todo="fit it from logs, or pass radius=")
+        x = evidence.radius
         return subspace_radius(
-            evidence.radius, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form
+            x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
         )
 
     def to_bytes(self) -> bytes:

@@ -62,7 +62,8 @@ class LocalUCB(Contract[Ridge]):
     @cached_property
     def settings(self) -> dict[str, float]:
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
-        inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
+        dims = [self.model.rank, self.model.dim]
+        inner, outer = resolve(self.widths, dims, self.horizon, self.theory, ellipsoids=2)
         kind = "calibrated" if self.model.evidence.calibrated else None
         radius = self.model.radius(kind, norm="frobenius") if self.radius is None else float(self.radius)
         bound = plug_in_bound(self.model) if self.reward_bound is None else float(self.reward_bound)

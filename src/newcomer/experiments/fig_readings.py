@@ -108,7 +108,7 @@ def _variants(place: MovieLens, model: Model, rounds: int) -> Iterator[tuple[str
     yield "LinTS", "", None, None, lambda: nc.LinTS(dim, horizon=rounds)
     yield "mUCB", "", None, None, lambda: nc.MUCB(kinds.centers, horizon=rounds, noise_sd=sd)
     own, plain = PRIORS
-    shares = {"weights": kinds.shares, "noise_sd": sd}
+    shares: dict[str, Any] = {"weights": kinds.shares, "noise_sd": sd}
     yield "mmTS", own, None, None, lambda: nc.MmTS(kinds.centers, variances=kinds.variances, **shares)
     yield "MixTS", own, None, None, lambda: nc.MixTS(kinds.centers, covariances=kinds.covariances, **shares)
     # With one covariance for all clusters the two samplers are the same.

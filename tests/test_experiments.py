@@ -343,9 +343,9 @@ def test_a_table_job_is_done_by_the_figure_it_names(tiny: JobFolder, tmp_path: P
     [job] = FIGURES["geometry"].jobs(here)
     do(job, here)
     assert here.rows(job)["time"].unique(maintain_order=True).to_list() == [
-        "after 3 rounds",
-        "after 30 rounds",
-        "after 300 rounds",
+        *(f"LOCAL-UCB, after {t} rounds" for t in (3, 30, 300)),
+        *(f"ProBALL-UCB, after {t} rounds, ellipse not in the ball: stay" for t in (3, 30)),
+        "ProBALL-UCB, after 300 rounds, ellipse in the ball: leave",
     ]
 
 

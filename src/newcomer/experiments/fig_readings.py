@@ -244,7 +244,7 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Paired differences of every claim, a panel for each form of the radius and tau, readings from left to right."""
     order = {name: place for place, name in enumerate(frame["reading"].unique(maintain_order=True), start=1)}
     placed = frame.with_columns(place=pl.col("reading").replace_strict(order, return_dtype=pl.Float64))
-    placed = placed.filter(pl.col("claim").is_in(["ProBALL-UCB beats LinUCB", "ProBALL-UCB beats mUCB", LAST]))
+    placed = placed.filter(pl.col("claim").is_in(list(SHOWN))).with_columns(pl.col("claim").replace(SHOWN))
     names = ", ".join(f"{place} {name}" for name, place in order.items())
     x, y = Axis("place", "reading"), Axis("difference", "regret less the other's")
     panels = [
@@ -254,7 +254,12 @@ def draw(frame: pl.DataFrame, path: Path) -> Path:
     return draw_panels(panels, path, series="claim", error="difference_se", title=f"below 0 the claim holds: {names}")
 
 
-LAST = f"ProBALL-TS beats mmTS and MixTS, {PRIORS[1]}"
+SHOWN = {
+    "ProBALL-UCB beats LinUCB": "UCB, against LinUCB",
+    "ProBALL-UCB beats mUCB": "UCB, against mUCB",
+    "ProBALL-TS beats LinTS": "TS, against LinTS",
+    f"ProBALL-TS beats mmTS and MixTS, {PRIORS[1]}": "TS, against mmTS and MixTS (identity)",
+}
 
 
 def caption(scale: Scale) -> str:

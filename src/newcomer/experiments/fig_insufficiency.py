@@ -3,7 +3,7 @@
 * PCA of raw rewards: top eigenvectors of the mean of b b^T, b = sum phi r / H, the reward-weighted features;
 * PCA of single estimates: of the mean of beta beta^T, beta = X^+ r, one minimum-norm estimate for each user;
 * PMF: r ~ z_user . q_item by alternating ridge regressions, features unseen, then the span of Phi^+ Q;
-* M_N uncorrected: SOLD's moment of two half estimates, without the correction by coverage;
+* M_N without correction: SOLD's moment of two half estimates, not corrected by coverage;
 * SOLD, with pseudo-inverses.
 
 PCA's targets contain E[noise^2 (X^T X)^+] and the coverage of the logs: with isotropic features both are multiples of
@@ -107,7 +107,7 @@ ESTIMATORS: Mapping[str, Callable[[Logs, Catalogued, int], Floats]] = {
     "PCA of raw rewards": raw_rewards,
     "PCA of single estimates": single_estimates,
     "PMF": factorised,
-    "M_N uncorrected": uncorrected,
+    "M_N without correction": uncorrected,
     "SOLD": sold,
 }
 

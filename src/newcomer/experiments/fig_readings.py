@@ -212,8 +212,8 @@ def _claims(rows: pl.DataFrame, bound: str, tau: float) -> Iterator[dict[str, An
     """The claims of the text about one reading, one form of the radius and one tau."""
     variant = f"{bound}, tau = {tau:g}"
     ucb, ts = _take(rows, "ProBALL-UCB", variant), _take(rows, "ProBALL-TS", variant)
-    head = {"reading": rows["reading"][0], "bound": bound, "tau": tau, "radius": float(ucb["radius"].median())}  # type: ignore[arg-type]
-    head["left_at"] = float(ucb["left_at"].median())  # type: ignore[arg-type]
+    radius, left_at = (float(ucb[name].median()) for name in ("radius", "left_at"))  # type: ignore[arg-type]
+    head = {"reading": rows["reading"][0], "bound": bound, "tau": tau, "radius": radius, "left_at": left_at}
     own, plain = PRIORS
     linucb, mucb = _take(rows, "LinUCB"), _take(rows, "mUCB")
     yield head | _claim("ProBALL-UCB beats LinUCB", ucb, linucb)

@@ -173,6 +173,20 @@ def test_newer_formats_and_other_kinds_are_refused(model):
         nc.Model.from_bytes(pack("model", {"basis": np.zeros((2, 1))}, {}))
 
 
+def test_files_of_format_2_from_before_the_radii_changed_keep_their_numbers_and_their_id():
+    """A state belongs to a model by its id: an old file that is loaded must not become another model."""
+    said = json.loads((DATA / "format2.json").read_text())
+    model = nc.load(DATA / "format2-sold.newcomer")
+    np.testing.assert_array_equal(model.basis, said["basis"])
+    assert model.id == said["id"] and model.radius("calibrated") == pytest.approx(said["calibrated"], rel=1e-12)
+    for kind, by_norm in said["radius"].items():
+        for norm, value in by_norm.items():
+            assert model.radius(kind, norm=norm, clip=False, simplified=True) == pytest.approx(value, rel=1e-12)
+    assert contents(nc.Model.from_bytes(model.to_bytes())) == contents(model)
+    with pytest.raises(ModelError, match="nothing for the printed formulas"):
+        model.radius("bernstein", printed=True)
+
+
 @pytest.mark.parametrize("estimator", ["em", "sold"])
 def test_files_of_format_1_still_load_with_the_same_numbers(estimator):
     path, said = DATA / f"format1-{estimator}.newcomer", json.loads((DATA / "format1.json").read_text())[estimator]

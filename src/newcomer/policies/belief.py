@@ -177,7 +177,8 @@ class Belief:
             x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
         if self.remembers or self.level:
-            again = memory.remember(own, users, seen.keys[:, 0], target, told.features, seen.variance[:, 0])
+            keys, step = seen.keys[:, 0], self.model.reward_step
+            again = memory.remember(own, users, keys, target, told.features, seen.variance[:, 0], step)
             self._settle(state, again)
         if self.level:
             caught = self.stranger.caught(state.doubt, users) & state.inside[users]

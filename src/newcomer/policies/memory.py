@@ -137,7 +137,9 @@ def _make_room(memory: Memory, users: Ints, keys: Ints) -> None:
         for name in ("keys", "counts", "totals", "slots", "fixed"):
             setattr(memory, name, _widened(getattr(memory, name), longer))
     if (keys < 0).any():
-        rows = min(int((memory.slots[users] >= 0)[:, :width].sum(axis=1).max(initial=0)) + 1, MOST)
+        # Entries are at least as many as rows: only where these might not do are they counted.
+        full = min(width, MOST) > memory.rows.shape[1]
+        rows = min(int((memory.slots[users] >= 0)[:, :width].sum(axis=1).max(initial=0)) + 1, MOST) if full else 0
         if rows > memory.rows.shape[1]:
             memory.rows = _widened(memory.rows, min(max(rows, 2 * memory.rows.shape[1], FIRST), MOST))
 

@@ -30,6 +30,7 @@ FLOW = (
     ("files", "users", "array_loops"),
     ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
     ("logs",),
+    ("engines",),
     ("sold",),
     ("population",),
     ("model",),

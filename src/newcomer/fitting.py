@@ -9,6 +9,7 @@ Last, one Model is put together from all of it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -20,6 +21,7 @@ from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.outlook import measure
 from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
+from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
@@ -50,6 +52,7 @@ def fit(
     null: bool = True,
     calibrate: bool = True,
     persistence: float | None = None,
+    workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
     listen: Callable[[Progress], None] | None = None,
 ) -> Model:
@@ -72,6 +75,9 @@ def fit(
         action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own
         repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
+    workers : processes that pass over the logs, a core each; None or 1: this one alone. Logs that are already on an
+        engine (`Logs.on`, `read_logs(engine=)`) are passed over by it. The numbers do not depend on it but for
+        rounding, and not even so on the number of workers beyond one.
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
     listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
 
@@ -86,7 +92,39 @@ def fit(
     for name, listener in (("progress", progress), ("listen", listen)):
         arguments.callback(listener, name, kind=ModelError)
     _check(logs, rank, estimator, ridge, uncovered, null, persistence)
-    rank = rank if rank == "auto" else int(rank)
+    with ExitStack() as stack:
+        if workers is not None and arguments.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:
+            logs = logs.on(stack.enter_context(Crew(workers)))
+        return _fitted(
+            logs,
+            rank if rank == "auto" else int(rank),
+            estimator,
+            ridge,
+            literal=literal,
+            uncovered=uncovered,
+            null=null,
+            calibrate=calibrate,
+            persistence=persistence,
+            progress=progress,
+            listen=listen,
+        )
+
+
+def _fitted(
+    logs: Logs,
+    rank: int | Literal["auto"],
+    estimator: str,
+    ridge: float | None,
+    *,
+    literal: bool,
+    uncovered: str,
+    null: bool,
+    calibrate: bool,
+    persistence: float | None,
+    progress: Callable[[int, int], None] | None,
+    listen: Callable[[Progress], None] | None,
+) -> Model:
+    """What `fit` returns, once everything it was asked has been checked."""
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge)
     moments = reduce(logs, partial(moments_of, ridge=mu), merge, rows=_batch_rows(logs.dim), progress=progress)

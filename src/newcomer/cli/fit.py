@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, schema, screen
+from newcomer.cli import carriers, options, schema, screen
 from newcomer.cli.findings import Findings, findings_of, show
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
@@ -39,6 +39,11 @@ def command(
     clip: Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")] = None,
     grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
+    engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")] = None,
     epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
@@ -55,30 +60,33 @@ def command(
     target = options.free_to_write(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     lasting = None if persistence is None else options.parse_persistence(persistence)
-    with Meter("Reading") as meter:
-        read = read_logs(
-            logs,
-            items=items,
-            features=None if features is None else options.parse_names(features),
-            columns=options.parse_columns(column or ()),
-            intercept=intercept,
-            clip=None if clip is None else options.parse_clip(clip),
-            grouped=grouped,
-            memory=None if memory is None else options.parse_size(memory),
-            epoch=None if epoch is None else options.parse_epoch(epoch),
-            progress=meter,
-        )
-    screen.compile_first("array_loops", "sold", "population")
-    with Meter("Fitting") as meter:
-        model = fit(
-            read,
-            rank=wanted,
-            estimator=method,
-            ridge=ridge,
-            persistence=lasting,
-            progress=meter,
-            listen=meter.hear,
-        )
+    carriers.check(engine, scheduler, workers)
+    with carriers.engine_of(engine, scheduler, workers) as carrier:
+        with Meter("Reading") as meter:
+            read = read_logs(
+                logs,
+                items=items,
+                features=None if features is None else options.parse_names(features),
+                columns=options.parse_columns(column or ()),
+                intercept=intercept,
+                clip=None if clip is None else options.parse_clip(clip),
+                grouped=grouped,
+                memory=None if memory is None else options.parse_size(memory),
+                epoch=None if epoch is None else options.parse_epoch(epoch),
+                progress=meter,
+                engine=carrier,
+            )
+        screen.compile_first("array_loops", "sold", "population")
+        with Meter("Fitting") as meter:
+            model = fit(
+                read,
+                rank=wanted,
+                estimator=method,
+                ridge=ridge,
+                persistence=lasting,
+                progress=meter,
+                listen=meter.hear,
+            )
     options.keep(model, target)
     found = findings_of(model, delta=level)
     if json:
@@ -92,7 +100,9 @@ def command(
         ("--clip", clip),
         *(("--column", pair) for pair in column or ()),
     ]
-    valued += [("--memory", memory), ("--epoch", epoch)]
+    valued += [("--memory", memory), ("--epoch", epoch), ("--scheduler", scheduler)]
+    valued += [("--workers", None if workers is None else str(workers))]
+    valued += [("--engine", engine if engine != "local" else None)]
     words = [logs, *(word for name, value in valued if value is not None for word in (name, str(value)))]
     flags = [name for name, on in (("--intercept", intercept), ("--grouped", grouped)) if on]
     screen.suggest(next_commands(found, logs=shlex.join([*words, *flags]), model=target, again=logs != "-"))

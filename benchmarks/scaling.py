@@ -18,7 +18,7 @@ import polars as pl
 from benchmarks.measure import PAGES, page
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs.batch import Batch
-from newcomer.sold.correction import coverage_of, second_moment
+from newcomer.sold.correction import correction_of, coverage_of, second_moment
 from newcomer.sold.ingredients import ingredients_of
 from newcomer.sold.moments import merge, moments_of
 from newcomer.subspace import top_eigenvectors
@@ -47,7 +47,7 @@ def once(users: int, dim: int) -> tuple[float, float]:
     parts = (moments_of(block(size, dim, p, features, rewards), 1.0) for p in range(max(1, users // BLOCK)))
     moments = fold(merge, parts)
     spectrum, _ = top_eigenvectors(second_moment(moments), RANK)
-    ingredients_of(moments, coverage_of(moments), spectrum, RANK)
+    ingredients_of(moments, correction_of(moments, coverage_of(moments)), spectrum, RANK)
     fit = time.perf_counter() - start
     start = time.perf_counter()
     features.T @ other

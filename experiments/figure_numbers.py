@@ -153,6 +153,20 @@ def _order(frame: pl.DataFrame, column: str) -> list[object]:
     return frame[column].unique(maintain_order=True).to_list()
 
 
+def readings_table(frame: pl.DataFrame) -> str:
+    """Every reading, form of the radius and tau down; radius, round of the exit and every claim across."""
+    claims = _order(frame, "claim")
+    rows = []
+    for (reading, bound, tau), own in frame.group_by("reading", "bound", "tau", maintain_order=True):
+        found = {
+            claim: "is the same" if holds == "is it" else f"{holds}, {number(gap, error)}"
+            for claim, holds, gap, error in own.select("claim", "holds", "difference", "difference_se").iter_rows()
+        }
+        head = [f"{reading}, {bound}, tau = {tau:g}", markdown.short(own["radius"][0]), f"{own['left_at'][0]:.0f}"]
+        rows.append([*head, *[found[claim] for claim in claims]])
+    return markdown.table(["reading", "radius", "leaves in round", *map(str, claims)], rows)
+
+
 SAY: Mapping[str, Callable[[pl.DataFrame], str]] = {
     "main": panel_grid,
     "eigenvalues": spectrum_grid,
@@ -165,4 +179,5 @@ SAY: Mapping[str, Callable[[pl.DataFrame], str]] = {
     "geometry": area_grid,
     "replay": end_table,
     "privacy": guess_table,
+    "readings": readings_table,
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments import markdown
 from experiments.figure_numbers import measured
 from experiments.figure_verdicts import VERDICTS
-from newcomer.experiments.catalogue import FIGURES
+from newcomer.experiments.catalogue import APART, FIGURES
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.scale import FULL
 
@@ -18,6 +18,7 @@ some that it lacks, made by
 
     newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 24 minutes on two cores
     newcomer reproduce all --quick  # two minutes, on made-up ratings
+    newcomer reproduce readings     # apart: twenty minutes on one core
 
 Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
 experiments.write_pages`.
@@ -44,7 +45,7 @@ equal ones, which is what the paper's plots of eigenvalues show.
 
 def readme(results: Path) -> str:
     """The whole page, from the tables in `results`; figures without a table are left out."""
-    shown = [figure for figure in FIGURES.values() if (results / f"{figure.name}.csv").is_file()]
+    shown = [figure for figure in (FIGURES | APART).values() if (results / f"{figure.name}.csv").is_file()]
     head = ["figure", "the paper's claim", "verdict"]
     rows = [[f"[{f.name}](#{f.name})", f.claim, VERDICTS[f.name].answer] for f in shown]
     return "\n".join([INTRO, markdown.table(head, rows), "", *[section(figure, results) for figure in shown]])

@@ -189,7 +189,7 @@ def test_features_and_limits_are_options_and_kept_for_the_next_command(call: Com
     assert any("--features y,x" in command and "--clip -4,4" in command for command in next_commands(again.err))
     assert {call(*shlex.split(command)).code for command in next_commands(again.err)} == {0}
     loud = call("fit", "logs.csv", *options[:4], "--force")
-    assert "9999 (user 7, row 7 of theirs)" in loud.err and "--clip auto" in loud.err
+    assert "9999 (user 7, row 7 of theirs, action " in loud.err and "--clip auto" in loud.err
 
 
 def test_a_model_is_overwritten_only_when_asked(call: Command, logs: Path) -> None:

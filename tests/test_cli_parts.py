@@ -277,7 +277,7 @@ def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> N
         meter.hear(Progress(7, "choosing shrinkage", -0.78125, -0.79))
         meter(0, 1000)
         meter.spoken = 0.0
-        meter(500, 1000)  # ten seconds into its pass
+        meter(500, 1000)
     likelihood = "log-likelihood -0.7812 a row, held out -0.7900"
-    told = f"Fitting, pass 7 (choosing shrinkage; {likelihood}): 50%, 50 rows/s, 10 s left"
+    told = f"Fitting, pass 7 (choosing shrinkage; {likelihood}): 1 min 50 s so far"
     assert console.file.getvalue().splitlines()[-1] == told  # type: ignore[attr-defined]

@@ -29,8 +29,8 @@ import newcomer as nc
 from newcomer.cli.main import app, execute
 from newcomer.cli.reproduce import Clock
 from newcomer.errors import NewcomerError
-from newcomer.experiments import fig_geometry, fig_insufficiency, fig_reward_seeking_logger
-from newcomer.experiments.catalogue import EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
+from newcomer.experiments import fig_geometry, fig_insufficiency, fig_readings, fig_reward_seeking_logger
+from newcomer.experiments.catalogue import APART, EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
 from newcomer.experiments.job_folder import JobFolder
 from newcomer.experiments.jobs import ExitRule, Fit, Play, Table, from_text, in_order, key, kind_of, to_text
 from newcomer.experiments.lines import proball, sold
@@ -210,6 +210,29 @@ def test_sets_of_the_geometry_figure_hold_what_they_should() -> None:
             assert abs(unit @ line) >= np.cos(0.3) - 1e-9
             if name == fig_geometry.LOCAL:
                 assert (beta - mean) @ gram @ (beta - mean) <= 1.1**2 + 1e-9
+    centre = line * (line @ moment) / (line @ gram @ line)
+    radius = np.linalg.norm(outlines[fig_geometry.BALL] - centre, axis=1)
+    np.testing.assert_allclose(radius, np.linalg.norm(outlines[fig_geometry.OFFLINE] - centre, axis=1).max())
+    far = np.linalg.norm(outlines[fig_geometry.ONLINE] - centre, axis=1).max()
+    assert sets.contained() == (far <= radius[0])
+
+
+def test_readings_change_coordinates_and_not_rewards() -> None:
+    rng = np.random.default_rng(0)
+    users, movies = rng.standard_normal((5, 3)), rng.standard_normal((20, 3)) * [1.0, 3.0, 0.1]
+    turned, round_ones = fig_readings.isotropic(users, movies)
+    np.testing.assert_allclose(turned @ round_ones.T, users @ movies.T)
+    np.testing.assert_allclose(round_ones.T @ round_ones / 20, np.eye(3), atol=1e-12)
+
+
+def test_a_claim_holds_beyond_two_standard_errors_of_paired_newcomers() -> None:
+    def said(gaps: list[float]) -> str:
+        worse = pl.DataFrame({"regret": [5.0, 50.0, 500.0, 5000.0]})
+        better = worse.with_columns(pl.col("regret") + pl.Series(gaps))
+        return str(fig_readings._claim("c", better, worse)["holds"])
+
+    assert said([-1.0, -1.2, -0.8, -1.0]) == "holds" and said([1.0, 1.2, 0.8, 1.0]) == "fails"
+    assert said([-1.0, 1.2, -0.8, 1.0]) == "open" and said([0.0] * 4) == "is it"
 
 
 def test_a_logger_that_seeks_reward_finds_it() -> None:
@@ -320,9 +343,9 @@ def test_a_table_job_is_done_by_the_figure_it_names(tiny: JobFolder, tmp_path: P
     [job] = FIGURES["geometry"].jobs(here)
     do(job, here)
     assert here.rows(job)["time"].unique(maintain_order=True).to_list() == [
-        "after 3 rounds",
-        "after 30 rounds",
-        "after 300 rounds",
+        *(f"LOCAL-UCB, after {t} rounds" for t in (3, 30, 300)),
+        *(f"ProBALL-UCB, after {t} rounds, ellipse not in the ball: stay" for t in (3, 30)),
+        "ProBALL-UCB, after 300 rounds, ellipse in the ball: leave",
     ]
 
 
@@ -374,7 +397,7 @@ def test_the_clock_gives_no_estimate_before_it_can() -> None:
 
 
 def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> None:
-    assert set(VERDICTS) == set(FIGURES)
+    assert set(VERDICTS) == set(FIGURES) | set(APART)
     assert {verdict.answer for verdict in VERDICTS.values()} <= ANSWERS
     root = Path(__file__).parents[1]
     written = pages()

@@ -10,6 +10,7 @@ from newcomer.errors import ModelError, PolicyError
 from newcomer.linear.ridge import precision
 from newcomer.local.certificate import TOLERANCE, violations
 from newcomer.model import Model
+from newcomer.policies.widths import Theory
 from newcomer.testing import check_policy
 from tests.oracles import local as oracle
 
@@ -34,6 +35,13 @@ def played(policy, users=3, rounds=15, seed=1, actions=5):
 
 def small(**options):
     return nc.LocalUCB(model_of(5, 2), horizon=50, **({"radius": 0.4, "reward_bound": 5.0} | options))
+
+
+def test_theoretical_widths_are_those_of_the_theorem():
+    """R sqrt(mu) + C R sqrt(dim log(2T / delta)), mu = 1: two ellipsoids must hold together."""
+    policy = small(widths="theoretical", theory=Theory(bound=2.0, delta=0.1, constant=0.5))
+    for name, dim in (("inner", 2), ("outer", 5)):
+        assert policy.settings[name] == pytest.approx(2.0 + 0.5 * 2.0 * np.sqrt(dim * np.log(2 * 50 / 0.1)))
 
 
 @pytest.mark.parametrize(("d", "k"), [(5, 2), (4, 1), (6, 3), (1, 1)])

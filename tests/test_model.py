@@ -22,6 +22,7 @@ from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import pack, unpack
 from newcomer.worlds import Synthetic
+from tests.helpers import plain_model
 
 DATA = Path(__file__).parent / "data"
 
@@ -126,8 +127,10 @@ def test_no_bit_of_a_model_changes_unnoticed(model, with_items, seed):
     flips_are_refused_or_harmless(lambda data: contents(nc.Model.from_bytes(data)), chosen.to_bytes(), seed)
 
 
-def test_no_bit_of_a_state_changes_unnoticed():
-    policy = nc.LinUCB(3, horizon=20)
+@pytest.mark.parametrize(
+    "policy", [nc.LinUCB(3, horizon=20), nc.PriorUCB(plain_model(3, 1))], ids=["LinUCB", "PriorUCB"]
+)
+def test_no_bit_of_a_state_changes_unnoticed(policy):
     state = policy.start(2)
     policy.update(state, [[1.0, 0.0, 2.0]], [0.5], users=[1])
     kind = type(state)
@@ -168,6 +171,20 @@ def test_newer_formats_and_other_kinds_are_refused(model):
         nc.Model.from_bytes(save_tensors({"x": np.zeros(2)}))
     with pytest.raises(ModelError, match="lacks"):
         nc.Model.from_bytes(pack("model", {"basis": np.zeros((2, 1))}, {}))
+
+
+def test_files_of_format_2_from_before_the_radii_changed_keep_their_numbers_and_their_id():
+    """A state belongs to a model by its id: an old file that is loaded must not become another model."""
+    said = json.loads((DATA / "format2.json").read_text())
+    model = nc.load(DATA / "format2-sold.newcomer")
+    np.testing.assert_array_equal(model.basis, said["basis"])
+    assert model.id == said["id"] and model.radius("calibrated") == pytest.approx(said["calibrated"], rel=1e-12)
+    for kind, by_norm in said["radius"].items():
+        for norm, value in by_norm.items():
+            assert model.radius(kind, norm=norm, clip=False, simplified=True) == pytest.approx(value, rel=1e-12)
+    assert contents(nc.Model.from_bytes(model.to_bytes())) == contents(model)
+    with pytest.raises(ModelError, match="nothing for the printed formulas"):
+        model.radius("bernstein", printed=True)
 
 
 @pytest.mark.parametrize("estimator", ["em", "sold"])

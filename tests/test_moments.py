@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer.arrays import symmetric
 from newcomer.errors import LogsError
 from newcomer.sold.moments import longest, merge, moments_of, stratum
 from newcomer.users import bucket_count, bucket_of, group_bounds
@@ -34,13 +33,18 @@ def test_sums_match_a_loop_over_users(seed, dim, users, ridge):
     groups = np.searchsorted(group_bounds(buckets), np.arange(buckets), side="right") - 1
     products, squares = np.zeros_like(got.pairs.products), np.zeros_like(got.pairs.squares)
     estimates = np.zeros_like(got.pairs.estimates)
-    for i, (M, _, _, b1, b2) in usable:
+    small = np.zeros_like(got.pairs.symmetric_squares)
+    for i, (outer, _, _, b1, b2) in usable:
         where = bucket_of(hashes[i : i + 1], buckets)[0]
-        products[where] += M
-        squares[groups[where]] += M @ M
+        products[where] += outer
+        squares[groups[where]] += np.array([outer @ outer.T, outer.T @ outer, outer @ outer])
+        small[groups[where]] += sold.sym(outer) @ sold.sym(outer)
         estimates[where] += np.array([b1, b2])
-    close(symmetric(got.pairs.products), products)
+    close(got.pairs.products, products)
     close(got.pairs.squares, squares)
+    close(got.pairs.symmetric_squares, small)
+    norms = [[np.linalg.norm(M, 2) for M in (outer, sold.sym(outer))] for _, (outer, *_) in usable]
+    close(got.pairs.largest, np.max(norms, axis=0, initial=0.0))
     close(got.pairs.estimates, estimates)
     for length, total in zip(got.lengths, got.coverage, strict=True):
         same = [t for i, t in usable if len(parts[i][1]) == length]
@@ -55,7 +59,7 @@ def test_repeated_and_zero_features_are_projections_without_ridge():
     got = moments_of(batch_of(parts), None)
     terms = [sold.user_terms(x, r, None) for x, r in parts[:1]]
     close(got.coverage.sum(axis=0), [terms[0][1], terms[0][2]])
-    close(symmetric(got.pairs.products.sum(axis=0)), terms[0][0])
+    close(got.pairs.products.sum(axis=0), terms[0][0])
 
 
 @settings(max_examples=20, deadline=None)
@@ -76,6 +80,19 @@ def test_merging_is_associative_commutative_and_free_of_order(seed, ridge):
             close(getattr(other, name), getattr(whole, name), 1e-10)
         for name in ("estimates", "products", "squares", "largest"):
             close(getattr(other.pairs, name), getattr(whole.pairs, name), 1e-10)
+
+
+def test_joint_coverage_of_one_hot_features_is_a_sum_over_users_too():
+    rng = np.random.default_rng(0)
+    parts = [(np.eye(6)[rng.integers(0, 6, h)], rng.standard_normal(h)) for h in rng.integers(1, 9, 40)]
+    for ridge in (1.0, None):
+        whole = moments_of(batch_of(parts), ridge, one_hot=True)
+        terms = [sold.user_terms(X, r, ridge) for X, r in parts if len(r) >= 2]
+        close(whole.joint, sum(np.outer(D1.diagonal(), D2.diagonal()) for _, D1, D2, _, _ in terms))
+        halves = [moments_of(batch_of(parts[i::2], np.arange(40)[i::2]), ridge, one_hot=True) for i in (1, 0)]
+        close(merge(*halves).joint, whole.joint, 1e-12)
+    with pytest.raises(LogsError, match="cannot be merged"):
+        merge(whole, moments_of(batch_of(parts), None))
 
 
 def test_moments_of_different_settings_do_not_merge():
@@ -102,7 +119,7 @@ def test_a_large_dimension_takes_coarser_strata_and_gathers_rows_of_many_users()
     assert got.lengths.tolist() == [2, 4, 8]
     terms = [sold.user_terms(X, r, 1.0) for X, r in parts]
     close(got.coverage.sum(axis=0), [sum(t[1] for t in terms), sum(t[2] for t in terms)])
-    close(symmetric(got.pairs.products.sum(axis=0)), sum(t[0] for t in terms))
+    close(got.pairs.products.sum(axis=0), sum(t[0] for t in terms))
 
 
 def test_only_short_users_give_empty_moments():

@@ -262,7 +262,7 @@ def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> No
 def test_a_model_that_cannot_be_written_as_json_is_refused(model: nc.Model, tmp_path: Path) -> None:
     from dataclasses import replace
 
-    for wrong in (replace(model, noise_variance=float("inf")), replace(model, parameters={"x": object()})):
+    for wrong in (replace(model, parameters={"x": float("inf")}), replace(model, parameters={"x": object()})):
         with pytest.raises(ModelError, match="cannot be written"):
             wrong.save(tmp_path / "m.newcomer")
     assert os.listdir(tmp_path) == []

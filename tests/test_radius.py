@@ -7,9 +7,9 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import ModelError
-from newcomer.radius import KINDS, coverage_error, moment_error, subspace_radius
-from newcomer.sold.correction import coverage_of, second_moment
-from newcomer.sold.ingredients import ingredients_of
+from newcomer.radius import FACTORS, KINDS, coverage_error, moment_error, printed_moment_error, subspace_radius
+from newcomer.sold.correction import correction_of, coverage_of, second_moment
+from newcomer.sold.ingredients import ingredients_of, walk
 from newcomer.sold.moments import moments_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.users import bucket_count, bucket_of, group_bounds
@@ -18,37 +18,80 @@ from tests.helpers import batch_of, histories
 from tests.oracles import radii, sold
 
 
-def setting(ridge, lengths=(8, 8), users=150, dim=5):
+def setting(ridge, lengths=(8, 8), users=150, dim=5, literal=False):
     parts = histories(np.random.default_rng(0), users=users, dim=dim, lengths=lengths)
     batch = batch_of(parts)
     moments = moments_of(batch, ridge)
-    spectrum = top_eigenvectors(second_moment(moments), 2)[0]
+    spectrum = top_eigenvectors(second_moment(moments, literal=literal), 2)[0]
     terms = [sold.user_terms(X, r, ridge) for X, r in parts]
-    return parts, batch, terms, moments, ingredients_of(moments, coverage_of(moments), spectrum, 2)
+    correction = correction_of(moments, coverage_of(moments), literal=literal)
+    return parts, batch, terms, moments, ingredients_of(moments, correction, spectrum, 2)
 
 
-@pytest.mark.parametrize("ridge", [1.0, None])
-def test_bounds_on_the_moment_match_their_formulas(ridge):
-    parts, batch, terms, _moments, x = setting(ridge)
-    Ms = [t[0] for t in terms]
-    R = max(np.abs(r).max() for _, r in parts)
-    L = R**2 * 4 / 4 if ridge else max(np.linalg.norm(t[3]) * np.linalg.norm(t[4]) for t in terms)
+def in_groups(matrices, batch):
+    """The users' matrices in the groups in which the martingale bound meets them, at d = 5."""
     where = np.searchsorted(group_bounds(64), bucket_of(batch.hashes, bucket_count(5)), side="right") - 1
-    groups = [[M for M, g in zip(Ms, where, strict=True) if g == i] for i in range(7)]
+    return [[M for M, g in zip(matrices, where, strict=True) if g == i] for i in range(7)]
+
+
+@pytest.mark.parametrize("literal", [True, False])
+@pytest.mark.parametrize("ridge", [1.0, None])
+def test_bounds_on_the_moment_match_their_formulas(ridge, literal):
+    """Of the symmetrised moment as they are, of the other through its dilation, 2d = 10 in the logarithm of both."""
+    parts, batch, terms, _moments, x = setting(ridge, literal=literal)
+    Ms = [sold.sym(t[0]) if literal else radii.dilation(t[0]) for t in terms]
+    R = max(np.abs(r).max() for _, r in parts)
+    L = R**2 * 4 / 4 if ridge else max(np.linalg.norm(M, 2) for M in Ms)
+    groups = in_groups(Ms, batch)
     for delta in (0.2, 0.05, 1e-6):
         assert moment_error(x, "hoeffding", delta) == pytest.approx(radii.hoeffding(5, 150, L, delta), rel=1e-9)
-        assert moment_error(x, "bernstein", delta) == pytest.approx(radii.bernstein(Ms, L, delta), rel=1e-9)
-        assert moment_error(x, "martingale", delta) == pytest.approx(radii.martingale(groups, L, delta), rel=1e-9)
+        assert moment_error(x, "bernstein", delta) == pytest.approx(radii.bernstein(Ms, L, delta, 10), rel=1e-9)
+        assert moment_error(x, "martingale", delta) == pytest.approx(radii.martingale(groups, L, delta, 10), rel=1e-9)
         assert coverage_error(x, delta) == pytest.approx(np.sqrt(8 * np.log(10 / delta) / 150))
+    assert np.linalg.norm(np.mean(Ms, axis=0), 2) < moment_error(x, "martingale", 0.05)
+
+
+def test_printed_formulas_are_the_papers():
+    parts, _, terms, moments, x = setting(0.5)
+    Ms, R = [sold.sym(t[0]) for t in terms], max(np.abs(r).max() for _, r in parts)
+    # The proposition holds with probability 1 - delta/2 and the theorem wants 1 - delta/3: delta of the one is 2/3.
+    assert printed_moment_error(x, "bernstein", 0.05) == pytest.approx(radii.printed(Ms, R, 8, 0.5, 0.1), rel=1e-9)
+    gap = np.linalg.eigvalsh(np.mean(Ms, axis=0))[::-1]
+    options = {"delta": 0.15, "clip": False, "printed": True}
+    bare = subspace_radius(x, "bernstein", simplified="without B", **options)
+    assert bare == pytest.approx(2 * 2 / (gap[1] - gap[2]) * radii.printed(Ms, R, 8, 0.5, 0.1), rel=1e-9)
+    for norm in ("spectral", "frobenius"):
+        whole = subspace_radius(x, "bernstein", simplified=True, norm=norm, **options)
+        assert whole == pytest.approx(coverage_of(moments).inverse_norm ** 2 * bare, rel=1e-9)
+    assert coverage_error(x, 0.05, printed=True) == pytest.approx(np.sqrt(8 * np.log(4 * 5 / 0.2) / 150))
+
+
+def test_steps_do_not_look_ahead():
+    """Users of later groups are exchanged for others (of the same range): earlier steps and centres stay."""
+    parts, batch, _, moments, x = setting(1.0, users=400)
+    correction = correction_of(moments, coverage_of(moments))
+    before = list(walk(moments, correction, x.largest_range))
+    where = np.searchsorted(group_bounds(64), bucket_of(batch.hashes, 64), side="right") - 1
+    for group in range(1, 6):
+        later = np.flatnonzero(where > group)
+        changed = list(parts)
+        for i, j in zip(later, np.random.default_rng(group).permutation(later), strict=True):
+            changed[i] = (parts[j][0], -2 * parts[j][1])  # other people, and twice as large
+        moved = moments_of(batch_of(changed), 1.0)
+        after = list(walk(moved, correction, x.largest_range))
+        for i in range(group + 2):  # the group that comes next is still served by what came before it
+            np.testing.assert_array_equal(after[i].steps, before[i].steps)
+            np.testing.assert_array_equal(after[i].centre, before[i].centre)
+        assert group == 5 or not np.array_equal(after[6].centre, before[6].centre)
+    assert all((one.steps <= 0.5).all() for one in before) and len(before[0].steps) == len(FACTORS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_theorem_and_the_identity(kind):
-    _, _, terms, moments, x = setting(1.0, users=20_000, dim=2)
-    S = second_moment(moments)
-    values = np.linalg.eigvalsh(S)[::-1]
+    _, _, terms, moments, x = setting(1.0, users=20_000, dim=3)
+    values = np.linalg.eigvalsh(second_moment(moments))[::-1]
     B = max(1 / np.linalg.eigvalsh(np.mean([t[i] for t in terms], axis=0))[0] for i in (1, 2))
-    gap = values[1] - 0.0
+    gap = values[1] - values[2]
     for simplified in (True, False):
         dM, dD = moment_error(x, kind, 0.1 / 3), 0.0 if simplified else coverage_error(x, 0.1 / 3)
         expected = radii.theorem(2, gap, B, moments.reward_max, dM, dD)
@@ -56,8 +99,15 @@ def test_the_theorem_and_the_identity(kind):
         raw = subspace_radius(x, kind, norm="frobenius", **options)
         assert np.isfinite(raw) and raw == pytest.approx(expected, rel=1e-9)
         assert subspace_radius(x, kind, norm="spectral", **options) == pytest.approx(raw / np.sqrt(2))
-        sharper = subspace_radius(x, kind, norm="frobenius", form="identity", **options)
-        assert sharper == pytest.approx(expected / 2 * gap / values[1], rel=1e-9)
+        error = expected * gap / (2 * 2)  # the norm of E, without 2 sqrt(2k) / gap
+        spectral, frobenius = (
+            subspace_radius(x, kind, norm=norm, form="identity", **options) for norm in ("spectral", "frobenius")
+        )
+        assert spectral == pytest.approx(error / values[1], rel=1e-9)
+        assert frobenius == pytest.approx(np.sqrt(2 * min(2, 3 - 2)) * spectral, rel=1e-9)
+    bare = subspace_radius(x, kind, delta=0.1, clip=False, simplified="without B")
+    whole = subspace_radius(x, kind, delta=0.1, clip=False, simplified=True)
+    assert whole == pytest.approx(B**2 * bare, rel=1e-9)
 
 
 def test_infinite_unless_coverage_is_known_well_enough():

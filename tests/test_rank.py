@@ -43,11 +43,11 @@ def test_users_all_alike_share_one_direction_and_do_not_differ():
     assert found.count((1, 0)) >= 4
 
 
-def test_evidence_is_the_spectrum_of_the_literal_moment_and_of_signed_sums():
+def test_evidence_is_the_spectrum_of_the_pooled_moment_and_of_signed_sums():
     parts = histories(np.random.default_rng(0), users=300, dim=4, lengths=(6, 9))
     test = flip_tests(moments_of(batch_of(parts), 1.0)).moment
     kept = test.evidence()
-    expected = np.linalg.eigvalsh(sold.literal(parts, 1.0))[::-1]
+    expected = np.linalg.eigvalsh(sold.pooled(parts, 1.0))[::-1]
     np.testing.assert_allclose(test.observed, expected, rtol=1e-9)
     assert test.null.shape == (63, 4) and kept.level == pytest.approx(1 / 64)
     assert test.rank == kept.rank == 2

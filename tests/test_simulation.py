@@ -303,7 +303,7 @@ def test_bad_summaries_are_refused():
         nc.summary(rows.filter((pl.col("policy") == "a") | (pl.col("user") > 0)), reference="a")
     with pytest.raises(NewcomerError, match="lack the column 'regret'"):
         nc.summary(rows.drop("regret"))
-    with pytest.raises(NewcomerError, match="window=0"):
+    with pytest.raises(NewcomerError, match="window must be"):
         nc.summary(rows, window=0)
 
 

@@ -28,10 +28,29 @@ def test_second_moment_matches_the_paper_and_the_mixture_equation(seed, dim, rid
     close(population_mean(moments), sold.mean(parts, ridge))
 
 
-def test_equal_lengths_are_the_paper_exactly():
-    parts = histories(np.random.default_rng(3), users=50, dim=5, lengths=(12, 12))
-    moments = moments_of(batch_of(parts), 1.0)
-    np.testing.assert_array_equal(second_moment(moments), second_moment(moments, literal=True))
+def test_one_length_is_the_paper_with_nothing_symmetrised_before_the_end():
+    for length in (11, 12):
+        parts = histories(np.random.default_rng(3), users=50, dim=5, lengths=(length, length))
+        moments = moments_of(batch_of(parts), 1.0)
+        close(second_moment(moments), sold.pooled(parts, 1.0))
+        close(second_moment(moments, literal=True), sold.literal(parts, 1.0))
+
+
+@pytest.mark.parametrize("ridge", [None, 0.1])
+def test_odd_lengths_bias_the_literal_version_only(ridge):
+    """NOTES 11: the halves of three steps have two rows and one, so D1 and D2 have different means."""
+    rng = np.random.default_rng(0)
+    basis, users = orthonormal(rng, 3, 1), 100_000
+    X = np.array([2.0, 1.0, 0.3]) * rng.standard_normal((users, 3, 3))
+    r = np.einsum("nhd,nd->nh", X, rng.standard_normal((users, 1)) @ basis.T) + 0.3 * rng.standard_normal((users, 3))
+    errors = {}
+    for count in (10_000, users):
+        moments = moments_of(batch_of(list(zip(X[:count], r[:count], strict=True))), ridge)
+        for literal in (True, False):
+            found = top_eigenvectors(second_moment(moments, literal=literal), 1)[1]
+            errors[literal, count] = distance(found, basis)
+    assert errors[False, users] < 0.008 and errors[False, users] < errors[False, 10_000]
+    assert errors[True, users] > 0.035
 
 
 def test_ragged_lengths_bias_the_literal_version_only():

@@ -109,7 +109,7 @@ def test_errors_and_advice_of_the_commands_name_options(call: Call) -> None:
     assert code == 3 and "--epoch s" in told and "epoch=" not in told
     Path("logs.csv").write_text("usr,action,reward\n1,2,0.5\n")
     told = call("fit", "logs.csv")[2]
-    assert "--column user=uid" in told and "columns=" not in told and told.count("--column") == 1
+    assert "--column user=usr" in told and "columns=" not in told and told.count("--column") == 1
     rng = random.Random(0)
     rows = [
         f"{user},{step},{rng.gauss(0, 1)},{rng.gauss(0, 1)},{8 + rng.random()}"

@@ -35,6 +35,11 @@ _HOME = {
     "play": "simulation",
     "summary": "outcomes",
     "NewcomerError": "errors",
+    "LogsError": "errors",
+    "ModelError": "errors",
+    "PolicyError": "errors",
+    "OutputError": "errors",
+    "MissingExtra": "errors",
 }
 
 __all__ = [*_HOME, "__version__"]
@@ -53,7 +58,12 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from newcomer.errors import LogsError as LogsError
+    from newcomer.errors import MissingExtra as MissingExtra
+    from newcomer.errors import ModelError as ModelError
     from newcomer.errors import NewcomerError as NewcomerError
+    from newcomer.errors import OutputError as OutputError
+    from newcomer.errors import PolicyError as PolicyError
     from newcomer.fitting import fit as fit
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs

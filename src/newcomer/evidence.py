@@ -301,7 +301,10 @@ class Evidence(Shown):
         >>> Evidence(ridge=RidgeChoice(2.0, "given")).to_json()
         {'ridge': {'value': 2.0, 'why': 'given'}}
         """
-        return {name: part for name, part in asdict(self).items() if part is not None}
+        parts = {name: part for name, part in asdict(self).items() if part is not None}
+        if "radius" in parts:  # what older files do not know of stays unsaid, so that their models keep their ids
+            parts["radius"] = {name: value for name, value in parts["radius"].items() if value is not None}
+        return parts
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

@@ -28,7 +28,14 @@ from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
 from newcomer.population.record import Estimate, Population
 from newcomer.population.search import Passes, Progress, estimate_population
-from newcomer.sold.correction import Correction, Coverage, coverage_of, population_mean, second_moment
+from newcomer.sold.correction import (
+    AnyCorrection,
+    Coverage,
+    correction_of,
+    coverage_of,
+    population_mean,
+    second_moment,
+)
 from newcomer.sold.ingredients import ingredients_of
 from newcomer.sold.moments import Moments, merge, moments_of
 from newcomer.sold.rank import flip_tests
@@ -67,8 +74,8 @@ def fit(
     estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge)
         or "sold-pinv" (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
-    literal : pool history lengths exactly as the paper does. By default lengths are kept apart, which differs
-        only for ragged histories, where pooling is biased.
+    literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
+        one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
     uncovered : what to do about directions that no logged action reaches: leave them out, or raise. null : keep the
     null spectrum as evidence (needed for rank "auto" of sold). persistence : the share of what is left of a reward,
     beyond common part and shared directions, that stays when the same person meets the same
@@ -127,18 +134,19 @@ def _fitted(
     """What `fit` returns, once everything it was asked has been checked."""
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge)
-    moments = reduce(logs, partial(moments_of, ridge=mu), merge, rows=_batch_rows(logs.dim), progress=progress)
+    add_up = partial(moments_of, ridge=mu, one_hot=logs.one_hot and not logs.intercept)
+    moments = reduce(logs, add_up, merge, rows=_batch_rows(logs.dim), progress=progress)
     coverage = coverage_of(moments)
     _check_coverage(coverage, logs, uncovered)
-    correction = Correction.of(moments, coverage)
+    correction = correction_of(moments, coverage, literal=literal)
     tests = flip_tests(moments, correction=correction) if null else None
-    moment = second_moment(moments, literal=literal, correction=correction)
+    asked = rank if rank != "auto" else tests.moment.rank if tests else 0
+    moment = second_moment(moments, correction=correction, rank=asked)
     spectrum, directions = top_eigenvectors(moment, logs.dim)
     # The estimator: the distribution of users, and a basis of the subspace they share.
     if estimator == "em":
         found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate, persistence=persistence)
     else:
-        asked = rank if rank != "auto" else tests.moment.rank if tests else 0
         basis = np.ascontiguousarray(directions[:, :asked])
         found = _by_sold(moments, correction, coverage, moment, basis, calibrate=calibrate)
     chosen = found.basis.shape[1]
@@ -155,7 +163,7 @@ def _fitted(
             ridge=RidgeChoice(mu, why),
             rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
             coverage=_coverage_facts(coverage, logs, spectrum, chosen, moments.reward_max),
-            radius=ingredients_of(moments, coverage, spectrum, chosen) if chosen else None,
+            radius=ingredients_of(moments, correction, spectrum, chosen) if chosen else None,
             calibrated=found.calibrated,
             population=found.facts,
         ),
@@ -201,7 +209,7 @@ def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool, pers
 
 
 def _by_sold(
-    moments: Moments, correction: Correction, coverage: Coverage, moment: Floats, basis: Floats, *, calibrate: bool
+    moments: Moments, correction: AnyCorrection, coverage: Coverage, moment: Floats, basis: Floats, *, calibrate: bool
 ) -> Estimate:
     """The population in the span of SOLD's `basis` (d, k), with the mean m and the covariance S - m m^T of its moments.
 

@@ -21,7 +21,7 @@ from newcomer.arrays import Floats, Ints, read_only
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
-from newcomer.radius import ALL, Form, calibrated_radius, subspace_radius
+from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
 
@@ -247,8 +247,9 @@ class Model(Shown):
         delta: float = 0.05,
         norm: Norm = "spectral",
         clip: bool = True,
-        simplified: bool = False,
+        simplified: Simplified = False,
         form: Form = "theorem",
+        printed: bool = False,
     ) -> float:
         """Delta_off: with probability 1 - `delta` the basis is no further than this from the truth.
 
@@ -259,8 +260,10 @@ class Model(Shown):
             explains them.
         norm : "spectral" (sine of the largest angle, at most 1) or "frobenius" (at most sqrt(2k)).
         clip : cut at the largest distance there is; without it the raw bound, which may be infinite.
-        simplified : take the coverage as known (Delta_D = 0), as the paper's figures do.
+        simplified : take the coverage as known (Delta_D = 0), as the paper's figures do; "without B" leaves the factor
+            B^2 out besides, as those figures seem to.
         form : "theorem", the paper's, or "identity", sharper and valid too.
+        printed : the formulas as the paper prints them (docs/errata.md lists where they slip).
         """
         todo = "choose a probability between 0 and 1"
         delta = arguments.share(delta, "delta", least=1.0, todo=todo, kind=ModelError)
@@ -268,7 +271,9 @@ class Model(Shown):
             arguments.one_of(value, name, choices, kind=ModelError)
         if kind is not None and not isinstance(kind, str):
             arguments.one_of(kind, "kind", ALL, kind=ModelError)
-        clip, simplified = (arguments.flag(one, "clip and simplified", kind=ModelError) for one in (clip, simplified))
+        clip, printed = (arguments.flag(one, "clip and printed", kind=ModelError) for one in (clip, printed))
+        if not isinstance(simplified, str) or simplified != "without B":
+            simplified = arguments.flag(simplified, "simplified", kind=ModelError)
         self.needs_basis("a radius")
         kind, evidence = kind or self._default_radius, self.evidence
         if kind == "calibrated":
@@ -277,8 +282,9 @@ class Model(Shown):
             return calibrated_radius(evidence.calibrated, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
         if evidence.radius is None:
             raise ModelError("this model keeps no evidence for a radius", todo="fit it from logs, or pass radius=")
+        x = evidence.radius
         return subspace_radius(
-            evidence.radius, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form
+            x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
         )
 
     def to_bytes(self) -> bytes:

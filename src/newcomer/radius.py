@@ -5,16 +5,17 @@ corrected moment,
 
     ||E|| <= B^3 (2 - B dD)/(1 - B dD)^2 (R^2 + dM) dD + (B/(1 - B dD))^2 dM,      infinite unless B dD < 1,
 
-and that into one on the subspace. Two forms are offered, both of the *Frobenius* distance of the projections:
+and that into one on the subspace. Two forms are offered:
 
-* "theorem", the paper's (Davis-Kahan): 2 sqrt(2k) ||E|| / gap, with the gap of the corrected moment;
-* "identity": S has rank k, so U_perp^T U_hat = U_perp^T E U_hat Lam_hat^-1 exactly, hence sqrt(2k) ||E|| / lambda_k.
-  Sharper, and valid too.
+* "theorem", the paper's (Davis-Kahan): 2 sqrt(2k) ||E|| / gap, with the gap of the corrected moment, bounds the
+  *Frobenius* distance of the projections; the spectral distance is at most that / sqrt 2;
+* "identity": S has rank k, so U_perp^T U_hat = U_perp^T E U_hat Lam_hat^-1 exactly, hence ||E|| / lambda_k bounds the
+  *spectral* distance, and sqrt(2 min(k, d - k)) times it the Frobenius one. Sharper, and valid too.
 
-The spectral distance is at most the Frobenius one / sqrt 2. dM comes from matrix Hoeffding, empirical Bernstein, or the
-martingale Bernstein bound of Waudby-Smith and Ramdas (2023) in the matrix form of Wang and Ramdas (2024); all with the
-two-sided 2d in the logarithm and the mean of M^2 where the paper prints the sum. The numbers they need are collected by
-`newcomer.sold.ingredients`.
+dM comes from matrix Hoeffding, empirical Bernstein, or the martingale Bernstein bound of Waudby-Smith and Ramdas (2023)
+in the matrix form of Wang and Ramdas (2024); with 2d in the logarithm, either for the two sides of a symmetric mean or
+for the dilation of one that is not, and the mean of squares where the paper prints the sum. The numbers they need are
+collected by `newcomer.sold.ingredients`. `printed` gives the formulas as the paper has them, slips included.
 
 The calibrated radius. Parts of the users that were fitted apart gave draws of the error of the whole
 (`newcomer.population.calibration` says how); with Student's law on their logarithms they give its quantile at any
@@ -36,14 +37,37 @@ Form = Literal["theorem", "identity"]
 KINDS = ("hoeffding", "bernstein", "martingale")
 ALL = ("calibrated", *KINDS)
 LARGEST_STEP = 0.5  # of the martingale bound's g, which must stay below 1
+FACTORS = tuple(1.25**i for i in range(1, 9))  # 1.25 to 6: what may stand for sqrt(log(2d / alpha)) in the steps
+Simplified = bool | Literal["without B"]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The martingale bound for each of the `FACTORS` c, in units where (X + L I)/(2L) lies in [0, 1].
+
+    Its steps g = min(c sqrt(2 / (N v)), 1/2) are fixed by earlier groups of users, v being the variance that they
+    suggest. Any c that is chosen without looking at the data gives a valid bound, so that one short list serves every
+    level.
+    """
+
+    spreads: tuple[float, ...]  # lambda_max(sum psi(g) (X - Xhat)^2)
+    steps: tuple[float, ...]  # sum of g over users
+    offsets: tuple[float, ...]  # ||weighted mean - mean||, in the units of the mean
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the printed formulas take instead: a range R^2 (2 + H / (2 mu)), ||mean of M^2||, the gap of M itself."""
+
+    largest_range: float
+    square_norm: float
+    gap: float
 
 
 @dataclass(frozen=True)
 class Martingale:
-    """The martingale bound up to the level: g = c step, c = sqrt(log(2d / alpha)) (less where g would exceed 1/2).
-
-    In units where (M + L I)/(2L) lies in [0, 1]. Steps are fixed by earlier groups of users, so that one eigenvalue,
-    `spread` = lambda_max(sum step^2 (X - Xhat)^2), serves every level.
+    """The martingale bound of model files of before 0.3: g = c step, c = sqrt(log(2d / alpha)), less where g would
+    exceed 1/2 in *any* group, which later users decide: not quite predictable, and replaced by `Walk`.
     """
 
     spread: float
@@ -63,10 +87,13 @@ class Ingredients:
     inverse_norm: float  # B
     mean_square_range: float  # mean over users of L_n^2
     largest_range: float  # L
-    square_norm: float  # ||mean of M^2||
+    square_norm: float  # ||mean of M^2||, or max(||mean of X X^T||, ||mean of X^T X||)
     gap: float  # lambda_k - lambda_{k+1} of the corrected moment
     eigenvalue: float  # lambda_k
-    martingale: Martingale
+    dilated: bool | None = None  # the mean is of X = b1 b2^T, not of M; None in older files
+    martingale: Martingale | None = None  # of older files
+    walk: Walk | None = None
+    printed: Printed | None = None
 
 
 @dataclass(frozen=True)
@@ -84,37 +111,72 @@ class Draws:
 
 
 def moment_error(x: Ingredients, kind: str, delta: float) -> float:
-    """dM: with probability 1 - delta, ||M_N - E M||_2 is at most this."""
+    """dM: with probability 1 - delta, the mean that is corrected is no further than this from its expectation."""
     if kind == "hoeffding":
         return float(np.sqrt(32 * x.mean_square_range * np.log(2 * x.dim / delta) / x.users))
     if kind == "bernstein":
         return _bernstein(x, delta)
     if kind == "martingale":
-        return _martingale(x, delta)
+        return _by_walk(x, x.walk, delta) if x.walk else _as_saved_before(x, delta)
     raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(ALL)}{nearest(kind, ALL)}")
 
 
 def _bernstein(x: Ingredients, delta: float) -> float:
-    """Matrix Bernstein with ||E M^2|| <= ||mean M^2|| + Hoeffding's slack for M^2, half of delta each."""
+    """Matrix Bernstein with ||E X^2|| <= ||mean X^2|| + Hoeffding's slack for X^2, half of delta each.
+
+    The slack is one-sided: its dimension is d for the squares of a symmetric matrix, 2d for those of a dilation.
+    """
     L, N = x.largest_range, x.users
-    slack = np.sqrt(8 * x.mean_square_range * L**2 * np.log(x.dim / (delta / 2)) / N)
     log = np.log(2 * x.dim / (delta / 2))
+    slack = np.sqrt(8 * x.mean_square_range * L**2 * np.log((2 if x.dilated else 1) * x.dim / (delta / 2)) / N)
     return float(np.sqrt(2 * (x.square_norm + slack) * log / N) + 4 * L * log / (3 * N))
 
 
-def _martingale(x: Ingredients, delta: float) -> float:
-    """2L [log(2d/alpha) + lambda_max(sum psi(g)(X - Xhat)^2)] / sum g, recentred at the plain mean."""
+def _by_walk(x: Ingredients, walk: Walk, delta: float) -> float:
+    """2L [log(2d/alpha) + lambda_max(sum psi(g)(X - Xhat)^2)] / sum g, recentred at the plain mean.
+
+    Of the list of factors the one next to sqrt(log(2d/alpha)) is taken: no data has a say in it.
+    """
+    log = float(np.log(2 * x.dim / delta))
+    at = int(np.argmin(np.abs(np.array(FACTORS) - np.sqrt(log))))
+    return float(2 * x.largest_range * (log + walk.spreads[at]) / walk.steps[at] + walk.offsets[at])
+
+
+def _as_saved_before(x: Ingredients, delta: float) -> float:
+    """The martingale bound of an older file, as it was computed then."""
+    assert x.martingale is not None
     m, log = x.martingale, np.log(2 * x.dim / delta)
     c = min(np.sqrt(log), LARGEST_STEP / m.largest_step)
     g = c * m.largest_step
-    # psi(g) / g^2 grows with g: its value at the largest step bounds it at all others.
     psi = (-np.log1p(-g) - g) / g**2 * c**2
     return float(2 * x.largest_range * (log + psi * m.spread) / (c * m.steps) + m.offset)
 
 
-def coverage_error(x: Ingredients, delta: float) -> float:
-    """dD: with probability 1 - delta, ||D_N - E D||_2 is at most this (matrix Hoeffding, 0 <= D <= I)."""
-    return float(np.sqrt(8 * np.log(2 * x.dim / delta) / x.users))
+def printed_moment_error(x: Ingredients, kind: str, delta: float) -> float:
+    """dM at level delta by the formulas as printed, which hold with probability 1 - delta' / 2 at their own delta'.
+
+    Empirical Bernstein is the proposition on M_N with the norm of the *sum* of squares. Hoeffding is that of the
+    proposition on D_N, times the range of M_n. The martingale bound is cited, not printed.
+    """
+    p = x.printed
+    if p is None:
+        raise ModelError("this model file keeps nothing for the printed formulas", todo="fit it again")
+    log = np.log(4 * x.dim / (2 * delta))
+    if kind == "hoeffding":
+        return float(p.largest_range * np.sqrt(8 * log / x.users))
+    if kind == "bernstein":
+        first = np.sqrt(2 * p.square_norm * log)  # the norm of the sum over N is the norm of the mean
+        second = 2 * p.largest_range * (2 * log / x.users) ** 0.75
+        return float(first + second + 4 * p.largest_range * log / (3 * x.users))
+    return moment_error(x, kind, delta)
+
+
+def coverage_error(x: Ingredients, delta: float, *, printed: bool = False) -> float:
+    """dD: with probability 1 - delta, ||D_N - E D||_2 is at most this (matrix Hoeffding, 0 <= D <= I).
+
+    As printed the logarithm is of 4d / delta' and the probability 1 - delta' / 4.
+    """
+    return float(np.sqrt(8 * np.log((1 if printed else 2) * x.dim / delta) / x.users))
 
 
 def subspace_radius(
@@ -124,31 +186,42 @@ def subspace_radius(
     delta: float = 0.05,
     norm: Norm = "spectral",
     clip: bool = True,
-    simplified: bool = False,
+    simplified: Simplified = False,
     form: Form = "theorem",
+    printed: bool = False,
 ) -> float:
     """The paper's Delta_off: with probability 1 - delta the found subspace is no further than this from the true one.
 
-    A third of delta each goes to M, D1 and D2. `simplified` takes dD = 0, as the paper's figures do; `clip` cuts at the
-    largest distance there is.
+    A third of delta each goes to M, D1 and D2. `simplified` takes dD = 0, as the paper's figures do, and "without B"
+    besides B = 1; `clip` cuts at the largest distance there is. `printed` takes the formulas as the paper prints them,
+    with the gap of the moment that is not corrected, one number for either norm.
 
-    >>> walk = Martingale(spread=1.0, steps=100.0, largest_step=0.01, offset=0.0)
+    >>> walk = Walk(spreads=(1.0,) * 8, steps=(100.0,) * 8, offsets=(0.0,) * 8)
     >>> x = Ingredients(users=10**6, dim=9, rank=2, reward_bound=1.0, inverse_norm=2.0, mean_square_range=1.0,
-    ...                 largest_range=1.0, square_norm=0.1, gap=0.5, eigenvalue=0.5, martingale=walk)
+    ...                 largest_range=1.0, square_norm=0.1, gap=0.5, eigenvalue=0.5, walk=walk)
     >>> round(subspace_radius(x, "bernstein"), 3)
     0.723
     """
-    dM = moment_error(x, kind, delta / 3)
-    dD = 0.0 if simplified else coverage_error(x, delta / 3)
-    B, R = x.inverse_norm, x.reward_bound
+    dM = (printed_moment_error if printed else moment_error)(x, kind, delta / 3)
+    dD = 0.0 if simplified else coverage_error(x, delta / 3, printed=printed)
+    B, R = 1.0 if simplified == "without B" else x.inverse_norm, x.reward_bound
     left = 1 - B * dD
-    scale = 2 * np.sqrt(2 * x.rank) / x.gap if form == "theorem" else np.sqrt(2 * x.rank) / x.eigenvalue
+    scale = _scale(x, norm, form, printed)
     if not left > 0 or not scale > 0:
         radius = float("inf")
     else:
-        radius = float(scale) * (B**3 * (2 - B * dD) / left**2 * (R**2 + dM) * dD + (B / left) ** 2 * dM)
-    radius = radius if norm == "frobenius" else radius / float(np.sqrt(2))
+        radius = scale * (B**3 * (2 - B * dD) / left**2 * (R**2 + dM) * dD + (B / left) ** 2 * dM)
     return min(radius, largest_distance(x.dim, x.rank, norm)) if clip else radius
+
+
+def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
+    """How large the distance of the subspaces may be for an error ||E|| = 1 of the corrected moment."""
+    if printed:
+        assert x.printed is not None
+        return float(2 * np.sqrt(2 * x.rank) / x.printed.gap)
+    if form == "identity":
+        return (largest_distance(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
+    return float(2 * np.sqrt((2 if norm == "frobenius" else 1) * x.rank) / x.gap)
 
 
 def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: Norm) -> float:

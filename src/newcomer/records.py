@@ -87,9 +87,10 @@ def as_table(title: str, facts: Mapping[str, Any]) -> str:
     """Facts as a table of HTML; ids and names in them are text, whatever they look like.
 
     >>> as_table("Model", {"id": "<b>"})
-    '<table><caption>Model</caption><tr><th>id</th><td>&#x27;&lt;b&gt;&#x27;</td></tr></table>'
+    '<table><caption>Model</caption><tr><th>id</th><td>&lt;b&gt;</td></tr></table>'
     """
-    rows = "".join(f"<tr><th>{escape(str(k))}</th><td>{escape(one_line(short(v)))}</td></tr>" for k, v in facts.items())
+    texts = {name: value if isinstance(value, str) else short(value) for name, value in facts.items()}
+    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(one_line(text))}</td></tr>" for k, text in texts.items())
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 

@@ -22,22 +22,49 @@ def half_pseudo(X, r):
 
 
 def user_terms(X, r, mu):
-    """(M_n, D_n1, D_n2, beta_n1, beta_n2) of one user; mu None or 0: pseudo-inverse."""
+    """(beta_n1 beta_n2^T, D_n1, D_n2, beta_n1, beta_n2) of one user, not symmetrised; mu None or 0: pseudo-inverse."""
     halves = [(X[i::2], r[i::2]) for i in (0, 1)]
     (b1, D1), (b2, D2) = (half_ridge(x, y, mu) if mu else half_pseudo(x, y) for x, y in halves)
-    return (np.outer(b1, b2) + np.outer(b2, b1)) / 2, D1, D2, b1, b2
+    return np.outer(b1, b2), D1, D2, b1, b2
+
+
+def sym(A):
+    return (A + A.T) / 2
 
 
 def literal(histories, mu):
-    """Algorithm 1, steps 4 to 6: D1^-1 M D2^-1, symmetrised, lengths pooled."""
+    """Algorithm 1, steps 4 to 6: D1^-1 M D2^-1 of the symmetrised M, symmetrised again, lengths pooled."""
     terms = [user_terms(X, r, mu) for X, r in histories if len(r) >= 2]
     M, D1, D2 = (np.mean([t[i] for t in terms], axis=0) for i in range(3))
-    S = np.linalg.inv(D1) @ M @ np.linalg.inv(D2)
-    return (S + S.T) / 2
+    return sym(np.linalg.inv(D1) @ sym(M) @ np.linalg.inv(D2))
+
+
+def pooled(histories, mu):
+    """The same with nothing symmetrised before the end."""
+    terms = [user_terms(X, r, mu) for X, r in histories if len(r) >= 2]
+    X, D1, D2 = (np.mean([t[i] for t in terms], axis=0) for i in range(3))
+    return sym(np.linalg.inv(D1) @ X @ np.linalg.inv(D2))
+
+
+def entrywise(histories, mu):
+    """One-hot features: S_ab = (X_ab + X_ba) / (J_ab + J_ba), J_ab the mean over users of D1_aa D2_bb.
+
+    With a share e = 1/sqrt(N) of the product of the means, as in `stratified`. The diagonal is as observed.
+    """
+    terms = [user_terms(X, r, mu) for X, r in histories if len(r) >= 2]
+    X, D1, D2 = (np.mean([t[i] for t in terms], axis=0) for i in range(3))
+    d, e = len(X), 1 / np.sqrt(len(terms))
+    S = np.zeros((d, d))
+    for a in range(d):
+        for b in range(d):
+            joint = np.mean([t[1][a, a] * t[2][b, b] + t[1][b, b] * t[2][a, a] for t in terms])
+            apart = D1[a, a] * D2[b, b] + D1[b, b] * D2[a, a]
+            S[a, b] = (1 + e) * (X[a, b] + X[b, a]) / (joint + e * apart)
+    return S
 
 
 def stratified(histories, mu):
-    """The solution S of sum_s w_s D1_s S D2_s + e D1 S D2 = (1 + e) M, e = 1/sqrt(N), by one d^2 x d^2 system.
+    """The solution S of sum_s w_s D1_s S D2_s + e D1 S D2 = (1 + e) X, e = 1/sqrt(N), by one d^2 x d^2 system.
 
     Strata are runs of history lengths, each with so many users that users x lambda_A >= 10.
     """
@@ -53,8 +80,7 @@ def stratified(histories, mu):
     system = e * np.kron(D1, D2)  # row-major vec(D1 S D2) = (D1 kron D2^T) vec(S)
     for run in runs:
         system += len(run) / len(terms) * np.kron(*(np.mean([t[i] for t in run], axis=0) for i in (1, 2)))
-    S = np.linalg.solve(system, (1 + e) * M.ravel()).reshape(M.shape)
-    return (S + S.T) / 2
+    return sym(np.linalg.solve(system, (1 + e) * M.ravel()).reshape(M.shape))
 
 
 def mean(histories, mu):

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from newcomer.cli.render import BLOCKS, Fitted, Glyphs, count, facts, glyphs_for, number, scree, scree_legend
 from newcomer.cli.screen import result
+from newcomer.cli.wording import in_options
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Findings:
     noise_variance: float
     intercept: bool
     fingerprint: str
+    one_hot: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -121,6 +123,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
+        one_hot=model.one_hot and not model.intercept,
     )
 
 
@@ -132,7 +135,7 @@ def _outlook(model: Model) -> tuple[str, ...]:
     parts, outlook = kept.population.forecast.parts(), kept.population.outlook
     if outlook is None:
         return parts, "Too few people, or too short histories, to measure what personalising would be worth."
-    return parts, *outlook.sentences(kept.logs.hiding)
+    return parts, *map(in_options, outlook.sentences(kept.logs.hiding))
 
 
 def show(found: Findings, *, saved: object = None) -> None:
@@ -160,7 +163,8 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
 def logs_line(found: Findings) -> str:
     """Users, rows and features, and who could not be used."""
     logs = found.logs
-    plain = [count(logs.users, "user"), count(logs.rows, "row"), count(found.dim, "feature")]
+    features = f"{count(found.dim, 'action')}, each its own direction" if found.one_hot else count(found.dim, "feature")
+    plain = [count(logs.users, "user"), count(logs.rows, "row"), features]
     short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
     ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
     return "; ".join(filter(None, [", ".join(plain), short, ties]))
@@ -175,7 +179,8 @@ def rank_line(found: Findings) -> str:
         hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
         return f"nothing: no direction stands out from chance (rank 0){hidden}"
     if found.estimator == "em":
-        return f"{shared}, as many as help to predict held-out users{_contrast(found)}{_alike(found)}"
+        alike = _alike(found) if found.rank == 1 else ""  # held-out users told that they differ
+        return f"{shared}, as many as help to predict held-out users{_contrast(found)}{alike}"
     return f"{shared}: {'it stands' if found.rank == 1 else 'they stand'} out from chance{_alike(found)}"
 
 

@@ -76,8 +76,10 @@ def command(
                 progress=meter,
                 engine=carrier,
             )
+        if not json:  # before the long work: a column that was guessed wrong is better known now
+            screen.advise(read.advice)
         screen.compile_first("array_loops", "sold", "population")
-        with Meter("Fitting") as meter:
+        with Meter("Fitting", first=", first pass") as meter:
             model = fit(
                 read,
                 rank=wanted,
@@ -93,7 +95,6 @@ def command(
         screen.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
         return
     show(found, saved=target)
-    screen.advise(read.advice)
     valued = [
         ("--items", items),
         ("--features", features),

@@ -1,7 +1,8 @@
 """How far a long read is: rate and time left on stderr. A bar in a terminal, otherwise a line every half minute.
 
-Nothing is shown for work that ends within the first second. A fit reads the logs many times: rate and time left are
-those of the pass, and how many passes there will be nobody knows, so what the last one found is told instead.
+Nothing is shown for work that ends within the first second. A fit reads the logs many times, and how many nobody
+knows: the bar, rate and time left are those of the pass, and lines tell what the last one found and how long it has
+been.
 """
 
 from __future__ import annotations
@@ -26,14 +27,20 @@ INTERVAL = 30.0  # seconds between lines without a terminal
 class Meter:
     """A `progress(done, total)` callback to be used in a `with` block.
 
-    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `note` what
-    the last pass found, `spoken` when a line was last written. Tests bring a console and a clock of their own.
+    `first` is what to call the first of several passes; `begun` is when the work began, `turn` when this pass of it
+    did; `last` is how far the last call was, `note` what the last pass found, `spoken` when a line was last written.
+    Tests bring a console and a clock of their own.
     """
 
     def __init__(
-        self, what: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        what: str,
+        *,
+        first: str = "",
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.what, self.console, self.clock = what, console or aside(), clock
+        self.what, self.first, self.console, self.clock = what, first, console or aside(), clock
         self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
         self.spoken = self.begun + PATIENCE - INTERVAL
@@ -61,13 +68,15 @@ class Meter:
             self._draw(done, total)
         elif now - self.spoken >= INTERVAL:
             self.spoken = now
-            self.console.print(self.line(done, total, now - self.turn), soft_wrap=True)
+            self.console.print(self.line(done, total, now), soft_wrap=True)
 
-    def line(self, done: float, total: float, seconds: float) -> str:
-        """Share, rate and time left as text, `seconds` into the pass."""
-        rate = done / max(seconds, 1e-9)
+    def line(self, done: float, total: float, now: float) -> str:
+        """Share, rate and time left as text; of a fit of many passes what the last one found."""
+        if self.note:  # of the pass that is under way, share and time left would be taken for those of the fit
+            return f"{self.what}{self.note}: {_duration(now - self.begun)} so far"
+        rate = done / max(now - self.turn, 1e-9)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
-        return f"{self.what}{self.note}: {done / total:.0%}, {rate:,.0f} rows/s{left}"
+        return f"{self.what}{self.first}: {done / total:.0%}, {rate:,.0f} rows/s{left}"
 
     def hear(self, progress: Passed) -> None:
         """Remember what the last pass of a fit found, to be shown from now on."""

@@ -23,6 +23,10 @@ def in_options(text: str, options: Mapping[str, str] = OPTIONS) -> str:
     'pass --epoch s, drop --grouped, or pass --items'
     >>> in_options("rename with columns={'user': 'uid'} or --column user=uid", known)
     'rename with --column user=uid'
+    >>> in_options("columns={'user': ...} (--column user=...) chooses others", known)
+    '--column user=... chooses others'
+    >>> in_options("clip='auto' (--clip auto) limits", {"clip": "--clip"})
+    '--clip auto limits'
     """
     if "column" in options:
         text = re.sub(r"\bcolumns=\{([^{}]*)\}", _renames, text)
@@ -45,7 +49,7 @@ def _option(found: re.Match[str], options: Mapping[str, str]) -> str:
 
 def _renames(found: re.Match[str]) -> str:
     """`{'user': 'uid'}`, `{'features': ['x', 'y']}` or `{'action': None}` as values of --column."""
-    pairs = re.findall(r"'(\w+)': (\[[^\]]*\]|'[^']*'|None)", found[1])
+    pairs = re.findall(r"'(\w+)': (\[[^\]]*\]|'[^']*'|None|\.\.\.)", found[1])
     told = [f"--column {ours}={'' if theirs == 'None' else _listed(theirs)}" for ours, theirs in pairs]
     return " ".join(told) or "--column"
 
@@ -57,6 +61,6 @@ def _listed(theirs: str) -> str:
 def _once(text: str, options: Iterable[str]) -> str:
     """`A or A` and `A (A)`, which come of sentences that tell the argument and the option, as `A`."""
     for option in set(options):
-        said = rf"({re.escape(option)}(?: [\w.]+=[\w.,]*)?)"
+        said = rf"({re.escape(option)}(?: [\w.]+=[\w.,]*| \w+)?)"
         text = re.sub(rf"{said}(?: or \1(?![\w=])| \(\1\))", r"\1", text)
     return text

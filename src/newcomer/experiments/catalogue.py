@@ -21,6 +21,7 @@ from newcomer.experiments import (
     fig_main,
     fig_movielens,
     fig_privacy,
+    fig_readings,
     fig_regret_vs_n,
     fig_replay,
     fig_reward_seeking_logger,
@@ -74,6 +75,7 @@ FIGURES: dict[str, Figure] = {
     )
     for figure in module.FIGURES
 }
+APART: dict[str, Figure] = {figure.name: figure for module in (fig_readings,) for figure in module.FIGURES}
 STUDIES: dict[str, Figure] = {
     module.STUDY.name: module.STUDY
     for module in (
@@ -94,7 +96,7 @@ STUDIES: dict[str, Figure] = {
         study_rates,
     )
 }
-EVERYTHING = FIGURES | STUDIES
+EVERYTHING = FIGURES | APART | STUDIES
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Made:
 def chosen(names: Sequence[str]) -> list[Figure]:
     """The figures of these ids, each once, in the order of the catalogue.
 
-    `all`, or no id, is all figures of the paper; studies must be named.
+    `all`, or no id, is all figures of the paper; studies, and figures that take long (`APART`), must be named.
 
     >>> [figure.name for figure in chosen(["prior-users", "main"])]
     ['main', 'prior-users']

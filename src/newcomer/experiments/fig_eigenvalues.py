@@ -19,14 +19,16 @@ from newcomer.experiments.named_worlds import films
 from newcomer.experiments.scale import FILMS, Scale
 
 SHOWN = 40  # leading eigenvalues
-ESTIMATE, TRUTH = "SOLD, from the logs", "completed ratings"
+ESTIMATE, TRUTH = "SOLD, from the logs", "true second moment of users"
 
 
 def table(kept: JobFolder) -> pl.DataFrame:
     """The leading eigenvalues: `world`, `series`, `position` (from 1) and `eigenvalue`.
 
     Both are spectra of (d, d) second moments of reward vectors, uncentred: SOLD estimates E[beta beta^T] from pairs
-    of halves of histories, and the truth is the mean over the users of the factorisation.
+    of halves of histories, and the truth is the mean over the users of the factorisation. The paper draws "the
+    eigenvalues of the completed ratings matrix" in its place, a (users, movies) matrix of the same rank whose singular
+    values depend on the movies too: the numbers of the two agree only in where they end.
     """
     frames = []
     for name in FILMS:

@@ -1,9 +1,11 @@
-"""geometry: the confidence sets of LOCAL-UCB in the plane (d = 2, k = 1), computed from a run of the algorithm.
+"""geometry: the confidence sets of LOCAL-UCB and of ProBALL-UCB in the plane (d = 2, k = 1), computed from a run.
 
 * online: the ellipse |beta - beta_2|_V <= a2, LinUCB's set;
 * offline: for every line u within the radius of the estimated one, the segment |theta u - beta_1(u)|_V <= a1; their
   union never shrinks to a point, because the angle of the lines does not;
-* LOCAL-UCB is optimistic over the intersection; ProBALL-UCB over the segment of the estimated line.
+* LOCAL-UCB is optimistic over the intersection; ProBALL-UCB over the segment of the estimated line;
+* ball: the smallest around ProBALL's estimate on that line that contains the offline set. By the paper's picture
+  projections are used until the ball contains the ellipse (the algorithm has a proxy for it, Delta tau sqrt(t) <= d).
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ from newcomer.worlds.world import stream
 TIMES = (3, 30, 300)  # rounds after which the sets are drawn
 WORLD = Synthetic(dim=2, rank=1, scale=1.25, length=1.0, seed=4)
 USERS, STEPS, POINTS = 2000, 10, 181
-ONLINE, OFFLINE, LOCAL, SEGMENT = (
+ONLINE, OFFLINE, LOCAL, SEGMENT, BALL = (
     "online set (LinUCB)",
     "offline set",
     "intersection (LOCAL-UCB)",
     "ProBALL-UCB's segment",
+    "ball around the offline set",
 )
+RIGHT = (BALL, ONLINE, SEGMENT)  # the sets of the right half, as drawn
 
 
 def sweep(scale: Scale) -> list[Point]:
@@ -54,13 +58,16 @@ def run(setting: Setting, *, users: int, seed: int) -> pl.DataFrame:
     low, high = resolve("practical", [1, 2], TIMES[-1], DEFAULT)
     truth = WORLD.episode(stream(seed, "newcomer", 0), 2)
     beta = np.linalg.lstsq(truth.actions.reshape(-1, 2), truth.means.ravel(), rcond=None)[0]
-    parts = []
+    left, right = [], []
     for t in TIMES:
         gram = np.eye(2) + features[:t].T @ features[:t]
         sets = Sets(gram, features[:t].T @ rewards[:t], model.basis[:, 0], _tilt(model), low, high)
-        parts += [_frame(t, name, outline) for name, outline in sets.outlines().items()]
-        parts.append(_frame(t, "true beta", beta[None, :].astype(np.float64)))
-    return pl.concat(parts)
+        found = sets.outlines() | {"true beta": beta[None, :].astype(np.float64)}
+        whole = "in the ball: leave" if sets.contained() else "not in the ball: stay"
+        named, other = f"LOCAL-UCB, after {t} rounds", f"ProBALL-UCB, after {t} rounds, ellipse {whole}"
+        left += [_frame(named, name, outline) for name, outline in found.items() if name != BALL]
+        right += [_frame(other, name, found[name]) for name in (*RIGHT, "true beta") if name in found]
+    return pl.concat(left + right)
 
 
 def _tilt(model: Model) -> float:
@@ -104,6 +111,7 @@ class Sets:
             OFFLINE: self.fan(angles, inside=False),
             LOCAL: self.fan(angles, inside=True),
             SEGMENT: self.fan(np.array([angle]), inside=False),
+            BALL: self.ball(),
         }
         return {name: outline for name, outline in found.items() if len(outline)}
 
@@ -113,6 +121,24 @@ class Sets:
         circle = np.stack([np.cos(turn), np.sin(turn)])
         root = np.linalg.inv(np.linalg.cholesky(self.gram)).T
         return np.asarray(self.mean + self.high * (root @ circle).T)
+
+    def ball(self) -> Floats:
+        """Points of the smallest circle around ProBALL's estimate beta_1 that contains the offline set."""
+        centre, radius = self._ball()
+        turn = np.linspace(0, 2 * np.pi, POINTS, endpoint=False)
+        return np.asarray(centre + radius * np.stack([np.cos(turn), np.sin(turn)], axis=1))
+
+    def contained(self) -> bool:
+        """Whether the ball contains the ellipse: by the paper's picture the subspace is then left."""
+        centre, radius = self._ball()
+        return bool(np.linalg.norm(self.ellipse() - centre, axis=1).max() <= radius)
+
+    def _ball(self) -> tuple[Floats, float]:
+        """Centre (2,) and radius: the farthest point of the offline set is an end of one of its segments."""
+        centre = self.line * (self.line @ self.moment) / (self.line @ self.gram @ self.line)
+        angle = float(np.arctan2(self.line[1], self.line[0]))
+        ends = self.fan(angle + np.linspace(-self.tilt, self.tilt, POINTS), inside=False)
+        return centre, float(np.linalg.norm(ends - centre, axis=1).max())
 
     def fan(self, angles: Floats, *, inside: bool) -> Floats:
         """The outline of the union of segments on lines at these angles: all far ends, then all near ends back.
@@ -136,14 +162,14 @@ class Sets:
         return np.concatenate([far, near[::-1]])
 
 
-def _frame(t: int, name: str, outline: Floats) -> pl.DataFrame:
+def _frame(panel: str, name: str, outline: Floats) -> pl.DataFrame:
     """One outline (points, 2) as rows of the table."""
     columns = {"x": outline[:, 0], "y": outline[:, 1], "order": np.arange(len(outline))}
-    return pl.DataFrame(columns).select(pl.lit(f"after {t} rounds").alias("time"), pl.lit(name).alias("set"), pl.all())
+    return pl.DataFrame(columns).select(pl.lit(panel).alias("time"), pl.lit(name).alias("set"), pl.all())
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
-    """A panel for each time, each with axes of equal scale."""
+    """LOCAL-UCB above and ProBALL-UCB below, a panel for each time, each with axes of equal scale."""
     return draw_outlines(frame, path, series="set", facet="time")
 
 
@@ -160,7 +186,7 @@ FIGURES = (
     swept(
         "geometry",
         claim="The online ellipsoid shrinks, the offline set keeps its angle; LOCAL-UCB is optimistic over the "
-        "intersection.",
+        "intersection; ProBALL-UCB projects until a ball around the offline set contains the ellipsoid.",
         caption=caption,
         sweep=sweep,
         run=run,

@@ -1,8 +1,9 @@
-"""insufficiency: why not just PCA, or matrix factorisation? Four estimators on the same logs, against N.
+"""insufficiency: why not just PCA, or matrix factorisation? Five estimators on the same logs, against N.
 
 * PCA of raw rewards: top eigenvectors of the mean of b b^T, b = sum phi r / H, the reward-weighted features;
 * PCA of single estimates: of the mean of beta beta^T, beta = X^+ r, one minimum-norm estimate for each user;
 * PMF: r ~ z_user . q_item by alternating ridge regressions, features unseen, then the span of Phi^+ Q;
+* M_N without correction: SOLD's moment of two half estimates, not corrected by coverage;
 * SOLD, with pseudo-inverses.
 
 PCA's targets contain E[noise^2 (X^T X)^+] and the coverage of the logs: with isotropic features both are multiples of
@@ -12,12 +13,13 @@ the identity and do no harm, so the worlds here include real movie features, whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Floats, Ints, symmetric
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.figure import Point, data_sets, swept
 from newcomer.experiments.named_worlds import films
@@ -25,7 +27,9 @@ from newcomer.experiments.panels import SIZE
 from newcomer.experiments.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.fitting import fit
 from newcomer.logs import Logs
+from newcomer.logs.engine import reduce
 from newcomer.outcomes import mean_and_error
+from newcomer.sold.moments import merge, moments_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.matrix_completion import Observed, alternate
 from newcomer.worlds.movielens import MovieLens
@@ -46,7 +50,7 @@ def sweep(scale: Scale) -> list[Point]:
 
 
 def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
-    """Frobenius errors of all four estimators on one data set.
+    """Frobenius errors of all estimators on one data set.
 
     The simulated world here has a catalogue of items, since a matrix factorisation needs items that come again.
     """
@@ -88,6 +92,12 @@ def factorised(logs: Logs, place: Catalogued, seed: int) -> Floats:
     return np.asarray(np.linalg.qr(loading)[0])
 
 
+def uncorrected(logs: Logs, place: Catalogued, seed: int) -> Floats:
+    """The leading eigenvectors of M_N itself: free of PCA's noise, and not of what the logs do not cover."""
+    moments = reduce(logs, partial(moments_of, ridge=None), merge)
+    return top_eigenvectors(symmetric(moments.product), place.rank)[1]
+
+
 def sold(logs: Logs, place: Catalogued, seed: int) -> Floats:
     """SOLD with pseudo-inverses and the true rank."""
     return fit(logs, rank=place.rank, estimator="sold-pinv", null=False).basis
@@ -97,6 +107,7 @@ ESTIMATORS: Mapping[str, Callable[[Logs, Catalogued, int], Floats]] = {
     "PCA of raw rewards": raw_rewards,
     "PCA of single estimates": single_estimates,
     "PMF": factorised,
+    "M_N without correction": uncorrected,
     "SOLD": sold,
 }
 
@@ -151,7 +162,8 @@ def caption(scale: Scale) -> str:
 FIGURES = (
     swept(
         "insufficiency",
-        claim="PCA on raw rewards or on single estimates leads to erroneous subspaces; PMF has no bounds and no rank.",
+        claim="PCA on raw rewards or on single estimates leads to erroneous subspaces, and so do the eigenvectors of "
+        "M_N without correction; PMF has no bounds and no rank.",
         caption=caption,
         sweep=sweep,
         run=run,

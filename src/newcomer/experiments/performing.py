@@ -33,12 +33,19 @@ def perform_fit(job: Fit, setting: Setting) -> Model:
     """Draw the logs and fit them.
 
     The null distribution of eigenvalues, by which SOLD chooses a rank, costs many fits and is computed only where the
-    rank is left open; EM chooses by held-out users.
+    rank is left open; EM chooses by held-out users. SOLD is the paper's, symmetrised first; the replay's real histories
+    (no `steps`) are ragged, which the paper's is not made for.
     """
     logs = histories(world_named(job.world, setting), job.users, job.steps, job.seed)
     null = job.rank == 0 and job.estimator != "em"
     return fit(
-        logs, rank=job.rank or "auto", estimator=job.estimator, ridge=job.ridge, null=null, calibrate=job.calibrate
+        logs,
+        rank=job.rank or "auto",
+        estimator=job.estimator,
+        ridge=job.ridge,
+        literal=job.estimator != "em" and job.steps > 0,
+        null=null,
+        calibrate=job.calibrate,
     )
 
 

@@ -2,7 +2,7 @@
 
 Sizes that the paper does not state are ours: 20 candidates and 1000 rounds in the simulation, a ridge of 1 for SOLD,
 the grid of tau. Its text names tau = 5 (simulation), 0.1 and 0.5 (MovieLens). Our radii, with the constants of its
-propositions corrected and none dropped, are about a thousand times those that its remarks imply, so the same tau
+propositions corrected and none dropped, are thousands of times those that its remarks imply, so the same tau
 leaves the subspace in the first round; the grids therefore go on to values at which the phases can be told apart.
 """
 

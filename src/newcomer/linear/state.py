@@ -36,8 +36,8 @@ class Record(Shown):
 
     Settings are written as text, so that they compare, print and go into a file alike, infinities included.
 
-    >>> str(Record.of("LinUCB", {"dim": 4}))
-    'LinUCB with dim 4'
+    >>> str(Record.of("PriorUCB", {"dim": 4, "level": 0.1}))
+    'PriorUCB with dim 4, level 0.1'
     """
 
     policy: str = ""
@@ -51,7 +51,7 @@ class Record(Shown):
         return cls(policy, said, model)
 
     def __str__(self) -> str:
-        settings = ", ".join(f"{name} {value[:24]}" for name, value in self.settings.items())
+        settings = ", ".join(f"{name} {_readable(value)}" for name, value in self.settings.items())
         model = f" on model {self.model[:12]}" if self.model else ""
         return (self.policy or "no policy") + (f" with {settings}" if settings else "") + model
 
@@ -174,6 +174,14 @@ def positions(users: ArrayLike, count: int) -> Ints:
     if rows.size and (rows.min() < 0 or rows.max() >= count):
         raise PolicyError(f"users must lie in 0..{count - 1}, and {rows.min()}..{rows.max()} were given")
     return rows
+
+
+def _readable(value: str) -> str:
+    """A setting as people read it: numbers as short as they can be, of hashes the beginning."""
+    try:
+        return repr(float(value)).removesuffix(".0") if "." in value or "e" in value else value[:24]
+    except ValueError:
+        return value[:24]
 
 
 def _stack(name: str, parts: list[Array], grows: bool) -> Array:

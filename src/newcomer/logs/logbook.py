@@ -296,7 +296,8 @@ class Logs(Shown):
 
         Features are looked at in the first batch only; rows are searched where some rewards are far from all others.
         """
-        said = [*self._notes, *reward_advice(self.summary, self._source.parts), *short_advice(self.summary)]
+        far = reward_advice(self.summary, self._source.parts, self.action_ids or ())
+        said = [*self._notes, *far, *short_advice(self.summary)]
         if self._ignored_items:
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."

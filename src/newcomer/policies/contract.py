@@ -337,7 +337,7 @@ class Contract(Shown, ABC, Generic[Kind]):
             if isinstance(record, Record) and record.policy == self.record.policy and record.model != self.record.model:
                 todo = (
                     "to move users to this model, replay their past events into it, all in one call:"
-                    " policy.update(state := policy.start(n), ids=... or features=..., reward=..., users=...)"
+                    " state = policy.start(n); policy.update(state, ids=... or features=..., reward=..., users=...)"
                 )
             raise PolicyError(f"this state was started by {who}; this policy is {self.record}", todo=todo)
         fresh = self.begin(0)

@@ -6,9 +6,9 @@ and |beta| <= R. The paper leaves the computation open; `newcomer.local` solves 
 `certificate` proves how well (docs/local-ucb.md).
 
 Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(d T / (k
-N))))) up to logarithms, which is minimax optimal; with the practical widths and a plug-in R there is none. A round in
-which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so: the radius, or the rank, is then too small
-for this user.
+N))))) up to logarithms, minimax optimal in the sense that docs/local-ucb.md makes precise; with the practical widths
+and a plug-in R there is none. A round in which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so:
+the radius, or the rank, is then too small for this user.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class LocalUCB(Contract[Ridge]):
     @cached_property
     def settings(self) -> dict[str, float]:
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
-        inner, outer = resolve(self.widths, [self.model.rank, self.model.dim], self.horizon, self.theory)
+        dims = [self.model.rank, self.model.dim]
+        inner, outer = resolve(self.widths, dims, self.horizon, self.theory, ellipsoids=2)
         kind = "calibrated" if self.model.evidence.calibrated else None
         radius, bound = self.radius, self.reward_bound
         radius = self.model.radius(kind, norm="frobenius") if radius is None else number(radius, "radius", finite=False)

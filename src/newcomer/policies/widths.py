@@ -2,7 +2,8 @@
 
 practical     0.33 sqrt(dim log(1 + 10 T / dim)), after Li et al. (2010); no guarantee, good in practice
 theoretical   R + C R sqrt(dim log(T / delta)), R bounding the reward vector's norm and the noise, C universal; C = 1
-              is the usual reading, and what makes the regret bounds of LinUCB and ProBALL-UCB hold
+              is the usual reading, and what makes the regret bounds of LinUCB and ProBALL-UCB hold; LOCAL-UCB, which
+              needs two ellipsoids at once, has log(2 T / delta)
 """
 
 from __future__ import annotations
@@ -47,25 +48,27 @@ def practical(dim: int, horizon: int) -> float:
     return 0.33 * sqrt(dim * log(1 + 10 * horizon / dim))
 
 
-def theoretical(dim: int, horizon: int, theory: Theory) -> float:
-    """R + C R sqrt(dim log(T / delta)), for V that starts at the identity.
+def theoretical(dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
+    """R + C R sqrt(dim log(e T / delta)) for e ellipsoids that must hold together, for V that starts at the identity.
 
     >>> round(theoretical(2, 200, Theory()), 3)
     5.073
     """
-    return theory.bound + theory.constant * theory.bound * sqrt(dim * log(horizon / theory.delta))
+    return theory.bound + theory.constant * theory.bound * sqrt(dim * log(ellipsoids * horizon / theory.delta))
 
 
 def resolve(
-    widths: str | float | Sequence[float], dims: Sequence[int], horizon: int, theory: Theory
+    widths: str | float | Sequence[float], dims: Sequence[int], horizon: int, theory: Theory, *, ellipsoids: int = 1
 ) -> tuple[float, ...]:
     """One width for each dimension, from a name or from the widths themselves.
+
+    `ellipsoids` says of how many the policy needs the theory to hold together.
 
     >>> resolve((0.5, 2.0), [2, 10], 200, DEFAULT)
     (0.5, 2.0)
     """
     if isinstance(widths, str):
-        return tuple(named(widths, dim, horizon, theory) for dim in dims)
+        return tuple(named(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
     instance(theory, Theory, "theory")
     several = isinstance(widths, Sequence) or (isinstance(widths, np.ndarray) and widths.ndim == 1)
     given: tuple[Any, ...] = tuple(widths) if several else (widths,)  # type: ignore[arg-type]
@@ -74,10 +77,10 @@ def resolve(
     return tuple(number(width, "widths") for width in given)
 
 
-def named(name: str, dim: int, horizon: int, theory: Theory) -> float:
+def named(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
     """The width of this name."""
     one_of(name, "widths", NAMES)
-    return practical(dim, horizon) if name == "practical" else theoretical(dim, horizon, theory)
+    return practical(dim, horizon) if name == "practical" else theoretical(dim, horizon, theory, ellipsoids=ellipsoids)
 
 
 def plug_in_bound(model: Model) -> float:

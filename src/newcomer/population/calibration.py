@@ -30,7 +30,7 @@ from newcomer.population.climb import Climber
 from newcomer.population.record import Population
 from newcomer.population.search import Fitted, Fold, Passes, noise_floor
 from newcomer.radius import Draws
-from newcomer.sold.correction import Correction
+from newcomer.sold.correction import AnyCorrection
 from newcomer.sold.moments import Moments
 from newcomer.subspace import top_eigenvectors
 from newcomer.users import Split, balanced_signs, dealt
@@ -68,7 +68,7 @@ def _all_have(users: Ints, parts: list[Bools]) -> bool:
     return all(users[part].sum() and users[~part].sum() for part in parts)
 
 
-def sold_draws(moments: Moments, correction: Correction, rank: int) -> Draws:
+def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
     """The same for SOLD's basis, from the moments it was made of: no further pass.
 
     Parts are corrected with everybody's coverage, so what coverage varies between them counts as error too: the radius
@@ -79,7 +79,8 @@ def sold_draws(moments: Moments, correction: Correction, rank: int) -> Draws:
 
     def fit(parts: list[Bools]) -> list[Floats]:
         sums = [pairs.products[part].sum(axis=0) / max(pairs.counts[part].sum(), 1) for part in parts]
-        return [eigh(span @ correction.pooled(mean) @ span.T, subset_by_index=last)[1] for mean in sums]
+        found = [correction.filled(correction.pooled(mean), rank) for mean in sums]
+        return [eigh(span @ inside @ span.T, subset_by_index=last)[1] for inside in found]
 
     buckets = len(pairs.counts)
     eighths = _tangents(_cosines(*fit(dealt(buckets, 2))), 1)[0] <= SMALL  # or eighths are worse still

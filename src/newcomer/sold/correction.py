@@ -1,16 +1,23 @@
 """SOLD's correction: from the moment of half estimates to the second moment E[beta beta^T] of users.
 
-Within a history length, E[M] = E[D1] S E[D2] with S = E[beta beta^T], which the paper inverts: S = D1^-1 M D2^-1. Over
-users of different lengths D1 and D2 are dependent (they share the length), and inverting the pooled means is biased.
-What holds for any mixture of lengths is
+Within a history length, E[b1 b2^T] = E[D1] S E[D2] with S = E[beta beta^T], which the paper inverts. Two slips of it
+are avoided by default, and kept with `literal=True`.
 
-    sum_s w_s D1_s S D2_s = M            (s: strata of equal length, w_s their shares of users),
+The paper symmetrises b1 b2^T to M *before* the correction, and D1^-1 M D2^-1 is S only if D1 and D2 have the same mean.
+With an odd number of steps they have not: the odd steps are one more. With X, the mean of b1 b2^T as it is, D1^-1 X
+D2^-1 is right, and its symmetric part is taken last.
+
+Over users of different lengths D1 and D2 are dependent (they share the length), and inverting the pooled means is
+biased. What holds for any mixture of lengths is
+
+    sum_s w_s D1_s S D2_s = X            (s: strata of equal length, w_s their shares of users),
 
 a linear equation in S, positive semi-definite in the Frobenius inner product. It says nothing about pairs of
 directions that no stratum holds together (say, two items that only short, and only long, histories contain), so the
-pooled equation D1 S D2 = M is added with weight 1/sqrt(N): what the strata identify is left with 1/sqrt(N) of the
+pooled equation D1 S D2 = X is added with weight 1/sqrt(N): what the strata identify is left with 1/sqrt(N) of the
 pooled bias, the rest is the paper's. Solved by conjugate gradients with the pooled inverse as preconditioner. For
-equal lengths both are the paper's estimator; `literal=True` gives the paper's for ragged ones.
+equal, even lengths the paper's estimator differs by sampling only. One-hot features have a correction of their own,
+`newcomer.sold.joint_coverage`.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.arrays import Floats, Ints, symmetric
+from newcomer.sold.joint_coverage import JointCorrection
 from newcomer.sold.moments import Moments
 
 # Neighbouring lengths share a stratum until even the weakest direction is reached about this often in it.
@@ -69,7 +77,7 @@ def _split(missed: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class Correction:
-    """Undoes what coverage did to M. All matrices but `span` are in coordinates of the covered span, c x c."""
+    """Undoes what coverage did to X. All matrices but `span` are in coordinates of the covered span, c x c."""
 
     span: Floats  # (d, c)
     weights: Floats  # (S,) shares of users
@@ -77,31 +85,55 @@ class Correction:
     pooled_means: Floats  # (2, c, c) mean D1, D2 of all users
     inverses: Floats  # (2, c, c) their inverses
     damping: float  # weight of the pooled equation
+    inverse_norm: float  # the paper's B
+    symmetric_first: bool  # as the paper does
 
     @classmethod
-    def of(cls, moments: Moments, coverage: Coverage) -> Correction:
-        """From the strata of `moments`: neighbouring lengths are joined until each stratum has users enough."""
+    def of(cls, moments: Moments, coverage: Coverage, *, literal: bool = False) -> Correction:
+        """From the strata of `moments`: neighbouring lengths are joined until each stratum has users enough.
+
+        `literal` has one stratum of all lengths and symmetrises first.
+        """
         span = coverage.covered
-        first = stratum_starts(moments.users, coverage.smallest)
+        first = [0] if literal else stratum_starts(moments.users, coverage.smallest)
         sizes = np.add.reduceat(moments.users, first)
         strata = span.T @ (np.add.reduceat(moments.coverage, first) / sizes[:, None, None, None]) @ span
         pooled = span.T @ moments.mean_coverage @ span
         inverses = np.linalg.inv(pooled).astype(np.float64)
-        return cls(span, sizes / moments.count, strata, pooled, inverses, 1.0 / np.sqrt(moments.count))
+        weights, damping = sizes / moments.count, 1.0 / np.sqrt(moments.count)
+        return cls(span, weights, strata, pooled, inverses, damping, coverage.inverse_norm, literal)
+
+    @property
+    def most(self) -> int:
+        """The largest rank that can be found: everything is observed."""
+        return int(self.span.shape[1])
 
     def pooled(self, matrices: Floats) -> Floats:
-        """The paper's D1^-1 M D2^-1, symmetrised, of each of `matrices` M (..., d, d); the result is (..., c, c)."""
-        return symmetric(self._pooled(self.span.T @ matrices @ self.span))
+        """D1^-1 X D2^-1, symmetrised last, of each of `matrices` X (..., d, d), lengths pooled; (..., c, c)."""
+        return symmetric(self._pooled(self._inside(matrices)))
 
     def stratified(self, matrix: Floats) -> Floats:
-        """The symmetrised solution S (c, c) of sum_s w_s D1_s S D2_s + damping D1 S D2 = (1 + damping) M, M (d, d)."""
-        inside = self.span.T @ matrix @ self.span
+        """The symmetrised solution S (c, c) of sum_s w_s D1_s S D2_s + damping D1 S D2 = (1 + damping) X, X (d, d)."""
+        inside = self._inside(matrix)
         if len(self.weights) == 1:
             return symmetric(self._pooled(inside))
         return symmetric(conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled))
 
+    def hollow(self, matrices: Floats) -> Floats:
+        """Corrected moments as a test of the rank may see them: as they are (see `JointCorrection`)."""
+        return matrices
+
+    def filled(self, matrix: Floats, rank: int) -> Floats:
+        """A corrected moment with what was not observed filled in: as it is (see `JointCorrection`)."""
+        return matrix
+
+    def _inside(self, matrices: Floats) -> Floats:
+        """The matrices in coordinates of the covered span, symmetrised if that is to be done first."""
+        inside: Floats = self.span.T @ matrices @ self.span
+        return symmetric(inside) if self.symmetric_first else inside
+
     def _pooled(self, matrices: Floats) -> Floats:
-        """D1^-1 M D2^-1: exact for equal lengths, and close enough to precondition the mixture otherwise."""
+        """D1^-1 X D2^-1: exact for equal lengths, and close enough to precondition the mixture otherwise."""
         corrected: Floats = self.inverses[0] @ matrices @ self.inverses[1]
         return corrected
 
@@ -158,10 +190,27 @@ def conjugate_gradients(
     return solution
 
 
-def second_moment(moments: Moments, *, literal: bool = False, correction: Correction | None = None) -> Floats:
-    """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches."""
-    correction = correction or Correction.of(moments, coverage_of(moments))
-    inside = correction.pooled(moments.product) if literal else correction.stratified(moments.product)
+AnyCorrection = Correction | JointCorrection
+
+
+def correction_of(moments: Moments, coverage: Coverage, *, literal: bool = False) -> AnyCorrection:
+    """The correction for these moments: entry by entry for one-hot features, by strata of length for others.
+
+    `literal` is the paper's for both.
+    """
+    joint = moments.joint.size and not literal
+    return JointCorrection.of(moments) if joint else Correction.of(moments, coverage, literal=literal)
+
+
+def second_moment(
+    moments: Moments, *, literal: bool = False, correction: AnyCorrection | None = None, rank: int | None = None
+) -> Floats:
+    """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches.
+
+    `rank` is needed for one-hot features alone, whose diagonal follows from the rest and the rank; None: the largest.
+    """
+    correction = correction or correction_of(moments, coverage_of(moments), literal=literal)
+    inside = correction.filled(correction.stratified(moments.product), correction.most if rank is None else rank)
     return symmetric(correction.span @ inside @ correction.span.T)
 
 

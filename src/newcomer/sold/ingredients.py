@@ -1,79 +1,152 @@
 """What the paper's radii need to know of the logs, collected from the moments: see `newcomer.radius` for the formulas.
 
-L bounds ||M_n||: with a ridge mu it is R^2 sqrt(h1 h2) / (4 mu), h1 and h2 the rows of the two halves; without one it
-is the largest |b1||b2| seen, a plug-in without guarantee. R is the largest |reward| seen, a plug-in as well.
+The error that counts is that of the mean which is corrected. By default this is the mean of X_n = b1 b2^T, which is not
+symmetric: its bounds are those of the Hermitian dilation [[0, X], [X^T, 0]], of dimension 2d, whose largest eigenvalue
+is ||X|| and whose square is diag(X X^T, X^T X). Where the moment is symmetrised before the correction (`literal=True`,
+and one-hot features) it is the mean of M_n, of half the second moment or less.
+
+L bounds ||X_n|| or ||M_n||: with a ridge mu it is R^2 sqrt(h1 h2) / (4 mu), h1 and h2 the rows of the two halves;
+without one it is the largest seen, |b1||b2| of X and (|b1.b2| + |b1||b2|)/2 of M, a plug-in without guarantee. R is the
+largest |reward| seen, a plug-in as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse.linalg import eigsh
 
 from newcomer.arrays import Floats, symmetric
-from newcomer.radius import Ingredients, Martingale
-from newcomer.sold.correction import Coverage
+from newcomer.radius import FACTORS, LARGEST_STEP, Ingredients, Printed, Walk
+from newcomer.sold.correction import AnyCorrection
 from newcomer.sold.moments import Moments, longest
 from newcomer.users import group_bounds
 
+DENSE = 400  # up to this dimension a norm comes from the whole spectrum
 
-def ingredients_of(moments: Moments, coverage: Coverage, spectrum: Floats, rank: int) -> Ingredients:
+
+def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, rank: int) -> Ingredients:
     """The numbers for the leading `rank` eigenvectors of a corrected moment with this spectrum (d,), largest first."""
-    ranges = _ranges(moments)
-    below = spectrum[rank] if rank < len(spectrum) else 0.0
+    ranges = _ranges(moments, whole=not correction.symmetric_first)
+    squares = _squares(moments, correction).sum(axis=0)
     return Ingredients(
         users=moments.count,
         dim=moments.dim,
         rank=rank,
         reward_bound=moments.reward_max,
-        inverse_norm=coverage.inverse_norm,
+        inverse_norm=correction.inverse_norm,
         mean_square_range=float(moments.users / moments.count @ ranges**2),
         largest_range=float(ranges.max()),
-        square_norm=float(np.linalg.eigvalsh(moments.pairs.squares.sum(axis=0))[-1]) / moments.count,
-        gap=float(spectrum[rank - 1] - below),
+        square_norm=max(map(_top, squares)) / moments.count,
+        gap=_gap(spectrum, rank),
         eigenvalue=float(spectrum[rank - 1]),
-        martingale=_walk(moments, float(ranges.max())),
+        dilated=not correction.symmetric_first,
+        walk=_walked(moments, correction, float(ranges.max())),
+        printed=_printed(moments, rank),
     )
 
 
-def _ranges(moments: Moments) -> Floats:
-    """L (S,) of each stratum: the bound on ||M_n|| for its users, by the longest history it may hold."""
+def _printed(moments: Moments, rank: int) -> Printed:
+    """What the formulas need as they are printed: of M, symmetrised and not corrected."""
+    steps = longest(int(moments.lengths[-1]), moments.dim)
+    bound = moments.reward_max**2 * (2 + steps / (2 * moments.ridge)) if moments.ridge else moments.pairs.largest[1]
+    return Printed(
+        largest_range=float(bound),
+        square_norm=_top(moments.pairs.symmetric_squares.sum(axis=0)) / moments.count,
+        gap=_gap(np.linalg.eigvalsh(symmetric(moments.product))[::-1].astype(np.float64), rank),
+    )
+
+
+def _gap(spectrum: Floats, rank: int) -> float:
+    """Between the eigenvalues `rank` and `rank` + 1 of a spectrum, largest first."""
+    return float(spectrum[rank - 1] - (spectrum[rank] if rank < len(spectrum) else 0.0))
+
+
+def _ranges(moments: Moments, *, whole: bool) -> Floats:
+    """L (S,) of each stratum: the bound for its users on ||X_n|| (`whole`) or ||M_n||, by the longest history there."""
     if not moments.ridge:
-        return np.full(len(moments.lengths), moments.pairs.largest)
+        return np.full(len(moments.lengths), moments.pairs.largest[0 if whole else 1])
     steps = np.array([longest(int(name), moments.dim) for name in moments.lengths])
     halves = np.sqrt((steps + 1) // 2 * (steps // 2))
     ranges: Floats = moments.reward_max**2 * halves / (4 * moments.ridge)
     return ranges
 
 
-def _walk(moments: Moments, L: float) -> Martingale:
+def _squares(moments: Moments, correction: AnyCorrection) -> Floats:
+    """Sums (G, s, d, d) over the users of each group: of M^2 (s = 1), or of X X^T and X^T X (s = 2)."""
+    pairs = moments.pairs
+    return pairs.symmetric_squares[:, None] if correction.symmetric_first else pairs.squares[:, :2]
+
+
+class Group(NamedTuple):
+    """One group of users of the walk: `steps` (C,) and `centre` (d, d) come from the groups before it, the sums from
+    its own users."""
+
+    steps: Floats
+    centre: Floats
+    users: int
+    total: Floats  # (d, d) sum of the users' matrices
+    squares: Floats  # (s, d, d) sums of their squares
+
+
+def walk(moments: Moments, correction: AnyCorrection, L: float) -> Iterator[Group]:
     """Walk through the groups of users: the step and the centre of each come from the groups before it.
 
     The bound holds for any steps that are fixed before the users they apply to are seen; the best step for N users of
-    variance v is sqrt(2 / (N v)), with v as the earlier users suggest it.
+    variance v is sqrt(2 log / (N v)), with v as the earlier users suggest it. A step is cut at 1/2 by itself, whatever
+    comes later, for each of the `FACTORS` that stand for sqrt(log).
     """
-    pairs, N, dim = moments.pairs, moments.count, moments.dim
-    seen = np.zeros((2, dim, dim))  # sums of M and M^2 so far
-    seen_users = 0
-    spread, weighted, steps, largest = np.zeros((dim, dim)), np.zeros((dim, dim)), 0.0, 0.0
-    for (first, last), square in zip(pairwise(group_bounds(len(pairs.counts))), pairs.squares, strict=True):
-        users, total = int(pairs.counts[first:last].sum()), symmetric(pairs.products[first:last].sum(axis=0))
-        centre, variance = _past(seen, seen_users, L)
-        step = float(np.sqrt(2 / (N * variance)))
-        around = square - centre @ total - total @ centre + users * (centre @ centre)
-        spread += step**2 * around / (4 * L**2)
-        weighted += step * total
-        steps, largest = steps + step * users, max(largest, step if users else 0.0)
-        seen += np.array([total, square])
-        seen_users += users
-    offset = weighted / steps - moments.product
-    return Martingale(float(np.linalg.eigvalsh(spread)[-1]), steps, largest, float(np.linalg.norm(offset, 2)))
+    pairs, squares = moments.pairs, _squares(moments, correction)
+    seen, seen_squares, seen_users = np.zeros((moments.dim, moments.dim)), np.zeros_like(squares[0]), 0
+    for (first, last), square in zip(pairwise(group_bounds(len(pairs.counts))), squares, strict=True):
+        users, total = int(pairs.counts[first:last].sum()), pairs.products[first:last].sum(axis=0)
+        total = symmetric(total) if correction.symmetric_first else total
+        centre = seen / max(seen_users, 1)
+        pace = np.sqrt(2 / (moments.count * _variance(seen_squares, centre, seen_users, L)))
+        yield Group(np.minimum(np.array(FACTORS) * pace, LARGEST_STEP), centre, users, total, square)
+        seen, seen_squares, seen_users = seen + total, seen_squares + square, seen_users + users
 
 
-def _past(seen: Floats, users: int, L: float) -> tuple[Floats, float]:
-    """Centre (d, d) of the next group and its expected variance (of values in [0, 1]) from the users before it."""
+def _walked(moments: Moments, correction: AnyCorrection, L: float) -> Walk:
+    """What the bound needs of the whole walk, for each of the `FACTORS`."""
+    spread: Floats | float = 0.0
+    weighted: Floats | float = 0.0
+    plain, steps = np.zeros((moments.dim, moments.dim)), np.zeros(len(FACTORS))
+    for g, centre, users, total, squares in walk(moments, correction, L):
+        psi = -np.log1p(-g) - g
+        spread = spread + psi[:, None, None, None] * _around(squares, total, centre, users) / (4 * L**2)
+        weighted = weighted + g[:, None, None] * total
+        plain, steps = plain + total, steps + g * users
+    offsets = weighted / steps[:, None, None] - plain / moments.count
+    return Walk(
+        tuple(max(map(_top, matrices)) for matrices in np.asarray(spread)),
+        tuple(steps.tolist()),
+        tuple(float(np.sqrt(max(_top(offset @ offset.T), 0.0))) for offset in offsets),
+    )
+
+
+def _around(squares: Floats, total: Floats, centre: Floats, users: int) -> Floats:
+    """Sums (s, d, d) of squared deviations from `centre`, of users whose sums are `squares` and `total`."""
+    first = centre @ total.T
+    second = centre.T @ total
+    own = (centre @ centre.T, centre.T @ centre)
+    shifts = [users * c - turned - turned.T for c, turned in zip(own, (first, second), strict=True)]
+    return squares + np.array(shifts[: len(squares)])
+
+
+def _variance(squares: Floats, centre: Floats, users: int, L: float) -> float:
+    """The variance, of values in [0, 1], to expect of the next group from the users before it."""
     if users < 2:
-        return np.zeros_like(seen[0]), 0.25
-    centre = seen[0] / users
-    spread = float(np.linalg.eigvalsh(seen[1] / users - centre @ centre)[-1]) / (4 * L**2)
-    return centre, min(0.25, max(spread, 1 / users**2))
+        return 0.25
+    spread = max(map(_top, _around(squares / users, centre, centre, 1))) / (4 * L**2)
+    return min(0.25, max(spread, 1 / users**2))
+
+
+def _top(matrix: Floats) -> float:
+    """The largest eigenvalue of a symmetric matrix (d, d)."""
+    if len(matrix) <= DENSE:
+        return float(np.linalg.eigvalsh(matrix)[-1])
+    return float(eigsh(matrix, 1, which="LA", v0=np.ones(len(matrix)), return_eigenvectors=False)[0])

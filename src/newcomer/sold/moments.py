@@ -1,12 +1,15 @@
 """Moments: everything the offline half needs of the logs, as sums over users.
 
-For user n with half estimates b1, b2 (see `halves`): M_n = (b1 b2^T + b2 b1^T) / 2, and D_n1, D_n2 its coverage. The
-sums are kept
+For user n with half estimates b1, b2 (see `halves`): X_n = b1 b2^T, whose symmetric part is the paper's M_n, and D_n1,
+D_n2 its coverage. X is summed as it is: symmetrised before the correction it would be biased where the halves are of
+different length (`newcomer.sold.correction`). The sums are kept
 
 * of D1, D2 per *stratum*, the users of (nearly) one history length, because D1 and D2 of a user share that length;
-* of M, b1, b2 per *bucket*, a share of the users given by a hash of the user id: from them come the null of the rank
+* of X, b1, b2 per *bucket*, a share of the users given by a hash of the user id: from them come the null of the rank
   (signs flipped by bucket) and, at no cost, any resampling by groups of users;
-* of M^2 per *group*, runs of 1, 1, 2, 4, ... buckets: the predictable sequence of the martingale bound.
+* of X X^T, X^T X and X^2 per *group*, runs of 1, 1, 2, 4, ... buckets: the predictable steps of the martingale bound;
+* for one-hot features, of d1 d2^T over all users, d_i the diagonal of D_i: how often half 1 met action a and half 2
+  action b (`newcomer.sold.joint_coverage`).
 
 Merging is associative and commutative, so the same record serves one array, files larger than memory, and many
 machines.
@@ -38,13 +41,18 @@ class PairSums:
 
     counts: Ints  # (B,) users
     estimates: Floats  # (B, 2, d) sums of b1, b2
-    products: Floats  # (B, d, d) sums of b1 b2^T, whose symmetric part is the sum of M
-    squares: Floats  # (G, d, d) sums of M^2
-    largest: float  # largest |b1| |b2|
+    products: Floats  # (B, d, d) sums of X = b1 b2^T
+    squares: Floats  # (G, 3, d, d) sums of X X^T, X^T X and X^2
+    largest: Floats  # (2,) largest ||X|| = |b1||b2|, largest ||M|| = (|b1.b2| + |b1||b2|) / 2
 
     def __add__(self, other: PairSums) -> PairSums:
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
-        return PairSums(**{**sums, "largest": max(self.largest, other.largest)})
+        return PairSums(**{**sums, "largest": np.maximum(self.largest, other.largest)})
+
+    @property
+    def symmetric_squares(self) -> Floats:
+        """Sums of M^2 (G, d, d), M the symmetric part of X: M^2 = (X X^T + X^T X + X^2 + (X^2)^T) / 4."""
+        return (self.squares[:, 0] + self.squares[:, 1]) / 4 + symmetric(self.squares[:, 2]) / 2
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,7 @@ class Moments:
     reward_squares: float  # sum of r^2 over odd steps
     reward_max: float
     too_short: int
+    joint: Floats  # (d, d) of one-hot logs: sum of d1 d2^T; else (0, 0)
 
     @property
     def dim(self) -> int:
@@ -74,8 +83,9 @@ class Moments:
 
     @cached_property
     def product(self) -> Floats:
-        """Mean of M over users."""
-        return symmetric(self.pairs.products.sum(axis=0)) / max(self.count, 1)
+        """Mean of X = b1 b2^T over users, not symmetrised."""
+        mean: Floats = self.pairs.products.sum(axis=0) / max(self.count, 1)
+        return mean
 
     @cached_property
     def mean_coverage(self) -> Floats:
@@ -112,8 +122,9 @@ def longest(name: int, dim: int) -> int:
     return name if name < EXACT_LENGTHS else name + (1 << name.bit_length() - 1) // 4 - 1
 
 
-def moments_of(batch: Batch, ridge: float | None) -> Moments:
+def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> Moments:
     """The moments of the users of a batch: SOLD's one pass over the logs. Users with one row are counted, not used.
+    `one_hot` says that every feature vector is a unit vector, so that all D are diagonal.
 
     Users of equal length are worked on together, as stacked arrays. Sums of D go to the stratum of the length at once;
     half estimates are kept until the end of the batch, where one sort by bucket turns all sums of products into slices.
@@ -121,7 +132,7 @@ def moments_of(batch: Batch, ridge: float | None) -> Moments:
     dim = batch.dim
     users: Counter[int] = Counter()
     coverage: dict[int, tuple[_Squares, _Squares]] = {}
-    gram = _Squares(dim)
+    gram, joint = _Squares(dim), np.zeros((dim, dim) if one_hot else (0, 0))
     pairs, hashes, rewards_seen, too_short = [], [], [], 0
     for length, who, features, rewards in batch.by_length():
         if length < 2:
@@ -130,7 +141,7 @@ def moments_of(batch: Batch, ridge: float | None) -> Moments:
         name = stratum(length, dim)
         users[name] += len(who)
         halves = coverage.setdefault(name, (_Squares(dim), _Squares(dim)))
-        pairs.append(_half_estimates(features, rewards, ridge, halves, gram))
+        pairs.append(_half_estimates(features, rewards, ridge, halves, gram, joint))
         hashes.append(batch.hashes[who])
         rewards_seen.append(rewards)
     odd = np.concatenate([r[:, ::2].ravel() for r in rewards_seen] or [np.empty(0)])
@@ -146,14 +157,16 @@ def moments_of(batch: Batch, ridge: float | None) -> Moments:
         reward_max=max((float(np.abs(r).max()) for r in rewards_seen), default=0.0),
         too_short=too_short,
         pairs=_pair_sums(pairs, hashes, dim),
+        joint=joint,
     )
 
 
 def merge(a: Moments, b: Moments) -> Moments:
     """The moments of the users of both: sums add up, strata that only one of them has are taken over."""
-    if a.ridge != b.ridge or a.dim != b.dim:
+    if a.ridge != b.ridge or a.dim != b.dim or a.joint.shape != b.joint.shape:
         raise LogsError(
-            "moments of different ridge or dimension cannot be merged", todo="compute both with one setting"
+            "moments of different ridge, dimension or kind of features cannot be merged",
+            todo="compute both with one setting",
         )
     lengths = np.union1d(a.lengths, b.lengths)
     users = np.zeros(len(lengths), dtype=np.int64)
@@ -162,7 +175,7 @@ def merge(a: Moments, b: Moments) -> Moments:
         place = np.searchsorted(lengths, part.lengths)
         users[place] += part.users
         coverage[place] += part.coverage
-    names = ("pairs", "gram", "rows", "reward_squares", "too_short")
+    names = ("pairs", "gram", "rows", "reward_squares", "too_short", "joint")
     sums = {name: getattr(a, name) + getattr(b, name) for name in names}
     reward_max = max(a.reward_max, b.reward_max)
     return replace(a, lengths=lengths, users=users, coverage=coverage, reward_max=reward_max, **sums)
@@ -197,17 +210,24 @@ class _Squares:
 
 
 def _half_estimates(
-    features: Floats, rewards: Floats, ridge: float | None, coverage: tuple[_Squares, _Squares], gram: _Squares
+    features: Floats,
+    rewards: Floats,
+    ridge: float | None,
+    coverage: tuple[_Squares, _Squares],
+    gram: _Squares,
+    joint: Floats,
 ) -> Floats:
     """Estimates b1, b2 (n, 2, d) of n equally long histories, features (n, H, d); a part at a time, to stay in cache.
 
-    The roots of D1 and D2 go to `coverage`, the features of odd steps to `gram`.
+    The roots of D1 and D2 go to `coverage`, the features of odd steps to `gram`, and, unless it is empty, the products
+    of the diagonals of D1 and D2 to `joint`.
     """
     count, length, dim = features.shape
     estimates = np.empty((count, 2, dim))
     step = max(1, CHUNK_BYTES // (length * dim * 8))
     for start in range(0, count, step):
         part = slice(start, start + step)
+        reached = []
         for i, squares in enumerate(coverage):
             steps = np.ascontiguousarray(features[part, i::2])
             half = estimate_half(steps, rewards[part, i::2], ridge)
@@ -215,6 +235,10 @@ def _half_estimates(
             squares.add(half.roots.reshape(-1, dim))
             if i == 0:
                 gram.add(steps.reshape(-1, dim))
+            if joint.size:
+                reached.append((half.roots**2).sum(axis=1))
+        if joint.size:
+            joint += reached[0].T @ reached[1]
     return estimates
 
 
@@ -233,27 +257,29 @@ def _pair_sums(pairs: list[Floats], hashes: list[Hashes], dim: int) -> PairSums:
     by_bucket = [slice(a, b) for a, b in pairwise(ends)]
     by_group = [slice(a, b) for a, b in pairwise(ends[group_bounds(buckets)])]
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
-    products, squares = np.empty((buckets, dim, dim)), np.empty((len(by_group), dim, dim))
+    inner = np.abs(np.einsum("nd,nd->n", first, second))
+    products, squares = np.empty((buckets, dim, dim)), np.empty((len(by_group), 3, dim, dim))
     for s, out in zip(by_bucket, products, strict=True):
         np.matmul(first[s].T, second[s], out=out)
     for s, out in zip(by_group, squares, strict=True):
-        _sum_of_squares(first[s], second[s], out)
+        _sums_of_squares(first[s], second[s], out)
     return PairSums(
         counts=np.diff(ends).astype(np.int64),
         estimates=np.array([estimates[s].sum(axis=0) for s in by_bucket]),
         products=products,
         squares=squares,
-        largest=float(norms.max(initial=0.0)),
+        largest=np.array([norms.max(initial=0.0), ((inner + norms) / 2).max(initial=0.0)]),
     )
 
 
-def _sum_of_squares(first: Floats, second: Floats, out: Floats) -> None:
-    """Write the sum over users of M_n^2 (d, d) from b1 and b2, (n, d) each, without forming any M_n:
+def _sums_of_squares(first: Floats, second: Floats, out: Floats) -> None:
+    """Write the sums (3, d, d) over users of X X^T, X^T X and X^2 from b1 and b2, (n, d) each, without forming any X:
 
-    M_n^2 = [ (b1.b2)(b1 b2^T + b2 b1^T) + |b2|^2 b1 b1^T + |b1|^2 b2 b2^T ] / 4.
+    X X^T = |b2|^2 b1 b1^T,    X^T X = |b1|^2 b2 b2^T,    X^2 = (b1.b2) b1 b2^T.
     """
     inner = np.einsum("nd,nd->n", first, second)
-    cross = (inner[:, None] * first).T @ second
     scaled_first = np.linalg.norm(second, axis=1)[:, None] * first
     scaled_second = np.linalg.norm(first, axis=1)[:, None] * second
-    out[:] = (cross + cross.T + scaled_first.T @ scaled_first + scaled_second.T @ scaled_second) / 4
+    np.matmul(scaled_first.T, scaled_first, out=out[0])
+    np.matmul(scaled_second.T, scaled_second, out=out[1])
+    np.matmul((inner[:, None] * first).T, second, out=out[2])

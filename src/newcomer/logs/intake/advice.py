@@ -6,7 +6,7 @@ min_w sum (1 - w.x)^2 = n - s' G^+ s is 0, with G = sum x x' and s = sum x. Othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -35,7 +35,8 @@ def short_advice(summary: Summary) -> list[str]:
     """Say how many users cannot be split, and how many rows have no order of their own."""
     said = []
     if summary.too_short:
-        said.append(f"{summary.too_short:,} of {summary.users:,} users have a single row, too short to learn from.")
+        have = "has" if summary.too_short == 1 else "have"
+        said.append(f"{summary.too_short:,} of {summary.users:,} users {have} a single row, too short to learn from.")
     if summary.ties:
         said.append(f"{summary.ties:,} of {summary.rows:,} rows share user and time with another; file order decides.")
     return said
@@ -49,9 +50,17 @@ class FarRow(NamedTuple):
     step: int
     user: int | str
     reward: float
+    action: int  # position in the catalogue, -1 where none is named
+
+    def told(self, actions: Sequence[int | str]) -> str:
+        """The reward and where it is; `actions` are the ids of the catalogue."""
+        named = f", action {actions[self.action]!r}" if 0 <= self.action < len(actions) else ""
+        return f"{self.reward:.6g} (user {self.user!r}, row {self.step} of theirs{named})"
 
 
-def reward_advice(summary: Summary, parts: Callable[[], Iterable[Histories]]) -> list[str]:
+def reward_advice(
+    summary: Summary, parts: Callable[[], Iterable[Histories]], actions: Sequence[int | str] = ()
+) -> list[str]:
     """Say which rewards are far outside, where they are, and whether the tails are heavy; what was clipped."""
     said = []
     if summary.clip is not None:
@@ -59,9 +68,7 @@ def reward_advice(summary: Summary, parts: Callable[[], Iterable[Histories]]) ->
         said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were brought within [{low:.6g}, {high:.6g}].")
     middle, deviation = summary.median_reward, summary.robust_deviation
     if summary.far_rewards:
-        rows = ", ".join(
-            f"{row.reward:.6g} (user {row.user!r}, row {row.step} of theirs)" for row in far_rows(parts(), middle)
-        )
+        rows = ", ".join(row.told(actions) for row in far_rows(parts(), middle))
         more = ", ..." if summary.far_rewards > NAMED else ""
         are = "is" if summary.far_rewards == 1 else "are"
         said.append(
@@ -93,7 +100,10 @@ def far_rows(parts: Iterable[Histories], middle: float) -> list[FarRow]:
             [
                 *found,
                 *(
-                    FarRow(-float(away[r]), int(part.hashes[o]), step, part.users[o], float(part.rewards[r]))
+                    FarRow(
+                        *(-float(away[r]), int(part.hashes[o]), step, part.users[o], float(part.rewards[r])),
+                        -1 if part.actions is None else int(part.actions[r]),
+                    )
                     for r, o, step in described
                 ),
             ],

@@ -185,7 +185,10 @@ def _or_without(error: LogsError, part: str) -> LogsError:
 def _missing(name: str, available: Sequence[str], source: str) -> LogsError:
     """The error for a column that is needed and not there, with the nearest that is."""
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
-    todo = f"columns are {found}{nearest(name, available)} (rename with columns={{'user': 'uid'}} or --column user=uid)"
+    hint = nearest(name, available)
+    part, theirs = (name if name in _PARTS else "user"), hint.split("'")[1] if hint else "..."
+    option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
+    todo = f"columns are {found}{hint} (name it with {option})"
     return LogsError(f"no column '{name}'", where=source, todo=todo)
 
 

@@ -18,7 +18,7 @@ KNOWN = {
     "action": {*_THINGS, *(f"{one}id" for one in _THINGS)},
     "reward": {
         *("reward", "rating", "ratings", "score", "stars", "click", "clicks", "clicked", "like", "liked", "outcome"),
-        *("response", "feedback", "purchase", "purchased", "conversion", "converted"),
+        *("response", "answer", "value", "grade", "feedback", "purchase", "purchased", "conversion", "converted"),
     },
     "step": {
         *("step", "timestamp", "ts", "time", "datetime", "date", "eventtime", "createdat", "unixtime", "timestep"),

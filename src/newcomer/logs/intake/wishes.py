@@ -34,8 +34,8 @@ def checked_clip(clip: Any) -> Clip:
     if isinstance(clip, str) and clip == "auto":
         return "auto"
     listed = isinstance(clip, Sequence | np.ndarray) and not isinstance(clip, str | bytes)
-    given = arguments.numbers(clip, "clip", kind=LogsError) if listed else np.zeros(0)
-    low, high = given if given.shape == (2,) else (0.0, 0.0)
+    given = list(clip) if listed and len(clip) == 2 else [0.0, 0.0]
+    low, high = given if all(isinstance(one, int | float | np.number) for one in given) else (0.0, 0.0)
     if not -np.inf < low < high < np.inf:
         todo = "pass two numbers (low, high), low < high, or 'auto'"
         raise LogsError(f"clip is {arguments.shown(clip)}", where="clip=", todo=todo)

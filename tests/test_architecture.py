@@ -27,7 +27,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # top-level modules of the package.
 FLOW = (
     ("errors", "arrays", "arguments", "records"),
-    ("files", "users", "array_loops"),
+    ("files", "keeping", "users", "array_loops"),
     ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
     ("logs",),
     ("engines",),

@@ -8,21 +8,24 @@ Last, one Model is put together from all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import arguments
+from newcomer import __version__, arguments
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.outlook import measure
 from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
+from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
@@ -60,6 +63,8 @@ def fit(
     calibrate: bool = True,
     persistence: float | None = None,
     workers: int | None = None,
+    journal: str | PathLike[str] | None = None,
+    resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
     listen: Callable[[Progress], None] | None = None,
 ) -> Model:
@@ -85,6 +90,8 @@ def fit(
     workers : processes that pass over the logs, a core each; None or 1: this one alone. Logs that are already on an
         engine (`Logs.on`, `read_logs(engine=)`) are passed over by it. The numbers do not depend on it but for
         rounding, and not even so on the number of workers beyond one.
+    journal : a folder in which the results of passes are kept until the fit is done; one that was interrupted leaves
+        it. With `resume`, passes that it holds are not made again: the answer is the same. Other logs are refused.
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
     listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
 
@@ -94,7 +101,7 @@ def fit(
     (2, 20)
     """
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    for name, value in (("literal", literal), ("null", null), ("calibrate", calibrate)):
+    for name, value in (("literal", literal), ("null", null), ("calibrate", calibrate), ("resume", resume)):
         arguments.flag(value, name, kind=ModelError)
     for name, listener in (("progress", progress), ("listen", listen)):
         arguments.callback(listener, name, kind=ModelError)
@@ -102,27 +109,43 @@ def fit(
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(Crew(workers)))
-        return _fitted(
-            logs,
-            rank if rank == "auto" else int(rank),
-            estimator,
-            ridge,
-            literal=literal,
-            uncovered=uncovered,
-            null=null,
-            calibrate=calibrate,
-            persistence=persistence,
-            progress=progress,
-            listen=listen,
-        )
+        wanted: dict[str, Any] = {
+            "rank": rank if rank == "auto" else int(rank),
+            "estimator": estimator,
+            "ridge": None if ridge is None else float(ridge),
+            "literal": literal,
+            "uncovered": uncovered,
+            "null": null,
+            "calibrate": calibrate,
+            "persistence": None if persistence is None else float(persistence),
+        }
+        if resume and journal is None:
+            raise ModelError("there is nothing to resume from", todo="name the folder, journal=")
+        if journal is not None:
+            identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **wanted}
+            logs = logs.noted(stack.enter_context(_kept(Path(journal), identity, resume=resume)))
+        return _fitted(logs, **wanted, progress=progress, listen=listen)
+
+
+@contextmanager
+def _kept(folder: Path, identity: dict[str, Any], *, resume: bool) -> Iterator[Journal]:
+    """A journal that is left behind where resuming would help: by what interrupts a fit, or ends a pass of it."""
+    book = Journal(folder, identity, resume=resume)
+    try:
+        yield book
+    except Exception:
+        if not book.broken:
+            book.remove()
+        raise
+    book.remove()
 
 
 def _fitted(
     logs: Logs,
+    *,
     rank: int | Literal["auto"],
     estimator: str,
     ridge: float | None,
-    *,
     literal: bool,
     uncovered: str,
     null: bool,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +45,7 @@ def command(
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
     ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")] = None,
     epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
@@ -61,6 +64,7 @@ def command(
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     lasting = None if persistence is None else options.parse_persistence(persistence)
     carriers.check(engine, scheduler, workers)
+    journal = target.with_name(f"{target.name}.partial")
     with carriers.engine_of(engine, scheduler, workers) as carrier:
         with Meter("Reading") as meter:
             read = read_logs(
@@ -79,13 +83,15 @@ def command(
         if not json:  # before the long work: a column that was guessed wrong is better known now
             screen.advise(read.advice)
         screen.compile_first("array_loops", "sold", "population")
-        with Meter("Fitting", first=", first pass") as meter:
+        with Meter("Fitting", first=", first pass") as meter, _resumable(journal):
             model = fit(
                 read,
                 rank=wanted,
                 estimator=method,
                 ridge=ridge,
                 persistence=lasting,
+                journal=journal,
+                resume=resume,
                 progress=meter,
                 listen=meter.hear,
             )
@@ -107,6 +113,17 @@ def command(
     words = [logs, *(word for name, value in valued if value is not None for word in (name, str(value)))]
     flags = [name for name, on in (("--intercept", intercept), ("--grouped", grouped)) if on]
     screen.suggest(next_commands(found, logs=shlex.join([*words, *flags]), model=target, again=logs != "-"))
+
+
+@contextmanager
+def _resumable(journal: Path) -> Iterator[None]:
+    """Say what is left of a fit that does not end, if anything is."""
+    try:
+        yield
+    except BaseException:
+        if journal.is_dir():
+            screen.advise([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
+        raise
 
 
 def next_commands(found: Findings, *, logs: str, model: Path, again: bool = True) -> list[tuple[str, str]]:

@@ -42,7 +42,9 @@ def reduce(
     2.0
     """
     carried_out: Callable[..., Partial] = _alone if logs.engine is None else _shared
-    return carried_out(logs, map, merge, rows, progress)
+    if logs.journal is None:
+        return carried_out(logs, map, merge, rows, progress)
+    return logs.journal.pass_over(map, lambda: carried_out(logs, map, merge, rows, progress))
 
 
 def _alone(logs: Logs, map: Any, merge: Any, rows: int | None, progress: Callable[[int, int], None] | None) -> Any:

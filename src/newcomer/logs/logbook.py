@@ -45,6 +45,7 @@ from newcomer.logs.intake.shuffling import shuffled
 from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
 from newcomer.logs.intake.survey import Survey
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
+from newcomer.logs.journal import Journal
 from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
@@ -164,6 +165,7 @@ class Logs(Shown):
         )
         self._source, self._items, self._ignored_items = source, items, ignored_items
         self.engine: Engine | None = None
+        self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept = intercept
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
@@ -376,6 +378,12 @@ class Logs(Shown):
         moved._source, moved.engine = shelf, engine
         return moved
 
+    def noted(self, journal: Journal) -> Logs:
+        """The same logs, the results of whose passes are kept in a journal."""
+        noted = copy(self)
+        noted.engine, noted.journal = self.engine, journal
+        return noted
+
     def tasks(self, rows: int | None) -> tuple[list[tuple[Piece, ...]], list[int]]:
         """A pass in tasks for workers, and the rows of each; only of logs that are on an engine."""
         assert isinstance(self._source, Shelf)
@@ -389,7 +397,10 @@ class Logs(Shown):
     def __getstate__(self) -> dict[str, Any]:
         # Workers make what is derived anew, and have no workers of their own.
         derived = ("_table", "advice")
-        return {name: value for name, value in self.__dict__.items() if name not in derived} | {"engine": None}
+        return {name: value for name, value in self.__dict__.items() if name not in derived} | {
+            "engine": None,
+            "journal": None,
+        }
 
     def _batch(self, part: Histories) -> Batch:
         """Histories as computations see them: features in float64 and with the constant, if there is one."""

@@ -64,13 +64,14 @@ def learns_at_once_as_in_turn(policy, dim, rows):
     assert not policy.in_subspace(at_once).any()
 
 
-def write_parquet(folder, *, users=240, dim=4, text=False, grouped=False, seed=0, files=3):
+def write_parquet(folder, *, users=240, dim=4, text=False, grouped=False, seed=0, files=3, beta_seed=None):
     """A folder of Parquet files with ragged histories of a population of rank 2, rows in any order unless grouped."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 9, users)
     user = np.repeat(np.arange(users) + 1000 * seed, lengths)
     features = rng.normal(size=(len(user), dim))
-    beta = 1.0 + rng.normal(size=(users, 2)) @ rng.normal(size=(2, dim))
+    shared = (rng if beta_seed is None else np.random.default_rng(beta_seed)).normal(size=(2, dim))
+    beta = 1.0 + rng.normal(size=(users, 2)) @ shared
     reward = np.einsum("nd,nd->n", features, np.repeat(beta, lengths, axis=0)) + 0.5 * rng.normal(size=len(user))
     frame = pl.DataFrame(
         {

@@ -34,7 +34,7 @@ FLOW = (
     ("sold",),
     ("population",),
     ("model",),
-    ("evaluation", "fitting"),
+    ("evaluation", "refitting", "fitting"),
     ("linear",),
     ("local",),
     ("policies",),

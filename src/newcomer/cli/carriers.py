@@ -1,17 +1,24 @@
-"""Who carries out a fit: this process alone, several of this machine, or a cluster, as the options say."""
+"""Who carries out a fit, and what it starts from, as the options say.
+
+A fit is carried out by this process alone, by several of this machine, or by a cluster.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 if TYPE_CHECKING:
     from newcomer.logs.carrying import Engine
+    from newcomer.model import Model
+    from newcomer.refitting import Past
 
 ENGINES = ("local", "dask")
+SUFFIX = ".moments"  # of the file that --from looks for beside a model of sold
 
 
 def check(engine: str, scheduler: str | None, workers: int | None) -> None:
@@ -24,6 +31,26 @@ def check(engine: str, scheduler: str | None, workers: int | None) -> None:
         raise typer.BadParameter("the cluster has its own number of workers", param_hint="--workers")
     if workers is not None and workers < 1:
         raise typer.BadParameter(f"there must be at least one worker, not {workers}", param_hint="--workers")
+
+
+def start_of(path: Path | None, estimator: str, old: str | None) -> Model | Past | None:
+    """What `--from` names: a model for em; for sold its moments, a file of that name or one beside the model."""
+    if path is None:
+        if old is not None:
+            raise typer.BadParameter("old logs go with a model to start --from", param_hint="--old")
+        return None
+    from newcomer.model import load
+    from newcomer.refitting import Past
+
+    if estimator == "em":
+        return load(path)
+    if old is not None:
+        raise typer.BadParameter("sold adds to moments, and needs no old logs", param_hint="--old")
+    beside = path if path.suffix == SUFFIX else path.with_suffix(SUFFIX)
+    if not beside.exists():
+        todo = f"{beside} is not there: keep moments with --moments {beside.name} when {path.name} is fitted"
+        raise typer.BadParameter(todo, param_hint="--from")
+    return Past.load(beside)
 
 
 @contextmanager

@@ -46,6 +46,13 @@ def command(
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
+    start: Annotated[
+        Path | None, typer.Option("--from", metavar="MODEL", help="Add LOGS to an earlier fit: see docs/scale.md.")
+    ] = None,
+    old: Annotated[
+        str | None, typer.Option(metavar="LOGS", help="With --from and em: the logs of the earlier fit.")
+    ] = None,
+    moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")] = None,
     epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
@@ -64,11 +71,13 @@ def command(
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     lasting = None if persistence is None else options.parse_persistence(persistence)
     carriers.check(engine, scheduler, workers)
+    kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
+    begin = carriers.start_of(start, method, old)
     journal = target.with_name(f"{target.name}.partial")
     with carriers.engine_of(engine, scheduler, workers) as carrier:
         with Meter("Reading") as meter:
             read = read_logs(
-                logs,
+                logs if old is None else [old, logs],
                 items=items,
                 features=None if features is None else options.parse_names(features),
                 columns=options.parse_columns(column or ()),
@@ -90,6 +99,9 @@ def command(
                 estimator=method,
                 ridge=ridge,
                 persistence=lasting,
+                start=begin,
+                add=old is None,
+                moments=kept,
                 journal=journal,
                 resume=resume,
                 progress=meter,
@@ -101,6 +113,8 @@ def command(
         screen.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
         return
     show(found, saved=target)
+    if model.parameters.get("approximate"):
+        screen.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
     valued = [
         ("--items", items),
         ("--features", features),

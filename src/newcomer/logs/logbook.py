@@ -167,7 +167,7 @@ class Logs(Shown):
         self.engine: Engine | None = None
         self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
-        self.intercept = intercept
+        self.intercept, self.total = intercept, total
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
         self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits)

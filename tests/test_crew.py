@@ -178,6 +178,25 @@ def test_workers_end_with_their_parent(tmp_path: Path, name: str) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_command_that_is_interrupted_leaves_no_file_and_no_worker(tmp_path: Path, name: str) -> None:
+    scratch, out = tmp_path / "scratch", tmp_path / "out"
+    scratch.mkdir(), out.mkdir()
+    logs = write_parquet(tmp_path / "logs", users=20_000, dim=12, files=6)
+    command = [sys.executable, "-m", "newcomer", "fit", logs, "--workers", "2", "--out", out / "m.newcomer"]
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not any(scratch.glob("newcomer-*/rows-*")):
+        assert process.poll() is None and time.monotonic() < until, "rows were never spilled"
+        time.sleep(0.01)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    process.send_signal(getattr(signal, name))
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == {"SIGTERM": 143, "SIGINT": 130}[name] and "Traceback" not in told
+    assert list(scratch.iterdir()) == [] and list(out.iterdir()) == []
+    assert children and not any(Path(f"/proc/{pid}").exists() for pid in children)
+
+
 def test_a_number_of_workers_is_a_number(tmp_path: Path) -> None:
     logs = nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.eye(4)[:, :2] + 1, reward=[1, 0, 1, 0])
     for wrong in (0, 1.5, "two"):

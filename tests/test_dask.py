@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
@@ -96,11 +97,10 @@ def test_arrays_files_workers_and_cluster_agree(cluster, tmp_path: Path) -> None
             "one process": nc.read_logs(folder, memory=20_000),
             "two workers": nc.read_logs(folder, engine=crew),
             "a cluster": nc.read_logs(folder, engine=cluster),
-            "arrays on a cluster": arrays.on(cluster),
         }
         sums = reduce(arrays, add_up, merge)
+        same_moments(reduce(arrays.on(cluster), add_up, merge), sums, 1e-10)
         sold, prior = (nc.fit(arrays, rank=2, estimator=how, calibrate=False) for how in ("sold", "em"))
-        assert prior.evidence.population.outlook is None or prior.evidence.population.outlook.steps
         for name, logs in rivals.items():
             assert logs == arrays, name
             same_moments(reduce(logs, add_up, merge), sums, 1e-10)
@@ -125,15 +125,20 @@ def test_the_outlook_is_the_same_on_a_cluster(cluster, tmp_path: Path) -> None:
     assert [s.gain for s in two.steps] == pytest.approx([s.gain for s in one.steps], rel=1e-6)
 
 
-@pytest.mark.parametrize(("stage", "nth"), [("the read", 1), ("the shuffle", 2), ("an EM pass", 7)])
-def test_a_killed_worker_changes_nothing(cluster, tmp_path: Path, stage: str, nth: int) -> None:
+@pytest.mark.parametrize(("stage", "nth"), [("the read", 1), ("the shuffle", 2), ("the moments", 3)])
+def test_a_worker_killed_before_em_changes_nothing(cluster, tmp_path: Path, stage: str, nth: int) -> None:
+    folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
+    logs = nc.read_logs(folder, engine=Haunted(cluster, nth, token))
+    assert token.exists() == (nth <= 2) and logs == nc.read_logs(folder)
+    same_moments(reduce(logs, add_up, merge), reduce(nc.read_logs(folder), add_up, merge), 1e-10)
+    assert token.exists(), f"nobody was killed during {stage}"
+
+
+def test_a_worker_killed_in_an_em_pass_changes_nothing(cluster, tmp_path: Path) -> None:
     folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
     expected = nc.fit(nc.read_logs(folder), rank=2, calibrate=False)
-    logs = nc.read_logs(folder, engine=Haunted(cluster, nth, token))
-    assert token.exists() == (nth <= 2)
-    found = nc.fit(logs, rank=2, calibrate=False)
-    assert token.exists(), f"nobody was killed during {stage}"
-    assert logs == nc.read_logs(folder)
+    found = nc.fit(nc.read_logs(folder, engine=Haunted(cluster, 7, token)), rank=2, calibrate=False)
+    assert token.exists(), "nobody was killed"
     assert gap(found.mean, expected.mean) < 1e-6 and gap(found.covariance, expected.covariance) < 1e-6
 
 
@@ -199,6 +204,25 @@ def test_no_dask_and_no_scheduler_are_one_sentence(monkeypatch: pytest.MonkeyPat
     assert main.execute(["fit", logs, "--engine", "dask", *out]) == 6
     for wrong in (["--engine", "spark"], ["--scheduler", "x"], ["--workers", "0"]):
         assert main.execute(["fit", logs, *wrong, *out]) == 2
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_an_interrupted_command_ends_its_cluster(tmp_path: Path, name: str) -> None:
+    scratch, out = tmp_path / "scratch", tmp_path / "out"
+    scratch.mkdir(), out.mkdir()
+    logs = write_parquet(tmp_path / "logs", users=20_000, dim=12)
+    command = [sys.executable, "-m", "newcomer", "fit", logs, "--engine", "dask", "--out", out / "m.newcomer"]
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not any(out.glob("m.newcomer.partial/*")):
+        assert process.poll() is None and time.monotonic() < until, "no pass was ever made"
+        time.sleep(0.02)
+    process.send_signal(getattr(signal, name))
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == {"SIGTERM": 143, "SIGINT": 130}[name] and "Traceback" not in told, told
+    assert "--resume goes on from there" in told and list(scratch.iterdir()) == []
+    assert [path.name for path in out.iterdir()] == ["m.newcomer.partial"]
 
 
 def test_a_fit_from_the_command_line(cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

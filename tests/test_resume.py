@@ -17,6 +17,7 @@ from newcomer.keeping import pack_record, unpack_record
 from newcomer.logs.engine import reduce
 from newcomer.population.search import Passes
 from newcomer.sold.moments import merge, moments_of
+from newcomer.users import Split
 from tests.helpers import same_moments, write_parquet
 
 KILLED = """
@@ -128,5 +129,8 @@ def test_records_come_back_to_the_bit(folder) -> None:
     found, facts = unpack_record(pack_record("moments", moments, {"ridge": 1.0}), "moments")
     same_moments(found, moments, 0.0)
     assert facts == {"ridge": 1.0} and type(found) is type(moments)
+    split = Split(np.array([True]), np.array([False]))
+    again = unpack_record(pack_record("split", split, {}), "split")[0]
+    assert type(again) is Split and again.fitted.tolist() == [True]
     with pytest.raises(TypeError, match="no part of a record"):
         pack_record("moments", Passes(logs).run, {})

@@ -1,8 +1,8 @@
 """Records of arrays as files and back: sums that a pass gave, moments that a later fit adds to.
 
-A record is a frozen dataclass of this package, whose fields are arrays, numbers, texts, None, tuples, or records again.
-Arrays go into the file as they are; the rest becomes a tree of JSON that says which record is which. Floats come back
-to the bit. Nothing is pickled, and nothing but records of this package is made on reading.
+A record is a frozen dataclass or a named tuple of this package, whose fields are arrays, numbers, texts, None, tuples,
+or records again. Arrays go into the file as they are; the rest becomes a tree of JSON that says which record is which.
+Floats come back to the bit. Nothing is pickled, and nothing but records of this package is made on reading.
 """
 
 from __future__ import annotations
@@ -69,10 +69,18 @@ def _tree(value: object, arrays: Arrays) -> Any:
         return {"number": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: _tree(getattr(value, part.name), arrays) for part in fields(value) if part.init}
+    names = _field_names(type(value))
+    if names is not None:
+        parts = {name: _tree(getattr(value, name), arrays) for name in names}
         return {"record": _name(type(value)), "fields": parts}
     raise TypeError(f"{type(value).__name__} is no part of a record")
+
+
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields that make a record of this kind; None for what is no record."""
+    if is_dataclass(kind):
+        return tuple(part.name for part in fields(kind) if part.init)
+    return getattr(kind, "_fields", None) if issubclass(kind, tuple) else None
 
 
 def _name(kind: type) -> str:
@@ -91,6 +99,6 @@ def _grown(tree: Any, arrays: Arrays) -> Any:
         return float(tree["number"])
     module, _, name = tree["record"].partition(":")
     kind = getattr(import_module(module), name) if module.startswith("newcomer.") else None
-    if not (isinstance(kind, type) and is_dataclass(kind)):
+    if not isinstance(kind, type) or _field_names(kind) is None:
         raise ValueError(f"{tree['record']} is no record")
     return kind(**{part: _grown(one, arrays) for part, one in tree["fields"].items()})

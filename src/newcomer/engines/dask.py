@@ -49,21 +49,27 @@ class Dask:
         self.workers = arguments.whole(count, "workers", todo="ask for at least one", kind=LogsError)
         self._folder = None if folder is None else Path(folder)
         self._own: Scratch | None = None
-        self._cluster: Any = None
         self._held: tuple[object, Any] = (self, None)  # what was last given, and where the cluster has it
         with _told("the cluster cannot be reached", scheduler):
-            if scheduler is None:
-                self._own = self.room()
-                self._cluster = distributed.LocalCluster(  # type: ignore[no-untyped-call]
-                    n_workers=self.workers,
-                    threads_per_worker=1,
-                    host="127.0.0.1",
-                    dashboard_address=None,
-                    local_directory=str(self._own.path),
-                    silence_logs=logging.CRITICAL,
-                )
+            self._cluster = self._start() if scheduler is None else None
             self._client: Any = distributed.Client(  # type: ignore[no-untyped-call]
                 self._cluster or scheduler, timeout=PATIENCE, set_as_default=False
+            )
+
+    def _start(self) -> Any:
+        """A cluster of our own: processes of one thread, reached through the loopback interface."""
+        import dask.config
+        import distributed
+
+        self._own = self.room()
+        with dask.config.set({"temporary-directory": str(self._own.path)}):
+            return distributed.LocalCluster(  # type: ignore[no-untyped-call]
+                n_workers=self.workers,
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+                local_directory=str(self._own.path),
+                silence_logs=logging.CRITICAL,
             )
 
     def __enter__(self) -> Self:

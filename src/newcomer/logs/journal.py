@@ -42,15 +42,16 @@ class Journal:
     def pass_over(self, work: Callable[..., Any], made: Callable[[], Partial]) -> Partial:
         """What a pass with this map gave, or gives now: `made` makes it."""
         self.count += 1
-        file, asked = self._file(self.count), digest_of(work)
-        if self._reading and (found := self._found(file, asked)) is not None:
+        file, asked = self._file(self.count), _described(work)
+        if self._reading and asked and (found := self._found(file, asked)) is not None:
             self.taken += 1
             kept: Partial = found[0]
             return kept
         self.broken = True
         answer = made()
         self.broken = False
-        self._keep(file, answer, asked)
+        if asked:
+            self._keep(file, answer, asked)
         return answer
 
     def remove(self) -> None:
@@ -91,8 +92,18 @@ class Journal:
             if len(data) <= LARGEST:
                 self.folder.mkdir(mode=0o700, exist_ok=True)
                 write(file, data)
+        except TypeError:  # no record: it is made again
+            return
         except (NewcomerError, OSError):
             self._writing = False
 
     def _file(self, number: int) -> Path:
         return self.folder / f"{number:04d}.{KIND}"
+
+
+def _described(work: Callable[..., Any]) -> str | None:
+    """A hash of what is asked of a pass, None where it cannot be told: such a pass is not kept."""
+    try:
+        return digest_of(work)
+    except (TypeError, AttributeError):
+        return None

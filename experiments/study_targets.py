@@ -326,6 +326,19 @@ def exploration_details(frame: pl.DataFrame) -> pl.DataFrame:
     return told.pivot(["case", "answers"], index="policy", values="told")
 
 
+def ranks_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """The smaller rank beside the best one; no target was set but to keep what is better."""
+    return [
+        Verdict(
+            f"{_case(line)}: smallest rank within one standard error ({line['least']} to {line['most']}) / the best",
+            REPORTED,
+            f"{line['ratio']:.3f} (se {line['ratio_se']:.2g})",
+            None,
+        )
+        for line in frame.filter(pl.col("policy") != "best").iter_rows(named=True)
+    ]
+
+
 def outlook_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     """Splits whose interval has what happened."""
     return [
@@ -411,6 +424,7 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "persistence": (persistence_verdicts, persistence_details),
     "exploration": (exploration_verdicts, exploration_details),
     "outlook": (outlook_verdicts, lambda frame: frame),
+    "ranks": (ranks_verdicts, lambda frame: frame),
     "hard": (hard_verdicts, hard_details),
     "rates": (rates_verdicts, rates_details),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import figure_page, radius_sweep, study_page
+from experiments import figure_page, radius_sweep, readme_people, study_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -21,6 +21,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         root / "experiments" / "README.md": figure_page.readme(results),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
+        root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 
 
@@ -28,3 +29,4 @@ if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(ROOT))
+    readme_people.draw(ROOT / "experiments" / "results", ROOT / "docs" / "pictures" / "people.png")

@@ -125,7 +125,7 @@ def test_summary_counts_what_the_definition_counts() -> None:
     assert (s.users, s.rows, s.dim, s.usable, s.too_short, s.ties) == (3, 6, 6, 2, 1, 0)
     assert (s.mean_squared_norm, s.mean_reward, s.max_reward) == (4.0, 0.0, 4.0)
     assert s.reward_deviation == pytest.approx(np.std([1, -4, 0, 0, 1, 2]))
-    assert "1 of 3 users have a single row" in " ".join(logs.advice)
+    assert "1 of 3 users has a single row" in " ".join(logs.advice)
 
 
 @SETTINGS
@@ -170,7 +170,7 @@ def test_plain_logs_are_one_hot_in_the_order_of_ids(tmp_path: Path) -> None:
     assert logs.action_ids == ("milk", "rum", "tea") and logs.one_hot and logs.item_names is None
     assert histories(logs)["ann"] == [([0, 0, 1], 1.0, None), ([0, 1, 0], 0.5, None)]
     assert next(logs.batches()).actions.tolist() == [2, 1, 0]
-    assert logs.advice == ["1 of 2 users have a single row, too short to learn from."]
+    assert logs.advice == ["1 of 2 users has a single row, too short to learn from."]
 
 
 def test_items_give_names_ids_and_features_in_column_order(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ small states.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -238,3 +240,23 @@ def nc_error():
     from newcomer.errors import PolicyError
 
     return PolicyError
+
+
+def test_equal_clicks_are_no_sign_that_an_opinion_lasts():
+    """Most people do not click twice, whatever lasts: on a scale of 0 and 1 that must not pass for steadiness."""
+    rng = np.random.default_rng(0)
+    rate = rng.uniform(0.05, 0.4, 12)
+    action = np.stack([rng.permutation(12)[:4] for _ in range(1500)]).ravel()
+    clicks = (rng.random(6000) < rate[action]).astype(float)
+    logs = nc.Logs.from_arrays(user=np.repeat(np.arange(1500), 4), action=action, reward=clicks)
+    model = nc.fit(logs, null=False, calibrate=False)
+    assert model.reward_step == 1.0 == logs.summary.reward_step and model.persistence is None
+    shares = []
+    for known in (model, replace(model, reward_step=0.0)):
+        policy = nc.PriorUCB(known)
+        state = policy.start(400)
+        again = np.random.default_rng(1)
+        for _ in range(12):
+            policy.update(state, ids=np.full(400, 3), reward=(again.random(400) < rate[3]).astype(float))
+        shares.append(float(state.memory.share.mean()))
+    assert shares[0] < 0.05 < 2 * shares[0] + 0.05 < shares[1]

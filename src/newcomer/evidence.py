@@ -32,6 +32,7 @@ class Summary(Shown):
 
     What a few rewards cannot change: `median_reward`, and `robust_deviation`, 1.48 times the median distance from it.
     `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
+    `reward_step` is the least distance of two different rewards where there are few (1 for clicks and stars), else 0.
     `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
     these were counted says 0.)
     """
@@ -53,6 +54,7 @@ class Summary(Shown):
     tail_share: float = 0.0
     clip: tuple[float, float] | None = None
     clipped: int = 0
+    reward_step: float = 0.0
 
     @property
     def hiding(self) -> str:

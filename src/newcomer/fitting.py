@@ -230,6 +230,7 @@ def _fitted(
         residual_variance=np.zeros(0) if found.population.by_action is None else found.population.by_action,
         offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
         persistence=_persistence(found, persistence),
+        reward_step=logs.summary.reward_step,
     )
 
 

@@ -69,6 +69,7 @@ class Model(Shown):
     residual_variance: Floats = field(default_factory=_nothing)  # left out: `noise_variance` for all actions
     offsets: Floats = field(default_factory=_nothing)  # left out: zero
     persistence: float | None = 0.0
+    reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
 
     def __post_init__(self) -> None:
         self._check_facts()
@@ -92,6 +93,7 @@ class Model(Shown):
         object.__setattr__(self, "noise_variance", variance)
         if self.persistence is not None:
             arguments.number(self.persistence, "persistence", kind=ModelError)
+        object.__setattr__(self, "reward_step", arguments.number(self.reward_step, "reward_step", kind=ModelError))
         for name in ("estimator", "fingerprint"):
             arguments.instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot"):
@@ -177,6 +179,7 @@ class Model(Shown):
             "action_ids": self.action_ids,
             "intercept": self.intercept,
             "one_hot": self.one_hot,
+            **({"reward_step": self.reward_step} if self.reward_step else {}),  # models without one keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
         return digest(arrays, facts)
@@ -289,7 +292,7 @@ class Model(Shown):
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
-        names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
+        names = (*FACTS, *TUPLES, "one_hot", "persistence", "reward_step", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -309,6 +312,7 @@ class Model(Shown):
                 parts[name] = None if facts.get(name) is None else tuple(facts[name])
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
+            parts["reward_step"] = facts.get("reward_step", 0.0)
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error

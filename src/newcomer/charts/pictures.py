@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.optimize import isotonic_regression
 
 from newcomer.charts.palette import colours, dashes
 from newcomer.charts.png import squeezed
@@ -218,9 +219,8 @@ class _Lines:
         last = frame.filter(pl.col(self.x.column) == pl.col(self.x.column).max().over(self.series))
         last = last.sort(self.y.column, maintain_order=True)
         room = 0.05 * float(frame[self.y.column].max() or 1.0)  # type: ignore[arg-type]
-        places = np.array(last[self.y.column].to_numpy(), dtype=np.float64)
-        for i in range(1, len(places)):
-            places[i] = max(places[i], places[i - 1] + room)
+        apart = room * np.arange(len(last))
+        places = isotonic_regression(last[self.y.column].to_numpy() - apart).x + apart  # nearest, and `room` apart
         moved = last.with_columns(pl.Series(self.y.column, places))
         return [
             alt.Chart(row)

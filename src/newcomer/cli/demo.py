@@ -211,8 +211,8 @@ def one_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
         up, down = ids[int(others.argmax())], ids[int(others.argmin())]
         told = now
         what = f"{_name(offered[chosen], scene.noun)} of {len(offered)}: expected {expected:.1f}"
-        learned = f"{up} looks better, {down} worse"
-        lines.append(f"{t + 1:>2}  took {what}, got {episode.rewards[t, chosen]:.1f}; now {learned}")
+        got = f"got {episode.rewards[t, chosen]:.1f}"
+        lines.append(f"{t + 1:>2}  {what}, {got}; better now: {up}, worse: {down}")
     return lines
 
 

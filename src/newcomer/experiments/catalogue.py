@@ -50,6 +50,7 @@ from newcomer.experiments.studies import (
     study_prior_robust,
     study_prior_subspace,
     study_prior_users,
+    study_ranks,
     study_rates,
 )
 from newcomer.files import told, write
@@ -92,6 +93,7 @@ STUDIES: dict[str, Figure] = {
         study_persistence,
         study_exploration,
         study_outlook,
+        study_ranks,
         study_hard,
         study_rates,
     )

@@ -134,25 +134,25 @@ class Belief:
         recalled = memory.recall(state.memory, asked.users, seen.keys, seen.variance, seen.lasting)
         return View(self, state, asked, seen, recalled)
 
-    def what_is_new(
-        self, low: Floats, features: Floats, found: Recalled, own: Memory, users: Ints
-    ) -> tuple[Floats, Floats]:
-        """g - c f (m, K, k) in the coordinates of taste, and (m, K, d) in those of features.
+    def what_is_new(self, given: Floats, found: Recalled, own: Memory, users: Ints, *, taste: bool) -> Floats:
+        """g - c f of (m, K, k) features in the coordinates of taste, or of (m, K, d) features as they are.
 
         Features of the catalogue are the same at all n meetings, so that f = n g; of other actions their sum is in
         memory.
         """
-        keep = (1.0 - found.weight)[..., None]
+        met = found.entry >= 0
+        if not met.any():
+            return np.ascontiguousarray(given)
         with np.errstate(invalid="ignore", over="ignore"):
-            new, all_new = low * keep, features * keep
-        rows, places = np.nonzero(found.entry >= 0)
+            new = given * (1.0 - found.weight)[..., None]
+        rows, places = np.nonzero(met)
         who, entry = users[rows], found.entry[rows, places]
         for i in np.flatnonzero(own.slots[who, entry] >= 0):
             row, place, user, j = rows[i], places[i], who[i], entry[i]
             known = found.weight[row, place] / own.counts[user, j] * own.rows[user, own.slots[user, j]]
-            all_new[row, place] = features[min(row, len(features) - 1), place] - known
-            new[row, place] = low[row, place] - known @ self.known.factor
-        return np.ascontiguousarray(new), all_new
+            before = known @ self.known.factor if taste else known
+            new[row, place] = given[min(row, len(given) - 1), place] - before
+        return np.ascontiguousarray(new)
 
     def learn(self, state: PriorState, told: Rewards) -> None:
         """Every first meeting feeds the test, with what was expected of it; then the systems and the memory learn."""
@@ -167,17 +167,19 @@ class Belief:
         found = memory.recall(own, users, seen.keys, seen.variance, seen.lasting)
         target = told.reward - seen.common[:, 0]
         spread = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
-        low, high = self.what_is_new(seen.low, told.features[:, None], found, own, users)
+        low = self.what_is_new(seen.low, found, own, users, taste=True)
         rewards, root = target - found.level[:, 0], np.sqrt(spread)
         if self.level:
             self._doubt(state, told, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
         ridge.learn(state.small, np.ascontiguousarray(low[:, 0] / root[:, None]), rewards / root, users)
         away = ~state.inside[users]
         if away.any() and not self.flat:
+            high = self.what_is_new(told.features[:, None], found, own, users, taste=False)
             x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
         if self.remembers or self.level:
-            again = memory.remember(own, users, seen.keys[:, 0], target, told.features, seen.variance[:, 0])
+            keys, step = seen.keys[:, 0], self.model.reward_step
+            again = memory.remember(own, users, keys, target, told.features, seen.variance[:, 0], step)
             self._settle(state, again)
         if self.level:
             caught = self.stranger.caught(state.doubt, users) & state.inside[users]
@@ -257,20 +259,15 @@ class View:
     recalled: Recalled
 
     @cached_property
-    def new(self) -> tuple[Floats, Floats]:
-        """What a meeting would tell that is new, in the coordinates of taste and in those of features."""
-        actions = np.broadcast_to(self.asked.actions, (len(self.asked.users), *self.asked.actions.shape[1:]))
-        return self.belief.what_is_new(self.seen.low, actions, self.recalled, self.state.memory, self.asked.users)
-
-    @property
     def low(self) -> Floats:
-        """g - c f (m, K, k)."""
-        return self.new[0]
+        """What a meeting would tell that is new, g - c f (m, K, k), in the coordinates of taste."""
+        return self.belief.what_is_new(self.seen.low, self.recalled, self.state.memory, self.asked.users, taste=True)
 
-    @property
+    @cached_property
     def high(self) -> Floats:
         """The same in the coordinates of features (m, K, d), for users who have left the prior."""
-        return self.new[1]
+        actions = np.broadcast_to(self.asked.actions, (len(self.asked.users), *self.asked.actions.shape[1:]))
+        return self.belief.what_is_new(actions, self.recalled, self.state.memory, self.asked.users, taste=False)
 
     @cached_property
     def outside(self) -> Ints:

@@ -64,7 +64,8 @@ class EmpiricalArms(Contract[Memory]):
             ids = None if part.ids is None else part.ids[:, None]
             seen = self._described(part.features[:, None], ids, len(part.users))
             target, variance = part.reward - seen.common[:, 0], seen.variance[:, 0]
-            again = memory.remember(state, part.users, seen.keys[:, 0], target, part.features, variance)
+            keys, step = seen.keys[:, 0], self.model.reward_step
+            again = memory.remember(state, part.users, keys, target, part.features, variance, step)
             if self._belief.starting is not None and len(again):
                 state.share[again] = memory.mean_share(self._belief.starting, state.repeats[again])
 

@@ -22,6 +22,12 @@ action from their own mean have the variance s2 whatever the user likes, so with
 (`starting_weights`), which repeats multiply by (1 - share)^(-count / 2) exp(-Q / (2 (1 - share))); the mean of the
 share under these weights is used as if it were known, and everything learned so far is given the weight that it has
 under the new share. (Serving with the whole mixture of shares gave the same regret to 0.3%, at many times the cost.)
+
+On a coarse scale (clicks, stars) equal rewards say less: somebody who would have clicked with a probability of a tenth
+does not click twice, most of the time, whatever lasts. So each repeat has a sixth of the distance of neighbouring
+rewards added to its deviation (in squares). With that the weights of shares follow the probability that rewards which
+were rounded to the scale are equal: on stars (v = 1.2) equal answers speak for a share of 0.75 by 1.9 to 1, for clicks
+of probability 0.3 by 1.6 to 1, where densities would have 2.0 for both.
 """
 
 from __future__ import annotations
@@ -43,6 +49,7 @@ from newcomer.policies.memory_loops import MOST, Entries, Recalled, Shares
 SHARES = np.arange(0.0, 1.0, 0.05)  # of the residual, that may last
 SCEPTICAL, OPEN = 0.9, 0.5  # weight of "nothing lasts" to begin with: where nothing is shared, and where something is
 FIRST = 8  # entries that memory begins with
+ROUNDED = 1 / 6  # of the distance of neighbouring rewards: the deviation that equal rewards on a scale count for
 
 
 @dataclass
@@ -106,16 +113,19 @@ def recall(memory: Memory, users: Ints, keys: Ints, variance: Floats, lasting: F
     return out
 
 
-def remember(memory: Memory, users: Ints, keys: Ints, targets: Floats, features: Floats, variance: Floats) -> Ints:
+def remember(
+    memory: Memory, users: Ints, keys: Ints, targets: Floats, features: Floats, variance: Floats, step: float = 0.0
+) -> Ints:
     """Write down one meeting of each of `users` (m,), each of them once; returns those who met an action again.
 
-    `targets` (m,) are rewards less their common part, `features` (m, d), `variance` (m,) the residual variances.
+    `targets` (m,) are rewards less their common part, `features` (m, d), `variance` (m,) the residual variances, `step`
+    the distance of neighbouring rewards.
     """
     _make_room(memory, users, keys)
     again = np.empty((len(users), 2))
     memory_loops.remember(memory.entries, users, keys, targets, features, again)
     memory.repeats[users, 0] += again[:, 0]
-    memory.repeats[users, 1] += again[:, 1] / variance
+    memory.repeats[users, 1] += (again[:, 1] + again[:, 0] * (ROUNDED * step) ** 2) / variance
     return users[again[:, 0] > 0]
 
 
@@ -127,7 +137,9 @@ def _make_room(memory: Memory, users: Ints, keys: Ints) -> None:
         for name in ("keys", "counts", "totals", "slots", "fixed"):
             setattr(memory, name, _widened(getattr(memory, name), longer))
     if (keys < 0).any():
-        rows = min(int((memory.slots[users] >= 0)[:, :width].sum(axis=1).max(initial=0)) + 1, MOST)
+        # Entries are at least as many as rows: only where these might not do are they counted.
+        full = min(width, MOST) > memory.rows.shape[1]
+        rows = min(int((memory.slots[users] >= 0)[:, :width].sum(axis=1).max(initial=0)) + 1, MOST) if full else 0
         if rows > memory.rows.shape[1]:
             memory.rows = _widened(memory.rows, min(max(rows, 2 * memory.rows.shape[1], FIRST), MOST))
 

@@ -18,6 +18,7 @@ from newcomer.arrays import Floats, Hashes, Ints
 
 LIMIT = 1 << 14
 CHUNK = 1 << 18  # rewards sorted at a time
+SCALE = 50  # different rewards up to which they are a scale with steps
 FAR = 20.0  # robust deviations from the median beyond which a reward is far outside
 TAIL = 5.0  # and beyond which it belongs to the tails: of normal rewards one in two million does
 NORMAL = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
@@ -29,12 +30,14 @@ class Spread(NamedTuple):
 
     `deviation` is the median distance from the `median`, times 1.48 (a standard deviation, were they normal); `far`
     counts rewards more than 20 deviations away; `tails` is the share of the sum of squares due to those beyond 5.
+    `step` is the least distance of two different rewards where there are few of them (clicks, stars), else 0.
     """
 
     median: float
     deviation: float
     far: int
     tails: float
+    step: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,23 @@ class Sketch:
             away = np.abs(values - median)
         deviation = NORMAL * (_median(away, self.counts) or _median(away[away > 0], self.counts[away > 0]))
         if not 0 < deviation < np.inf:
-            return Spread(median, 0.0, 0, 0.0)
+            return Spread(median, 0.0, 0, 0.0, self.step)
         scores = np.minimum(away / deviation, 1e100)
         squares = self.counts * scores**2
         tails = float(squares[scores > TAIL].sum() / squares.sum())
-        return Spread(median, deviation, int(self.counts[scores > FAR].sum()), tails)
+        return Spread(median, deviation, int(self.counts[scores > FAR].sum()), tails, self.step)
+
+    @property
+    def step(self) -> float:
+        """The least distance of two different rewards, 0 where there are more than `SCALE` of them.
+
+        >>> Sketch().seeing(np.array([1.0, 5.0, 3.0, 1.5])).step
+        0.5
+        """
+        if self.dropped or not 2 <= len(self.keys) <= SCALE:
+            return 0.0
+        with np.errstate(over="ignore"):
+            return float(np.diff(_values(self.keys, 0)).min())
 
 
 def automatic_limits(sketch: Sketch) -> tuple[float, float]:

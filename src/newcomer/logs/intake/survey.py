@@ -80,6 +80,7 @@ class Survey:
             robust_deviation=spread.deviation,
             far_rewards=spread.far,
             tail_share=spread.tails,
+            reward_step=spread.step,
             clip=limits,
             clipped=self.clipped,
         )

@@ -146,6 +146,7 @@ class _Hand:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in a terminal goes to a group
             )
         self.pipe = Connection(ours.detach())
         self.task: int | None = None
@@ -169,8 +170,8 @@ class _Hand:
 
     def end(self) -> None:
         """End the process at once: nothing that it holds is needed."""
-        self.pipe.close()
         self._kill()
+        self.pipe.close()
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -188,14 +189,14 @@ def serve(number: int, parent: int) -> None:
     while True:
         try:
             kind, value = pickle.loads(pipe.recv_bytes())
+            if kind == "given":
+                given = value
+            elif kind == "work":
+                work = pickle.loads(value)
+            else:
+                pipe.send_bytes(_answer(work, given, value))
         except (EOFError, OSError):
             return
-        if kind == "given":
-            given = value
-        elif kind == "work":
-            work = pickle.loads(value)
-        else:
-            pipe.send_bytes(_answer(work, given, value))
 
 
 def _answer(work: Callable[[Any, Any], object], given: object, task: object) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from newcomer.logs.batch import Batch
 from newcomer.model import Model
@@ -61,3 +62,38 @@ def learns_at_once_as_in_turn(policy, dim, rows):
         policy.update(in_turn, phi, r, users=[user])
     assert at_once.to_bytes() == in_turn.to_bytes()
     assert not policy.in_subspace(at_once).any()
+
+
+def write_parquet(folder, *, users=240, dim=4, text=False, grouped=False, seed=0, files=3, beta_seed=None):
+    """A folder of Parquet files with ragged histories of a population of rank 2, rows in any order unless grouped."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 9, users)
+    user = np.repeat(np.arange(users) + 1000 * seed, lengths)
+    features = rng.normal(size=(len(user), dim))
+    shared = (rng if beta_seed is None else np.random.default_rng(beta_seed)).normal(size=(2, dim))
+    beta = 1.0 + rng.normal(size=(users, 2)) @ shared
+    reward = np.einsum("nd,nd->n", features, np.repeat(beta, lengths, axis=0)) + 0.5 * rng.normal(size=len(user))
+    frame = pl.DataFrame(
+        {
+            "user": [f"user-{u}" for u in user] if text else user,
+            "step": np.arange(len(user)),
+            "features": features,
+            "reward": reward,
+        }
+    )
+    folder.mkdir()
+    rows = np.arange(len(frame)) if grouped else rng.permutation(len(frame))
+    place = np.repeat(np.arange(users), lengths) % files if grouped else rows % files
+    for i in range(files):
+        frame[rows[place == i]].write_parquet(folder / f"{i}.parquet")
+    return folder
+
+
+def same_moments(a, b, tolerance):
+    """Two Moments agree in every array, relative to its largest entry."""
+    for left, right in ((a, b), (a.pairs, b.pairs)):
+        for name, value in vars(left).items():
+            if isinstance(value, np.ndarray | float | int):
+                other = np.asarray(getattr(right, name), dtype=float)
+                gap = np.abs(np.asarray(value, dtype=float) - other).max(initial=0.0)
+                assert gap <= tolerance * np.abs(other).max(initial=0.0), name

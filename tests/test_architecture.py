@@ -27,13 +27,14 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # top-level modules of the package.
 FLOW = (
     ("errors", "arrays", "arguments", "records"),
-    ("files", "users", "array_loops"),
+    ("files", "keeping", "users", "array_loops"),
     ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
     ("logs",),
+    ("engines",),
     ("sold",),
     ("population",),
     ("model",),
-    ("evaluation", "fitting"),
+    ("evaluation", "refitting", "fitting"),
     ("linear",),
     ("local",),
     ("policies",),

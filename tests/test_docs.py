@@ -76,6 +76,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Small logs under the names that the pages use: as features, and as actions with other names for the columns."""
     place = tmp_path_factory.mktemp("docs")
     Synthetic(dim=6, seed=1).write_logs(place / "logs.parquet", 300, 8, 1)
+    Synthetic(dim=6, seed=1).write_logs(place / "new.parquet", 200, 8, 2)
+    others = pl.read_parquet(place / "new.parquet").with_columns(pl.col("user") + 10_000)
+    others.write_parquet(place / "new.parquet")
     world = Synthetic(dim=5, items=30, seed=2)
     world.write_items(place / "items.parquet")
     world.write_logs(place / "raw.parquet", 300, 6, 2)

@@ -48,6 +48,10 @@ class OutputError(NewcomerError):
     """A file cannot be written where it was asked for."""
 
 
+class EngineError(NewcomerError):
+    """The workers of an engine cannot be reached, or do not live long enough."""
+
+
 class MissingExtra(NewcomerError):
     """An optional part of the package is not installed."""
 

@@ -8,24 +8,31 @@ Last, one Model is put together from all of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import arguments
+from newcomer import __version__, arguments
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.outlook import measure
 from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
+from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
+from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
 from newcomer.population.record import Estimate, Population
+from newcomer.population.refit import blend, refit_population
 from newcomer.population.search import Passes, Progress, estimate_population
+from newcomer.refitting import Begun, Past, provenance, ridge_of, what_is_left
 from newcomer.sold.correction import (
     AnyCorrection,
     Coverage,
@@ -57,6 +64,12 @@ def fit(
     null: bool = True,
     calibrate: bool = True,
     persistence: float | None = None,
+    start: Model | Past | str | PathLike[str] | None = None,
+    add: bool = False,
+    moments: str | PathLike[str] | None = None,
+    workers: int | None = None,
+    journal: str | PathLike[str] | None = None,
+    resume: bool = False,
     progress: Callable[[int, int], None] | None = None,
     listen: Callable[[Progress], None] | None = None,
 ) -> Model:
@@ -79,6 +92,16 @@ def fit(
         action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own
         repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
+    start : what an earlier fit left. For em a model: the climb starts there, with its rank and its shrinkage, and the
+        logs are the old ones and the new. With `add` they are the new ones alone, and the answer is approximate, which
+        `model.parameters` says. For sold a file of moments (or what `newcomer.refitting.Past.load` reads of it): the
+        logs are the new ones, and the answer is that of all.
+    moments : where to keep the moments, for a later `start`. Of few users they tell about single ones.
+    workers : processes that pass over the logs, a core each; None or 1: this one alone. Logs that are already on an
+        engine (`Logs.on`, `read_logs(engine=)`) are passed over by it. The numbers do not depend on it but for
+        rounding, and not even so on the number of workers beyond one.
+    journal : a folder in which the results of passes are kept until the fit is done; one that was interrupted leaves
+        it. With `resume`, passes that it holds are not made again: the answer is the same. Other logs are refused.
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
     listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
 
@@ -88,16 +111,84 @@ def fit(
     (2, 20)
     """
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    for name, value in (("literal", literal), ("null", null), ("calibrate", calibrate)):
+    for name, value in (
+        ("literal", literal),
+        ("null", null),
+        ("calibrate", calibrate),
+        ("resume", resume),
+        ("add", add),
+    ):
         arguments.flag(value, name, kind=ModelError)
     for name, listener in (("progress", progress), ("listen", listen)):
         arguments.callback(listener, name, kind=ModelError)
-    _check(logs, rank, estimator, ridge, uncovered, null, persistence)
-    rank = rank if rank == "auto" else int(rank)
+    begun, past = what_is_left(start, logs, estimator, add=add)
+    if past is not None:
+        ridge = ridge_of(past, ridge, estimator)
+    _check(logs, rank, estimator, None if past else ridge, uncovered, null, persistence)
+    with ExitStack() as stack:
+        if workers is not None and arguments.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:
+            logs = logs.on(stack.enter_context(Crew(workers)))
+        wanted: dict[str, Any] = {
+            "rank": rank if rank == "auto" else int(rank),
+            "estimator": estimator,
+            "ridge": None if ridge is None else float(ridge),
+            "literal": literal,
+            "uncovered": uncovered,
+            "null": null,
+            "calibrate": calibrate,
+            "persistence": None if persistence is None else float(persistence),
+        }
+        if resume and journal is None:
+            raise ModelError("there is nothing to resume from", todo="name the folder, journal=")
+        if journal is not None:
+            identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **wanted}
+            identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
+            logs = logs.noted(stack.enter_context(_kept(Path(journal), identity, resume=resume)))
+        keep = None if moments is None else Path(moments)
+        return _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
+
+
+@contextmanager
+def _kept(folder: Path, identity: dict[str, Any], *, resume: bool) -> Iterator[Journal]:
+    """A journal that is left behind where resuming would help: by what interrupts a fit, or ends a pass of it."""
+    book = Journal(folder, identity, resume=resume)
+    try:
+        yield book
+    except Exception:
+        if not book.broken:
+            book.remove()
+        raise
+    book.remove()
+
+
+def _fitted(
+    logs: Logs,
+    *,
+    rank: int | Literal["auto"],
+    estimator: str,
+    ridge: float | None,
+    literal: bool,
+    uncovered: str,
+    null: bool,
+    calibrate: bool,
+    persistence: float | None,
+    begun: Begun | None,
+    past: Past | None,
+    keep: Path | None,
+    progress: Callable[[int, int], None] | None,
+    listen: Callable[[Progress], None] | None,
+) -> Model:
+    """What `fit` returns, once everything it was asked has been checked."""
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
-    mu, why = _ridge(logs, estimator, ridge)
+    mu, why = _ridge(logs, estimator, ridge) if past is None else (past.ridge, "that of the moments added to")
+    summary = logs.summary if past is None else past.summary(logs)
     add_up = partial(moments_of, ridge=mu, one_hot=logs.one_hot and not logs.intercept)
     moments = reduce(logs, add_up, merge, rows=_batch_rows(logs.dim), progress=progress)
+    if past is not None:
+        moments = merge(past.moments, moments)
+    if keep is not None:
+        together = logs.total if past is None else past.total + logs.total
+        replace(Past.of(logs, moments), total=together).save(keep)
     coverage = coverage_of(moments)
     _check_coverage(coverage, logs, uncovered)
     correction = correction_of(moments, coverage, literal=literal)
@@ -107,7 +198,7 @@ def fit(
     spectrum, directions = top_eigenvectors(moment, logs.dim)
     # The estimator: the distribution of users, and a basis of the subspace they share.
     if estimator == "em":
-        found = _by_em(Passes(logs, progress, listen), rank, calibrate=calibrate, persistence=persistence)
+        found = _by_em(Passes(logs, progress, listen), rank, begun, calibrate=calibrate, persistence=persistence)
     else:
         basis = np.ascontiguousarray(directions[:, :asked])
         found = _by_sold(moments, correction, coverage, moment, basis, calibrate=calibrate)
@@ -119,9 +210,9 @@ def fit(
         factor=found.population.factor,
         noise_variance=found.population.noise_variance,
         estimator=estimator,
-        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered},
+        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered, **provenance(begun, past)},
         evidence=Evidence(
-            logs=logs.summary,
+            logs=summary,
             ridge=RidgeChoice(mu, why),
             rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
             coverage=_coverage_facts(coverage, logs, spectrum, chosen, moments.reward_max),
@@ -129,7 +220,7 @@ def fit(
             calibrated=found.calibrated,
             population=found.facts,
         ),
-        fingerprint=logs.summary.fingerprint,
+        fingerprint=summary.fingerprint,
         action_ids=logs.action_ids,
         intercept=logs.intercept,
         action_features=logs.item_features,
@@ -154,13 +245,26 @@ def _persistence(found: Estimate, given: float | None) -> float | None:
     return told.estimate if told and told.standard_error <= SURE else None
 
 
-def _by_em(passes: Passes, rank: int | Literal["auto"], *, calibrate: bool, persistence: float | None) -> Estimate:
+def _by_em(
+    passes: Passes,
+    rank: int | Literal["auto"],
+    begun: Begun | None,
+    *,
+    calibrate: bool,
+    persistence: float | None,
+) -> Estimate:
     """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
 
     A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
     and the basis has one direction more where the mean lies outside the span of the factor.
     """
-    fitted = estimate_population(passes, rank=rank, persistence=persistence)
+    if begun is None:
+        fitted = estimate_population(passes, rank=rank, persistence=persistence)
+    else:
+        fitted = refit_population(passes, begun.population, precision=begun.precision, persistence=persistence)
+    if begun is not None and begun.users:
+        share = fitted.facts.users / (fitted.facts.users + begun.users)
+        fitted = replace(fitted, population=blend(begun.population, fitted.population, share))
     pairs, population = fitted.pairs, fitted.population
     rows = float(pairs.rows.sum())
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank

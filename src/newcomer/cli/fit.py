@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, schema, screen
+from newcomer.cli import carriers, options, schema, screen
 from newcomer.cli.findings import Findings, findings_of, show
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
@@ -39,6 +41,19 @@ def command(
     clip: Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")] = None,
     grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
+    engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
+    start: Annotated[
+        Path | None, typer.Option("--from", metavar="MODEL", help="Add LOGS to an earlier fit: see docs/scale.md.")
+    ] = None,
+    old: Annotated[
+        str | None, typer.Option(metavar="LOGS", help="With --from and em: the logs of the earlier fit.")
+    ] = None,
+    moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
+    workers: Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")] = None,
     epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
@@ -55,48 +70,74 @@ def command(
     target = options.free_to_write(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     lasting = None if persistence is None else options.parse_persistence(persistence)
-    with Meter("Reading") as meter:
-        read = read_logs(
-            logs,
-            items=items,
-            features=None if features is None else options.parse_names(features),
-            columns=options.parse_columns(column or ()),
-            intercept=intercept,
-            clip=None if clip is None else options.parse_clip(clip),
-            grouped=grouped,
-            memory=None if memory is None else options.parse_size(memory),
-            epoch=None if epoch is None else options.parse_epoch(epoch),
-            progress=meter,
-        )
-    if not json:  # before the long work: a column that was guessed wrong is better known now
-        screen.advise(read.advice)
-    screen.compile_first("array_loops", "sold", "population")
-    with Meter("Fitting", first=", first pass") as meter:
-        model = fit(
-            read,
-            rank=wanted,
-            estimator=method,
-            ridge=ridge,
-            persistence=lasting,
-            progress=meter,
-            listen=meter.hear,
-        )
+    carriers.check(engine, scheduler, workers)
+    kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
+    begin = carriers.start_of(start, method, old)
+    journal = target.with_name(f"{target.name}.partial")
+    with carriers.engine_of(engine, scheduler, workers) as carrier:
+        with Meter("Reading") as meter:
+            read = read_logs(
+                logs if old is None else [old, logs],
+                items=items,
+                features=None if features is None else options.parse_names(features),
+                columns=options.parse_columns(column or ()),
+                intercept=intercept,
+                clip=None if clip is None else options.parse_clip(clip),
+                grouped=grouped,
+                memory=None if memory is None else options.parse_size(memory),
+                epoch=None if epoch is None else options.parse_epoch(epoch),
+                progress=meter,
+                engine=carrier,
+            )
+        if not json:  # before the long work: a column that was guessed wrong is better known now
+            screen.advise(read.advice)
+        screen.compile_first("array_loops", "sold", "population")
+        with Meter("Fitting", first=", first pass") as meter, _resumable(journal):
+            model = fit(
+                read,
+                rank=wanted,
+                estimator=method,
+                ridge=ridge,
+                persistence=lasting,
+                start=begin,
+                add=old is None,
+                moments=kept,
+                journal=journal,
+                resume=resume,
+                progress=meter,
+                listen=meter.hear,
+            )
     options.keep(model, target)
     found = findings_of(model, delta=level)
     if json:
         screen.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
         return
     show(found, saved=target)
+    if model.parameters.get("approximate"):
+        screen.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
     valued = [
         ("--items", items),
         ("--features", features),
         ("--clip", clip),
         *(("--column", pair) for pair in column or ()),
     ]
-    valued += [("--memory", memory), ("--epoch", epoch)]
+    valued += [("--memory", memory), ("--epoch", epoch), ("--scheduler", scheduler)]
+    valued += [("--workers", None if workers is None else str(workers))]
+    valued += [("--engine", engine if engine != "local" else None)]
     words = [logs, *(word for name, value in valued if value is not None for word in (name, str(value)))]
     flags = [name for name, on in (("--intercept", intercept), ("--grouped", grouped)) if on]
     screen.suggest(next_commands(found, logs=shlex.join([*words, *flags]), model=target, again=logs != "-"))
+
+
+@contextmanager
+def _resumable(journal: Path) -> Iterator[None]:
+    """Say what is left of a fit that does not end, if anything is."""
+    try:
+        yield
+    except BaseException:
+        if journal.is_dir():
+            screen.advise([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
+        raise
 
 
 def next_commands(found: Findings, *, logs: str, model: Path, again: bool = True) -> list[tuple[str, str]]:

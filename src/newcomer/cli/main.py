@@ -34,7 +34,7 @@ EXIT_CODES = {
     143: "terminated",
 }
 INTERRUPTED = 130
-_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6}
+_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.EngineError: 6}
 
 app = typer.Typer(
     name="newcomer",

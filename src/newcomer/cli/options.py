@@ -129,17 +129,17 @@ def parse_persistence(value: float) -> float:
     return value
 
 
-def free_to_write(path: Path, *, force: bool, make_folder: bool = False) -> Path:
+def free_to_write(path: Path, *, force: bool, make_folder: bool = False, option: str = "--out") -> Path:
     """The path, if it can be written and nothing would be overwritten; asked before the long work, not after."""
     if path.is_dir():
-        raise typer.BadParameter(f"{path} is a folder", param_hint="--out")
+        raise typer.BadParameter(f"{path} is a folder", param_hint=option)
     if os.path.lexists(path) and path.exists() and not path.is_file():
-        raise typer.BadParameter(f"{path} is a device or a pipe, not a file", param_hint="--out")
+        raise typer.BadParameter(f"{path} is a device or a pipe, not a file", param_hint=option)
     if path.exists() and not force:
-        raise typer.BadParameter(f"{path} is there already: pass --force to overwrite it", param_hint="--out")
+        raise typer.BadParameter(f"{path} is there already: pass --force to overwrite it", param_hint=option)
     if not (make_folder or Path(os.path.realpath(path)).parent.is_dir()):
-        raise typer.BadParameter(f"the folder {path.parent} does not exist", param_hint="--out")
-    _try_to_write(path)
+        raise typer.BadParameter(f"the folder {path.parent} does not exist", param_hint=option)
+    _try_to_write(path, option)
     return path
 
 

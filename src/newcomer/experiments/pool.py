@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Self
 
 from newcomer.errors import NewcomerError
+from newcomer.logs.crew import THREADS
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS")
 Progress = Callable[[int, int, float | None], None]  # calls done, calls in all, seconds left or None if unknown
 Plain = str | int | float | None
 

@@ -16,6 +16,7 @@ batch by batch and never stored per row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from os import PathLike, fspath
@@ -30,6 +31,7 @@ from newcomer.arrays import Floats
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
+from newcomer.logs.carrying import Engine
 from newcomer.logs.intake.advice import SAMPLE, intercept_advice, reward_advice, short_advice
 from newcomer.logs.intake.columns import Epoch, Place, feature_array, unix_note, unix_unit
 from newcomer.logs.intake.finding import Paths
@@ -38,9 +40,12 @@ from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items, action_column
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Progress, Reader, read_table
+from newcomer.logs.intake.shelving import Piece, Shelf
+from newcomer.logs.intake.shuffling import shuffled
 from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
 from newcomer.logs.intake.survey import Survey
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
+from newcomer.logs.journal import Journal
 from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
@@ -59,6 +64,7 @@ def read_logs(
     memory: int | None = None,
     epoch: Epoch | None = None,
     progress: Progress | None = None,
+    engine: Engine | None = None,
 ) -> Logs:
     """Read and check logs from Parquet, CSV or JSON lines. What was decided on the way is said in `Logs.advice`.
 
@@ -92,6 +98,9 @@ def read_logs(
         recognised by their size.
     progress
         Called while reading with (rows done, rows in all).
+    engine
+        Workers that read, sort and later pass over the logs: a `newcomer.logs.crew.Crew` of processes, or a
+        `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files.
     """
     check_options(intercept=intercept, grouped=grouped, memory=memory, epoch=epoch, progress=progress)
     if is_table(path):
@@ -108,14 +117,18 @@ def read_logs(
     if catalogue is not None and catalogue.ids.dtype == pl.String:
         reader = reader.with_text(reader.layout.action)
     source: Source
-    if grouped:
+    space = MEMORY if memory is None else memory
+    if engine is not None:
+        source, total = shuffled(
+            engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
+        )
+    elif grouped:
         source = Grouped(reader, catalogue, limits)
         total = source.survey(progress)
     else:
         chunks = reader.rows(catalogue, progress)
-        space = MEMORY if memory is None else memory
         source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
-    return Logs(
+    logs = Logs(
         source,
         total,
         catalogue,
@@ -124,6 +137,7 @@ def read_logs(
         row_names=reader.layout.features,
         notes=list(reader.notes),
     )
+    return logs if engine is None else logs.on(engine)
 
 
 class Logs(Shown):
@@ -150,8 +164,10 @@ class Logs(Shown):
             total, Survey, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
         )
         self._source, self._items, self._ignored_items = source, items, ignored_items
+        self.engine: Engine | None = None
+        self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
-        self.intercept = intercept
+        self.intercept, self.total = intercept, total
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
         self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits)
@@ -339,11 +355,52 @@ class Logs(Shown):
         >>> [batch.users.tolist() for batch in logs.batches(rows=2)]
         [[1], [2, 3]]
         """
-        size = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
-        target = arguments.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
+        target = self._target(rows)
         for part in self._source.parts():
             for first, last in part.cuts(target):
                 yield self._batch(part.slice(first, last))
+
+    def _target(self, rows: int | None) -> int:
+        """Rows of a batch, as asked for or by the size of its features."""
+        size = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
+        return arguments.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
+
+    def on(self, engine: Engine) -> Logs:
+        """The same logs, passed over by the workers of an engine; what is in memory is written to disk for them.
+
+        They are the engine's as long as it is open; the logs themselves stay as they are.
+        """
+        shelf = self._source
+        if not isinstance(shelf, Shelf):
+            shelf = Shelf.holding(self._source.parts(), engine.room(), self._source.limits)
+        engine.visible(shelf.folder)
+        moved = copy(self)
+        moved._source, moved.engine = shelf, engine
+        return moved
+
+    def noted(self, journal: Journal) -> Logs:
+        """The same logs, the results of whose passes are kept in a journal."""
+        noted = copy(self)
+        noted.engine, noted.journal = self.engine, journal
+        return noted
+
+    def tasks(self, rows: int | None) -> tuple[list[tuple[Piece, ...]], list[int]]:
+        """A pass in tasks for workers, and the rows of each; only of logs that are on an engine."""
+        assert isinstance(self._source, Shelf)
+        return self._source.tasks(self._target(rows), self.dim, self.summary.rows)
+
+    def piece(self, piece: Piece) -> Batch:
+        """The batch of a piece of a task."""
+        assert isinstance(self._source, Shelf)
+        return self._batch(self._source.part(piece.part).slice(piece.first, piece.last))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers make what is derived anew, and have no workers of their own.
+        derived = ("_table", "advice")
+        return {name: value for name, value in self.__dict__.items() if name not in derived} | {
+            "engine": None,
+            "journal": None,
+        }
 
     def _batch(self, part: Histories) -> Batch:
         """Histories as computations see them: features in float64 and with the constant, if there is one."""

@@ -240,7 +240,7 @@ def estimate_population(
     >>> found.population.factor.shape, round(found.population.noise_variance, 2)
     ((8, 2), 0.25)
     """
-    begin = _begin(passes, persistence)
+    begin = begin_with(passes, persistence)
     users = begin.pairs.users
     search = Search(passes, begin, [Fold(begin, split) for split in folds(users)])
     if not search.folds:  # too few users to hold some of them out: everybody gets the mean
@@ -258,7 +258,7 @@ def estimate_population(
     return search.finish(found, (found.trail,), None)
 
 
-def _begin(passes: Passes, persistence: float | None) -> Begin:
+def begin_with(passes: Passes, persistence: float | None) -> Begin:
     """The sums over pairs: one pass, or two where rows name actions, whose means are taken off first."""
     logs = passes.logs
     actions, centre = len(logs.action_ids or ()), None

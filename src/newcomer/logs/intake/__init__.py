@@ -9,6 +9,8 @@ items       an action id becomes its position in the catalogue; feature_columns:
 sources     rows are held in memory, spilled to disk, or streamed
 histories   rows are grouped by user and put in time order: `Histories`
 spilling    the same, bucket by bucket, for logs larger than memory
+shelving    sorted histories on disk, in parts that any process can open
+shuffling   files read and sorted by the workers of an engine
 sketch      how rewards are distributed
 survey      counts, moments and the fingerprint; advice: what could be better
 """

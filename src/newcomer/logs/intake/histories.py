@@ -96,16 +96,8 @@ class Histories:
         return _present(self)
 
     def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
-
-        This is what cuts batches: between users and never within one.
-        """
-        first, users = 0, len(self.offsets) - 1
-        while first < users:
-            last = int(np.searchsorted(self.offsets, self.offsets[first] + rows, side="right")) - 1
-            last = min(max(last, first + 1), users)
-            yield first, last
-            first = last
+        """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more."""
+        return cuts(self.offsets, rows)
 
     def slice(self, first: int, last: int) -> Histories:
         """Users `first:last`, as views; the counts of ties and clipped rows stay with the whole."""
@@ -119,6 +111,22 @@ class Histories:
             clipped=0,
             **{name: column[start:stop] for name, column in self.columns().items()},
         )
+
+
+def cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
+    """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
+
+    This is what cuts batches: between users and never within one.
+
+    >>> list(cuts(np.array([0, 2, 4, 9]), 4))
+    [(0, 2), (2, 3)]
+    """
+    first, users = 0, len(offsets) - 1
+    while first < users:
+        last = int(np.searchsorted(offsets, offsets[first] + rows, side="right")) - 1
+        last = min(max(last, first + 1), users)
+        yield first, last
+        first = last
 
 
 def arrange(rows: Rows, limits: Limits | None = None) -> Histories:

@@ -98,8 +98,7 @@ class Reader:
                 dim = None if first is None or first.features is None else first.features.shape[1]
                 rows = extract(frame, self.layout, items, Place(table.name, start), dim=dim)
                 first = first or rows
-                self._same_kind(self.layout.user, _id_kind(first.users), _id_kind(rows.users), table)
-                self._same_kind(str(self.layout.step), _step_kind(first), _step_kind(rows), table)
+                self.compare(first, rows, table)
                 start += len(rows)
                 done += len(rows)
                 yield rows
@@ -137,6 +136,23 @@ class Reader:
         if not isinstance(features, str):
             return 64 + 8 * len(features or ())
         return 64 + max(64, 2 * int(table.scan().select(features).head(1).collect().estimated_size()))
+
+    @property
+    def bytes_expected(self) -> int:
+        """About how large all rows are."""
+        return self.total * self._row_bytes(self.tables[0])
+
+    def portable(self) -> Reader:
+        """The same for another process, which opens the files by their paths."""
+        tables = tuple(replace(table, file=replace(table.file, scratch=None)) for table in self.tables)
+        return replace(self, tables=tables)
+
+    def compare(self, first: Rows, rows: Rows, table: Table) -> None:
+        """Refuse rows of a file that differ in kind from the first rows of all."""
+        self._same_kind(self.layout.user, _id_kind(first.users), _id_kind(rows.users), table)
+        self._same_kind(str(self.layout.step), _step_kind(first), _step_kind(rows), table)
+        dims = [f"{0 if one.features is None else one.features.shape[1]} features" for one in (first, rows)]
+        self._same_kind(str(self.layout.features), dims[0], dims[1], table)
 
     def _same_kind(self, name: str, earlier: str, found: str, table: Table) -> None:
         """Refuse a file whose column differs in kind from that of earlier files."""

@@ -11,10 +11,16 @@ from newcomer.errors import LogsError
 
 
 class Scratch:
-    """A folder that only its owner may read, until `close`, until nobody holds this object, or until the end."""
+    """A folder that only its owner may read, until `close`, until nobody holds this object, or until the end.
 
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="newcomer-"))
+    It is made `below` a folder, or where temporary files go.
+    """
+
+    def __init__(self, below: Path | None = None) -> None:
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="newcomer-", dir=below))
+        except OSError as error:
+            raise no_room(below or Path(tempfile.gettempdir()), error) from error
         self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
     @property

@@ -47,7 +47,12 @@ class Watched:
 
     def limits(self, clip: Clip) -> Limits | None:
         """What rewards are brought within, once all chunks have gone by."""
-        return automatic_limits(self.rewards) if clip == "auto" else clip
+        return final_limits(clip, self.rewards)
+
+
+def final_limits(clip: Clip, rewards: Sketch) -> Limits | None:
+    """What rewards are brought within, from what was asked for and the sketch of all of them."""
+    return automatic_limits(rewards) if clip == "auto" else clip
 
 
 class Held:
@@ -79,11 +84,15 @@ class Grouped:
 
     def parts(self, progress: Progress | None = None) -> Iterator[Histories]:
         """Histories chunk by chunk; the last user of a chunk waits for the next, where it may go on."""
-        for rows in self._blocks(self._reader.rows(self._items, progress)):
-            yield _contiguous(rows, self.limits)
+        for _, part in self.blocks(self._reader.rows(self._items, progress)):
+            yield part
 
-    def _blocks(self, chunks: Iterable[Rows]) -> Iterator[Rows]:
-        """Chunks cut anew, between users."""
+    def blocks(self, chunks: Iterable[Rows]) -> Iterator[tuple[Rows, Histories]]:
+        """Chunks cut anew, between users: rows as they came, and their histories."""
+        for rows in self._recut(chunks):
+            yield rows, _contiguous(rows, self.limits)
+
+    def _recut(self, chunks: Iterable[Rows]) -> Iterator[Rows]:
         waiting: Rows | None = None
         for chunk in chunks:
             rows = chunk if waiting is None else concatenate([waiting, chunk])
@@ -102,8 +111,7 @@ class Grouped:
         """
         total, seen = Survey(), []
         watched = Watched(self._reader.rows(self._items, progress))
-        for rows in self._blocks(watched):
-            part = _contiguous(rows, self.limits)
+        for _, part in self.blocks(watched):
             total += survey(part, self._items)
             seen.append(part.hashes)
         hashes, counts = np.unique(np.concatenate(seen), return_counts=True)
@@ -159,7 +167,7 @@ def _spilled(
     except BaseException:
         spill.close()
         raise
-    return spill, total
+    return spill.shelf(limits()), total
 
 
 def _drain(chunks: list[Rows]) -> Iterator[Rows]:

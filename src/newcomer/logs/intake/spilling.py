@@ -3,13 +3,16 @@
 A user's rows all fall into one bucket and keep their order of arrival there, so sorting each bucket by (user, step)
 gives whole histories in time order with only one bucket in memory.
 
-`rows-7` holds the rows of bucket 7 as they arrived, slices of Arrow one after another. Once sorted it is replaced by
-the folder `part-7`: an .npy file for each array of the histories, and the ids of the users.
+A `Scatter` writes rows as they arrive: one file a bucket, slices of Arrow one after another. `Slices` says where they
+are. `sort_bucket` loads what one or several writers wrote to a bucket, and puts the histories on a shelf. One process
+does both here; several do it in `shuffling`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
@@ -17,94 +20,113 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from newcomer.errors import LogsError
 from newcomer.logs.intake.histories import Histories, Limits, Rows, arrange, concatenate
 from newcomer.logs.intake.scratch import Scratch, no_room
+from newcomer.logs.intake.shelving import Shelf, load_part, save_part
 from newcomer.users import mix
 
 _SEED = 0x6E6577636F6D6572  # of the hash of text ids; any fixed number
 
 
-class Spill:
-    """Bucket files in a private folder that goes away with this object, at `close`, or when the program ends."""
+@dataclass(frozen=True)
+class Slices:
+    """What one writer wrote to one bucket: a file, the bytes of each slice in it, and whether steps are times."""
 
-    def __init__(self, buckets: int) -> None:
-        self._scratch = Scratch()
-        self._folder = self._scratch.path
-        self._slices: list[list[int]] = [[] for _ in range(buckets)]  # bytes of each slice in a bucket's file
-        self._sorted: list[int] = []
+    file: Path
+    sizes: tuple[int, ...]
+    timestamps: bool
+
+
+class Scatter:
+    """Writes rows to the bucket files of one writer.
+
+    The names of its files are its own: of two writers of the same rows, one of them lost, nothing is mixed up.
+    """
+
+    def __init__(self, folder: Path, buckets: int) -> None:
+        self._folder, self._token = folder, secrets.token_hex(8)
+        self._sizes: list[list[int]] = [[] for _ in range(buckets)]  # bytes of each slice in a bucket's file
         self._timestamps = False
-        self.limits: Limits | None = None
 
     def add(self, rows: Rows) -> None:
         """Append rows to the buckets of their users."""
         self._timestamps = rows.timestamps
-        buckets = _bucket(rows.users, len(self._slices))
+        buckets = _bucket(rows.users, len(self._sizes))
         order = np.argsort(buckets, kind="stable")
         columns = {"users": rows.users, **rows.columns()}
         frame = pl.DataFrame([pl.Series(name, column) for name, column in columns.items()])[order]
-        bounds = np.searchsorted(buckets[order], np.arange(len(self._slices) + 1))
+        bounds = np.searchsorted(buckets[order], np.arange(len(self._sizes) + 1))
         for bucket in np.flatnonzero(np.diff(bounds)):
             self._append(int(bucket), frame[int(bounds[bucket]) : int(bounds[bucket + 1])])
 
-    def sort(self, limits: Limits | None = None) -> Iterator[Histories]:
-        """Sort every bucket once, keep the result on disk instead of the rows, and show it; rewards within limits."""
-        self.limits = limits
-        for bucket, slices in enumerate(self._slices):
-            if slices:
-                part = arrange(self._load(bucket), limits)
-                self._rows_file(bucket).unlink()
-                self._save(part, self._folder / f"part-{bucket}")
-                self._sorted.append(bucket)
-                yield part
-
-    def parts(self) -> Iterator[Histories]:
-        """The sorted buckets, read one at a time."""
-        if not self._scratch.alive:
-            raise LogsError("these logs are closed", todo="read them again")
-        for bucket in self._sorted:
-            folder = self._folder / f"part-{bucket}"
-            arrays = {file.stem: np.load(file, allow_pickle=False) for file in folder.glob("*.npy")}
-            yield Histories(users=pl.read_ipc(folder / "users.arrow")["users"], **arrays)
-
-    def close(self) -> None:
-        """Remove the folder."""
-        self._scratch.close()
+    def slices(self) -> dict[int, Slices]:
+        """What was written, by bucket."""
+        return {
+            bucket: Slices(self._file(bucket), tuple(sizes), self._timestamps)
+            for bucket, sizes in enumerate(self._sizes)
+            if sizes
+        }
 
     def _append(self, bucket: int, frame: pl.DataFrame) -> None:
         """Write a slice behind the others of its bucket, and remember its size, by which it is found again."""
         buffer = BytesIO()
         frame.write_ipc_stream(buffer)
         try:
-            with self._rows_file(bucket).open("ab") as file:
+            with self._file(bucket).open("ab") as file:
                 file.write(buffer.getbuffer())
         except OSError as error:
             raise no_room(self._folder, error) from error
-        self._slices[bucket].append(buffer.tell())
+        self._sizes[bucket].append(buffer.tell())
 
-    def _load(self, bucket: int) -> Rows:
-        """The rows of a bucket in the order of arrival."""
-        chunks = []
-        with self._rows_file(bucket).open("rb") as file:
-            for size in self._slices[bucket]:
-                frame = pl.read_ipc_stream(file.read(size))
-                arrays = {name: frame[name].to_numpy() for name in frame.columns if name != "users"}
-                chunks.append(Rows(users=frame["users"], timestamps=self._timestamps, **arrays))
-        return concatenate(chunks)
+    def _file(self, bucket: int) -> Path:
+        return self._folder / f"rows-{bucket}-{self._token}"
 
-    def _save(self, part: Histories, folder: Path) -> None:
-        """Write sorted histories; their ties have been counted and are not needed again."""
-        arrays = {"hashes": part.hashes, "offsets": part.offsets, **part.columns()}
-        try:
-            folder.mkdir()
-            for name, array in arrays.items():
-                np.save(folder / f"{name}.npy", array, allow_pickle=False)
-            part.users.to_frame("users").write_ipc(folder / "users.arrow")
-        except OSError as error:
-            raise no_room(self._folder, error) from error
 
-    def _rows_file(self, bucket: int) -> Path:
-        return self._folder / f"rows-{bucket}"
+def sort_bucket(written: Sequence[Slices], folder: Path, limits: Limits | None) -> Histories:
+    """The histories of a bucket, in which several writers wrote in this order; they are kept as the part `folder`.
+
+    What was sorted before is not sorted again, and rows are removed once they are.
+    """
+    if not folder.exists():
+        save_part(arrange(concatenate([rows for one in written for rows in _load(one)]), limits), folder)
+    for one in written:
+        one.file.unlink(missing_ok=True)
+    return load_part(folder)
+
+
+def _load(written: Slices) -> Iterator[Rows]:
+    """Slices in the order of arrival."""
+    with written.file.open("rb") as file:
+        for size in written.sizes:
+            frame = pl.read_ipc_stream(file.read(size))
+            arrays = {name: frame[name].to_numpy() for name in frame.columns if name != "users"}
+            yield Rows(users=frame["users"], timestamps=written.timestamps, **arrays)
+
+
+class Spill:
+    """Rows on their way to a shelf, in a private folder that goes away with the shelf, or when the program ends."""
+
+    def __init__(self, buckets: int) -> None:
+        self._scratch = Scratch()
+        self._scatter = Scatter(self._scratch.path, buckets)
+
+    def add(self, rows: Rows) -> None:
+        """Append rows to the buckets of their users."""
+        self._scatter.add(rows)
+
+    def sort(self, limits: Limits | None = None) -> Iterator[Histories]:
+        """Sort every bucket once, keep the result on disk instead of the rows, and show it; rewards within limits."""
+        for bucket, written in self._scatter.slices().items():
+            yield sort_bucket([written], self._scratch.path / f"part-{bucket}", limits)
+
+    def shelf(self, limits: Limits | None = None) -> Shelf:
+        """Where the sorted histories are, once all are."""
+        names = [f"part-{bucket}" for bucket in self._scatter.slices()]
+        return Shelf(self._scratch.path, names, limits=limits, scratch=self._scratch)
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._scratch.close()
 
 
 def _bucket(users: pl.Series, buckets: int) -> NDArray[np.uint16]:

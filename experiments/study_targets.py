@@ -322,8 +322,9 @@ def _case(line: Mapping[str, object]) -> str:
 
 def exploration_details(frame: pl.DataFrame) -> pl.DataFrame:
     """Regret of every candidate in every case."""
-    told = frame.with_columns(with_error("regret", 2))
-    return told.pivot(["case", "answers"], index="policy", values="told")
+    answers = pl.when(pl.col("answers") > 0).then(pl.format(", {} answers", "answers")).otherwise(pl.lit(""))
+    told = frame.with_columns(with_error("regret", 2), case=pl.col("case") + answers)
+    return told.pivot("case", index="policy", values="told")
 
 
 def ranks_verdicts(frame: pl.DataFrame) -> list[Verdict]:

@@ -23,8 +23,9 @@ from newcomer.errors import LogsError
 from newcomer.logs.intake.histories import Histories, Limits, cuts
 from newcomer.logs.intake.scratch import Scratch, no_room
 
-TASKS = 32  # that a pass is dealt out in, where the logs are large enough: whatever the number of workers
-FEWEST, MOST = 1000, 2_000_000  # rows of a task
+TASKS = 16  # that a pass is dealt out in, where the logs are large enough: whatever the number of workers
+OPEN = 256 << 20  # bytes of parts that a worker keeps mapped
+FEWEST, MOST = 20_000, 2_000_000  # rows of a task
 
 
 class Piece(NamedTuple):
@@ -45,6 +46,7 @@ class Shelf:
         self, folder: Path, names: Iterable[str], *, limits: Limits | None = None, scratch: Scratch | None = None
     ) -> None:
         self.folder, self.names, self.limits, self._scratch = folder, tuple(names), limits, scratch
+        self._open: dict[int, Histories] = {}  # parts that a worker has open, the last used last
 
     @classmethod
     def holding(cls, parts: Iterable[Histories], scratch: Scratch, limits: Limits | None) -> Shelf:
@@ -56,14 +58,18 @@ class Shelf:
         return cls(scratch.path, names, limits=limits, scratch=scratch)
 
     def part(self, number: int) -> Histories:
-        """One part."""
-        return load_part(self.folder / self.names[number])
+        """One part. The last few stay open: where there are few, a pass over them costs no opening."""
+        part = self._open.pop(number, None) or load_part(self.folder / self.names[number])
+        self._open[number] = part
+        while len(self._open) > 1 and sum(map(_bytes, self._open.values())) > OPEN:
+            del self._open[next(iter(self._open))]
+        return part
 
     def parts(self) -> Iterator[Histories]:
         """All parts, one at a time."""
         self._check_open()
         for number in range(len(self.names)):
-            yield self.part(number)
+            yield load_part(self.folder / self.names[number])
 
     def tasks(self, rows: int, dim: int, total: int) -> tuple[list[tuple[Piece, ...]], list[int]]:
         """The pass in tasks, each some pieces of at most `rows` rows; and how many of the `total` rows each has.
@@ -82,7 +88,7 @@ class Shelf:
             for first, last in cuts(offsets, min(rows, size)):
                 pieces.append(Piece(number, first, last))
                 held += int(offsets[last] - offsets[first])
-                if held >= size:
+                if 4 * held >= 3 * size:  # pieces end between users, a little short of what was asked for
                     tasks.append(tuple(pieces))
                     counts.append(held)
                     pieces, held = [], 0
@@ -101,7 +107,11 @@ class Shelf:
             self._scratch.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None}
+        return {**self.__dict__, "_scratch": None, "_open": {}}
+
+
+def _bytes(part: Histories) -> int:
+    return sum(column.nbytes for column in part.columns().values())
 
 
 def save_part(part: Histories, folder: Path) -> None:

@@ -156,6 +156,10 @@ def test_a_radius_of_zero_never_leaves() -> None:
 def test_every_player_plays(policy: str) -> None:
     rule = ExitRule(50.0, 0.65, 50)  # two rounds inside
     job = Play(LEARNABLE, policy, 5, 2, TINY, rule if policy.startswith("ProBALL") else None)
+    if policy == "EmpiricalArms":  # has nothing to average where every action is new
+        with pytest.raises(NewcomerError, match="named actions"):
+            perform_play(job, HERE, perform_fit(TINY, HERE))
+        return
     rows = perform_play(job, HERE, perform_fit(TINY, HERE))
     assert rows.shape == (10, 7) and np.isfinite(rows["regret"].to_numpy()).all()
 
@@ -401,7 +405,7 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     assert {verdict.answer for verdict in VERDICTS.values()} <= ANSWERS
     root = Path(__file__).parents[1]
     written = pages()
-    places = ("experiments/README.md", "docs/prior-measured.md", "docs/radius.md")
+    places = ("experiments/README.md", "docs/prior-measured.md", "docs/radius.md", "README.md")
     assert set(written) == {root / place for place in places}
     for path, text in written.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"

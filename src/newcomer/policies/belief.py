@@ -22,6 +22,7 @@ from functools import cached_property
 import numpy as np
 
 from newcomer import arguments
+from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
@@ -142,7 +143,7 @@ class Belief:
         """
         met = found.entry >= 0
         if not met.any():
-            return np.ascontiguousarray(given)
+            return plain(given)
         with np.errstate(invalid="ignore", over="ignore"):
             new = given * (1.0 - found.weight)[..., None]
         rows, places = np.nonzero(met)

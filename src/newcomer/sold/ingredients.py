@@ -17,15 +17,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse.linalg import eigsh
 
 from newcomer.arrays import Floats, symmetric
 from newcomer.radius import FACTORS, LARGEST_STEP, Ingredients, Printed, Walk
 from newcomer.sold.correction import AnyCorrection
+from newcomer.sold.joint_coverage import leading
 from newcomer.sold.moments import Moments, longest
 from newcomer.users import group_bounds
-
-DENSE = 400  # up to this dimension a norm comes from the whole spectrum
 
 
 def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, rank: int) -> Ingredients:
@@ -147,6 +145,4 @@ def _variance(squares: Floats, centre: Floats, users: int, L: float) -> float:
 
 def _top(matrix: Floats) -> float:
     """The largest eigenvalue of a symmetric matrix (d, d)."""
-    if len(matrix) <= DENSE:
-        return float(np.linalg.eigvalsh(matrix)[-1])
-    return float(eigsh(matrix, 1, which="LA", v0=np.ones(len(matrix)), return_eigenvectors=False)[0])
+    return float(leading(matrix, 1, np.ones(len(matrix)))[0][-1])

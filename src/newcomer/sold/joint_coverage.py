@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from newcomer.arrays import Floats, Ints, symmetric
 from newcomer.sold.moments import Moments
@@ -110,7 +110,7 @@ def complete_diagonal(matrix: Floats, rank: int) -> Floats:
         return filled
     diagonal, start = np.zeros(len(matrix)), np.ones(len(matrix))
     for _ in range(TURNS):
-        values, vectors = _leading(filled, rank, start)
+        values, vectors = leading(filled, rank, start)
         now = (vectors**2) @ np.maximum(values, 0.0)
         change = np.abs(now - diagonal).max()
         diagonal, start = now, vectors.sum(axis=1)
@@ -120,9 +120,12 @@ def complete_diagonal(matrix: Floats, rank: int) -> Floats:
     return filled
 
 
-def _leading(matrix: Floats, rank: int, start: Floats) -> tuple[Floats, Floats]:
+def leading(matrix: Floats, rank: int, start: Floats) -> tuple[Floats, Floats]:
     """The `rank` largest eigenvalues (rank,) and their eigenvectors (c, rank); `start` (c,) is near their span."""
     count = len(matrix)
     if count <= DENSE or rank > count // 4:
         return eigh(matrix, subset_by_index=[count - rank, count - 1])  # type: ignore[no-any-return]
-    return eigsh(matrix, rank, which="LA", v0=start)  # type: ignore[no-any-return]
+    try:
+        return eigsh(matrix, rank, which="LA", v0=start)  # type: ignore[no-any-return]
+    except ArpackError:  # of a matrix of zeros, or a start outside the span
+        return eigh(matrix, subset_by_index=[count - rank, count - 1])  # type: ignore[no-any-return]

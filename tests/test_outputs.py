@@ -226,13 +226,9 @@ def test_a_signal_removes_spilled_rows(tmp_path: Path, scratch: Path, name: str)
     logs = tmp_path / "logs.parquet"
     Synthetic(dim=20, seed=0).write_logs(logs, 20_000, 10, 0)
     command = [*NEWCOMER, "fit", str(logs), "--memory", "1MB", "--out", str(tmp_path / "m.newcomer")]
-    process = subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # which nohup would have it ignore
-    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which under nohup is ignored, and inherited
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    signal.signal(signal.SIGHUP, before)
     until = time.monotonic() + 60
     while not any(scratch.glob("newcomer-*/*")):
         assert process.poll() is None and time.monotonic() < until, "rows were never spilled"

@@ -38,8 +38,10 @@ from newcomer.experiments.named_worlds import Seen, true_basis, world_named
 from newcomer.experiments.panels import spread
 from newcomer.experiments.performing import perform_fit, perform_play
 from newcomer.experiments.players import PLAYERS
-from newcomer.experiments.pool import Crew, time_left
+from newcomer.experiments.pool import run as run_calls
+from newcomer.experiments.pool import time_left
 from newcomer.experiments.scale import FULL, LEARNABLE, QUICK, SCALES, Scale, Setting
+from newcomer.logs.crew import Crew
 from newcomer.worlds import Synthetic
 from tests.compare_results import differences
 
@@ -381,7 +383,7 @@ def test_a_crew_tells_what_is_left_when_it_can() -> None:
     told: list[tuple[int, int, float | None]] = []
     calls, kinds = [(0.2,), (0.01,), (0.01,)], ["long", "short", "short"]
     with Crew(1) as crew:
-        crew.run(wait_seconds, calls, kinds, progress=lambda *now: told.append(now))
+        run_calls(crew, wait_seconds, calls, kinds, progress=lambda *now: told.append(now))
     assert [now[:2] for now in told] == [(1, 3), (2, 3), (3, 3)]
     assert told[0][2] is None and told[1][2] is not None and 0.01 <= told[1][2] < 0.1 and told[2][2] == 0.0
 
@@ -454,10 +456,11 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
     """Also when that is killed: workers would go on computing for nobody."""
     place = tmp_path / "worker"
     code = (
-        "from newcomer.experiments.pool import Crew\n"
+        "from newcomer.experiments.pool import run\n"
+        "from newcomer.logs.crew import Crew\n"
         "from tests.test_experiments import sleep_and_say_who\n"
         "if __name__ == '__main__':\n"
-        f"    Crew(1).run(sleep_and_say_who, [({str(place)!r},)], ['sleep'], progress=print)\n"
+        f"    run(Crew(1), sleep_and_say_who, [({str(place)!r},)], ['sleep'], progress=print)\n"
     )
     script = tmp_path / "parent.py"
     script.write_text(code)

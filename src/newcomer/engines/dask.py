@@ -21,18 +21,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from newcomer import arguments
 from newcomer.errors import EngineError, LogsError, MissingExtra
+from newcomer.logs.carrying import Closing
 from newcomer.logs.intake.scratch import Scratch
 
 Partial = TypeVar("Partial")
 PATIENCE = 20.0  # seconds in which a scheduler must answer
 
 
-class Dask:
+class Dask(Closing):
     """Workers of a Dask cluster: of the one at `scheduler`, or of one started here with `workers` processes.
 
     `folder` is seen by client and workers alike, and private files go below it. To be used in a `with` block.
@@ -71,14 +71,6 @@ class Dask:
                 local_directory=str(self._own.path),
                 silence_logs=logging.CRITICAL,
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def room(self) -> Scratch:
         """A private folder that the workers can open, if `folder` is one."""

@@ -33,7 +33,7 @@ from newcomer.experiments.figure import Figure
 from newcomer.experiments.job_folder import JobFolder
 from newcomer.experiments.jobs import Fit, Job, Play, from_text, in_order, kind_of, to_text
 from newcomer.experiments.performing import perform_fit, perform_play
-from newcomer.experiments.pool import Crew, Progress
+from newcomer.experiments.pool import Progress, run
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
     study_exploration,
@@ -54,6 +54,7 @@ from newcomer.experiments.studies import (
     study_rates,
 )
 from newcomer.files import told, write
+from newcomer.logs.crew import Crew
 from newcomer.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.movielens_standin import write_standin
 
@@ -158,12 +159,12 @@ def reproduce(
         def finish(stage: str, jobs: Sequence[Job]) -> None:
             missing = in_order(kept.missing(jobs))
             calls = [(to_text(job), *kept.words) for job in missing]
-            crew.run(_work, calls, [kind_of(job) for job in missing], progress=progress(stage))
+            run(crew, _work, calls, [kind_of(job) for job in missing], progress=progress(stage))
 
         finish("fits", [fit for figure in figures for fit in figure.fits(kept.scale)])
         finish("runs", [job for figure in figures for job in figure.jobs(kept)])
         names = [figure.name for figure in figures]
-        crew.run(_draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
+        run(crew, _draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
     return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]
 
 
@@ -178,9 +179,9 @@ def do(job: Job, kept: JobFolder) -> None:
     elif isinstance(job, Play):
         kept.keep(job, perform_play(job, kept.setting, kept.model(job.fit) if job.fit else None))
     else:
-        run = EVERYTHING[job.figure].run
-        assert run is not None
-        kept.keep(job, run(kept.setting, **dict(job.arguments)))
+        own = EVERYTHING[job.figure].run
+        assert own is not None
+        kept.keep(job, own(kept.setting, **dict(job.arguments)))
 
 
 def _work(text: str, folder: str, setting: str, identity: str) -> None:

@@ -7,13 +7,31 @@ says where the rows are. `Crew` is the engine of this machine; `newcomer.engines
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
 
 from newcomer.logs.intake.scratch import Scratch
 
 Partial = TypeVar("Partial")
+
+
+class Closing(ABC):
+    """What is closed when its `with` block is left."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what was begun."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 class Engine(Protocol):

@@ -6,6 +6,9 @@ workers have one thread each. They end with their parent: when it closes the soc
 is gone. Ctrl-C is the parent's to answer.
 
 A worker that dies is replaced and its task given to another; a task that kills several is given up in one sentence.
+
+What parent and worker tell each other is pickled, as `multiprocessing` does it. The socket is a pair that only these
+two processes have, so nothing that came from a file or from a network is ever unpickled.
 """
 
 from __future__ import annotations
@@ -21,13 +24,14 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from newcomer import arguments
 from newcomer.errors import EngineError, LogsError
+from newcomer.logs.carrying import Closing
 from newcomer.logs.intake.scratch import Scratch
 
 Partial = TypeVar("Partial")
@@ -39,20 +43,12 @@ _START = (
 )
 
 
-class Crew:
+class Crew(Closing):
     """`workers` processes, to be used in a `with` block; none is started before there is work."""
 
     def __init__(self, workers: int) -> None:
         self.workers = arguments.whole(workers, "workers", todo="ask for at least one", kind=LogsError)
         self._hands: list[_Hand] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def room(self) -> Scratch:
         """A private folder that the workers can open."""
@@ -65,21 +61,30 @@ class Crew:
         self, work: Callable[[Any, Any], Partial], tasks: Sequence[Any], *, given: object = None
     ) -> Iterator[Partial]:
         """`work(given, task)` for every task, in the order of tasks; the workers are ahead of who asks."""
-        told, waiting = pickle.dumps(work), deque(range(len(tasks)))
         found: dict[int, Partial] = {}
-        deaths = dict.fromkeys(waiting, 0)
         asked = 0
-        try:
-            while asked < len(tasks):
-                self._hire(len(tasks) - asked)
-                for hand in self._hands:
-                    if hand.task is None and waiting:
-                        hand.ask(waiting.popleft(), tasks, told, given)
+        with closing(self.as_done(work, tasks, given=given)) as answers:
+            for task, answer in answers:
+                found[task] = answer
                 while asked in found:
                     yield found.pop(asked)
                     asked += 1
+
+    def as_done(
+        self, work: Callable[[Any, Any], Partial], tasks: Sequence[Any], *, given: object = None
+    ) -> Generator[tuple[int, Partial]]:
+        """The number of each task and its answer, begun in the order of tasks and told as they end."""
+        told, waiting = pickle.dumps(work), deque(range(len(tasks)))
+        deaths = dict.fromkeys(waiting, 0)
+        left = len(tasks)
+        try:
+            while left:
+                self._hire(left)
+                for hand in self._hands:
+                    if hand.task is None and waiting:
+                        hand.ask(waiting.popleft(), tasks, told, given)
                 busy = {hand.pipe: hand for hand in self._hands if hand.task is not None}
-                for pipe in wait(list(busy)) if busy and asked < len(tasks) else ():
+                for pipe in wait(list(busy)):
                     hand = busy[pipe]  # type: ignore[index]
                     task, hand.task = hand.task, None
                     assert task is not None
@@ -92,7 +97,10 @@ class Crew:
                         continue
                     if not fine:
                         raise answer
-                    found[task] = answer
+                    left -= 1
+                    if waiting:  # before whoever asked works on the answer
+                        hand.ask(waiting.popleft(), tasks, told, given)
+                    yield task, answer
         finally:  # whoever is still at work works for nobody now
             for hand in [hand for hand in self._hands if hand.task is not None]:
                 self._bury(hand)

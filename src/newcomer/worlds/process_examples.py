@@ -11,6 +11,7 @@ Urn               balls drawn without replacement: coherent and exchangeable up 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ HALF = Fraction(1, 2)
 COIN: Mapping[int, Fraction] = {0: HALF, 1: HALF}
 
 
-class _Endless:
+class _Endless(ABC):
     """A process whose omega are enumerated, and which goes on for ever."""
 
     @property
@@ -36,9 +37,9 @@ class _Endless:
         """Any number of moves has rewards."""
         return None
 
+    @abstractmethod
     def outcomes(self, horizon: int) -> Mapping[Any, Fraction]:
         """Every omega with its probability."""
-        raise NotImplementedError
 
     def draw(self, rng: np.random.Generator, horizon: int) -> Any:
         """One omega."""

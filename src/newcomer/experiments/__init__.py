@@ -3,7 +3,7 @@
 The modules depend on each other in one direction:
 
 * `scale` holds sizes, `named_worlds` worlds, `players` policies, `jobs` the records of work, `performing` how fits
-  and plays are done, `pool` calls that worker processes make, `job_folder` the folder of finished work, `figure`, `lines` and
+  and plays are done, `pool` the workers, `job_folder` the folder of finished work, `figure`, `lines` and
   `panels` what the figures share;
 * `fig_*.py` holds the paper's figures: one file for each family of runs, named after the ids of its figures;
 * `studies/study_*.py` holds the measurements past the paper, one file for each id;

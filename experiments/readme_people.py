@@ -10,12 +10,12 @@ from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.studies import study_people as people
 
 BEGIN, END = "<!-- people: written by experiments.write_pages -->", "<!-- end of people -->"
-ANSWERS = 60
+ANSWERS, ALS = 60, "ALS fold-in, own answers"
 HEADS = ("answers waver, 60 logged each", "20 logged", "same answer again, 60", "20", "each once (13), 60", "20")
 SHOWN = {
     people.MEAN: "PopulationMean",
     people.ARMS: "EmpiricalArms",
-    "ALS fold-in, own answers": "ALS fold-in",
+    ALS: "ALS fold-in",
     people.OURS: "PriorUCB",
     people.LIMIT: "limit",
 }
@@ -49,13 +49,14 @@ def _told(results: Path) -> str:
         line = end.filter(case=case, policy=policy, answers=answers)
         return f"{line['regret'].item():.1f}" if len(line) else "?"
 
-    names = {people.OURS: "**PriorUCB**", people.ARMS: "EmpiricalArms", people.MEAN: "PopulationMean"}
+    names = {people.OURS: "**PriorUCB**", ALS: "ALS fold-in", people.ARMS: "EmpiricalArms"}
+    names |= {people.MEAN: "PopulationMean", people.LIMIT: "limit: everything known of the others"}
     rows = [
         f"| 40 questions, regret | {' | '.join(HEADS)} |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     cases = [(case, answers) for case in (people.WAVERING, people.AGAIN, people.ONCE) for answers in (60, 20)]
-    for policy, name in {**names, people.LIMIT: "limit: everything known of the others"}.items():
+    for policy, name in names.items():
         rows.append(f"| {name} | {' | '.join(lost(case, policy, answers) for case, answers in cases)} |")
     films = [lost(people.FILMS, policy, 0) for policy in (people.OURS, people.ARMS, people.MEAN)]
     last = f"MovieLens, 40 rounds of ten films that the person really rated, each once: PriorUCB {films[0]},"

@@ -34,14 +34,16 @@ FLOW = (
     ("sold",),
     ("population",),
     ("model",),
-    ("evaluation", "refitting", "fitting"),
+    ("refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
     ("linear",),
     ("local",),
     ("policies",),
     ("warming",),
     ("worlds",),
     ("simulation", "outcomes", "clusters", "testing"),
+    ("evaluation",),
     ("charts",),
+    ("reporting",),
     ("experiments",),
     ("cli", "__main__"),
 )

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.evaluation.outlook import deal, look_at, measure
 from newcomer.evaluation.served import served
 from newcomer.evidence import Evidence, Outlook, OutlookStep
 from newcomer.logs.engine import reduce
+from newcomer.population.outlook import deal, look_at, measure
 from newcomer.population.record import Population
 from newcomer.worlds import Synthetic
 from newcomer.worlds.people import People

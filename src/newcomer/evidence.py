@@ -181,7 +181,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class OutlookStep:
-    """What `interactions` with a held-out person were worth in one choice (`newcomer.evaluation.outlook`).
+    """What `interactions` with a held-out person were worth in one choice (`newcomer.population.outlook`).
 
     `gain` over the choice of the population's mean, averaged over `people`, within `low` and `high` for another group
     of as many; `shared` of it by shared directions alone, `lasting` by memory of the very action (None: too few actions

@@ -21,7 +21,6 @@ import numpy as np
 from newcomer import __version__, arguments
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError
-from newcomer.evaluation.outlook import measure
 from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
@@ -29,6 +28,7 @@ from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
+from newcomer.population.outlook import measure
 from newcomer.population.record import Estimate, Population
 from newcomer.population.refit import blend, refit_population
 from newcomer.population.search import Passes, Progress, estimate_population

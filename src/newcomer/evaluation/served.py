@@ -1,6 +1,6 @@
 """What policies are worth to the people of some logs, choosing among their own logged rows.
 
-The deals are those of the outlook (`newcomer.evaluation.outlook`): of each person's rows, K are candidates and t others
+The deals are those of the outlook (`newcomer.population.outlook`): of each person's rows, K are candidates and t others
 are told to the policy first. Here any policy can play, as it would in service, and the logs are those of people whom
 its model has not seen.
 """
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.evaluation.outlook import deal
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
+from newcomer.population.outlook import deal
 
 
 def served(

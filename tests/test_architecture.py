@@ -33,7 +33,7 @@ FLOW = (
     ("engines",),
     ("sold",),
     ("population",),
-    ("model",),
+    ("model", "coordinates"),  # where users are: a model asks for it, and knows nothing of logs itself
     ("refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
     ("linear",),
     ("local",),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from newcomer.files import digest, pack, read, unpack, write
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
+
+if TYPE_CHECKING:
+    from newcomer.coordinates import Coordinates
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
@@ -289,6 +292,24 @@ class Model(Shown):
         return subspace_radius(
             x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
         )
+
+    def transform(self, logs: Any, *, persistence: float | None = None) -> Coordinates:
+        """Each user's coordinates z of taste, where their reward vector is mean + factor z, with the uncertainty.
+
+        The users may be others than those of the fit, who count as newcomers here. Actions are known by their ids where
+        the model has a catalogue, else by the features of the logs; rows of actions of which it knows nothing are left
+        out. `persistence` is the share of the residual that lasts, by default the model's; where the model does not
+        know it, what its logs seemed to say, or none.
+
+        >>> model = Model(np.eye(1), np.ones(1), np.zeros(1), np.eye(1), 1.0)
+        >>> from newcomer import Logs
+        >>> where = model.transform(Logs.from_arrays(user=["ann", "ann"], features=[[1.0], [1.0]], reward=[1.0, 3.0]))
+        >>> where.mean.round(3).tolist(), where.covariance.round(3).tolist()
+        ([[1.333]], [[[0.333]]])
+        """
+        from newcomer.coordinates import coordinates_of  # reads logs, which a model does without
+
+        return coordinates_of(logs, self, persistence=persistence)
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""

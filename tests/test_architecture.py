@@ -42,6 +42,7 @@ FLOW = (
     ("worlds",),
     ("simulation", "outcomes", "clusters", "testing"),
     ("evaluation",),
+    ("adapters",),
     ("charts",),
     ("reporting",),
     ("experiments",),

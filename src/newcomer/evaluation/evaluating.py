@@ -228,8 +228,10 @@ def _off_policy(plan: Plan, weighed: list[Table]) -> tuple[Any, str]:
     table = Table.joined(weighed)
     odd = propensities.inconsistent(table)
     rows, missing = propensities.rows_of(table)
-    few = "Propensities are so small, or people so few, that no policy's value is carried by 30 effective rows."
-    return (None, odd or few) if odd or not rows else (tuple(rows), "")
+    if odd or not rows:
+        few = "Propensities are so small, or people so few, that no policy's value is carried by 30 effective rows."
+        return None, odd or few
+    return tuple(rows), f"{missing} values by propensities are left out: 30 effective rows carry none." * bool(missing)
 
 
 def _notes(plan: Plan, first: Contenders) -> list[str]:

@@ -100,6 +100,7 @@ def _rows(batch: Batch, *, named: bool, share: float, seed: int) -> Persons:
     place = (rows - batch.offsets[who]).astype(np.uint64)
     hashes = reshuffled(batch.hashes[who] + place, seed, 5)
     drawn = np.flatnonzero(lots(hashes) < share)
-    assert batch.actions is not None or not named
-    values = batch.actions[drawn, None].astype(np.float64) if named else batch.take(drawn)
-    return Persons(hashes[drawn], values)
+    if not named:
+        return Persons(hashes[drawn], batch.take(drawn))
+    assert batch.actions is not None
+    return Persons(hashes[drawn], batch.actions[drawn, None].astype(np.float64))

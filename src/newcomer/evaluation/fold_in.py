@@ -142,7 +142,10 @@ def best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
     """The recommender of this name with the ridge that predicts a hidden part of the answers best."""
     row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
     hidden = lots(mix(hashes[row] ^ mix(centred.indices.astype(np.uint64)))) < HIDDEN
-    seen, make = _cells_where(centred, row, ~hidden), {"ALS": Als.of, "EASE": Ease.of}[name]
+    seen = _cells_where(centred, row, ~hidden)
+
+    def make(cells: Any, ridge: float) -> Als | Ease:
+        return Als.of(cells, ridge) if name == "ALS" else Ease.of(cells, ridge)
 
     def error(ridge: float) -> float:
         said = make(seen, ridge).at(seen, row[hidden], centred.indices[hidden])

@@ -66,7 +66,7 @@ class ByRidge:
         both = self._products(batch, dealt.known, dealt.known)
         both[:, steps, steps] += self.ridge
         weights = np.linalg.solve(both, batch.rewards[dealt.known][..., None])[..., 0]
-        return np.einsum("mct,mt->mc", self._products(batch, dealt.candidates, dealt.known), weights)
+        return np.asarray(np.einsum("mct,mt->mc", self._products(batch, dealt.candidates, dealt.known), weights))
 
     def _products(self, batch: Batch, left: Ints, right: Ints) -> Floats:
         """Inner products (m, a, b) of rows (m, a) and (m, b)."""
@@ -74,7 +74,7 @@ class ByRidge:
             assert batch.actions is not None
             same = batch.actions[left][:, :, None] == batch.actions[right][:, None, :]
             return np.asarray(same, dtype=np.float64)
-        return np.einsum("mik,mjk->mij", self._seen(batch, left), self._seen(batch, right))
+        return np.asarray(np.einsum("mik,mjk->mij", self._seen(batch, left), self._seen(batch, right)))
 
     def _seen(self, batch: Batch, rows: Ints) -> Floats:
         if self.one_hot and self.basis is not None:

@@ -42,7 +42,7 @@ class Offer(NamedTuple):
     ids: Any
     mask: Bools | None
     chosen: Ints
-    count: Ints
+    size: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def why_not(logs: Logs, has_propensities: bool, has_candidates: bool, named: boo
     if not has_propensities:
         return "The logs have no propensities: the value of a policy by inverse propensities cannot be told."
     if not named:
-        return "There are propensities, but the logs do not say which actions were on offer and what their features are."
+        return "There are propensities, but the logs do not say what was on offer and what its features are."
     if not has_candidates and actions > CATALOGUE:
         return (
             f"There are propensities, but no column of candidates, and {actions:,} actions are too many to suppose "
@@ -131,7 +131,7 @@ def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, cha
     expected = np.where(np.isfinite(q), q, 0.0)
     robust = (chances * expected).sum(axis=1) + weight * (reward - expected[each, offer.chosen])
     parts = {ROWS: 1.0, RESULT: reward, WEIGHT: weight, SQUARE: weight**2, IPS: weight * reward, ROBUST: robust}
-    for kind, value in (parts | {INVERSE: 1 / p, OFFERED: offer.count}).items():
+    for kind, value in (parts | {INVERSE: 1 / p, OFFERED: offer.size}).items():
         sums[people, kind] += value
     sums[people, LARGEST] = np.maximum(sums[people, LARGEST], weight)
 

@@ -74,5 +74,3 @@ def _played(
         policy.update(state, told, won[:, t], ids=None if ids is None else ids[who, chosen])
         offered[who, chosen] = False
     return won
-
-

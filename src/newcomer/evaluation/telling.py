@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from newcomer.evaluation.answers import LOOK, CurveStep, Evaluation, HeadlineStep, LearningStep, PolicyRow, shown
 
-OURS, MEAN = "PriorUCB", "PopulationMean"
+OURS = "PriorUCB"
+OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its curiosity
 
 
 def sentences(found: Evaluation) -> list[str]:
@@ -26,12 +27,12 @@ def _nothing(found: Evaluation) -> str:
 
 def _answer(found: Evaluation, look: HeadlineStep) -> str:
     """The first sentence."""
-    arms = "" if look.empirical_arms is None else f"; than each action by itself {shown(look.empirical_arms)}"
+    arms = [] if look.empirical_arms is None else [f"{shown(look.empirical_arms)} against each action by itself"]
+    over = [f"{shown(look.population_mean)} against the population-mean ranking", *arms]
+    over += [f"{shown(look.logging)} against what was logged among the same"]
     return (
         f"After {_times(look.interactions)} a newcomer gets {look.reward.value:.4g} from a choice of {found.choices}: "
-        f"more than by the population-mean ranking {shown(look.population_mean)}{arms}; than the logged choices among "
-        f"the same {shown(look.logging)}. Judged by {look.people:,} people who were in no log of the fit; intervals "
-        "of 95%."
+        f"{', '.join(over)}. Judged by {look.people:,} people who were in no log of the fit; intervals of 95%."
     )
 
 
@@ -56,7 +57,7 @@ def _others(found: Evaluation, look: HeadlineStep) -> list[str]:
 
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
     """Predictors that would have chosen better than ours, on average; they are named even if it is not clear."""
-    at = [step for step in found.curves if step.interactions == look.interactions]
+    at = [one for one in found.curves if one.interactions == look.interactions and one.predictor not in OWN]
     better = sorted((step for step in at if step.reward.value > look.reward.value), key=_reward, reverse=True)
     if not better:
         return ["No other predictor chose better on average."] if at else []
@@ -90,10 +91,11 @@ def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
     last = [row for row in rows if row.rounds == max(one.rounds for one in rows)]
     ours, best = (_named(last, OURS), max(last, key=lambda row: row.reward.value))
     other = "" if best.policy == OURS else f" The best was {best.policy}, {shown(best.over_mean)}."
-    return [
+    said = (
         f"From nothing, choosing among own rows for {ours.rounds} rounds ({ours.people:,} people), PriorUCB gets a "
         f"round {shown(ours.over_mean)} more than the population mean.{other}"
-    ]
+    )
+    return [said]
 
 
 def _off_policy(found: Evaluation) -> list[str]:
@@ -104,10 +106,11 @@ def _off_policy(found: Evaluation) -> list[str]:
     if not ours:
         return ["Propensities carry other policies, but too few effective rows of PriorUCB."]
     row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
-    return [
+    said = (
         f"By propensities (doubly robust), one decision of PriorUCB after {_times(row.interactions)} or a few more is "
         f"worth {shown(row.over_logging)} more than the logged one; {row.effective:,.0f} effective rows."
-    ]
+    )
+    return [said, *([found.why_no_off_policy] if found.why_no_off_policy else [])]
 
 
 def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
@@ -115,10 +118,11 @@ def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
     if not rows:
         return []
     ours = _named([row for row in rows if row.rounds == max(one.rounds for one in rows)], OURS)
-    return [
+    said = (
         f"Simulation, not people: if the fit were true, PriorUCB would get a round {shown(ours.over_mean)} more than "
         f"the population mean over {ours.rounds} rounds."
-    ]
+    )
+    return [said]
 
 
 def _named(rows: list[PolicyRow], name: str) -> PolicyRow:

@@ -22,12 +22,12 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.charts.pictures import draw_lines
+from newcomer.evaluation.fold_in import recommenders
 from newcomer.experiments.figure import Point, study
 from newcomer.experiments.named_worlds import real_ratings
 from newcomer.experiments.panels import REGRET, ROUND
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies.comparison import ratio_of_means, regrets
-from newcomer.evaluation.fold_in import recommenders
 from newcomer.fitting import fit
 from newcomer.outcomes import mean_and_error
 from newcomer.worlds.made_up import MadeUp

@@ -18,7 +18,7 @@ from newcomer.logs.intake.histories import Histories, Limits
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.shelving import Shelf
 from newcomer.logs.intake.sketch import Sketch
-from newcomer.logs.intake.sources import Source
+from newcomer.logs.intake.sources import Held, Source
 from newcomer.logs.intake.survey import Survey, survey
 
 Keep = Callable[[Hashes], Bools]
@@ -42,11 +42,27 @@ class Sieve:
         """Nothing of its own to release."""
 
 
+class Kept:
+    """Parts held in memory."""
+
+    def __init__(self, parts: list[Histories], limits: Limits | None) -> None:
+        self._parts, self.limits = parts, limits
+
+    def parts(self) -> Iterator[Histories]:
+        """One after another."""
+        return iter(self._parts)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
 def sift(source: Source, keep: Keep, items: Items | None, engine: Engine | None) -> tuple[Source, Survey]:
     """The users for whose hashes `keep` is true, on a shelf where workers are to read them, and their survey."""
     left: Source = Sieve(source, keep)
     if engine is not None:
         left = Shelf.holding(left.parts(), engine.room(), left.limits)
+    elif isinstance(source, Held | Kept):  # what is in memory is copied once
+        left = Kept(list(left.parts()), left.limits)
     total = Survey()
     for part in left.parts():
         total += survey(part, items) + Survey(rewards=Sketch().seeing(part.rewards))

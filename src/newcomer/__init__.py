@@ -34,6 +34,7 @@ _HOME = {
     "MixTS": "policies.mixtures",
     "play": "simulation",
     "summary": "outcomes",
+    "evaluate": "evaluation.evaluating",
     "NewcomerError": "errors",
     "LogsError": "errors",
     "ModelError": "errors",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from newcomer.errors import NewcomerError as NewcomerError
     from newcomer.errors import OutputError as OutputError
     from newcomer.errors import PolicyError as PolicyError
+    from newcomer.evaluation.evaluating import evaluate as evaluate
     from newcomer.fitting import fit as fit
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs

@@ -28,7 +28,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FLOW = (
     ("errors", "arrays", "arguments", "records"),
     ("files", "keeping", "users", "array_loops"),
-    ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
+    ("subspace", "radius", "verdicts", "evidence"),  # formulas and records, which import no learning
     ("logs",),
     ("engines",),
     ("sold",),

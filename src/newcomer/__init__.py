@@ -15,6 +15,7 @@ _HOME = {
     "Logs": "logs",
     "read_logs": "logs",
     "fit": "fitting",
+    "check": "checks.checking",
     "Model": "model",
     "load": "model",
     "ProBALLUCB": "policies.proball",
@@ -59,6 +60,7 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from newcomer.checks.checking import check as check
     from newcomer.errors import LogsError as LogsError
     from newcomer.errors import MissingExtra as MissingExtra
     from newcomer.errors import ModelError as ModelError

@@ -7,12 +7,14 @@ wrong is kept as the sentence that the error says; a page is written all the sam
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
 
 from newcomer.arrays import Ints
+from newcomer.checks.checking import check
+from newcomer.checks.enough import enough_users
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.evaluating import evaluate
@@ -77,9 +79,12 @@ def collect(
     """Check, fit and evaluate; what fails with a sentence of ours leaves that sentence behind."""
     stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, str]()
     begun = stages.begin(WEIGHTS["check"])
-    findings = _tried("check", lambda: _checked(logs, begun), trouble)
+    findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
     told = stages.begin_fit(WEIGHTS["fit"])
     model = _tried("fit", lambda: fit(logs, progress=told), trouble)
+    if findings is not None:  # as `check` does with a fit of its own
+        enough = enough_users(model, trouble.get("fit", "").rstrip("."))
+        findings = replace(findings, findings=(*findings.findings, enough))
     rest = stages.begin(WEIGHTS["evaluate"])
     found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest), trouble)
     stages.end()
@@ -105,8 +110,3 @@ def _tried(part: str, work: Callable[[], Part], trouble: dict[str, str]) -> Part
         trouble[part] = str(error)
         return None
 
-
-def _checked(logs: Logs, progress: Progress) -> Findings:
-    from newcomer.checks.checking import check
-
-    return check(logs)

@@ -168,10 +168,11 @@ def figure(picture: Markup, caption: str, *, beside: Sequence[str] = ()) -> Mark
 
 
 def _swatch(name: str, colour: str, dashes: Sequence[int]) -> Markup:
-    stroke = {"x1": 0, "y1": 6, "x2": 24, "y2": 6, "stroke": colour, "stroke-width": 4}
-    dashed = {"stroke-dasharray": " ".join(map(str, dashes))} if any(dashes[1:]) else {}
+    stroke: dict[str, str | float] = {"x1": 0, "y1": 6, "x2": 24, "y2": 6, "stroke": colour, "stroke-width": 4}
+    if any(dashes[1:]):
+        stroke["stroke-dasharray"] = " ".join(map(str, dashes))
     picture = {"viewBox": "0 0 24 12", "class": "swatch", "aria-hidden": "true"}
-    return tag("svg", tag("line", given=stroke | dashed), given=picture)
+    return tag("svg", tag("line", given=stroke), given=picture)
 
 
 def _grid(upright: Axis, left: float) -> list[Markup]:
@@ -217,7 +218,7 @@ def _bar(bar: Bar, across: Axis, zero: float, top: float) -> list[Markup]:
 
 
 def _rule(x1: float, y1: float, x2: float, y2: float, colour: str, *, width: float = 1) -> Markup:
-    given = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke": colour, "stroke-width": width}
+    given: dict[str, str | float] = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke": colour, "stroke-width": width}
     return tag("line", given=given)
 
 

@@ -1,6 +1,6 @@
-"""Markup: HTML as text that is escaped unless it was made here. Ids and names come from outside, whatever they look like.
+"""Markup: HTML as text that is escaped unless it was made here.
 
-A plain `str` is escaped wherever it becomes part of a page; only `Markup`, which `tag` returns, stays as it is. So
+Ids and names come from outside, and may look like anything. A plain `str` is escaped wherever it becomes part of a page; only `Markup`, which `tag` returns, stays as it is. So
 nothing that was read from logs can become an element, an attribute or a script.
 """
 

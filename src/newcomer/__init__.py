@@ -36,6 +36,7 @@ _HOME = {
     "play": "simulation",
     "summary": "outcomes",
     "evaluate": "evaluation.evaluating",
+    "report": "reporting.writing",
     "NewcomerError": "errors",
     "LogsError": "errors",
     "ModelError": "errors",
@@ -89,4 +90,5 @@ if TYPE_CHECKING:
     from newcomer.policies.prior_policies import PriorUCB as PriorUCB
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
+    from newcomer.reporting.writing import report as report
     from newcomer.simulation import play as play

@@ -109,4 +109,3 @@ def _tried(part: str, work: Callable[[], Part], trouble: dict[str, str]) -> Part
     except NewcomerError as error:
         trouble[part] = str(error)
         return None
-

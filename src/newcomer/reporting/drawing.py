@@ -20,7 +20,7 @@ GRID, INK = "#D5D8DC", "#3A4048"
 
 @dataclass(frozen=True)
 class Line:
-    """Points of one colour, joined; each within `low` and `high`, shaded, where these are given."""
+    """Points of one colour, joined; each within `low` and `high`, shaded, where these are given. Without y a band."""
 
     name: str
     x: Sequence[float]
@@ -29,7 +29,6 @@ class Line:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     dashes: Sequence[int] = ()
-    joined: bool = True
 
 
 @dataclass(frozen=True)
@@ -195,12 +194,12 @@ def _band(line: Line, across: Axis, upright: Axis) -> Markup:
 
 def _stroke(line: Line, across: Axis, upright: Axis) -> list[Markup]:
     """The line itself, and a dot at each point where there are few."""
-    points = [(across(x), upright(y)) for x, y in zip(line.x, line.y, strict=True) if not _odd(x, y)]
+    points = [(across(x), upright(y)) for x, y in zip(line.x, line.y, strict=False) if not _odd(x, y)]
     given: dict[str, str | float] = {"fill": "none", "stroke": line.colour, "stroke-width": 2}
     if any(line.dashes[1:]):
         given["stroke-dasharray"] = " ".join(map(str, line.dashes))
     dots = [tag("circle", given={"cx": x, "cy": y, "r": 2.5, "fill": line.colour}) for x, y in points]
-    drawn = [tag("polyline", given={"points": _points(points), **given})] if line.joined and points else []
+    drawn = [tag("polyline", given={"points": _points(points), **given})] if points else []
     return [*drawn, *(dots if len(points) <= 40 else [])]
 
 

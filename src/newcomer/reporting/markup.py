@@ -1,7 +1,8 @@
 """Markup: HTML as text that is escaped unless it was made here.
 
-Ids and names come from outside, and may look like anything. A plain `str` is escaped wherever it becomes part of a page; only `Markup`, which `tag` returns, stays as it is. So
-nothing that was read from logs can become an element, an attribute or a script.
+Ids and names come from outside, and may look like anything. A plain `str` is escaped wherever it is put on a page;
+only `Markup`, which `tag` returns, stays as it is. So nothing that was read from logs can become an element, an
+attribute or a script.
 """
 
 from __future__ import annotations

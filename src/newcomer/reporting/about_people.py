@@ -1,0 +1,149 @@
+"""The sections on what people gain: cold-start curves, policies side by side, and whether more logs would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from newcomer.charts import palette
+from newcomer.evaluation.answers import CurveStep, Evaluation, OffPolicyRow, PolicyRow, Stretch, in_steps, shown
+from newcomer.reporting.about_logs import numbers
+from newcomer.reporting.dossier import Dossier
+from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, line_chart
+from newcomer.reporting.markup import Markup, listed, named, table, tag
+
+OURS = ("posterior", "PriorUCB")  # drawn with intervals
+LINES = 8  # predictors in one picture
+CURVES = (
+    ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
+    ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
+)
+STEPS = ("after", "people", "reward", "over the population mean", "over each action by itself", "over what was logged")
+
+
+def people_sections(dossier: Dossier) -> list[Markup]:
+    """All sections on the evaluation; one sentence where there is none."""
+    found = dossier.evaluation
+    if found is None or found.look is None:
+        why = dossier.trouble.get("evaluate") or (found.sentences()[0] if found else "nothing was measured.")
+        parts = [tag("h2", "What newcomers would gain"), tag("p", f"That could not be measured: {why}")]
+        return [tag("section", *parts, given={"id": "people"})]
+    return [_curves(found), _policies(found), *_learning(found)]
+
+
+def _curves(found: Evaluation) -> Markup:
+    """The gain after so many interactions, and every predictor beside."""
+    first, *rest = found.sentences()
+    by_step = in_steps(found.curves)
+    parts: list[str] = [tag("h2", "What newcomers would gain"), tag("p", first)]
+    parts += [_gain(found), tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})]
+    rows = [
+        [step.predictor, str(step.interactions), f"{step.people:,}", _plain(step.reward), _plain(step.concordance),
+         _plain(step.squared_error), shown(step.saved)]
+        for step in found.curves
+    ]  # fmt: skip
+    heads = ["predictor", "interactions", "people", "reward", "right order", "squared error", "error saved"]
+    parts += [numbers("All numbers", "Predictors after so many interactions", heads, rows)]
+    return tag("section", *parts, listed([named(said, 600) for said in rest]), given={"id": "people"})
+
+
+def _gain(found: Evaluation) -> Markup:
+    """Reward over the three others, after each number of interactions."""
+    rows = [
+        [str(s.interactions), f"{s.people:,}", f"{s.reward.value:.4g}", shown(s.population_mean),
+         "" if s.empirical_arms is None else shown(s.empirical_arms), shown(s.logging)]
+        for s in found.headline
+    ]  # fmt: skip
+    return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", STEPS, rows)
+
+
+def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, caption: str) -> Markup:
+    """One measure of all predictors against the number of interactions."""
+    steps = list(by_step)
+    names = list(dict.fromkeys(one.predictor for rows in by_step.values() for one in rows))[:LINES]
+    colours, dashes = palette.colours(names), palette.dashes(names)
+    lines = []
+    for name in names:
+        at = [(float(i), getattr(one, part)) for i, step in enumerate(steps) for one in by_step[step] if
+              one.predictor == name]  # fmt: skip
+        x, y = [place for place, _ in at], [value.value for _, value in at]
+        band = [(value.low, value.high) for _, value in at] if name in OURS else []
+        low, high = ([one[side] for one in band] for side in (0, 1))
+        lines.append(Line(name, x, y, colours[name], low, high, dashes[name]))
+    last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
+    ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
+    picture = line_chart(
+        title,
+        f"At the last step: {last}.",
+        lines,
+        x_label="interactions with the newcomer",
+        y_label=title,
+        x_ticks=ticks,
+    )
+    return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in lines])])
+
+
+def _policies(found: Evaluation) -> Markup:
+    """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
+    parts = [tag("h2", "Policies side by side")]
+    if found.replay:
+        parts += [tag("h3", "On people's own logged rows"), *_compared(found.replay, "Replay among own rows")]
+    parts += [tag("h3", "By propensities"), *_weighed(found)]
+    if found.simulation:
+        warning = "This is a simulation drawn from the fit, not people: it is right if the fit is."
+        parts += [tag("h3", "In a simulation"), tag("p", tag("b", warning))]
+        parts += _compared(found.simulation, "Simulation, not people")
+    return tag("section", *parts, given={"id": "policies"})
+
+
+def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
+    """A dot and an interval for each policy, over the population mean, after the most rounds that there are."""
+    rounds = max(row.rounds for row in rows)
+    last = sorted((row for row in rows if row.rounds == rounds), key=lambda row: -row.over_mean.value)
+    colours = palette.colours([row.policy for row in last])
+    bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
+    said = "; ".join(f"{row.policy} {shown(row.over_mean)}" for row in last)
+    label = "reward a round over the population mean"
+    caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} people, intervals of 95%."
+    cells = [[row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), shown(row.over_mean)] for row in rows]
+    heads = ["policy", "rounds", "people", "reward a round", "over the population mean"]
+    return [figure(bar_chart(title, said, bars, x_label=label), caption), numbers("All numbers", title, heads, cells)]
+
+
+def _weighed(found: Evaluation) -> list[Markup]:
+    """Values by inverse propensities, or why there are none."""
+    said = [tag("p", found.why_no_off_policy)] if found.why_no_off_policy else []
+    if not found.off_policy:
+        return said or [tag("p", "The logs have no propensities.")]
+    heads = ["policy", "after", "doubly robust", "self-normalised", "over what was logged", "effective rows"]
+    rows = [_off_policy(row) for row in found.off_policy]
+    return [table("Value of one decision, by propensities", heads, rows), *said]
+
+
+def _off_policy(row: OffPolicyRow) -> list[str]:
+    cells = [row.policy, str(row.interactions), _plain(row.doubly_robust), _plain(row.self_normalised)]
+    return [*cells, shown(row.over_logging), f"{row.effective:,.0f}"]
+
+
+def _learning(found: Evaluation) -> list[Markup]:
+    """Whether more logs would help."""
+    steps = found.learning
+    if len(steps) < 2:
+        return []
+    x, y = [float(i) for i in range(len(steps))], [step.gain.value for step in steps]
+    line = Line("gain", x, y, palette.colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps])
+    ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
+    said = "; ".join(f"{step.users:,} users {shown(step.gain)}" for step in steps)
+    title = "Gain by the number of users fitted to"
+    picture = line_chart(title, said, [line], x_label="users", y_label="gain over the population mean", x_ticks=ticks,
+                         zero=True)  # fmt: skip
+    head = tag("h2", "Would more logs help?")
+    caption = "Gain after 5 interactions when fewer users are fitted to; shaded: intervals of 95%."
+    return [tag("section", head, figure(picture, caption), given={"id": "learning"})]
+
+
+def _dot(name: str, value: Stretch, colour: str) -> Bar:
+    return Bar(name, value.value, colour, value.low, value.high, told=f"{value.value:+.3g}")
+
+
+def _plain(value: Stretch) -> str:
+    return f"{value.value:.4g} ({value.low:.4g} to {value.high:.4g})"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from newcomer.reporting.dossier import Dossier, Seen
 from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, line_chart
 from newcomer.reporting.markup import Markup, folded, listed, named, table, tag
-from newcomer.verdicts import Finding, Findings, Picture
+from newcomer.verdicts import Finding, Findings, Picture, Verdict
 
 BLUE, GREY = "#0072B2", "#6B7280"
 POINTS, BARS = 200, 24  # of a picture that are drawn
@@ -60,10 +60,14 @@ def checks_section(dossier: Dossier) -> Markup:
     fine = [_finding(one) for one in order if one.verdict == "fine"]
     parts = [*told, *wrong]
     if hidden:
-        parts += [tag("h3", "What no logs can show"), *hidden]
+        parts += [folded(f"What these logs cannot show: {_names(found, 'unknowable')}", *hidden)]
     if fine:
-        parts += [folded(f"{len(fine)} checks that found nothing wrong", *fine)]
+        parts += [folded(f"{len(fine)} checks that found nothing wrong: {_names(found, 'fine')}", *fine)]
     return tag("section", head, *parts, given={"id": "checks"})
+
+
+def _names(found: Findings, verdict: Verdict) -> str:
+    return ", ".join(one.name for one in found.of(verdict))
 
 
 def _family(found: Findings) -> str:

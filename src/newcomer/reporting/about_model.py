@@ -61,9 +61,11 @@ def _scree(test: RankTest, rank: int) -> Markup:
     low, high = test.null_low[:count], test.null_high[:count]
     lines = [Line("chance", x, (), GREY, low, high), Line("eigenvalues", x, test.spectrum[:count], BLUE)]
     title = "Spectrum of the second moment, beside chance"
+    ticks = [(place, f"{place:.0f}") for place in x if place == 1 or place % (1 if count <= 10 else 5) == 0]
     first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
     said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. Rank of the model: {rank}."
-    picture = line_chart(title, said, lines, x_label="number of the eigenvalue", y_label="eigenvalue", zero=True)
+    picture = line_chart(title, said, lines, x_label="number of the eigenvalue", y_label="eigenvalue", x_ticks=ticks,
+                         zero=True)  # fmt: skip
     names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives (flipped signs)", GREY, ())])
     return figure(picture, f"{said} A false direction has probability {test.level:.2g}.", beside=[names])
 
@@ -86,9 +88,8 @@ def _meaning(model: Model) -> Markup:
 
 def _direction(number: int, one: Direction) -> Markup:
     """Both ends of one direction."""
-    ends = [(name, value, ORANGE) for name, value in one.front]
-    ends += [(name, value, BLUE) for name, value in reversed(one.back)]
-    bars = [Bar(name, value, colour, told=f"{value:+.2g}") for name, value, colour in ends]
+    ends = [*one.front, *reversed(one.back)]
+    bars = [Bar(name, value, ORANGE if value > 0 else BLUE, told=f"{value:+.2g}") for name, value in ends]
     front, back = (", ".join(named(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
     said = f"One end: {front}. Other end: {back}."
     if one.level:
@@ -108,7 +109,10 @@ def _parts(model: Model) -> Markup:
     said = "; ".join(f"{bar.value:.0%} {bar.name}" for bar in bars)
     names = legend([(f"{bar.value:.0%} {bar.name}", bar.colour, ()) for bar in bars])
     picture = share_chart("Parts of the variance of rewards", said, bars)
-    caption = "Parts of the variance of logged rewards. Only taste can be served; noise cannot be known by anybody."
+    caption = (
+        "Parts of the variance of logged rewards. A ranking by the population's mean serves the first; taste is what "
+        "can be gained beyond it; noise nobody can know."
+    )
     return tag("section", head, figure(picture, caption, beside=[names]), given={"id": "parts"})
 
 

@@ -9,7 +9,7 @@ from newcomer.evaluation.answers import CurveStep, Evaluation, OffPolicyRow, Pol
 from newcomer.reporting.about_logs import numbers
 from newcomer.reporting.dossier import Dossier
 from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, line_chart
-from newcomer.reporting.markup import Markup, listed, named, table, tag
+from newcomer.reporting.markup import Markup, folded, listed, named, table, tag
 
 OURS = ("posterior", "PriorUCB")  # drawn with intervals
 LINES = 8  # predictors in one picture
@@ -17,50 +17,69 @@ CURVES = (
     ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
 )
+SHADES = {"posterior": "#D55E00", "posterior without memory": "#E69F00", "SOLD's subspace": "#0072B2"}
+SHADES |= {"ridge": "#4D4D4D", "ALS fold-in": "#B0369B", "EASE fold-in": "#332288"}
+DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
 STEPS = ("after", "people", "reward", "over the population mean", "over each action by itself", "over what was logged")
 
 
 def people_sections(dossier: Dossier) -> list[Markup]:
-    """All sections on the evaluation; one sentence where there is none."""
+    """All sections on the evaluation; one sentence where there is none.
+
+    Over broken logs numbers are shown to whoever asks for them, and no sentence says that they are good.
+    """
     found = dossier.evaluation
     if found is None or found.look is None:
         why = dossier.trouble.get("evaluate") or (found.sentences()[0] if found else "nothing was measured.")
-        parts = [tag("h2", "What newcomers would gain"), tag("p", f"That could not be measured: {why}")]
-        return [tag("section", *parts, given={"id": "people"})]
-    return [_curves(found), _policies(found), *_learning(found)]
+        return [_section("people", "What newcomers would gain", tag("p", f"That could not be measured: {why}"))]
+    gained, compared, learned = _curves(found), _policies(found), _learning(found)
+    if dossier.findings is not None and dossier.findings.verdict == "broken":
+        why = "These logs are broken, and the people on whom it was measured are broken in the same way."
+        inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
+        return [_section("people", "What newcomers would gain", tag("p", tag("b", why)), inside)]
+    said = listed([named(said, 600) for said in found.sentences()[1:]])
+    more = [_section("learning", "Would more logs help?", *learned)] if learned else []
+    return [
+        _section("people", "What newcomers would gain", *gained, said),
+        _section("policies", "Policies side by side", *compared),
+        *more,
+    ]
 
 
-def _curves(found: Evaluation) -> Markup:
+def _section(name: str, title: str, *parts: Markup) -> Markup:
+    return tag("section", tag("h2", title), *parts, given={"id": name})
+
+
+def _curves(found: Evaluation) -> list[Markup]:
     """The gain after so many interactions, and every predictor beside."""
-    first, *rest = found.sentences()
     by_step = in_steps(found.curves)
-    parts: list[str] = [tag("h2", "What newcomers would gain"), tag("p", first)]
-    parts += [_gain(found), tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})]
+    drawn = tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
     rows = [
         [step.predictor, str(step.interactions), f"{step.people:,}", _plain(step.reward), _plain(step.concordance),
          _plain(step.squared_error), shown(step.saved)]
         for step in found.curves
     ]  # fmt: skip
     heads = ["predictor", "interactions", "people", "reward", "right order", "squared error", "error saved"]
-    parts += [numbers("All numbers", "Predictors after so many interactions", heads, rows)]
-    return tag("section", *parts, listed([named(said, 600) for said in rest]), given={"id": "people"})
+    return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
 
 
 def _gain(found: Evaluation) -> Markup:
     """Reward over the three others, after each number of interactions."""
-    rows = [
-        [str(s.interactions), f"{s.people:,}", f"{s.reward.value:.4g}", shown(s.population_mean),
-         "" if s.empirical_arms is None else shown(s.empirical_arms), shown(s.logging)]
-        for s in found.headline
-    ]  # fmt: skip
-    return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", STEPS, rows)
+    named_arms = any(step.empirical_arms is not None for step in found.headline)
+    heads = [head for head in STEPS if named_arms or "by itself" not in head]
+    rows = []
+    for step in found.headline:
+        over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]
+        cells = [str(step.interactions), f"{step.people:,}", f"{step.reward.value:.4g}"]
+        rows.append([*cells, *("" if one is None else shown(one) for one in over)])
+    return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
 
 
 def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, caption: str) -> Markup:
     """One measure of all predictors against the number of interactions."""
     steps = list(by_step)
     names = list(dict.fromkeys(one.predictor for rows in by_step.values() for one in rows))[:LINES]
-    colours, dashes = palette.colours(names), palette.dashes(names)
+    colours = palette.colours(names) | {name: SHADES[name] for name in names if name in SHADES}
     lines = []
     for name in names:
         at = [(float(i), getattr(one, part)) for i, step in enumerate(steps) for one in by_step[step] if
@@ -68,7 +87,7 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
         x, y = [place for place, _ in at], [value.value for _, value in at]
         band = [(value.low, value.high) for _, value in at] if name in OURS else []
         low, high = ([one[side] for one in band] for side in (0, 1))
-        lines.append(Line(name, x, y, colours[name], low, high, dashes[name]))
+        lines.append(Line(name, x, y, colours[name], low, high, DASHED.get(name, ())))
     last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
     ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
     picture = line_chart(
@@ -82,9 +101,9 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
     return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in lines])])
 
 
-def _policies(found: Evaluation) -> Markup:
+def _policies(found: Evaluation) -> list[Markup]:
     """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
-    parts = [tag("h2", "Policies side by side")]
+    parts = []
     if found.replay:
         parts += [tag("h3", "On people's own logged rows"), *_compared(found.replay, "Replay among own rows")]
     parts += [tag("h3", "By propensities"), *_weighed(found)]
@@ -92,7 +111,7 @@ def _policies(found: Evaluation) -> Markup:
         warning = "This is a simulation drawn from the fit, not people: it is right if the fit is."
         parts += [tag("h3", "In a simulation"), tag("p", tag("b", warning))]
         parts += _compared(found.simulation, "Simulation, not people")
-    return tag("section", *parts, given={"id": "policies"})
+    return parts
 
 
 def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
@@ -136,9 +155,8 @@ def _learning(found: Evaluation) -> list[Markup]:
     title = "Gain by the number of users fitted to"
     picture = line_chart(title, said, [line], x_label="users", y_label="gain over the population mean", x_ticks=ticks,
                          zero=True)  # fmt: skip
-    head = tag("h2", "Would more logs help?")
     caption = "Gain after 5 interactions when fewer users are fitted to; shaded: intervals of 95%."
-    return [tag("section", head, figure(picture, caption), given={"id": "learning"})]
+    return [figure(picture, caption)]
 
 
 def _dot(name: str, value: Stretch, colour: str) -> Bar:

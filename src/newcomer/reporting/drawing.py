@@ -13,7 +13,7 @@ from math import ceil, floor, isfinite, log10
 from newcomer.reporting.markup import Markup, joined, named, tag
 
 WIDTH, HEIGHT, ROW = 340.0, 210.0, 22.0
-TOP, RIGHT, BOTTOM = 24.0, 12.0, 40.0
+TOP, RIGHT, BOTTOM, SIDE = 24.0, 12.0, 40.0, 18.0
 LETTER = 6.6  # units of width that a character takes
 GRID, INK = "#D5D8DC", "#3A4048"
 
@@ -61,9 +61,10 @@ class Axis:
         low, high = (min(held), max(held)) if held else (0.0, 1.0)
         if high - low < 1e-12 * max(abs(low), abs(high), 1e-300):
             low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
-        ticks = round_ticks(low, high)
-        low, high = min(low, ticks[0]), max(high, ticks[-1])
-        digits = max(0, -floor(log10(ticks[1] - ticks[0]) + 1e-9))
+        pad = 0.04 * (high - low)
+        low, high = low - pad * (low != 0.0), high + pad
+        ticks = tuple(tick for tick in round_ticks(low, high) if low <= tick <= high)
+        digits = max(0, -floor(log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 2
         return cls(low, high, first, last, ticks, tuple(_short(tick, digits) for tick in ticks))
 
     def __call__(self, value: float) -> float:
@@ -119,7 +120,7 @@ def bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str
 
     Where a bar has an interval, the value is a dot and the interval a line through it.
     """
-    across = Axis.over([v for bar in bars for v in (bar.value, bar.low, bar.high) if v is not None], 8.0, WIDTH - 8.0,
+    across = Axis.over([v for bar in bars for v in (bar.value, bar.low, bar.high) if v is not None], SIDE, WIDTH - SIDE,
                        zero=True)  # fmt: skip
     height = TOP / 2 + len(bars) * 1.6 * ROW + BOTTOM
     zero, parts = across(0.0), []
@@ -129,7 +130,7 @@ def bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str
         parts += [_text(across(tick), end + 16, label, anchor="middle")]
     for number, bar in enumerate(bars):
         top = 8 + number * 1.6 * ROW
-        parts += [_text(8, top + 13, named(bar.name, 34)), _text(WIDTH - 8, top + 13, bar.told, anchor="end")]
+        parts += [_text(8, top + 13, named(bar.name, 40)), _text(WIDTH - 8, top + 13, bar.told, anchor="end")]
         parts += _bar(bar, across, zero, top + 18)
     parts += [_text(WIDTH / 2, height - 6, x_label, anchor="middle")]
     return svg(title, description, parts, height)

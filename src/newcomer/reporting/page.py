@@ -20,6 +20,7 @@ PARTS = (
     ("checks", "Can these logs be trusted?"),
     ("people", "What newcomers would gain"),
     ("policies", "Policies side by side"),
+    ("learning", "Would more logs help?"),
     ("model", "What users have in common"),
     ("directions", "What the directions mean"),
     ("parts", "What rewards are made of"),

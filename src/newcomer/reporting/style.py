@@ -33,10 +33,11 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .3rem .6rem .3rem 0; text-align: right; border-bottom: 1px solid #d5d8dc; vertical-align: top;
   overflow-wrap: normal; }
-th:first-child, td:last-child:nth-child(3) { text-align: left; }
+th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-align: left; }
 td { white-space: nowrap; }
-figure svg[role=img] { display: block; width: 100%; max-width: 32rem; height: auto; }
-svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24; }
+figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }
+svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24;
+  paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 0 1.5rem; }
 .legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .875rem; }
 .swatch { width: 24px; height: 12px; margin-right: .4em; vertical-align: middle; flex: none; }

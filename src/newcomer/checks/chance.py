@@ -26,7 +26,7 @@ from newcomer.arrays import Bools, Floats, Ints
 
 Norm = Literal["nuclear", "spectral"]
 DRAWS = 499
-CHUNK = 4_000_000  # numbers of permuted vectors that are held at a time
+CHUNK = 500_000  # numbers of permuted vectors that are held at a time: what a cache holds
 ROUNDING = 1e-9
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.checks.gathering import SIZES, Gathered, flat, random_directions
+from newcomer.checks.gathering import SIZES, WIDEST, Gathered, flat, narrow, random_directions
 from newcomer.users import mix
 
 LEADING = 8  # directions of taste
@@ -38,7 +38,8 @@ ROUNDING = 1e-9
 class Crowd:
     """People of the logs; rows of the windows only, in time order.
 
-    `hashes`, `length`, `window` are (n,), `offsets` (n + 1,); `residual` (R,) is what is left of `reward` (R,).
+    `hashes`, `length`, `window` are (n,), `offsets` (n + 1,); `residual` (R,) is left of `reward` (R,), which is
+    scaled to at most 1, as are features: no effect depends on their units.
     `actions` (R,) is empty without names. Features of a row are its own, or those of its action in `table` (A, q), or
     one-hot of A actions where both are empty.
     """
@@ -61,10 +62,8 @@ class Crowd:
         starts = np.cumsum(found.kept) - found.kept
         rows = flat(starts, window)
         actions = found.actions[rows] if len(found.actions) else found.actions
-        features = found.features[rows] if len(found.features) else found.features
-        wide = table is not None and table.shape[1] > LEADING * LEADING
-        narrow = table @ random_directions(table.shape[1], LEADING * LEADING) if table is not None and wide else table
-        reward = found.rewards[rows]
+        features = _scaled(found.features[rows]) if len(found.features) else found.features
+        reward = _scaled(found.rewards[rows])
         return cls(
             hashes=found.hashes.astype(np.int64),
             length=found.length,
@@ -75,7 +74,7 @@ class Crowd:
             actions=actions,
             count=len(found.shown),
             features=features,
-            table=np.zeros((0, 0)) if narrow is None else narrow,
+            table=np.zeros((0, 0)) if table is None else _scaled(narrow(table, WIDEST)),
         )
 
     def __len__(self) -> int:
@@ -180,6 +179,12 @@ class View:
         """e z, and e itself in front with `level`: (R, q)."""
         e = self.residual[:, None]
         return np.hstack([e, e * self.taste]) if level else e * self.taste
+
+
+def _scaled(values: Floats) -> Floats:
+    """The values over the largest of them, so that no product of a few of them overflows."""
+    largest = float(np.abs(values).max()) if values.size else 0.0
+    return values / largest if largest > 0 else values
 
 
 def residuals(reward: Floats, features: Floats, actions: Ints, count: int) -> Floats:

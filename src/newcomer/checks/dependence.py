@@ -4,8 +4,8 @@ Each question is a test of `newcomer.checks.chance` on sums over halves of histo
 effect in a unit that means something:
 
 forward    do earlier rewards predict later actions? A logger that learns does this. x of the first half against what
-           the second half showed. Unit: log-odds an sd of taste, by how much the odds of an action rose where the user
-           likes it by one sd more than average
+           the second half showed. Unit: sd by which what is shown moves towards a taste that is one sd away from the
+           average; of many candidates, a choice with log-odds of 1 for each sd of taste moves it by 1, of two by 0.4
 backward   do later rewards predict the first action, which nobody could have chosen by rewards? Only a logger, or a
            user, who knew the taste can do this. Same unit
 contexts   does what the first half showed predict what the second half shows, beyond what drawing without replacement
@@ -35,7 +35,7 @@ LOGGING = Limits(0.1, 0.3)
 SHOWN = Limits(0.1, 0.7)
 LENGTH = Limits(0.1, 0.5)
 DRIFT = Limits(0.1, 0.5)
-ODDS = "log-odds an sd of taste"
+SHIFT = "sd of actions an sd of taste"
 
 
 def taste_size(view: View) -> float:
@@ -76,7 +76,7 @@ def _logging(
 ) -> Draft | None:
     if found is None or unit <= 0:
         return None
-    return Draft(name, found, 1.0 / unit, ODDS, LOGGING, what, advice, picture)
+    return Draft(name, found, 1.0 / unit, SHIFT, LOGGING, what, advice, picture)
 
 
 def contexts(view: View, seed: int) -> Draft | None:

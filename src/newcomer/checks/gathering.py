@@ -117,7 +117,7 @@ def look_at(batch: Batch, *, share: float, actions: int, width: int) -> Gathered
         kept=kept,
         rewards=batch.rewards[rows],
         actions=np.zeros(0, np.int64) if batch.actions is None else batch.actions[rows],
-        features=_narrow(whole, width),
+        features=narrow(whole, width),
         gram=whole.T @ whole if whole.shape[1] <= 4 * WIDEST else np.zeros((0, 0)),
     )
 
@@ -145,7 +145,7 @@ def flat(starts: Ints, counts: Ints) -> Ints:
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
-def _narrow(features: Floats, width: int) -> Floats:
+def narrow(features: Floats, width: int) -> Floats:
     """Features (rows, d) as they are, or along `width` random directions that depend on d alone."""
     return features if features.shape[1] <= width else features @ random_directions(features.shape[1], width)
 

@@ -86,6 +86,7 @@ def command(
                 estimator=method,
                 ridge=ridge,
                 persistence=lasting,
+                check=True,
                 start=begin,
                 add=old is None,
                 moments=kept,
@@ -130,6 +131,8 @@ def next_commands(found: Findings, *, logs: str, model: Path, again: bool = True
         return [inspect, (f"inspect {file} --json", "for a program")]
     if found.rank == 0:
         return [(f"fit {logs} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
+    if found.checks is not None and found.checks.verdict in ("broken", "doubtful"):
+        return [(f"check {logs}", "what is wrong with the logs, and what to do"), inspect]
     other = "em" if found.estimator == "sold" else "sold"
     beside = shlex.quote(str(model.with_name(f"{model.stem}-{other}.newcomer")))
     return [

@@ -36,6 +36,7 @@ from newcomer.experiments.performing import perform_fit, perform_play
 from newcomer.experiments.pool import Progress, run
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
+    study_check_rates,
     study_exploration,
     study_hard,
     study_local_regret,
@@ -97,6 +98,7 @@ STUDIES: dict[str, Figure] = {
         study_ranks,
         study_hard,
         study_rates,
+        study_check_rates,
     )
 }
 EVERYTHING = FIGURES | APART | STUDIES

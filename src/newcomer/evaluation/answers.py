@@ -147,7 +147,8 @@ class Evaluation(Shown):
 
     `users` and `rows` are those of the logs, of whom `judged` people, held out in `folds` parts, chose among `choices`
     of their own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
-    `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out, and which limits were kept to.
+    `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out and which limits were
+    kept to.
     """
 
     users: int

@@ -75,7 +75,7 @@ class FoldIn(Contract[Answers]):
 
     def _places(self, ids: Ids | None, shape: tuple[int, ...]) -> Ints:
         assert ids is not None
-        return self.model.codes(ids.ravel().tolist()).reshape(shape)
+        return self.model.codes(ids.ravel()).reshape(shape)
 
 
 def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:

@@ -25,6 +25,7 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.evaluation.answers import FEWEST, OffPolicyRow, Stretch
 from newcomer.evaluation.persons import Persons, Progress, Table, gather
+from newcomer.evaluation.replaying import generators
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
 
@@ -104,7 +105,7 @@ def _walk(
 ) -> None:
     """Walk along the histories of some people, asking before each row and telling it after."""
     states, belief = [policy.start(len(people)) for policy in policies], expects.start(len(people))
-    rngs = [np.random.default_rng([seed, int(one)]) for one in batch.hashes[people]]
+    rngs = [generators(policy, batch.hashes[people], seed) for policy in policies]
     for window, (begin, end) in enumerate(WINDOWS):
         for t in range(begin, end):
             who = np.flatnonzero(batch.lengths[people] > t)
@@ -114,7 +115,8 @@ def _walk(
             offer = menu.of(batch, rows)
             q = expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who)
             for column, (policy, state) in enumerate(zip(policies, states, strict=True)):
-                own = [rngs[one] for one in who]
+                drawing = rngs[column]
+                own = None if drawing is None else [drawing[one] for one in who]
                 chances = policy.probabilities(state, rng=own, ids=offer.ids, mask=offer.mask, users=who)
                 _add(sums[:, column, window], people[who], batch, rows, offer, chances, q)
             assert batch.actions is not None

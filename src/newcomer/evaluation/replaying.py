@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats, Ints
+from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.judging import BYTES
 from newcomer.evaluation.persons import Persons, Progress, Table, gather
 from newcomer.evaluation.served import meant
@@ -43,9 +43,16 @@ def _look(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: int, s
         some = people[first : first + most]
         rows, offered = pools(batch, some)
         for column, policy in enumerate(policies):
-            rngs = [np.random.default_rng([seed, column, int(one)]) for one in batch.hashes[some]]
+            rngs = generators(policy, batch.hashes[some], seed)
             won[first : first + most, column] = _played(policy, batch, rows, offered.copy(), names, rounds, rngs)
     return Persons(batch.hashes[people], won)
+
+
+def generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random.Generator] | None:
+    """One generator a person, the same in every batch; None for a policy that draws nothing."""
+    if not getattr(policy, "sampled", True):
+        return None
+    return [np.random.default_rng([seed, int(one)]) for one in hashes]
 
 
 def pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
@@ -61,7 +68,13 @@ def pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
 
 
 def _played(
-    policy: Any, batch: Batch, rows: Ints, offered: Bools, names: Any, rounds: int, rngs: list[np.random.Generator]
+    policy: Any,
+    batch: Batch,
+    rows: Ints,
+    offered: Bools,
+    names: Any,
+    rounds: int,
+    rngs: list[np.random.Generator] | None,
 ) -> Floats:
     """The rewards (m, T) of one policy; `offered` (m, R) loses what is chosen."""
     who, state = np.arange(len(rows)), policy.start(len(rows))

@@ -51,8 +51,7 @@ def checks_section(dossier: Dossier) -> Markup:
     head = tag("h2", "Can these logs be trusted?")
     found = dossier.findings
     if found is None:
-        why = dossier.trouble.get("check", "they were not checked.")
-        return tag("section", head, tag("p", f"That is not known: {why}"), given={"id": "checks"})
+        return tag("section", head, tag("p", f"That is not known. {dossier.why('check')}"), given={"id": "checks"})
     told = [tag("p", " ".join(found.sentences[:1]), " ", _family(found))]
     order = sorted(found, key=lambda one: ("broken", "doubtful", "unknowable", "fine").index(one.verdict))
     wrong = [_finding(one) for one in order if one.verdict in ("broken", "doubtful")]

@@ -33,8 +33,7 @@ def model_sections(dossier: Dossier) -> list[Markup]:
     """All sections on the model; one sentence where there is none."""
     model = dossier.model
     if model is None:
-        why = dossier.trouble.get("fit", "nothing was fitted.")
-        parts = [tag("h2", "What users have in common"), tag("p", f"Nothing could be learned: {why}")]
+        parts = [tag("h2", "What users have in common"), tag("p", f"Nothing could be learned. {dossier.why('fit')}")]
         return [tag("section", *parts, given={"id": "model"})]
     return [_spectrum(model), _meaning(model), _parts(model), _radii(model)]
 

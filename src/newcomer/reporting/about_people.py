@@ -30,8 +30,8 @@ def people_sections(dossier: Dossier) -> list[Markup]:
     """
     found = dossier.evaluation
     if found is None or found.look is None:
-        why = dossier.trouble.get("evaluate") or (found.sentences()[0] if found else "nothing was measured.")
-        return [_section("people", "What newcomers would gain", tag("p", f"That could not be measured: {why}"))]
+        why = found.sentences()[0] if found else dossier.why("evaluate")
+        return [_section("people", "What newcomers would gain", tag("p", f"That could not be measured. {why}"))]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
     if dossier.findings is not None and dossier.findings.verdict == "broken":
         why = "These logs are broken, and the people on whom it was measured are broken in the same way."

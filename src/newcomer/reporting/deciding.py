@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from newcomer.evaluation.answers import Evaluation, HeadlineStep, shown
-from newcomer.reporting.dossier import Dossier
+from newcomer.reporting.dossier import Dossier, Trouble, as_sentence
 from newcomer.verdicts import Findings
 
 Answer = Literal["yes", "with care", "not yet", "no"]
@@ -28,15 +28,15 @@ class Decision:
 def decide(dossier: Dossier) -> Decision:
     """What the dossier comes to."""
     findings, found = dossier.findings, dossier.evaluation
+    if dossier.model is None:
+        trouble = dossier.trouble.get("fit", Trouble("nothing was fitted", ""))
+        first = f"No: nothing can be learned from these logs, for {trouble.what.rstrip('.')}."
+        last = as_sentence(trouble.todo) if trouble.todo else _more(dossier)
+        return Decision("no", (first, "Without a fit nothing can be measured.", last))
     if findings is not None and findings.verdict == "broken":
         return _broken(findings)
-    if dossier.model is None:
-        why = dossier.trouble.get("fit", "the fit is missing").rstrip(".")
-        then = "Nothing can be measured without a fit."
-        return Decision("no", (f"No: nothing can be learned from these logs, for {why}.", then, _more(dossier)))
     if findings is None or findings.verdict == "unknowable":
-        why = dossier.trouble.get("check", "they are too few, or too short, for any check").rstrip(".")
-        first = f"Not yet: whether these logs can be trusted is not known, for {why}."
+        first = "Not yet: whether these logs can be trusted is not known; they are too few, or too short."
         return Decision("not yet", (first, _measured(found, dossier), _more(dossier)))
     if found is None or found.verdict == "unknown":
         first = "Not yet: these logs do not tell whether newcomers would be served better."
@@ -49,7 +49,7 @@ def _broken(findings: Findings) -> Decision:
     worst = findings.of("broken")
     first = f"No: do not deploy what is learned from these logs; they are broken ({_names(findings, 'broken')})."
     then = "What is measured on this page was measured on the same logs, and promises nothing."
-    return Decision("no", (first, then, _sentence(worst[0].advice)))
+    return Decision("no", (first, then, as_sentence(worst[0].advice)))
 
 
 def _told(findings: Findings, found: Evaluation, dossier: Dossier) -> Decision:
@@ -74,10 +74,10 @@ def _told(findings: Findings, found: Evaluation, dossier: Dossier) -> Decision:
 def _measured(found: Evaluation | None, dossier: Dossier) -> str:
     """The gain with its interval, or why there is none."""
     if found is None:
-        return f"It could not be measured: {_sentence(dossier.trouble.get('evaluate', 'the evaluation is missing'))}"
+        return f"What newcomers would gain could not be measured. {dossier.why('evaluate')}"
     look = found.look
     if look is None:
-        return _sentence(found.sentences()[0])
+        return as_sentence(found.sentences()[0])
     return (
         f"After {look.interactions} interaction{'s' * (look.interactions != 1)}, a choice among {found.choices} paid "
         f"{shown(look.population_mean)} more than by the ranking of the population's mean, which teams run today, and "
@@ -98,9 +98,3 @@ def _more(dossier: Dossier) -> str:
 
 def _names(findings: Findings, verdict: Literal["broken", "doubtful"]) -> str:
     return ", ".join(one.name for one in findings.of(verdict))
-
-
-def _sentence(text: str) -> str:
-    """The text with a capital letter and a full stop."""
-    plain = text.strip()
-    return plain[:1].upper() + plain[1:] + ("" if plain.endswith((".", "!", "?")) else ".")

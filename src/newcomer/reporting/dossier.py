@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -32,6 +32,28 @@ OCTAVES = 20  # of lengths of histories: 1, 2-3, 4-7, ...
 WEIGHTS = {"check": 1.0, "fit": 1.0, "evaluate": 4.0}  # how long each takes, about
 
 Part = TypeVar("Part")
+
+
+class Trouble(NamedTuple):
+    """Why a part is missing: what was wrong, and what to do about it."""
+
+    what: str
+    todo: str
+
+    @property
+    def sentence(self) -> str:
+        """Both."""
+        return as_sentence(": ".join(filter(None, self)))
+
+
+def as_sentence(text: str) -> str:
+    """The text with a capital letter and a full stop.
+
+    >>> as_sentence("no rows")
+    'No rows.'
+    """
+    plain = text.strip()
+    return plain[:1].upper() + plain[1:] + ("" if plain.endswith((".", "!", "?")) else ".")
 
 
 @dataclass(frozen=True)
@@ -58,7 +80,7 @@ class Dossier:
     """What a page is written from.
 
     `called` is how commands name the logs, with the options they were read with. `trouble` has, for each part that is
-    missing ("check", "fit", "evaluate"), the sentence that says why.
+    missing ("check", "fit", "evaluate"), why it is.
     """
 
     called: str
@@ -70,20 +92,24 @@ class Dossier:
     findings: Findings | None = None
     model: Model | None = None
     evaluation: Evaluation | None = None
-    trouble: dict[str, str] = field(default_factory=dict)
+    trouble: dict[str, Trouble] = field(default_factory=dict)
+
+    def why(self, part: str) -> str:
+        """The sentence that says why a part is missing."""
+        return self.trouble[part].sentence if part in self.trouble else "It was not tried."
 
 
 def collect(
     logs: Logs, *, called: str, seed: int = 0, quick: bool = False, progress: Progress | None = None
 ) -> Dossier:
     """Check, fit and evaluate; what fails with a sentence of ours leaves that sentence behind."""
-    stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, str]()
+    stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, Trouble]()
     begun = stages.begin(WEIGHTS["check"])
     findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
     told = stages.begin_fit(WEIGHTS["fit"])
     model = _tried("fit", lambda: fit(logs, progress=told), trouble)
     if findings is not None:  # as `check` does with a fit of its own
-        enough = enough_users(model, trouble.get("fit", "").rstrip("."))
+        enough = enough_users(model, trouble["fit"].what if "fit" in trouble else "")
         findings = replace(findings, findings=(*findings.findings, enough))
     rest = stages.begin(WEIGHTS["evaluate"])
     found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest), trouble)
@@ -102,10 +128,11 @@ def collect(
     )
 
 
-def _tried(part: str, work: Callable[[], Part], trouble: dict[str, str]) -> Part | None:
+def _tried(part: str, work: Callable[[], Part], trouble: dict[str, Trouble]) -> Part | None:
     """What the work gives, or None and, in `trouble`, why not."""
     try:
         return work()
     except NewcomerError as error:
-        trouble[part] = str(error)
+        at = f" ({error.where})" if error.where else ""
+        trouble[part] = Trouble(f"{error.what}{at}", error.todo or "")
         return None

@@ -82,5 +82,5 @@ def report(
         findings=dossier.findings,
         evaluation=dossier.evaluation,
         model=dossier.model,
-        trouble=dossier.trouble,
+        trouble={part: one.sentence for part, one in dossier.trouble.items()},
     )

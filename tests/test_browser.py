@@ -1,4 +1,4 @@
-"""The page in a real browser: nothing is loaded, nothing complains, everything can be read, also on a phone and on paper.
+"""The page in a real browser: nothing is loaded, nothing complains, all can be read, also on a phone and on paper.
 
 Needs Debian's chromium, or another; without one nothing is run, unless NEWCOMER_REQUIRE says that it must be.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_headings_are_in_order_and_pictures_have_words(browser: Any, pages: dict
     shown = opened(browser, pages[kind], 1200)
     levels = shown.evaluate("[...document.querySelectorAll('h1,h2,h3,h4,h5,h6')].map(one => +one.tagName[1])")
     assert levels[0] == 1 and levels.count(1) == 1
-    assert all(b <= a + 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b <= a + 1 for a, b in pairwise(levels))
     pictures = shown.locator("svg[role=img]")
     for i in range(pictures.count()):
         picture = pictures.nth(i)

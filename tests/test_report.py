@@ -1,4 +1,4 @@
-"""The page without a browser: what it says first, that nothing logged becomes markup, that no logs are too bad for it."""
+"""The page without a browser: what it says first, that nothing logged becomes markup, that no logs are too bad."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import newcomer as nc
@@ -135,7 +134,7 @@ def findings(verdict: str) -> Findings:
 DECISIONS = {
     ("broken", 0.5): ("no", "No: do not deploy", "promises nothing", "Log in random order."),
     ("broken", -0.5): ("no", "No: do not deploy", "promises nothing", "Log in random order."),
-    ("fine", 0.5): ("yes", "Yes: nothing", "+0.50 (+0.40 to +0.60) more", "random share"),
+    ("fine", 0.5): ("yes", "Yes: nothing", "+0.500 (+0.402 to +0.598) more", "random share"),
     ("doubtful", 0.5): ("with care", "Yes, with care", "+0.50", "doubts"),
     ("fine", 0.02): ("not yet", "Not yet", "+0.02", "Log more users"),
     ("fine", -0.5): ("no", "No: newcomers would gain nothing", "-0.50", "the population's mean"),
@@ -241,7 +240,7 @@ def test_progress_rises_to_the_end(folder: Path) -> None:
 
 
 def test_the_command_writes_the_page_and_says_broken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = folder / "few.csv", folder / "few.html"
+    path, out = folder / "few.csv", folder / "by command.html"
     too_few().write_csv(path)
     asked = ["report", str(path), "--out", str(out), "--quick", "--workers", "1"]
     assert main.execute(asked) == 5
@@ -284,7 +283,7 @@ def test_directions_are_what_a_deviation_changes() -> None:
         sign = np.sign(change[found.front[0][0]])
         for end in (found.front, found.back):
             np.testing.assert_allclose([sign * change[name] for name, _ in end], [value for _, value in end])
-        assert found.front[0][1] == max(abs(value) for value in change.values())
+        assert found.front[0][1] == pytest.approx(max(abs(value) for value in change.values()))
         assert not found.level and len(found.front) == len(found.back) == 5
     assert sum(one.share for one in directions_of(model)) == pytest.approx(1.0)
 
@@ -297,7 +296,9 @@ def test_directions_of_features_levels_and_nothing() -> None:
         np.eye(2, 1), np.ones(2), np.zeros(2), np.array([[1.0], [0.0]]), 1.0,
         action_ids=(7, 8), action_names=("tea", "milk"), action_features=np.array([[1.0, 0.0], [-2.0, 1.0]]),
     )  # fmt: skip
-    assert directions_of(items)[0].front == (("milk", 2.0),) and directions_of(items)[0].back == (("tea", -1.0),)
+    (one,) = directions_of(items)
+    assert [end[0][0] for end in (one.front, one.back)] == ["milk", "tea"]
+    assert [end[0][1] for end in (one.front, one.back)] == pytest.approx([2.0, -1.0])
     nothing = nc.Model(np.zeros((3, 0)), np.ones(3), np.zeros(3), np.zeros((3, 0)), 1.0)
     assert directions_of(nothing) == ()
 
@@ -350,5 +351,5 @@ def test_lengths_of_histories_are_counted_by_octave() -> None:
     assert sum(seen[1:], seen[0]).lengths.tolist()[:4] == [1, 2, 1, 0]
 
 
-def test_the_frame_of_a_report_is_small(folder: Path) -> None:
-    assert len(repr(page("few", folder))) < 700 and isinstance(pl.DataFrame(), pl.DataFrame)
+def test_a_report_is_shown_in_short(folder: Path) -> None:
+    assert len(repr(page("few", folder))) < 700

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 from newcomer.charts import palette
-from newcomer.evaluation.answers import CurveStep, Evaluation, OffPolicyRow, PolicyRow, Stretch, in_steps, shown
+from newcomer.evaluation.answers import CurveStep, Evaluation, OffPolicyRow, PolicyRow, Stretch, in_steps
+from newcomer.evaluation.answers import shown as in_words
 from newcomer.reporting.about_logs import numbers
 from newcomer.reporting.dossier import Dossier
 from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, line_chart
@@ -13,6 +15,7 @@ from newcomer.reporting.markup import Markup, folded, listed, named, table, tag
 
 OURS = ("posterior", "PriorUCB")  # drawn with intervals
 LINES = 8  # predictors in one picture
+UNKNOWN = "not known"  # an average over fewer than two people
 CURVES = (
     ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
@@ -160,8 +163,14 @@ def _learning(found: Evaluation) -> list[Markup]:
 
 
 def _dot(name: str, value: Stretch, colour: str) -> Bar:
-    return Bar(name, value.value, colour, value.low, value.high, told=f"{value.value:+.3g}")
+    told = f"{value.value:+.3g}" if isfinite(value.value) else UNKNOWN
+    return Bar(name, value.value, colour, value.low, value.high, told=told)
+
+
+def shown(value: Stretch) -> str:
+    """A difference and its interval, where there are people enough for one."""
+    return in_words(value) if isfinite(value.error) else UNKNOWN
 
 
 def _plain(value: Stretch) -> str:
-    return f"{value.value:.4g} ({value.low:.4g} to {value.high:.4g})"
+    return f"{value.value:.4g} ({value.low:.4g} to {value.high:.4g})" if isfinite(value.error) else UNKNOWN

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from newcomer.reporting.dossier import Dossier, Seen
+from newcomer.reporting.dossier import Dossier, Seen, as_sentence
 from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, line_chart
 from newcomer.reporting.markup import Markup, folded, listed, named, table, tag
 from newcomer.verdicts import Finding, Findings, Picture, Verdict
@@ -96,7 +96,7 @@ def picture_of(picture: Picture) -> Markup:
     x, y = picture.x[keep], picture.y[keep]
     low, high = picture.low[keep], picture.high[keep]
     said = f"{picture.y_label} against {picture.x_label}, from {min(y):.3g} to {max(y):.3g}"
-    caption = f"{picture.title}. " + (f"Shaded or ruled: {picture.band}." if picture.band and low else "")
+    caption = as_sentence(picture.title) + (f" Shaded, or ruled: {picture.band}." if picture.band and low else "")
     if picture.kind == "bars" or picture.labels:
         labels = picture.labels[keep] or tuple(f"{value:g}" for value in x)
         bars = [Bar(label, value, BLUE, told=f"{value:.3g}") for label, value in zip(labels, y, strict=True)][:BARS]

@@ -169,7 +169,9 @@ def _dot(name: str, value: Stretch, colour: str) -> Bar:
 
 def shown(value: Stretch) -> str:
     """A difference and its interval, where there are people enough for one."""
-    return in_words(value) if isfinite(value.error) else UNKNOWN
+    if not isfinite(value.error):
+        return UNKNOWN
+    return in_words(value) if value.error else f"{value.value:+.3g}"
 
 
 def _plain(value: Stretch) -> str:

@@ -34,7 +34,7 @@ caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .3rem .6rem .3rem 0; text-align: right; border-bottom: 1px solid #d5d8dc; vertical-align: top;
   overflow-wrap: normal; }
 th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-align: left; }
-td { white-space: nowrap; }
+td { min-width: 4.5rem; }
 figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24;
   paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }
@@ -48,6 +48,6 @@ footer { padding-top: 2rem; padding-bottom: 2rem; }
 @media print {
   body { font-size: 10.5pt; } main, footer { max-width: none; padding: 0; }
   nav { display: none; } h2 { break-after: avoid; } figure, article, tr { break-inside: avoid; }
-  .scroll { overflow: visible; } td { white-space: normal; } a { color: inherit; }
+  .scroll { overflow: visible; } a { color: inherit; }
 }
 """

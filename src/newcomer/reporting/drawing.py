@@ -81,7 +81,7 @@ def round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...]:
     """
     raw = (high - low) / count
     size = 10.0 ** floor(log10(raw))
-    step = next(size * factor for factor in (1.0, 2.0, 5.0, 10.0) if size * factor >= raw * (1 - 1e-9))
+    step = next(size * factor for factor in (1.0, 2.0, 5.0, 10.0) if size * factor >= 0.8 * raw)
     return tuple(round(i * step, 12) for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1))
 
 

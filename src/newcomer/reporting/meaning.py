@@ -38,8 +38,8 @@ def directions_of(model: Model) -> tuple[Direction, ...]:
     >>> factor = np.array([[1.0], [-2.0], [0.5]])
     >>> one, = directions_of(Model(np.eye(3, 1), np.ones(3), np.zeros(3), factor, 1.0, action_ids=("a", "b", "c"),
     ...                            one_hot=True))
-    >>> one.front[0], one.back[0]
-    (('b', 2.0), ('a', -1.0))
+    >>> [(name, round(change, 3)) for name, change in (one.front[0], one.back[0])]
+    [('b', 2.0), ('a', -1.0)]
     """
     names, low = _loadings(model)
     if not low.size or not np.any(low):

@@ -2,7 +2,7 @@
 
     python examples/ratings_csv.py [FOLDER OF ml-1m]        # writes ratings.csv here
 
-The folder is that of the argument, or ml-1m in NEWCOMER_DATA; the 500 most rated films are kept. Without the data, made
+The folder is that of the argument, or ml-1m in NEWCOMER_DATA; the 2,000 most rated films are kept. Without the data, made
 up people rate made up films, and choose the films that they like.
 """
 
@@ -16,7 +16,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-FILMS = 500
+FILMS = 2000
 
 
 def main(folder: Path) -> None:

@@ -10,7 +10,9 @@ MORE = "Log more users, or longer histories, and check again."
 ADAPTIVE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
-    "doubtful": "Fit with the default estimator em, which allows actions that depend on logged rewards, not with sold.",
+    "doubtful": "Either the logger learned from rewards, or actions were chosen by taste, which the first action alone"
+    " may be too little to show. Fit with em, which allows the former, not with sold, and try the model on a small"
+    " random part of newcomers first.",
     "broken": "Fit with em, not with sold, believe no radius or evaluation that takes actions for random, and log a"
     " part of the users at random from now on.",
 }

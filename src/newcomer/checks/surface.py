@@ -195,7 +195,8 @@ def repeats(crowd: Crowd) -> Finding:
         return Finding("repeats", "unknowable", what, "A newcomer's own repeats will tell it; nothing to do.")
     same, other, error = agreement(crowd)
     lasting = float(np.clip((same - other) / crowd.spread, -1.0, 1.0))
-    what = f"{crowd.repeats:,} rows repeat an action of the user; {lasting:.0%} of what is left of rewards comes again"
+    what = f"{crowd.repeats:,} rows repeat an action of the user; {lasting:.0%} of what is left of rewards comes again,"
+    what += " shared tastes included"
     labels, table = ("same action", "other actions"), (same / crowd.spread, other / crowd.spread)
     picture = Picture(
         "Do repeated actions pay the same?",

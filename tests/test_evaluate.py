@@ -234,7 +234,11 @@ def test_pools_of_short_histories_are_masked():
     assert offered.sum(axis=1).tolist() == [2, 5, 30]
     for i in range(3):
         own = rows[i][offered[i]]
-        assert len(set(own.tolist())) == len(own) and (batch.offsets[i] <= own).all() and (own < batch.offsets[i + 1]).all()
+        assert (
+            len(set(own.tolist())) == len(own)
+            and (batch.offsets[i] <= own).all()
+            and (own < batch.offsets[i + 1]).all()
+        )
 
 
 def test_weights_are_those_of_the_definition(model):

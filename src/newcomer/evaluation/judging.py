@@ -81,7 +81,8 @@ class ByRidge:
             assert batch.actions is not None
             return self.basis[batch.actions[rows]]
         features = batch.take(rows.ravel())
-        return (features if self.basis is None else features @ self.basis).reshape(*rows.shape, -1)
+        seen = features if self.basis is None else features @ self.basis
+        return seen.reshape(*rows.shape, seen.shape[1])
 
 
 def judge(

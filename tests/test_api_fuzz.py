@@ -156,6 +156,8 @@ class Ground:
         }
         self.policies = {name: getattr(nc, name)(**given) for name, given in self.settings.items()}
         self.features = rng.standard_normal((3, DIM))
+        # Too few to be evaluated: what is tried is arguments.
+        self.few = nc.Logs.from_arrays(user=[1, 1, 2], action=["a", "b", "a"], reward=[0.0, 1.0, 0.5])
 
     def functions(self, folder):
         """(name, function, arguments that make sense) of all that is not a policy."""
@@ -188,6 +190,7 @@ class Ground:
             ("Model.save", self.model.save, {"path": folder / "m.newcomer"}),
             ("load", nc.load, {"path": folder / "loaded.newcomer"}),
             ("play", nc.play, playing),
+            ("evaluate", nc.evaluate, {"logs": self.few, "seed": 0, "quick": True, "workers": None, "progress": None}),
             ("summary", nc.summary, {"rows": self.rows, "reference": "U", "window": 2, "level": 0.9}),
             ("NewcomerError", nc.NewcomerError, {"what": "something", "where": "here", "todo": "mend it"}),
         ]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
+from experiments import evaluate_coverage
 
 import newcomer as nc
+from newcomer.cli import main
 from newcomer.evaluation import fold_in, propensities
 from newcomer.evaluation.answers import FEWEST, Evaluation, HeadlineStep, Stretch
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS
@@ -23,10 +28,12 @@ from newcomer.evaluation.splitting import split
 from newcomer.logs.crew import Crew
 from newcomer.population.outlook import deal
 from newcomer.worlds import Synthetic
+from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import check_world, stream
 from tests.oracles import evaluate as oracle
 
 ACTIONS = 12
+HERE = Path(os.environ.get("NEWCOMER_DATA", "")) / "ml-1m"
 
 
 def logs_of(users=150, rows=10, taste=0.8, seed=0, *, propensity=True, order=None, names=None):
@@ -320,14 +327,144 @@ def test_folds_share_the_names_that_all_have():
     assert joined.names == ("b",) and joined.people.hashes.tolist() == [3, 7] and joined.of("b").tolist() == [3.0, 8.0]
 
 
+# No hope without an interval.
+
+
+def hostile(users, rows, *, actions=8, reward=None, propensity=None, seed=0):
+    rng = np.random.default_rng(seed)
+    user, action = np.repeat(np.arange(users), rows), rng.integers(actions, size=users * rows)
+    paid = rng.standard_normal(users * rows) if reward is None else reward(user, action, rng)
+    given = {} if propensity is None else {"propensity": np.full(users * rows, propensity)}
+    return nc.Logs.from_arrays(user=user, action=action, reward=paid, **given)
+
+
+@pytest.mark.parametrize(
+    ("logs", "said"),
+    [
+        (lambda: hostile(1, 50), "1 of 1 users have the 11 rows"),
+        (lambda: hostile(2, 50), "without the people held out"),
+        (lambda: hostile(100, 10, reward=lambda user, action, rng: 0.0 * user), "all rewards are zero"),
+        (lambda: hostile(300, 2), "0 of 300 users have the 3 rows"),
+        (lambda: hostile(1_000_000, 1, actions=3), "none of the 1,000,000 users has two rows"),
+    ],
+)
+def test_logs_that_cannot_judge_are_refused_in_a_sentence(logs, said):
+    with pytest.raises(nc.LogsError, match=said) as refused:
+        nc.evaluate(logs(), quick=True)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [
+        lambda: hostile(5, 50),
+        lambda: hostile(60, 10, actions=1),
+        lambda: hostile(60, 10, reward=lambda user, action, rng: 3.0 + 0.0 * user),
+        lambda: hostile(60, 10, reward=lambda user, action, rng: 1.0 * action),
+        lambda: hostile(90, 3, reward=lambda user, action, rng: action + rng.standard_normal(len(user))),
+        lambda: hostile(
+            60, 10, reward=lambda user, action, rng: np.where(np.arange(len(user)) == 5, 1e12, 1.0 * action)
+        ),
+    ],
+    ids=["five users", "one action", "constant", "alike", "short", "outlier"],
+)
+def test_where_there_is_nothing_to_gain_nothing_is_promised(logs):
+    found = nc.evaluate(logs(), quick=True)
+    assert found.verdict != "helps" and "Worth it" not in " ".join(found.sentences())
+
+
+@pytest.mark.parametrize(("propensity", "said"), [(1e-9, "do not fit"), (0.5, "do not fit"), (None, "no propensities")])
+def test_propensities_that_cannot_be_right_are_not_used(propensity, said):
+    found = nc.evaluate(hostile(60, 8, propensity=propensity), quick=True)
+    assert found.off_policy is None and said in found.why_no_off_policy and said in " ".join(found.sentences())
+
+
+def test_propensities_of_logs_that_do_not_say_what_was_on_offer_are_not_used():
+    rng = np.random.default_rng(0)
+    logs = nc.Logs.from_arrays(
+        user=np.repeat(np.arange(60), 8), features=rng.standard_normal((480, 3)), reward=rng.standard_normal(480),
+        propensity=np.full(480, 0.5),
+    )  # fmt: skip
+    found = nc.evaluate(logs, quick=True)
+    assert "what was on offer" in found.why_no_off_policy and ARMS not in set(found.frame("curves")["predictor"])
+    assert any("need logs that name actions" in note for note in found.notes)
+
+
+def test_few_effective_rows_are_left_out():
+    kept = np.zeros((200, 1, len(propensities.WINDOWS), len(propensities.KEPT)))
+    kept[:, 0, 0, propensities.ROWS] = 1.0
+    kept[:3, 0, 0, [propensities.WEIGHT, propensities.SQUARE]] = [50.0, 2500.0]
+    table = Table((OURS,), Persons(np.arange(200, dtype=np.uint64), kept))
+    assert propensities.rows_of(table) == ([], 1)
+
+
+def test_candidates_of_the_logs_are_the_offer():
+    lists = SimpleNamespace(offsets=np.array([0, 2, 5]), actions=np.array([3, 1, 0, 2, -1]))
+    batch = SimpleNamespace(actions=np.array([1, 2]), candidates=lists)
+    offer = propensities._Menu(np.array(["a", "b", "c", "d"])).of(batch, np.array([0, 1]))
+    assert offer.chosen.tolist() == [1, 1] and offer.size.tolist() == [2, 3]
+    assert offer.mask.tolist() == [[True, True, False], [True, True, False]]
+    assert offer.ids[0, :2].tolist() == ["d", "b"] and offer.ids[1, :2].tolist() == ["a", "c"]
+
+
+def test_the_learning_curve_and_the_simulation_are_told():
+    found = nc.evaluate(logs_of(users=120, rows=10))
+    steps = [step.users for step in found.learning]
+    assert steps == sorted(steps) and steps[-1] == 96 and found.learning[-1].lacking.value == 0
+    told = " ".join(found.sentences())
+    assert "more logs would" in told and "Simulation, not people" in told
+    assert {row.policy for row in found.simulation} == {row.policy for row in found.replay}
+
+
+# The command line.
+
+
+def test_the_command_tells_the_same_and_refuses_bad_logs(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pl.DataFrame({"user": [1, 1, 2], "action": ["a", "b", "a"], "reward": [1, 0, 1]}).write_csv("few.csv")
+    assert main.execute(["evaluate", "few.csv", "--workers", "1"]) == 3
+    assert capsys.readouterr().err.count("error:") == 1
+    world = logs_of(users=90, rows=8)
+    (batch,) = world.batches()
+    rows = {"user": np.repeat(batch.users, 8), "action": batch.actions, "reward": batch.rewards}
+    pl.DataFrame(rows).write_csv("logs.csv")
+    assert main.execute(["evaluate", "logs.csv", "--quick", "--workers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "After 3 interactions" not in shown and "against the population-mean ranking" in shown
+    assert "each action by itself" in shown and "no propensities" in shown
+    assert main.execute(["evaluate", "logs.csv", "--workers", "0"]) == 2
+
+
+# Real people.
+
+
+@pytest.mark.skipif(not HERE.is_dir(), reason="MovieLens is not here")
+def test_other_people_get_what_was_said():
+    """The 40 most rated films: 70% of 500 people judge, the others are served by a fit to all of the 70%."""
+    ratings = read_ratings(HERE)
+    often = np.argsort(-np.bincount(ratings.movie), kind="stable")[:40]
+    kept = np.isin(ratings.movie, often) & (ratings.user < 500)
+    user, film, stars = ratings.user[kept], ratings.movie[kept], ratings.rating[kept]
+    logged, others = (
+        nc.Logs.from_arrays(user=user[part], action=film[part], reward=stars[part])
+        for part in (user % 10 < 7, user % 10 >= 7)
+    )
+    found = nc.evaluate(logged, quick=True)
+    model = nc.fit(logged, null=False, calibrate=False)
+    policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model)}
+    for step in found.headline:
+        got = served(policies, others, steps=step.interactions, choices=found.choices, deals=4)
+        happened = Stretch.of(got[OURS] - got[MEAN])
+        error = np.hypot(step.population_mean.error, happened.error)
+        assert abs(step.population_mean.value - happened.value) < 2.6 * error  # 99%
+
+
 # Coverage: a short form of experiments/evaluate_coverage.py.
 
 
 def test_intervals_have_the_truth_in_them():
-    """24 worlds: 11 estimates each, of which nominally 95% cover; below 85% in all would come once in 10,000 times."""
-    from experiments import evaluate_coverage as study
-
-    rows = pl.DataFrame([row for seed in range(24) for row in study.run(seed)])
+    """Ten worlds of eleven estimates: nominally 95% of the intervals cover; the estimates of a world go together."""
+    rows = pl.DataFrame([row for seed in range(10) for row in evaluate_coverage.run(seed)])
     assert rows["covered"].mean() > 0.85
-    wrong = study.table(rows).filter((pl.col("bias") / pl.col("bias_se")).abs() > 4)
+    wrong = evaluate_coverage.table(rows).filter((pl.col("bias") / pl.col("bias_se")).abs() > 5)
     assert wrong["estimate"].to_list() == []

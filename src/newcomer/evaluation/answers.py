@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.95
 FEWEST = 30  # people with whom an average is worth telling
+HUGE = 1e5  # numbers from which three figures are shown
 LOOK = 5  # interactions after which the first sentence tells the gain
 
 Verdict = Literal["helps", "no help", "not clear", "unknown"]
@@ -177,7 +178,8 @@ class Evaluation(Shown):
         if self.look is None:
             return "unknown"
         gain = self.look.population_mean
-        return "helps" if gain.clear else "no help" if gain.high <= 0 else "not clear"
+        worse = self.look.logging.high < 0  # than what was logged: then the mean is no ranking to be beaten
+        return "no help" if gain.high <= 0 or worse else "helps" if gain.clear else "not clear"
 
     def sentences(self) -> list[str]:
         """The answer first, then what is behind it."""
@@ -218,8 +220,11 @@ def shown(stretch: Stretch) -> str:
     >>> shown(Stretch.around(0.25, 0.05, 1000))
     '+0.25 (+0.15 to +0.35)'
     """
+    if stretch.error == 0:
+        return f"{stretch.value:+.2f} (exactly)"
     digits = max(2, int(np.ceil(-np.log10(max(stretch.error, 1e-12)))) + 1) if np.isfinite(stretch.error) else 2
-    value, low, high = (f"{number:+.{min(digits, 6)}f}" for number in (stretch.value, stretch.low, stretch.high))
+    form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
+    value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))
     return f"{value} ({low} to {high})"
 
 

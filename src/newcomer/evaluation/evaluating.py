@@ -8,6 +8,7 @@ world drawn from the first fit (fitted_world.py), which is a simulation and is c
 
 from __future__ import annotations
 
+import operator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from newcomer import arguments
+from newcomer.arrays import Ints
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
 from newcomer.evaluation.answers import LOOK, Evaluation, PolicyRow
@@ -36,6 +38,7 @@ from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.simulation import play
 
+LONGEST = 255  # rows from which lengths of histories are not told apart
 CHOICES = 10  # candidates, or fewer where histories are short
 MOST, PLAYED = 2500, 800  # held-out people who are looked at, and for whom policies play from the beginning
 SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
@@ -98,13 +101,13 @@ class Plan:
     @classmethod
     def of(cls, logs: Logs, seed: int, *, quick: bool) -> Plan:
         """Look at the logs."""
-        length = _usual_length(logs)
+        seen = reduce(logs, _Seen.of, operator.add)
+        length = seen.usual_length(logs)
         # Half of a history is known and half is on offer, unless that keeps people from having `LOOK` interactions.
         choices = int(np.clip(min(length // 2, max(length - LOOK, 2)), 2, CHOICES))
         folds, people = split(logs, seed, rows=choices + 1)
-        there = reduce(logs, _Columns.of, _either)
         known = logs.action_ids is not None and logs.by_action
-        why = propensities.why_not(logs, there.propensities, there.candidates, known)
+        why = propensities.why_not(logs, seen.propensities, seen.candidates, known)
         rounds = int(np.clip(length // 2, 1, max(replaying.ROUNDS)))
         return cls(logs, seed, quick, choices, rounds, folds, people, why)
 
@@ -121,30 +124,29 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """Whether batches have optional columns."""
+class _Seen:
+    """How many histories have each length (up to the last, which has all longer ones), and which columns there are."""
 
+    lengths: Ints
     propensities: bool
     candidates: bool
 
     @classmethod
-    def of(cls, batch: Batch) -> _Columns:
-        return cls(batch.propensities is not None, getattr(batch, "candidates", None) is not None)
+    def of(cls, batch: Batch) -> _Seen:
+        lengths = np.bincount(np.minimum(batch.lengths, LONGEST), minlength=LONGEST + 1).astype(np.int64)
+        return cls(lengths, batch.propensities is not None, getattr(batch, "candidates", None) is not None)
 
+    def __add__(self, other: _Seen) -> _Seen:
+        return _Seen(self.lengths + other.lengths, self.propensities, self.candidates)
 
-def _either(one: _Columns, other: _Columns) -> _Columns:
-    return one
-
-
-def _usual_length(logs: Logs) -> int:
-    """Rows of an average history of those that have two."""
-    total = logs.summary
-    if not total.usable:
-        raise LogsError(
-            f"none of the {total.users:,} users has two rows: nothing can be learned of one row and judged by another",
-            todo="log several rows of each user",
-        )
-    return (total.rows - total.too_short) // total.usable
+    def usual_length(self, logs: Logs) -> int:
+        """The median length of histories that have two rows."""
+        able = self.lengths.copy()
+        able[:2] = 0
+        if not able.any():
+            what = f"none of the {logs.summary.users:,} users has two rows, one to learn from and one to judge by"
+            raise LogsError(what, todo="log several rows of each user")
+        return int(np.searchsorted(np.cumsum(able), able.sum() / 2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +164,7 @@ def _fold(plan: Plan, fold: Fold, stages: Stages) -> Found:
     """Fit, judge, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
     begun = stages.begin_fit(plan.weights["fit"])
-    model = fit(train, null=False, calibrate=not plan.quick, progress=begun)
+    model = _model(train, calibrate=not plan.quick, progress=begun)
     stages.begin(plan.weights["others"])
     made = contenders(train, model)
     deals, told = (1 if plan.quick else DEALS), stages.begin(plan.weights["judge"])
@@ -173,6 +175,14 @@ def _fold(plan: Plan, fold: Fold, stages: Stages) -> Found:
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
     learned = {} if plan.quick else _learned(plan, fold, train, people, stages)
     return Found(made, judged, played, weighed, learned)
+
+
+def _model(train: Logs, *, calibrate: bool, progress: Progress) -> Model:
+    """The fit that is judged; one that fails says that it is not a fit to all logs."""
+    try:
+        return fit(train, null=False, calibrate=calibrate, progress=progress)
+    except LogsError as error:
+        raise LogsError(f"without the people held out: {error.what}", where=error.where, todo=error.todo) from error
 
 
 def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> Table:

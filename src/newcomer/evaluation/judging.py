@@ -82,7 +82,7 @@ class ByRidge:
             return self.basis[batch.actions[rows]]
         features = batch.take(rows.ravel())
         seen = features if self.basis is None else features @ self.basis
-        return seen.reshape(*rows.shape, seen.shape[1])  # also of no rows
+        return seen.reshape(*rows.shape, seen.shape[1])
 
 
 def judge(

@@ -64,4 +64,4 @@ def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | N
     model = getattr(policy, "model", None)
     if ids is not None and model is not None and (model.one_hot or model.action_features is not None):
         return None, ids
-    return batch.take(rows.ravel()).reshape(*rows.shape, -1), ids
+    return batch.take(rows.ravel()).reshape(*rows.shape, batch.dim), ids

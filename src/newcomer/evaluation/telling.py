@@ -43,7 +43,7 @@ def _verdict(found: Evaluation) -> str:
         short = f" Histories are too short to tell of {LOOK} interactions."
     told = {
         "helps": "Worth it: the interval of the gain over the population mean is above zero.",
-        "no help": "Do not bother: newcomers gain nothing over the population mean.",
+        "no help": "Do not bother: with these logs newcomers gain nothing over the population mean.",
         "not clear": "Not clear: the interval of the gain over the population mean has zero in it.",
     }
     return told.get(found.verdict, "") + short

@@ -67,12 +67,14 @@ def report(
     seed = arguments.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = arguments.flag(quick, "quick", kind=NewcomerError)
     arguments.callback(progress, "progress", kind=NewcomerError)
-    named = called or (fspath(logs) if isinstance(logs, str | PathLike) else "LOGS")
+    if called is not None:
+        arguments.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
+    named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
     read = logs if isinstance(logs, Logs) else read_logs(logs)
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and read.engine is None:
             read = read.on(stack.enter_context(Crew(workers)))
-        dossier = collect(read, called=str(named), seed=seed, quick=quick, progress=progress)
+        dossier = collect(read, called=named, seed=seed, quick=quick, progress=progress)
     decision = decide(dossier)
     write(target, page_of(dossier).encode())
     return Report(

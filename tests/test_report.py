@@ -152,6 +152,7 @@ def test_the_three_sentences(dossier: Dossier, verdict: str, gain: float | None)
     text = page_of(found)
     parsed(text)
     if verdict == "broken":
+        assert "These logs are broken: what was learned" in text
         assert "Worth it" not in text and "newcomer fit" not in text and "held-out people were served" not in text
         assert all("report" in command or "check" in command for command, _ in commands(found, decision))
 

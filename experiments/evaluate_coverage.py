@@ -22,12 +22,12 @@ import polars as pl
 
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import propensities
-from newcomer.evaluation.answers import CurveStep, HeadlineStep, PolicyRow, Stretch
 from newcomer.evaluation.contenders import MEAN, OURS, POSTERIOR
 from newcomer.evaluation.judging import ByPolicy, judge
 from newcomer.evaluation.persons import Persons, Table
 from newcomer.evaluation.replaying import replay
 from newcomer.evaluation.splitting import split
+from newcomer.evaluation.stretches import CurveStep, HeadlineStep, PolicyRow, Stretch
 from newcomer.evaluation.summing import STEPS, curves_of, headline_of, table_rows
 from newcomer.fitting import fit
 from newcomer.logs import Logs

@@ -19,13 +19,14 @@ from newcomer import arguments
 from newcomer.arrays import Ints
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
-from newcomer.evaluation.answers import LOOK, Evaluation, PolicyRow
+from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders, contenders, left_out, named, policies
 from newcomer.evaluation.fitted_world import FittedWorld, menu_of
 from newcomer.evaluation.judging import DEALS, ByPolicy, judge
 from newcomer.evaluation.persons import Progress, Table
 from newcomer.evaluation.splitting import Fold, shares_of, split
 from newcomer.evaluation.stages import Stages
+from newcomer.evaluation.stretches import LOOK, PolicyRow
 from newcomer.evaluation.summing import STEPS, curves_of, headline_of, learning_of, simulated_rows, table_rows
 from newcomer.fitting import fit
 from newcomer.logs.batch import Batch

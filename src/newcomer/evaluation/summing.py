@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats
-from newcomer.evaluation.answers import FEWEST, LOOK, CurveStep, HeadlineStep, LearningStep, PolicyRow, Stretch
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders
 from newcomer.evaluation.judging import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.persons import Table
+from newcomer.evaluation.stretches import FEWEST, LOOK, CurveStep, HeadlineStep, LearningStep, PolicyRow, Stretch
 
 STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
 TOLD = (1, 5, 10, 20)  # rounds of the simulation that are told

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).resolve().parent.parent / "examples").glob("*.py"))
+FOLDER = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = [FOLDER / "whole_life.py"]
 HERE = Path(os.environ.get("NEWCOMER_DATA", "")) / "ml-1m"
 
 

@@ -201,7 +201,7 @@ def _learning(steps: tuple[LearningStep, ...]) -> list[str]:
         end = f"The last doubling added {shown(half.lacking)}: more logs would change little."
     else:
         end = f"The last doubling added {shown(half.lacking)}: whether more logs would help is not clear."
-    return [f"Gain after {_times(LOOK)} by users fitted to: {gains}. {end}"]
+    return [f"Gain after {_times(every.interactions)} by users fitted to: {gains}. {end}"]
 
 
 def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:

@@ -127,9 +127,10 @@ class OffPolicyRow(Shown):
 
 @dataclass(frozen=True)
 class LearningStep(Shown):
-    """The gain over the population mean after `LOOK` interactions with a fit to fewer users, and what all users add."""
+    """The gain over the population mean after some interactions with a fit to fewer users, and what all users add."""
 
     users: int
+    interactions: int
     gain: Stretch
     lacking: Stretch  # the gain of the fit to all users less this one, paired
 

@@ -8,7 +8,7 @@ A world has 12 actions, people who differ along two directions, noise, and a log
 good a fit is does not matter here) and judged as `nc.evaluate` does, by the same functions. The truth is what the same
 five fits are worth to other people of that world, a thousand for each fit: by their rewards for what choices among own
 rows are worth, by their expected rewards for the value of a decision. (Its own error lowers the coverage of perfect
-intervals to 94.4%.)
+intervals to about 94%.)
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def shown(stretch: Stretch) -> str:
     """A value and its interval in words.
 
     >>> shown(Stretch.around(0.25, 0.05, 1000))
-    '+0.25 (+0.15 to +0.35)'
+    '+0.250 (+0.152 to +0.348)'
     """
     if stretch.error == 0:
         return f"{stretch.value:+.2f} (exactly)"

@@ -175,7 +175,7 @@ def test_every_record_of_an_evaluation_is_shown(dossier: Dossier) -> None:
         replay=(PolicyRow("PriorUCB", 10, 100, some, some), PolicyRow("<Uniform>", 10, 100, some, nothing)),
         simulation=(PolicyRow("PriorUCB", 20, 100, some, some),),
         off_policy=(OffPolicyRow("PriorUCB", 5, 100, some, some, some, some, 80.0, 3.0),),
-        learning=(LearningStep(100, some, some), LearningStep(200, some, some)),
+        learning=(LearningStep(100, 5, some, some), LearningStep(200, 5, some, some)),
     )
     text = page_of(replace(dossier, evaluation=full))
     parsed(text)

@@ -11,14 +11,13 @@ from newcomer.verdicts import Finding, Findings, Picture, Verdict
 
 BLUE, GREY = "#0072B2", "#6B7280"
 POINTS, BARS = 200, 24  # of a picture that are drawn
-WORDS = {"fine": "fine", "doubtful": "doubtful", "broken": "broken", "unknowable": "unknowable"}
 
 
 def data_section(dossier: Dossier) -> Markup:
     """What was logged."""
     s = dossier.summary
-    beside = [word for word, there in (("propensities", dossier.seen.propensities),
-                                       ("candidates", dossier.seen.candidates)) if there]  # fmt: skip
+    columns = {"propensities": dossier.seen.propensities, "candidates": dossier.seen.candidates}
+    beside = [word for word, there in columns.items() if there]
     beside += [f"arms ({', '.join(named(arm, 20) for arm in dossier.arms[:6])})"] if dossier.arms else []
     facts = [
         ("Users", f"{s.users:,}, of whom {s.too_short:,} have a single row and tell nothing of taste"),
@@ -78,7 +77,7 @@ def _family(found: Findings) -> str:
 
 def _finding(finding: Finding) -> Markup:
     """A question, its verdict, what was found, what to do, and the picture behind it."""
-    chip = tag("span", WORDS.get(finding.verdict, finding.verdict), given={"class": f"chip {finding.verdict}"})
+    chip = tag("span", finding.verdict, given={"class": f"chip {finding.verdict}"})
     measured = [f"effect {finding.effect:.3g} {finding.unit}".strip()] if finding.effect is not None else []
     measured += [f"p = {finding.p_value:.2g}"] if finding.p_value is not None else []
     measured += [f"{finding.adjusted:.2g} with all tests counted"] if finding.adjusted is not None else []

@@ -65,8 +65,8 @@ def _scree(test: RankTest, rank: int) -> Markup:
     ticks = [(place, f"{place:.0f}") for place in x if place == 1 or place % (1 if count <= 10 else 5) == 0]
     first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
     said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. Rank of the model: {rank}."
-    picture = line_chart(title, said, lines, x_label="number of the eigenvalue", y_label="eigenvalue", x_ticks=ticks,
-                         zero=True)  # fmt: skip
+    label = "number of the eigenvalue"
+    picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
     names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives (flipped signs)", GREY, ())])
     return figure(picture, f"{said} A false direction has probability {test.level:.2g}.", beside=[names])
 

@@ -57,11 +57,10 @@ def _curves(found: Evaluation) -> list[Markup]:
     """The gain after so many interactions, and every predictor beside."""
     by_step = in_steps(found.curves)
     drawn = tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
-    rows = [
-        [step.predictor, str(step.interactions), f"{step.people:,}", _plain(step.reward), _plain(step.concordance),
-         _plain(step.squared_error), shown(step.saved)]
-        for step in found.curves
-    ]  # fmt: skip
+    rows = []
+    for step in found.curves:
+        told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
+        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, shown(step.saved)])
     heads = ["predictor", "interactions", "people", "reward", "right order", "squared error", "error saved"]
     return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
 
@@ -85,8 +84,8 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
     colours = palette.colours(names) | {name: SHADES[name] for name in names if name in SHADES}
     lines = []
     for name in names:
-        at = [(float(i), getattr(one, part)) for i, step in enumerate(steps) for one in by_step[step] if
-              one.predictor == name]  # fmt: skip
+        own = [(i, one) for i, step in enumerate(steps) for one in by_step[step] if one.predictor == name]
+        at = [(float(i), getattr(one, part)) for i, one in own]
         x, y = [place for place, _ in at], [value.value for _, value in at]
         band = [(value.low, value.high) for _, value in at] if name in OURS else []
         low, high = ([one[side] for one in band] for side in (0, 1))
@@ -156,8 +155,8 @@ def _learning(found: Evaluation) -> list[Markup]:
     ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
     said = "; ".join(f"{step.users:,} users {shown(step.gain)}" for step in steps)
     title = "Gain by the number of users fitted to"
-    picture = line_chart(title, said, [line], x_label="users", y_label="gain over the population mean", x_ticks=ticks,
-                         zero=True)  # fmt: skip
+    label = "gain over the population mean"
+    picture = line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
     after = f"{steps[-1].interactions} interaction{'s' * (steps[-1].interactions != 1)}"
     caption = f"Gain after {after} when fewer users are fitted to; shaded: intervals of 95%."
     return [figure(picture, caption)]

@@ -121,8 +121,8 @@ def bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str
 
     Where a bar has an interval, the value is a dot and the interval a line through it.
     """
-    across = Axis.over([v for bar in bars for v in (bar.value, bar.low, bar.high) if v is not None], SIDE, WIDTH - SIDE,
-                       zero=True)  # fmt: skip
+    values = [v for bar in bars for v in (bar.value, bar.low, bar.high) if v is not None]
+    across = Axis.over(values, SIDE, WIDTH - SIDE, zero=True)
     height = TOP / 2 + len(bars) * 1.6 * ROW + BOTTOM
     zero, parts = across(0.0), []
     end = height - BOTTOM

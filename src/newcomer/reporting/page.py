@@ -59,8 +59,8 @@ def _verdict(dossier: Dossier, decision: Decision) -> Markup:
     """The three sentences, before everything else."""
     chip = tag("span", decision.answer, given={"class": f"chip {CHIPS[decision.answer]}"})
     head = tag("h1", "Will it help newcomers? ", chip)
-    told = [tag("p", said, given={"class": "lead"} if number == 0 else {}) for number, said in
-            enumerate(decision.sentences)]  # fmt: skip
+    first, *others = decision.sentences
+    told = [tag("p", first, given={"class": "lead"}), *(tag("p", said) for said in others)]
     s = dossier.summary
     source = f"From {s.users:,} users and {s.rows:,} rows of {named(dossier.called, 80)}."
     return tag("header", head, *told, tag("p", source, given={"class": "small"}))

@@ -2,8 +2,8 @@
 
     python examples/ratings_csv.py [FOLDER OF ml-1m]        # writes ratings.csv here
 
-The folder is that of the argument, or ml-1m in NEWCOMER_DATA; the 2,000 most rated films are kept. Without the data, made
-up people rate made up films, and choose the films that they like.
+The folder is that of the argument, or ml-1m in NEWCOMER_DATA; the 2,000 most rated films are kept. Without the data,
+made up people rate made up films, and choose the films that they like.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints, read_only
+from newcomer.logs.intake.shown_lists import Candidates
 from newcomer.records import Shown, freeze
 
 
@@ -36,7 +37,8 @@ class Batch(Shown):
     where each history begins. `rewards` and `propensities` are (rows,).
 
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
-    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none.
+    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none. `candidates` are
+    the actions that each row offered, `arms` (rows,) positions in `Logs.arms`; both only if they were logged.
     """
 
     users: NDArray[np.generic]
@@ -47,6 +49,8 @@ class Batch(Shown):
     table: Floats | None = None
     actions: Ints | None = None
     propensities: Floats | None = None
+    candidates: Candidates | None = None
+    arms: Ints | None = None
 
     def __post_init__(self) -> None:
         freeze(self)

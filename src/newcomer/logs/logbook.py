@@ -32,10 +32,10 @@ from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
-from newcomer.logs.intake.advice import SAMPLE, intercept_advice, reward_advice, short_advice
+from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
 from newcomer.logs.intake.columns import Epoch, Place, feature_array, unix_note, unix_unit
 from newcomer.logs.intake.finding import Paths
-from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal
+from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal, with_lists
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items, action_column
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
@@ -82,9 +82,9 @@ def read_logs(
         Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
         numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
     columns
-        Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, as `{"user": "uid"}`.
-        `features` may name several numeric columns, and None leaves an optional column out. Common names (userId,
-        item_id, rating, timestamp and the like) need not be given.
+        Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, `candidates`,
+        `arm`, as `{"user": "uid"}`. `features` may name several numeric columns, and None leaves an optional column
+        out. Common names (userId, item_id, rating, timestamp and the like) need not be given.
     intercept
         Add a constant feature, last.
     clip
@@ -135,6 +135,7 @@ def read_logs(
         intercept=intercept,
         ignored_items=in_rows and items is not None,
         row_names=reader.layout.features,
+        arms=reader.layout.arms,
         notes=list(reader.notes),
     )
     return logs if engine is None else logs.on(engine)
@@ -144,9 +145,9 @@ class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
-    columns that features come from, without the constant (None where they have no names); `summary` the logs in a few
-    numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`. Logs are equal
-    if a fit would read the same from both.
+    columns that features come from, without the constant (None where they have no names); `arms` the names in a column
+    `arm`, sorted; `summary` the logs in a few numbers. Everything else that is to be known of logs is computed by
+    `newcomer.logs.engine.reduce`. Logs are equal if a fit would read the same from both.
     """
 
     def __init__(
@@ -158,6 +159,7 @@ class Logs(Shown):
         intercept: bool = False,
         ignored_items: bool = False,
         row_names: str | tuple[str, ...] | None = None,
+        arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
     ) -> None:
         arguments.instance(
@@ -167,10 +169,10 @@ class Logs(Shown):
         self.engine: Engine | None = None
         self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
-        self.intercept, self.total = intercept, total
+        self.intercept, self.total, self.arms = intercept, total, arms
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
-        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits)
+        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits, arms=arms)
 
     @classmethod
     def from_arrays(
@@ -183,6 +185,8 @@ class Logs(Shown):
         items: Any = None,
         step: ArrayLike | None = None,
         propensity: ArrayLike | None = None,
+        candidates: Any = None,
+        arm: ArrayLike | None = None,
         intercept: bool = False,
         clip: Clip = None,
         epoch: Epoch | None = None,
@@ -203,6 +207,9 @@ class Logs(Shown):
             features, the ids are kept and the features stay those of the rows.
         step
             Integers, unique within a user, or times (ties keep the order of rows).
+        propensity, candidates, arm
+            What else was logged: the probability of the chosen action, the ids on offer (a list for each row) and the
+            arm of the experiment.
         clip, epoch
             As in `read_logs`.
 
@@ -211,8 +218,10 @@ class Logs(Shown):
         (2, 1, 2, (3, 5))
         """
         check_options(intercept=intercept, epoch=epoch)
-        given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
+        given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity, "arm": arm}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
+        if candidates is not None:
+            frame = with_lists(frame, "candidates", candidates)
         names = column_names(features)
         matrix = None if features is None or names is not None else feature_array(features)
         if names is not None and items is None:
@@ -229,6 +238,8 @@ class Logs(Shown):
             step=None if step is None else "step",
             action=None if action is None else "action",
             propensity=None if propensity is None else "propensity",
+            candidates=None if candidates is None or action is None else "candidates",
+            arm=None if arm is None else "arm",
             epoch=epoch,
         )
         return cls._from_frame(
@@ -289,6 +300,7 @@ class Logs(Shown):
             intercept=intercept,
             ignored_items=in_rows and items is not None,
             row_names=layout.features,
+            arms=layout.arms,
             notes=layout.notes,
         )
 
@@ -299,6 +311,7 @@ class Logs(Shown):
         Features are looked at in the first batch only; rows are searched where some rewards are far from all others.
         """
         far = reward_advice(self.summary, self._source.parts, self.action_ids or ())
+        far += candidate_advice(self.total)
         said = [*self._notes, *far, *short_advice(self.summary)]
         if self._ignored_items:
             said.append(
@@ -413,6 +426,8 @@ class Logs(Shown):
             table=self._table if part.features is None else None,
             actions=None if part.actions is None else part.actions.astype(np.int64),
             propensities=part.propensities,
+            candidates=part.candidates,
+            arms=None if part.arms is None else part.arms.astype(np.int64),
         )
 
     @cached_property
@@ -467,6 +482,7 @@ def _looked_at(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> La
         lambda name: name != "beside" and frame[name].null_count() == len(frame)
     )
     layout = replace(layout, features=None) if spare_action else layout
+    layout = layout if layout.arm is None else layout.with_arms([frame[layout.arm]], Place())
     if layout.step is None or layout.epoch is not None or not frame[layout.step].dtype.is_integer():
         return layout
     steps = frame[layout.step].min(), frame[layout.step].max()

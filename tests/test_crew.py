@@ -17,6 +17,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError, NewcomerError
+from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
@@ -36,8 +37,9 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "ENOUGH", 0)
     monkeypatch.setattr(shelving, "FEWEST", 50)
-    monkeypatch.setattr(shelving, "TASKS", 12)
+    monkeypatch.setattr(shelving, "TASKS", (1, 12))
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +184,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, name: str) -> None:
 def test_a_command_that_is_interrupted_leaves_no_file_and_no_worker(tmp_path: Path, name: str) -> None:
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir(), out.mkdir()
-    logs = write_parquet(tmp_path / "logs", users=20_000, dim=12, files=6)
+    logs = write_parquet(tmp_path / "logs", users=50_000, dim=12, files=6)
     command = [sys.executable, "-m", "newcomer", "fit", logs, "--workers", "2", "--out", out / "m.newcomer"]
     process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60

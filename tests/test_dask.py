@@ -19,6 +19,7 @@ import newcomer as nc
 from newcomer.cli import main
 from newcomer.engines import dask as ours
 from newcomer.errors import EngineError, LogsError, MissingExtra
+from newcomer.logs import carrying
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.intake import shelving
@@ -78,8 +79,9 @@ def cluster(temporary):
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "ENOUGH", 0)
     monkeypatch.setattr(shelving, "FEWEST", 100)
-    monkeypatch.setattr(shelving, "TASKS", 8)
+    monkeypatch.setattr(shelving, "TASKS", (1, 8))
 
 
 def gap(a: np.ndarray, b: np.ndarray) -> float:
@@ -182,7 +184,7 @@ def test_workers_must_see_the_folder(cluster, tmp_path: Path) -> None:
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
     """No file may grow beyond 80 kB: what a full disk does to a worker that spills."""
-    folder, scratch = write_parquet(tmp_path / "logs", users=4000, dim=8, files=1), tmp_path / "scratch"
+    folder, scratch = write_parquet(tmp_path / "logs", users=50_000, dim=8, files=1), tmp_path / "scratch"
     scratch.mkdir()
     command = f"ulimit -f 80; exec {sys.executable} -m newcomer fit {folder} --workers 2 --out {tmp_path}/m.newcomer"
     environment = {**os.environ, "TMPDIR": str(scratch)}
@@ -210,7 +212,7 @@ def test_no_dask_and_no_scheduler_are_one_sentence(monkeypatch: pytest.MonkeyPat
 def test_an_interrupted_command_ends_its_cluster(tmp_path: Path, name: str) -> None:
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir(), out.mkdir()
-    logs = write_parquet(tmp_path / "logs", users=20_000, dim=12)
+    logs = write_parquet(tmp_path / "logs", users=50_000, dim=12)
     command = [sys.executable, "-m", "newcomer", "fit", logs, "--engine", "dask", "--out", out / "m.newcomer"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)

@@ -30,6 +30,7 @@ from newcomer import arguments
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
+from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
 from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
@@ -100,7 +101,8 @@ def read_logs(
         Called while reading with (rows done, rows in all).
     engine
         Workers that read, sort and later pass over the logs: a `newcomer.logs.crew.Crew` of processes, or a
-        `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files.
+        `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
+        200,000 rows are read and passed over by this process: that is quicker than to start workers.
     """
     check_options(intercept=intercept, grouped=grouped, memory=memory, epoch=epoch, progress=progress)
     if is_table(path):
@@ -118,7 +120,7 @@ def read_logs(
         reader = reader.with_text(reader.layout.action)
     source: Source
     space = MEMORY if memory is None else memory
-    if engine is not None:
+    if engine is not None and (grouped or reader.total >= carrying.ENOUGH):
         source, total = shuffled(
             engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
         )
@@ -381,8 +383,11 @@ class Logs(Shown):
     def on(self, engine: Engine) -> Logs:
         """The same logs, passed over by the workers of an engine; what is in memory is written to disk for them.
 
-        They are the engine's as long as it is open; the logs themselves stay as they are.
+        They are the engine's as long as it is open; the logs themselves stay as they are. Logs that are too small for
+        workers to pay are this process's still: how small depends on the logs alone, and so do the numbers.
         """
+        if self.summary.rows < carrying.ENOUGH:
+            return self
         shelf = self._source
         if not isinstance(shelf, Shelf):
             shelf = Shelf.holding(self._source.parts(), engine.room(), self._source.limits)

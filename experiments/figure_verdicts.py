@@ -61,7 +61,8 @@ VERDICTS: dict[str, Verdict] = {
         "At the learnable scale, in all of it: never worse than LinUCB, kinks at the exits, martingale best. As "
         "printed nothing can be learned from the logs (see [subspace-error](#subspace-error)), and a subspace at "
         "chance can hurt: newcomers who are kept in it lose more than with LinUCB "
-        "([kept](../docs/prior-measured.md#kept) has how much). LOCAL-UCB, with the calibrated radius and no tau at all, does as well as the best setting of "
+        "([kept](../docs/prior-measured.md#kept) has how much). "
+        "LOCAL-UCB, with the calibrated radius and no tau at all, does as well as the best setting of "
         "ProBALL or better where the subspace is known, and as LinUCB where it is not. " + _RADII,
     ),
     "simulation-ts": Verdict(

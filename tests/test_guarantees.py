@@ -116,3 +116,17 @@ def test_the_worst_case_costs_proball_only_a_root_of_k():
     for d, k, n, t in [(50, 2, 5000, 1000), (200, 18, 5000, 200), (20, 5, 100, 10_000)]:
         local = guarantees.hybrid_regret(d, k, n, t, squares=0.0)
         assert guarantees.hybrid_regret(d, k, n, t) <= (1 + np.sqrt(k / 2)) * local
+
+
+def test_the_end_of_the_proof_on_the_radius_needs_a_third():
+    """With x = dD / lambda_A the proof asks x <= 1/2, where B <= 2 / lambda_A, and takes B dD <= 1/2: at x = 1/2 it may
+    be 1, where the theorem is void; x <= 1/3 is enough, and 64 / lambda_A^3 and 16 / lambda_A^2 hold then.
+    """
+    for smallest in (0.05, 0.3, 1.0):
+        for x in np.linspace(0.0, 1 / 3, 20):
+            error = x * smallest
+            B = 1 / (smallest - error)  # the worst that an error of the mean coverage can make of 1 / lambda_A
+            assert B <= 2 / smallest and B * error <= 0.5 + 1e-12
+            assert B**3 * (2 - B * error) / (1 - B * error) ** 2 <= 64 / smallest**3 * (1 + 1e-12)
+            assert (B / (1 - B * error)) ** 2 <= 16 / smallest**2 * (1 + 1e-12)
+        assert 0.5 * smallest / (smallest - 0.5 * smallest) == pytest.approx(1.0)

@@ -106,9 +106,36 @@ def test_rates_are_the_theorems():
         k * np.sqrt(t) * (1 + 2 * (away + np.sqrt(d / n * 7.0)))
     )
     assert guarantees.minimax_regret(d, k, n, t) == pytest.approx(min(online / 3, k * np.sqrt(t) * (1 + away)))
+    proven = k * np.sqrt(t) * (1 + 0.1 * np.sqrt(k * d * t / n))
+    assert guarantees.local_regret(d, k, n, t, quality=0.1, bound=2.0) == pytest.approx(2 * proven)
+    assert guarantees.local_regret(d, k, 1, t) == guarantees.online_regret(d, t)
     assert guarantees.proball_regret(d, k, 1, t) == pytest.approx(online / 3)
     halves = guarantees.radius_rate(d, k, n) / guarantees.radius_rate(d, k, 4 * n)
     assert halves == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_optimistic_vector_is_near_the_true_one_in_the_true_subspace(seed):
+    """The theorem in docs/theory.md behind LOCAL-UCB's bound, for any subspace near the true one, any vector of its
+    ellipsoid, and any noise, large or none.
+    """
+    rng = np.random.default_rng(seed)
+    d, k, t, width = 7, int(rng.integers(1, 4)), int(rng.integers(1, 60)), float(rng.uniform(0.0, 2.0))
+    true = np.linalg.qr(rng.standard_normal((d, k)))[0]
+    other = np.linalg.qr(true + 10 ** rng.uniform(-3, 0) * rng.standard_normal((d, k)))[0]
+    x = next(sequences(np.random.default_rng(seed), 1, d, t)) * rng.random()
+    eta = 10 ** rng.uniform(-2, 1) * rng.standard_normal(t)
+    v, noise, beta = np.eye(d) + x.T @ x, x.T @ eta, true @ rng.standard_normal(k)
+    small = other.T @ v @ other
+    shift = rng.standard_normal(k)
+    theta = np.linalg.solve(small, other.T @ (x.T @ x @ beta + noise)) + width * shift / np.sqrt(shift @ small @ shift)
+    found, bound = other @ theta, max(np.linalg.norm(beta), np.linalg.norm(theta))
+    apart = np.linalg.norm(other @ other.T - true @ true.T, 2)
+    low = true.T @ noise
+    s = np.sqrt(low @ np.linalg.solve(true.T @ v @ true, low))
+    gap = true @ (true.T @ found) - beta
+    limit = width + bound + s + apart * np.sqrt(1 + t) * (2 * bound + s) + apart * np.linalg.norm(noise)
+    assert np.sqrt(gap @ v @ gap) <= limit * (1 + 1e-12)
 
 
 def test_the_worst_case_costs_proball_only_a_root_of_k():

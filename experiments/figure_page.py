@@ -58,7 +58,7 @@ def section(figure: Figure, results: Path) -> str:
         f"## {figure.name}",
         f"![{figure.name}](results/{figure.name}.png)",
         f"*Claim.* {figure.claim}",
-        f"*Verdict: {verdict.answer}.* {verdict.why}",
+        f"*Verdict: {verdict.answer}.* {verdict.told(results)}",
         f"*Measured* ([table](results/{figure.name}.csv)).",
         measured(figure.name, results),
         f"*Setting.* {figure.caption(FULL)}",

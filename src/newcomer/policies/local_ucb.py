@@ -7,8 +7,8 @@ and |beta| <= R. The paper leaves the computation open; `newcomer.local` solves 
 
 Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(k d T / N))))
 up to logarithms (docs/theory.md; the paper claims a second term k times smaller, and docs/local-ucb.md says what its
-"minimax optimal" rests on); with the practical widths and a plug-in R there is none. A round in which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so:
-the radius, or the rank, is then too small for this user.
+"minimax optimal" rests on); with the practical widths and a plug-in R there is none. A round in which no (beta, U)
+meets all constraints plays LinUCB, and `flagged` says so: the radius, or the rank, is then too small for this user.
 """
 
 from __future__ import annotations

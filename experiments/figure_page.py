@@ -18,7 +18,8 @@ some that it lacks, made by
 
     newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 24 minutes on two cores
     newcomer reproduce all --quick  # two minutes, on made-up ratings
-    newcomer reproduce readings     # apart: twenty minutes on one core
+    newcomer reproduce readings     # apart: some 25 minutes on one core
+    newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/theory.md
 
 Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
 experiments.write_pages`.

@@ -27,7 +27,7 @@ from newcomer.logs.engine import reduce
 from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
-from newcomer.population.calibration import error_draws, sold_draws
+from newcomer.population.calibration import sold_draws
 from newcomer.population.estimation import estimate_population
 from newcomer.population.outlook import measure
 from newcomer.population.passing import Passes, Progress
@@ -260,9 +260,10 @@ def _by_em(
     and the basis has one direction more where the mean lies outside the span of the factor.
     """
     if begun is None:
-        fitted = estimate_population(passes, rank=rank, persistence=persistence)
+        fitted = estimate_population(passes, rank=rank, persistence=persistence, calibrate=calibrate)
     else:
-        fitted = refit_population(passes, begun.population, precision=begun.precision, persistence=persistence)
+        kept: dict[str, Any] = {"precision": begun.precision, "persistence": persistence, "calibrate": calibrate}
+        fitted = refit_population(passes, begun.population, **kept)
     if begun is not None and begun.users:
         share = fitted.facts.users / (fitted.facts.users + begun.users)
         fitted = replace(fitted, population=blend(begun.population, fitted.population, share))
@@ -270,10 +271,10 @@ def _by_em(
     rows = float(pairs.rows.sum())
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
     basis = top_eigenvectors(population.second_moment, chosen)[1]
-    draws = error_draws(passes, fitted, chosen) if chosen and calibrate else None
-    people = int(pairs.users.sum())
-    outlook = measure(passes.run, fitted.held_out, people=people, rows=int(rows))
-    return Estimate(basis, population, draws, replace(fitted.facts, outlook=outlook))
+    draws = fitted.draws(chosen) if chosen and calibrate else None
+    looked = fitted.chosen.logs.summary
+    outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)
+    return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook))
 
 
 def _by_sold(

@@ -20,7 +20,7 @@ from newcomer.cli.wording import in_options
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
-    from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
+    from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
     from newcomer.model import Model
 
 
@@ -95,6 +95,8 @@ class Findings:
     intercept: bool
     fingerprint: str
     one_hot: bool = False
+    passes: int | None = None  # of em over the logs
+    sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -124,6 +126,8 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         intercept=model.intercept,
         fingerprint=model.fingerprint,
         one_hot=model.one_hot and not model.intercept,
+        passes=None if kept.population is None else kept.population.passes,
+        sample=None if kept.population is None else kept.population.sample,
     )
 
 
@@ -198,10 +202,14 @@ def _alike(found: Findings) -> str:
 
 
 def method_line(found: Findings) -> str:
-    """Estimator and ridge."""
+    """Estimator and ridge; and who chose, where that was a sample of the users."""
     if found.ridge.value is None:
         return f"{found.estimator} ({found.ridge.why})"
-    return f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    method = f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    if found.sample is None:
+        return method
+    chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 
 def chance_line(found: Findings) -> str:

@@ -43,8 +43,9 @@ from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Progress, Reader, read_table
 from newcomer.logs.intake.shelving import Piece, Shelf
 from newcomer.logs.intake.shuffling import shuffled
-from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
-from newcomer.logs.intake.survey import Survey
+from newcomer.logs.intake.sketch import Sketch
+from newcomer.logs.intake.sources import Clip, Grouped, Held, Source, collect
+from newcomer.logs.intake.survey import Survey, survey
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
 from newcomer.logs.journal import Journal
 from newcomer.records import Shown
@@ -395,6 +396,14 @@ class Logs(Shown):
         moved = copy(self)
         moved._source, moved.engine = shelf, engine
         return moved
+
+    def holding(self, part: Histories) -> Logs:
+        """Logs of some of these users, their histories held in memory and passed over by this process."""
+        held = copy(self)
+        held._source, held.engine = Held(part, self._source.limits), None
+        held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
+        held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
+        return held
 
     def noted(self, journal: Journal) -> Logs:
         """The same logs, the results of whose passes are kept in a journal."""

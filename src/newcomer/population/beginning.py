@@ -115,8 +115,11 @@ class Fold:
 
     def climber(self, precision: float, start: Population) -> Climber:
         """A climb from `start` with this precision of the entries of L."""
-        weights = np.append(self.penalty.weights, np.full(start.rank, precision))
-        return Climber(start, self.gram, replace(self.penalty, weights=weights), noise_floor(self.begin.pairs))
+        return Climber(start, self.gram, self.penalised(precision, start.rank), noise_floor(self.begin.pairs))
+
+    def penalised(self, precision: float, rank: int) -> Penalty:
+        """What is believed beforehand, with this precision of the entries of L."""
+        return replace(self.penalty, weights=np.append(self.penalty.weights, np.full(rank, precision)))
 
 
 def begin_with(passes: Passes, persistence: float | None) -> Begin:

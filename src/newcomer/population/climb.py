@@ -32,6 +32,7 @@ from newcomer.population.record import Population
 MEMORY = 10  # steps that BFGS learns from
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
 SHORTEST = 1e-6  # step along the metric's own direction, below which there is nothing left to gain
+BOLD, TOLD = 0.9, 0.1  # share of what is not told of z that steps allow for, and the least that is told of a direction
 DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped instead
 
 
@@ -135,6 +136,43 @@ class Climber:
         self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
         self._aim()
 
+    def again(self, penalty: Penalty) -> Climber:
+        """The climb of the same users with another penalty from the best of this one, where no pass is needed first.
+
+        What BFGS has learned is kept: the sums are the same, and of the penalty it is known how it bends.
+        """
+        assert self.best is not None and self.sums is not None
+        other = Climber(self.best, self.gram, penalty, self.floor)
+        self._pass_on(other, 1.0)
+        other.tell(self.sums)
+        return other
+
+    def among(self, gram: Gram, penalty: Penalty, times: float, start: Population | None = None) -> Climber:
+        """The climb of other users, `times` as many, from the best of this one (or from a `start` that is much like it)
+        with what it has learned.
+        """
+        other = Climber(start or self.best or self.trial, gram, penalty, self.floor)
+        self._pass_on(other, times)
+        return other
+
+    def _pass_on(self, other: Climber, times: float) -> None:
+        """Let another climber know how the likelihood bends, with `times` as many users and with its own penalty."""
+        memory, length = self._memory, len(self._memory.curves)
+        if other.size != self.size:
+            return
+        before, after = self._bend(), other._bend()
+        for number in range(max(0, int(memory.taken[0]) - length), int(memory.taken[0])):
+            step, turn = memory.steps[number % length], memory.turns[number % length]
+            remember(other._memory, step, times * (turn - before * step) + after * step)
+
+    def _bend(self) -> Floats:
+        """How the penalty bends, along each unknown: of variances it hardly does."""
+        first, last = self._cuts()
+        bend = np.zeros(self.size)
+        bend[:first] = np.tile(self.penalty.weights, len(self.trial.mean))
+        bend[last:] = self.penalty.offsets or 0.0
+        return bend
+
     def _shorten(self) -> None:
         """Step less far; where the step is short already, drop the memory; with nothing to drop, stay at the best."""
         learned = self._memory.taken[0] > 0
@@ -217,7 +255,7 @@ class Climber:
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
         first, last = self._cuts()
-        expected = self.sums.weights / self.gram.mass
+        expected = self._told() / self.gram.mass
         little = np.diag(self.penalty.weights + 1e-12 * values[-1] * np.trace(expected))
         inside = vectors.T @ flat[:first].reshape(len(values), -1)
         moved = vectors @ np.linalg.solve(values[:, None, None] * expected + little, inside[:, :, None])[:, :, 0]
@@ -225,3 +263,24 @@ class Climber:
         if self.penalty.offsets is not None:
             parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))
         return np.concatenate(parts)
+
+    def _told(self) -> Floats:
+        """E times the mass, less most of what rows do not tell of z: what the likelihood itself bends by, about.
+
+        EM takes z for known, and its steps along a direction of which a history tells a share rho are too short by
+        that factor. The average posterior covariance of z is taken to be that of an average history.
+        """
+        assert self.sums is not None and self.best is not None
+        weights, factor = self.sums.weights, self.best.factor
+        if not factor.shape[1]:
+            return weights
+        each = np.eye(factor.shape[1]) + factor.T @ (self.gram.matrix @ factor) / max(self.sums.users, 1)
+        root = np.linalg.cholesky(weights[1:, 1:] + 1e-12 * np.trace(weights) * np.eye(len(each)))
+        unknown = np.linalg.solve(root, np.linalg.solve(root, weights[0, 0] * np.linalg.inv(each)).T)
+        shares, axes = np.linalg.eigh(0.5 * (unknown + unknown.T))
+        known = (axes * np.maximum(1.0 - BOLD * shares, TOLD)) @ axes.T
+        told = weights.copy()
+        told[1:, 1:] = root @ known @ root.T
+        if np.linalg.eigvalsh(told)[0] <= 0:
+            told[0, 1:] = told[1:, 0] = 0.0
+        return told

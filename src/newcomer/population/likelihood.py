@@ -229,6 +229,10 @@ class Comparison:
     def __add__(self, other: Comparison) -> Comparison:
         return Comparison(self.users + other.users, self.sums + other.sums, self.products + other.products)
 
+    def among(self, some: slice) -> Comparison:
+        """The comparison of some of the populations."""
+        return Comparison(self.users, self.sums[some], self.products[some, some])
+
     def deficits(self) -> tuple[Floats, Floats]:
         """The mean gain per user that each lacks to the best, and the standard error of that, (P,) each.
 

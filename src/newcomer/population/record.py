@@ -102,6 +102,8 @@ class Population(Shown):
         """
         values, vectors = _axes(self.factor, gram)
         living = int((values > DEAD * values[0]).sum()) if len(values) else 0
+        if living == len(values):
+            return self
         alive = self.factor @ vectors[:, :living]
         image = gram @ alive
         beyond = start.factor

@@ -187,6 +187,13 @@ def test_temporary_folders_are_private_and_go(cluster, temporary: Path, tmp_path
     assert set(temporary.iterdir()) == before
 
 
+def test_two_clusters_do_not_complain_of_each_other(cluster, tmp_path: Path) -> None:
+    """Warnings are errors here; and both listen on the loopback interface alone."""
+    with ours.Dask(workers=1, folder=tmp_path) as second:
+        addresses = [one._cluster.scheduler.http_server.address for one in (cluster, second)]
+    assert addresses == ["127.0.0.1", "127.0.0.1"]
+
+
 def test_workers_must_see_the_folder(cluster, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot open the client's folder"):
         cluster.visible(tmp_path / "elsewhere")

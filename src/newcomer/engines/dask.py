@@ -68,6 +68,7 @@ class Dask(Engine):
                 threads_per_worker=1,
                 host="127.0.0.1",
                 dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port: 8787 may be another cluster's
                 local_directory=str(self._own.path),
                 silence_logs=logging.CRITICAL,
             )

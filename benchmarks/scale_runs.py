@@ -82,6 +82,7 @@ def ratings(path: str) -> dict[str, Any]:
 
 def bare(folder: str, step: str, users: int) -> dict[str, Any]:
     """One of the steps that a fit from files cannot do without: kernel, scan, or spill and sort."""
+    _warm_up("sold")
     place = Path(folder)
     steps: dict[str, Callable[[], object]] = {
         "kernel": files.kernel(place, users=users, blocks=max(1, users // BLOCK)) if step == "kernel" else print,
@@ -96,9 +97,9 @@ def bare(folder: str, step: str, users: int) -> dict[str, Any]:
 def volume(folder: str) -> dict[str, Any]:
     """Bytes a row that a shuffle writes: scattered to buckets, and sorted onto the shelf."""
     place = Path(folder)
-    logs = nc.read_logs(place / "logs", items=place / "items.parquet", memory=1 << 20)
-    sorted_bytes = sum(file.stat().st_size for file in logs._source.folder.rglob("*") if file.is_file())
     reader = Reader.of(place / "logs", None, None)
+    logs = nc.read_logs(place / "logs", items=place / "items.parquet", memory=8 * reader.total)  # less than they take
+    sorted_bytes = sum(file.stat().st_size for file in logs._source.folder.rglob("*") if file.is_file())
     with tempfile.TemporaryDirectory() as scratch:
         arrived = scatter_file((reader, logs._items), 0, folder=Path(scratch), buckets=16)
         scattered = sum(file.stat().st_size for file in Path(scratch).iterdir())

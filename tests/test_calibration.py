@@ -9,7 +9,8 @@ from newcomer.errors import ModelError
 from newcomer.fitting import fit
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws
-from newcomer.population.search import Passes, estimate_population
+from newcomer.population.estimation import estimate_population
+from newcomer.population.passing import Passes
 from newcomer.radius import Draws, calibrated_radius
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic

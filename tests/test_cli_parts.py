@@ -26,7 +26,7 @@ from newcomer.cli.findings import (
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
-from newcomer.population.search import Progress
+from newcomer.population.passing import Progress
 
 
 def printed(*parts: RenderableType, width: int = 80) -> str:

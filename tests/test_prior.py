@@ -14,10 +14,13 @@ from hypothesis import strategies as st
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.population.all_pairs import pairs_of, start_from
+from newcomer.population.beginning import mean_precision
 from newcomer.population.climb import Climber, Gram, Penalty
+from newcomer.population.estimation import estimate_population
 from newcomer.population.likelihood import Task, compare, expect, merge, posterior_of
+from newcomer.population.passing import Passes
+from newcomer.population.persistence import share_of
 from newcomer.population.record import Population
-from newcomer.population.search import Passes, estimate_population, mean_precision, share_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.users import mix
 from newcomer.worlds import Synthetic

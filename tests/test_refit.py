@@ -11,8 +11,9 @@ import newcomer as nc
 from newcomer.cli import main
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.batch import Batch
+from newcomer.population.estimation import FINE, FINELY
+from newcomer.population.passing import Passes, Progress
 from newcomer.population.refit import refit_population
-from newcomer.population.search import FINE, FINELY, Passes, Progress
 from newcomer.refitting import Past, begin_at
 from newcomer.worlds import Synthetic
 from tests.helpers import write_parquet

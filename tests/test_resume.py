@@ -15,7 +15,7 @@ import newcomer as nc
 from newcomer.errors import LogsError, ModelError
 from newcomer.keeping import pack_record, unpack_record
 from newcomer.logs.engine import reduce
-from newcomer.population.search import Passes
+from newcomer.population.passing import Passes
 from newcomer.sold.moments import merge, moments_of
 from newcomer.users import Split
 from tests.helpers import same_moments, write_parquet

@@ -250,7 +250,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class PersistenceFacts:
-    """What repeats of the logs say of the share of the residual that lasts (`newcomer.population.search.share_of`).
+    """What repeats say of the share of the residual that lasts (`newcomer.population.persistence.share_of`).
 
     `repeats` are the meetings of a user and an action beyond the first, `ratio` the mean of their squared deviations
     from the mean of user and action, in units of the residual variance: it estimates 1 - share.

@@ -28,10 +28,11 @@ from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
 from newcomer.population.calibration import error_draws, sold_draws
+from newcomer.population.estimation import estimate_population
 from newcomer.population.outlook import measure
+from newcomer.population.passing import Passes, Progress
 from newcomer.population.record import Estimate, Population
 from newcomer.population.refit import blend, refit_population
-from newcomer.population.search import Passes, Progress, estimate_population
 from newcomer.refitting import Begun, Past, provenance, ridge_of, what_is_left
 from newcomer.sold.correction import (
     AnyCorrection,
@@ -81,7 +82,7 @@ def fit(
         decided on the way (`logs.advice`), and has settings.
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
-    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge)
+    estimator : "em" (the distribution of users, `newcomer.population.estimation`), "sold" (the paper's, with a ridge)
         or "sold-pinv" (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from newcomer.cli.screen import aside
 
 if TYPE_CHECKING:
-    from newcomer.population.search import Progress as Passed
+    from newcomer.population.passing import Progress as Passed
 
 PATIENCE = 1.0  # seconds of silence before anything is shown
 INTERVAL = 30.0  # seconds between lines without a terminal

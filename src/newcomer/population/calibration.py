@@ -26,9 +26,11 @@ from scipy.linalg import eigh
 from scipy.special import betaincinv
 
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.population.beginning import Fold, noise_floor
 from newcomer.population.climb import Climber
+from newcomer.population.estimation import Fitted
+from newcomer.population.passing import Passes
 from newcomer.population.record import Population
-from newcomer.population.search import Fitted, Fold, Passes, noise_floor
 from newcomer.radius import Draws
 from newcomer.sold.correction import AnyCorrection
 from newcomer.sold.moments import Moments

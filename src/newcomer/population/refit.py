@@ -14,8 +14,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from newcomer.population.beginning import begin_with
+from newcomer.population.estimation import Fitted, finish
+from newcomer.population.passing import Passes
 from newcomer.population.record import Population
-from newcomer.population.search import Fitted, Found, Passes, Search, begin_with
+from newcomer.population.search import Found, Search
 
 
 def refit_population(
@@ -23,7 +26,7 @@ def refit_population(
 ) -> Fitted:
     """Climb from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
     begin = begin_with(passes, persistence)
-    return Search(passes, begin, []).finish(Found(precision, [start], 0.0, ()), (), None)
+    return finish(Search(passes, begin, []), Found(precision, [start], 0.0, ()), (), None)
 
 
 def blend(first: Population, second: Population, share: float) -> Population:

@@ -1,204 +1,37 @@
-"""The search for the population: its start, its climb, and the choice of rank and shrinkage on people who were not
-fitted.
+"""The choice of rank and shrinkage, on people who were not fitted.
 
-    reward = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a.
-
-Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`)
-improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean
-and the spread along each direction that serve a newcomer, and with many directions and short histories they must be
-shrunk. Shrinkage is a Gaussian prior:
-
-* of the entries of L with one precision a. Since |L|^2 is the trace of the covariance this is a nuclear norm: weak
-  directions shrink to nothing;
-* of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
-  users. Where features are one-hot, m is shrunk towards the mean reward in place of zero: an action that was met once
-  is worth about as much as the others;
-* of the offsets with the precision that their variance between actions suggests, beyond what their noise explains;
-  there are none where features are one-hot.
-
-The precision a and the rank are those with which each reward of *users who were not fitted* is predicted best from
-their *other* actions (`likelihood_loops.others_gain`): five folds of users by a hash of their ids where there are few,
-one held-out fifth where there are many. The rank is the smallest whose gain is within one (paired) standard error of
-the best, and zero unless the gain is clear of chance (`CLEAR` standard errors): noise that differs between actions, or
-a few heavy users, then do not pass for taste.
-
-How much of the residual lasts is told by users who met an action more than once, and by nothing else: see `share_of`.
+The precision a of the entries of L and the rank are those with which each reward of *users who were not fitted* is
+predicted best from their *other* actions (`likelihood_loops.others_gain`): five folds of users by a hash of their ids
+where there are few, one held-out fifth where there are many. The rank is the smallest whose gain is within one (paired)
+standard error of the best, and zero unless the gain is clear of chance (`CLEAR` standard errors): noise that differs
+between actions, or a few heavy users, then do not pass for taste.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Literal, TypeVar
+from functools import partial
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats
-from newcomer.errors import LogsError
-from newcomer.evidence import PersistenceFacts, PopulationFacts, RankComparison
-from newcomer.logs import Logs
-from newcomer.logs.batch import Batch
-from newcomer.logs.engine import reduce
-from newcomer.population.all_pairs import (
-    FEW,
-    FIRM,
-    NOISELESS,
-    TINY,
-    Pairs,
-    action_variances,
-    levels_of,
-    pairs_of,
-    start_from,
-)
-from newcomer.population.climb import Climber, Gram, Penalty
-from newcomer.population.forecast import forecast
-from newcomer.population.likelihood import Comparison, Sums, Task, compare, expect, merge
+from newcomer.evidence import RankComparison
+from newcomer.population.all_pairs import TINY
+from newcomer.population.beginning import USUAL, Begin, Fold
+from newcomer.population.likelihood import Comparison, compare
+from newcomer.population.passing import Passes
 from newcomer.population.record import Population
-from newcomer.users import Split, folds
 
-Partial = TypeVar("Partial")
 Trail = tuple[tuple[float, float], ...]  # precisions tried, each with the held-out gain per user
 
-MOST = (8, 24)  # directions tried when the rank is open: few, then many if few are not enough
+MOST = (USUAL, 24)  # directions tried when the rank is open: few, then many if few are not enough
 COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
 SLIGHTLY = 0.01  # share of the whole gain that is no reason for another direction
 CLEAR = 2.2  # standard errors of gain over the population mean below which nothing is shared: level 1 / 64
-SLIGHT = 1e-3  # share of the residual variance below which offsets are nothing
-PLAIN = 6.0  # standard errors of gain below which one held-out fifth of the users is not enough to tell ...
-MANY = 50_000  # ... unless there are this many
 LOSS = 10.0  # of gain over all held-out users, on the way to another precision, that is too much
 FARTHEST = 12  # steps from the first precision tried
 LIVING = 1e-3  # share of the residual variance below which directions explain nothing
-LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
-ROUGH, FINE = 0.5, 0.01  # gain in log-likelihood at which climbing ends: while choosing, and at last ...
-ROUGHLY, FINELY = 1e-3, 1e-4  # ... or this much per parameter: sampling leaves half a unit of each open
-LONGEST = 60  # passes of one climb
-SETTLING, SETTLED = 5, 0.005  # climbs in which share and variances settle, and by how little the share then changes
-CODED = 1 << 21  # rows of a batch where features are in a catalogue
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What is told after a pass: how many there were, at which stage, and log-likelihood per row (fitted, held out)."""
-
-    passes: int
-    stage: str
-    likelihood: float
-    held_out: float
-
-
-@dataclass
-class Passes:
-    """Reads the logs as often as needed, counts how often, and says so to those who listen."""
-
-    logs: Logs
-    progress: Callable[[int, int], None] | None = None
-    listen: Callable[[Progress], None] | None = None
-    count: int = 0
-
-    def run(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial]) -> Partial:
-        """One pass."""
-        self.count += 1
-        # Rows that name actions take no room for features.
-        rows = CODED if self.logs.by_action else None
-        return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
-
-    def climb(self, climbers: list[Climber], splits: list[Split], *, stage: str, tolerance: float, each: float) -> None:
-        """Passes until no climber gains more than `tolerance` in log-likelihood, or more than `each` per parameter.
-
-        All climbers take a step in every pass, each on its own split of the users, so that reading is shared.
-        """
-        for _ in range(LONGEST):
-            tasks = tuple(Task(c.trial, s.fitted, s.judged) for c, s in zip(climbers, splits, strict=True))
-            found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
-            for climber, sums in zip(climbers, found, strict=True):
-                climber.tell(sums)
-            if self.listen is not None:
-                at = [c.sums for c in climbers if c.sums]
-                fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
-                judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
-                self.listen(Progress(self.count, stage, fitted, judged))
-            if all(climber.gain < max(tolerance, each * climber.size) for climber in climbers):
-                break
-
-
-@dataclass(frozen=True, eq=False)
-class Begin:
-    """What all fits begin with: the sums over pairs, the catalogue's features where rows name actions of one, and what
-    lasts.
-    """
-
-    pairs: Pairs
-    table: Floats | None  # (A, d)
-    one_hot: bool
-    share: float | None = None  # of the residual that lasts, if it was given
-
-    @property
-    def centred(self) -> bool:
-        """Whether the common part of each action was taken off before pairs were multiplied."""
-        return bool(self.pairs.met.shape[1])
-
-    def start(self, buckets: Bools, rank: int) -> Population:
-        """The moment estimate of the users in some buckets."""
-        found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
-        return replace(found, share=self.share_for(found))
-
-    def share_for(self, population: Population) -> float:
-        """The share that lasts, as given or as repeats tell it; none where there is nothing to tell it from."""
-        if self.share is not None:
-            return min(self.share, LASTING)
-        lasting = share_of(self.pairs, population.variances)
-        return 0.0 if lasting is None else lasting.estimate
-
-    def anchor(self, buckets: Bools) -> Floats:
-        """What the mean is shrunk towards (d,)."""
-        some = self.pairs.take(buckets)
-        anchor = np.zeros(some.cross.shape[1])
-        if self.one_hot:
-            actions = some.met.shape[1]
-            constant = slice(actions, None) if len(anchor) > actions else slice(None)  # it has the level by itself
-            anchor[constant] = float(some.levels.sum() / max(some.met.sum(), 1.0))
-        return anchor
-
-
-@dataclass(frozen=True, eq=False)
-class Fold:
-    """A split of the users, and what all fits to its fitted users share."""
-
-    begin: Begin
-    split: Split
-
-    @cached_property
-    def gram(self) -> Gram:
-        """The sum of phi phi^T / v over the fitted users, v as the moments have it."""
-        pairs, table = self.begin.pairs.take(self.split.fitted), self.begin.table
-        variances = action_variances(pairs)
-        if table is None or variances is None:
-            noise = self.begin.start(self.split.fitted, 0).noise_variance
-            return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
-        weights = pairs.met[0] / variances
-        return Gram(table.T @ (weights[:, None] * table), float(weights.sum()))
-
-    @cached_property
-    def penalty(self) -> Penalty:
-        """What is believed beforehand, with a precision of L yet to be chosen."""
-        begin, fitted = self.begin, self.split.fitted
-        anchor = begin.anchor(fitted)
-        precision = mean_precision(begin.pairs, fitted, anchor)
-        alone = begin.start(fitted, min(MOST[0], len(anchor)))  # what moments leave of the variance
-        towards = (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
-        return Penalty(np.array([precision]), anchor, towards, offset_precision(begin, fitted))
-
-    def start(self, rank: int) -> Population:
-        """The moment estimate of the fitted users."""
-        return self.begin.start(self.split.fitted, rank)
-
-    def climber(self, precision: float, start: Population) -> Climber:
-        """A climb from `start` with this precision of the entries of L."""
-        weights = np.append(self.penalty.weights, np.full(start.rank, precision))
-        return Climber(start, self.gram, replace(self.penalty, weights=weights), noise_floor(self.begin.pairs))
+ROUGH, ROUGHLY = 0.5, 1e-3  # gain in log-likelihood at which climbing ends, in all or per parameter
 
 
 @dataclass(frozen=True)
@@ -210,65 +43,6 @@ class Found:
     score: float  # held-out gain per user
     trail: Trail
     likelihood: float = -np.inf  # held-out, per user
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The population fitted to everybody, the penalty of its fit, what it began with, and why it is so."""
-
-    population: Population
-    penalty: Penalty
-    begin: Begin
-    facts: PopulationFacts
-    held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of the users, and the buckets of the others
-
-    @property
-    def pairs(self) -> Pairs:
-        """The sums over pairs."""
-        return self.begin.pairs
-
-
-def estimate_population(
-    passes: Passes, *, rank: int | Literal["auto"] = "auto", persistence: float | None = None
-) -> Fitted:
-    """Estimate the distribution of users; `rank` directions, or as many as held-out users call for.
-
-    `persistence` is the share of the residual that lasts; None leaves it to users who met an action more than once.
-
-    >>> from newcomer.worlds import Synthetic
-    >>> found = estimate_population(Passes(Synthetic.learnable(dim=8, seed=1).logs(400, 8, seed=1)), rank=2)
-    >>> found.population.factor.shape, round(found.population.noise_variance, 2)
-    ((8, 2), 0.25)
-    """
-    begin = begin_with(passes, persistence)
-    users = begin.pairs.users
-    search = Search(passes, begin, [Fold(begin, split) for split in folds(users)])
-    if not search.folds:  # too few users to hold some of them out: everybody gets the mean
-        everybody = np.ones(len(users), dtype=np.bool_)
-        alone = Found(1.0, [begin.start(everybody, 0 if rank == "auto" else int(rank))], 0.0, ())
-        return search.finish(alone, (), None)
-    if rank == "auto":
-        most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
-        found, trails, ranks = search.rank(most)
-        if len(search.folds) == 1 and users.sum() < MANY and ranks.deficits[0] < PLAIN * ranks.errors[0]:
-            search = Search(passes, begin, [Fold(begin, split) for split in folds(users, every=True)])
-            found, trails, ranks = search.rank(most)
-        return search.finish(found, trails, ranks)
-    found = search.precision(search.begin_at(int(rank)), "choosing shrinkage", settled=True)
-    return search.finish(found, (found.trail,), None)
-
-
-def begin_with(passes: Passes, persistence: float | None) -> Begin:
-    """The sums over pairs: one pass, or two where rows name actions, whose means are taken off first."""
-    logs = passes.logs
-    actions, centre = len(logs.action_ids or ()), None
-    if actions:
-        met, levels = passes.run(partial(levels_of, actions=actions), operator.add)
-        centre = np.divide(levels, met, out=np.zeros(actions), where=met > 0)
-    pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
-    if not pairs.squares.sum() > 0:
-        raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
-    return Begin(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence)
 
 
 @dataclass
@@ -395,118 +169,6 @@ class Search:
         judged = tuple(fold.split.judged for fold in self.folds)
         comparison: Comparison = self.passes.run(partial(compare, rivals=tuple(rivals), judged=judged), operator.add)
         return comparison
-
-    def _settle(self, fold: Fold, found: Found) -> Climber:
-        """Climb until what lasts and the variances it is a share of agree: each is estimated given the other."""
-        best, share = found.populations[0], self.origin.share_for(found.populations[0])
-        for _ in range(SETTLING):
-            climber = fold.climber(found.precision, replace(best, share=share))
-            self.passes.climb([climber], [fold.split], stage="fitting everybody", tolerance=FINE, each=FINELY)
-            assert climber.best is not None
-            best, before = climber.best, share
-            share = self.origin.share_for(best)
-            if abs(share - before) < SETTLED:
-                break
-        return climber
-
-    def finish(self, found: Found, tried: tuple[Trail, ...], ranks: RankComparison | None) -> Fitted:
-        """Fit everybody with what was chosen, and keep why."""
-        begin, pairs = self.origin, self.origin.pairs
-        everybody = np.ones(len(pairs.users), dtype=np.bool_)
-        fold = Fold(begin, Split(everybody, ~everybody))
-        climber = self._settle(fold, found)
-        assert climber.best is not None and climber.sums is not None
-        population, rows = climber.best.principal(), int(pairs.rows.sum())
-        facts = PopulationFacts(
-            passes=self.passes.count,
-            likelihood=climber.sums.likelihood / rows,
-            directions=population.rank,
-            users=int(pairs.users.sum()),
-            rows=rows,
-            forecast=forecast(population, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows),
-            tried=tried,
-            precision=found.precision,
-            mean_precision=float(fold.penalty.weights[0]),
-            ranks=ranks,
-            persistence=share_of(pairs, population.variances),
-        )
-        judged = [fold.split.judged for fold in self.folds]
-        apart = tuple(zip(found.populations, judged, strict=True)) if judged else ()
-        return Fitted(population, climber.penalty, begin, facts, apart)
-
-
-def noise_floor(pairs: Pairs) -> float:
-    """The least noise variance that is told apart from none."""
-    return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
-
-
-def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
-    """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
-
-    The plain square would count the error of the mean as mean; the product does not, since the halves err
-    independently, but it may come out near zero or negative: it is taken to be at least a hundredth of the plain one.
-    """
-    order = np.cumsum(buckets) % 2 == 1
-    sides = [buckets & side for side in (order, ~order)]
-    halves = [start_from(pairs.take(side), 0).mean - anchor for side in sides if pairs.users[side].sum()]
-    plain = start_from(pairs.take(buckets), 0).mean - anchor
-    square = float(halves[0] @ halves[-1])
-    return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
-
-
-def offset_precision(begin: Begin, buckets: Bools) -> float | None:
-    """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is
-    named.
-
-    The squared distance of an action's mean reward from phi^T m is that of its offset and v / n of noise: what remains
-    on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
-    distances away.
-    """
-    if begin.one_hot or begin.table is None:
-        return None
-    pairs = begin.pairs.take(buckets)
-    met, seen = pairs.met[0], pairs.met[0] > 0
-    variances, actions = action_variances(pairs), int(seen.sum())
-    if variances is None or actions <= begin.table.shape[1] + 1:
-        return None
-    away = pairs.levels[0, seen] / met[seen] - begin.table[seen] @ _regression(
-        begin.table[seen], pairs.levels[0, seen], met[seen]
-    )
-    weights = met[seen] / met[seen].sum()
-    free = 1.0 - begin.table.shape[1] / actions
-    between = float(weights @ away**2) / free - float(weights @ (variances[seen] / met[seen]))
-    return 1.0 / between if between > SLIGHT * float(weights @ variances[seen]) else None
-
-
-def _regression(table: Floats, levels: Floats, met: Floats) -> Floats:
-    """Least squares of action means (A,) on features (A, d), weighted by rows."""
-    root = np.sqrt(met)
-    return np.asarray(np.linalg.lstsq(table * root[:, None], levels / root, rcond=None)[0], dtype=np.float64)
-
-
-def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
-    """The share of the residual that lasts, by users who met an action again; None where nobody did.
-
-    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
-    rewards from their own mean, over n - 1. So the sum of their squares over the sum of v, each repeat counted once,
-    estimates 1 - share whatever lasts, whatever users like, and however they choose. Its standard error is that of a
-    ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
-    """
-    if not pairs.again.sum():
-        return None
-    expected = pairs.again @ variances
-    within, total = pairs.within.sum(axis=1), float(expected.sum())
-    ratio = float(within.sum()) / total
-    error = float(np.sqrt(np.sum((within - ratio * expected) ** 2))) / total
-    normal = float(np.sqrt(2.0 * float(again_squares(pairs, variances)))) / total * min(ratio, 1.0)
-    error = max(error, normal)
-    estimate = min(max(1.0 - ratio, 0.0), LASTING)
-    return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
-
-
-def again_squares(pairs: Pairs, variances: Floats) -> float:
-    """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
-    return float(pairs.again.sum(axis=0) @ variances**2)
 
 
 def smallest_good(comparison: Comparison) -> int:

@@ -30,6 +30,7 @@ from newcomer.worlds.download import find_movielens
 USERS, STEPS, FILES, DIM, ITEMS = 1_000_000, 20, 16, 50, 1000
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 DIMS, CATALOGUES = (10, 50, 200), (100, 1000, 10_000, 100_000)
+BOTH = ("sold", "em")
 SHARE = 20  # the sweeps over dimension and actions take this part of the users
 PEERS = processes.ROOT / "benchmarks" / "peers" / ".venv" / "bin" / "python"
 Row = dict[str, Any]
@@ -67,7 +68,7 @@ class Bench:
 
     def local(self) -> list[Row]:
         """Both fits beside the bare steps that a fit from files cannot do without."""
-        rows = [self.alone(estimator, self.users) for estimator in ("sold", "em")]
+        rows = [self.alone(estimator, self.users) for estimator in BOTH]
         for step in ("kernel", "scan", "spill"):
             asked = {"folder": self.logs(self.users), "step": step, "users": self.users}
             rows.append({"what": step, "users": self.users, "rows": self.users * STEPS, **_taken("bare", asked)})
@@ -75,28 +76,27 @@ class Bench:
 
     def workers(self) -> list[Row]:
         """One process, then two workers."""
-        both = ("sold", "em")
-        return [row for how in both for row in (self.alone(how, self.users), self.fit(how, self.users, workers=2))]
+        return [row for how in BOTH for row in (self.alone(how, self.users), self.fit(how, self.users, workers=2))]
 
     def cluster(self) -> list[Row]:
         """One process, then a Dask cluster of two."""
         rows = []
-        for how in ("sold", "em"):
+        for how in BOTH:
             rows += [self.alone(how, self.users), self.fit(how, self.users, engine="dask", workers=2)]
         return rows
 
     def growth(self) -> list[Row]:
         """Against the number of users."""
         sizes = sorted({*(n for n in SIZES if n < self.users), self.users})
-        return [self.alone(estimator, users) for estimator in ("sold", "em") for users in sizes]
+        return [self.alone(estimator, users) for estimator in BOTH for users in sizes]
 
     def dimension(self) -> list[Row]:
         """Against the number of features."""
-        return [self.alone(how, self.users // SHARE, dim) for how in ("sold", "em") for dim in DIMS]
+        return [self.alone(how, self.users // SHARE, dim) for how in BOTH for dim in DIMS]
 
     def actions(self) -> list[Row]:
         """Against the number of actions of the items table."""
-        return [self.alone(how, self.users // SHARE, DIM, n) for how in ("sold", "em") for n in CATALOGUES]
+        return [self.alone(how, self.users // SHARE, DIM, n) for how in BOTH for n in CATALOGUES]
 
     def shuffle(self) -> list[Row]:
         """Bytes a row that reading unsorted files writes."""

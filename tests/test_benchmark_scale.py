@@ -9,14 +9,12 @@ import polars as pl
 import pytest
 from benchmarks import processes, scale, scale_page
 
-LOCAL = ["local", "workers", "growth", "shuffle"]
-
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "SIZES", (200, 400))
-    monkeypatch.setattr(scale, "DIMS", (10, 20))
-    monkeypatch.setattr(scale, "CATALOGUES", (50, 100))
+    monkeypatch.setattr(scale, "SIZES", (200,))
+    monkeypatch.setattr(scale, "DIMS", (10, 50))
+    monkeypatch.setattr(scale, "CATALOGUES", (50, 1000))
     monkeypatch.setattr(scale, "SHARE", 1)
 
 
@@ -26,26 +24,27 @@ def test_a_process_is_measured_from_outside_with_its_workers() -> None:
     assert took.cpu >= 0.6 and took.wall > 0.2 and took.peak > 5
 
 
-def test_sections_run_and_the_page_is_written_from_what_is_kept(tmp_path: Path, capsys) -> None:
-    scale.main(["--users", "400", "--out", str(tmp_path), *LOCAL])
+def test_sections_run_and_the_page_is_written_from_what_is_kept(tmp_path: Path, monkeypatch, capsys) -> None:
+    scale.main(["--users", "400", "--out", str(tmp_path), "local"])
     rows = pl.read_csv(tmp_path / "scale.csv")
-    assert rows["section"].unique(maintain_order=True).to_list() == LOCAL
     fits = rows.filter(pl.col("what").is_in(["SOLD", "default fit"]))
     assert (fits["cpu"] > 0).all() and (fits["peak_mb"] > 50).all() and (fits["passes"] >= 1).all()
+    monkeypatch.setattr(scale, "BOTH", ("sold",))
+    scale.main(["--users", "400", "--out", str(tmp_path), "growth", "dimension", "actions", "shuffle", "workers"])
+    again = scale_page.load(tmp_path)
+    assert again.filter(pl.col("section") == "local").equals(scale_page.load(tmp_path)[: len(rows)])
+    assert set(again["section"]) == set(scale.SECTIONS) - {"cluster", "ratings"}
     page = (tmp_path / "scale.md").read_text()
     assert page in capsys.readouterr().out
     assert "of the three bare steps" in page and "Times as fast with two workers" in page and "exponents" in page
-    scale.main(["--users", "200", "--out", str(tmp_path), "dimension", "actions", "shuffle"])
-    again = pl.read_csv(tmp_path / "scale.csv")
-    assert again.filter(pl.col("section") == "local").equals(rows.filter(pl.col("section") == "local"))
-    assert again.filter(pl.col("section") == "shuffle")["users"].unique().to_list() == [200]
     with pytest.raises(SystemExit):
         scale.main(["nothing"])
 
 
-def test_a_cluster_is_measured(tmp_path: Path) -> None:
+def test_a_cluster_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "dask" not in os.environ.get("NEWCOMER_REQUIRE", "").split(","):
         pytest.importorskip("distributed", reason="not run: no dask")
+    monkeypatch.setattr(scale, "BOTH", ("sold",))
     scale.main(["--users", "400", "--out", str(tmp_path), "cluster"])
     assert "Times the CPU of one process" in (tmp_path / "scale.md").read_text()
 

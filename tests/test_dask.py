@@ -194,6 +194,15 @@ def test_two_clusters_do_not_complain_of_each_other(cluster, tmp_path: Path) -> 
     assert addresses == ["127.0.0.1", "127.0.0.1"]
 
 
+def test_a_cluster_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(**options: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", fails)
+    with pytest.raises(EngineError, match="processes of the cluster cannot be started: in a script, put what it does"):
+        ours.Dask(folder=tmp_path)
+
+
 def test_workers_must_see_the_folder(cluster, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot open the client's folder"):
         cluster.visible(tmp_path / "elsewhere")

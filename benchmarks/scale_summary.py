@@ -15,6 +15,8 @@ BILLION, TIMES = 1_000_000_000, 2.5  # rows; and times the CPU of one process th
 
 def with_summary(page: str, table: pl.DataFrame, verdicts: Verdicts) -> str:
     """The page with what stands between its marks computed anew."""
+    if BEGIN not in page or END not in page:
+        return page
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n{summary(table, verdicts)}\n{END}{after}"

@@ -54,7 +54,7 @@ def test_ratings_are_measured_without_the_peer_where_it_is_not_prepared(
 ) -> None:
     data = tmp_path / "ml-1m"
     data.mkdir()
-    lines = [f"{u}::{f}::{1 + (u * f) % 5}::{978300000 + u}" for u in range(40) for f in range(1, 12)]
+    lines = [f"{u}::{f}::{1 + (u * f) % 5}::{978300000 + u * f % 97}" for u in range(40) for f in range(1, 12)]
     (data / "ratings.dat").write_text("\n".join(lines) + "\n")
     monkeypatch.setenv("NEWCOMER_DATA", str(data))
     monkeypatch.setattr(scale, "PEERS", tmp_path / "nowhere")

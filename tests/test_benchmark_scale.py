@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from benchmarks import processes, scale, scale_page
+from benchmarks.scale_summary import with_summary
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +62,11 @@ def test_ratings_are_measured_without_the_peer_where_it_is_not_prepared(
     scale.main(["--films", "8", "--out", str(tmp_path), "ratings"])
     rows = scale_page.load(tmp_path)
     assert rows["rows"].to_list() == [40 * 8] and "left out: implicit" in capsys.readouterr().err
+
+
+def test_the_page_says_what_was_measured() -> None:
+    """docs/scale.md stands in the repository with the numbers of docs/benchmarks/scale.csv."""
+    page = (processes.ROOT / "docs" / "scale.md").read_text()
+    kept = scale_page.load(processes.ROOT / "docs" / "benchmarks")
+    assert with_summary(page, kept, scale_page.VERDICTS) == page
+    assert with_summary("no marks", kept, scale_page.VERDICTS) == "no marks"

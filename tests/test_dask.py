@@ -77,6 +77,16 @@ def cluster(temporary):
         yield engine
 
 
+@pytest.fixture(params=["workers", "a cluster"])
+def engine(request, cluster):
+    """Two processes of this machine, and a cluster of two."""
+    if request.param == "a cluster":
+        yield cluster
+    else:
+        with Crew(2) as crew:
+            yield crew
+
+
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carrying, "ENOUGH", 0)
@@ -128,18 +138,18 @@ def test_the_outlook_is_the_same_on_a_cluster(cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stage", "nth"), [("the read", 1), ("the shuffle", 2), ("the moments", 3)])
-def test_a_worker_killed_before_em_changes_nothing(cluster, tmp_path: Path, stage: str, nth: int) -> None:
+def test_a_worker_killed_before_em_changes_nothing(engine, tmp_path: Path, stage: str, nth: int) -> None:
     folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
-    logs = nc.read_logs(folder, engine=Haunted(cluster, nth, token))
+    logs = nc.read_logs(folder, engine=Haunted(engine, nth, token))
     assert token.exists() == (nth <= 2) and logs == nc.read_logs(folder)
     same_moments(reduce(logs, add_up, merge), reduce(nc.read_logs(folder), add_up, merge), 1e-10)
     assert token.exists(), f"nobody was killed during {stage}"
 
 
-def test_a_worker_killed_in_an_em_pass_changes_nothing(cluster, tmp_path: Path) -> None:
+def test_a_worker_killed_in_an_em_pass_changes_nothing(engine, tmp_path: Path) -> None:
     folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
     expected = nc.fit(nc.read_logs(folder), rank=2, calibrate=False)
-    found = nc.fit(nc.read_logs(folder, engine=Haunted(cluster, 7, token)), rank=2, calibrate=False)
+    found = nc.fit(nc.read_logs(folder, engine=Haunted(engine, 7, token)), rank=2, calibrate=False)
     assert token.exists(), "nobody was killed"
     assert gap(found.mean, expected.mean) < 1e-6 and gap(found.covariance, expected.covariance) < 1e-6
 
@@ -177,16 +187,34 @@ def test_temporary_folders_are_private_and_go(cluster, temporary: Path, tmp_path
     assert set(temporary.iterdir()) == before
 
 
+def test_two_clusters_do_not_complain_of_each_other(cluster, tmp_path: Path) -> None:
+    """Warnings are errors here; and both listen on the loopback interface alone."""
+    with ours.Dask(workers=1, folder=tmp_path) as second:
+        addresses = [one._cluster.scheduler.http_server.address for one in (cluster, second)]
+    assert addresses == ["127.0.0.1", "127.0.0.1"]
+
+
+def test_a_cluster_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(**options: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", fails)
+    with pytest.raises(EngineError, match="processes of the cluster cannot be started: in a script, put what it does"):
+        ours.Dask(folder=tmp_path)
+
+
 def test_workers_must_see_the_folder(cluster, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot open the client's folder"):
         cluster.visible(tmp_path / "elsewhere")
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["local", "dask"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, who: str) -> None:
     """No file may grow beyond 80 kB: what a full disk does to a worker that spills."""
-    folder, scratch = write_parquet(tmp_path / "logs", users=50_000, dim=8, files=1), tmp_path / "scratch"
+    folder, scratch = write_parquet(tmp_path / "logs", users=50_000, dim=8, files=3), tmp_path / "scratch"
     scratch.mkdir()
-    command = f"ulimit -f 80; exec {sys.executable} -m newcomer fit {folder} --workers 2 --out {tmp_path}/m.newcomer"
+    words = f"fit {folder} --engine {who} --workers 2 --out {tmp_path}/m.newcomer"
+    command = f"ulimit -f 80; exec {sys.executable} -m newcomer {words}"
     environment = {**os.environ, "TMPDIR": str(scratch)}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr

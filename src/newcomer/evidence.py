@@ -90,7 +90,10 @@ class RankTest:
 
 @dataclass(frozen=True)
 class RankChoice:
-    """The rank of the basis, whether it was "given" or "auto", and the tests of both moments (None without a null)."""
+    """The rank of the basis, whether it was "given", "auto" or "kept", and the tests of both moments (or None).
+
+    A rank is kept by a refit of em: it is that of the model that the fit started from, plus at most one for the mean.
+    """
 
     chosen: str
     rank: int

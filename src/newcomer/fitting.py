@@ -27,6 +27,7 @@ from newcomer.logs.engine import reduce
 from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
+from newcomer.population.apart import fit_apart
 from newcomer.population.calibration import sold_draws
 from newcomer.population.estimation import estimate_population
 from newcomer.population.outlook import measure
@@ -215,7 +216,7 @@ def _fitted(
         evidence=Evidence(
             logs=summary,
             ridge=RidgeChoice(mu, why),
-            rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
+            rank=RankChoice(_choice(rank, begun), chosen, *(test.evidence() for test in tests or ())),
             coverage=_coverage_facts(coverage, logs, spectrum, chosen, moments.reward_max),
             radius=ingredients_of(moments, correction, spectrum, chosen) if chosen else None,
             calibrated=found.calibrated,
@@ -233,6 +234,11 @@ def _fitted(
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
     )
+
+
+def _choice(rank: int | str, begun: Begun | None) -> str:
+    """How the rank came about; a refit keeps that of the model it starts from."""
+    return "given" if rank != "auto" else "kept" if begun is not None else "auto"
 
 
 def _persistence(found: Estimate, given: float | None) -> float | None:
@@ -264,9 +270,13 @@ def _by_em(
     else:
         kept: dict[str, Any] = {"precision": begun.precision, "persistence": persistence, "calibrate": calibrate}
         fitted = refit_population(passes, begun.population, **kept)
+        apart = fit_apart(fitted.chosen, fitted.parts.begin, begun.population.rank, begun.precision)
+        fitted = replace(fitted, held_out=apart)
     if begun is not None and begun.users:
         share = fitted.facts.users / (fitted.facts.users + begun.users)
-        fitted = replace(fitted, population=blend(begun.population, fitted.population, share))
+        mixed = [(blend(begun.population, one, share), judged) for one, judged in fitted.held_out]
+        population = blend(begun.population, fitted.population, share)
+        fitted = replace(fitted, population=population, held_out=tuple(mixed))
     pairs, population = fitted.pairs, fitted.population
     rows = float(pairs.rows.sum())
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank

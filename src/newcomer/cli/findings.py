@@ -29,8 +29,9 @@ NARROW = 50  # columns that the table of radii takes
 
 @dataclass(frozen=True)
 class RankFindings:
-    """Why the rank: `chosen` "auto" or "given"; leading eigenvalues and what each had to exceed (empty without a test).
+    """Why the rank: `chosen` "auto", "given" or "kept" (by a refit); leading eigenvalues and what each had to exceed.
 
+    There are no thresholds without a test.
     `level`: probability of a false direction where none is shared; `differing`: directions along which users differ.
     """
 
@@ -177,6 +178,8 @@ def logs_line(found: Findings) -> str:
 def rank_line(found: Findings) -> str:
     """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
     shared = f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+    if found.evidence.chosen == "kept":
+        return f"{shared}, kept from the fit before{_contrast(found)}"
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
     if found.rank == 0:

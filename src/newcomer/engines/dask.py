@@ -30,6 +30,13 @@ from newcomer.logs.intake.scratch import Scratch
 
 Partial = TypeVar("Partial")
 PATIENCE = 20.0  # seconds in which a scheduler must answer
+# What a cluster of our own would watch of itself, a hundred times a second, for a dashboard that is not there.
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+}
 
 
 class Dask(Engine):
@@ -62,12 +69,13 @@ class Dask(Engine):
         import distributed
 
         self._own = self.room()
-        with dask.config.set({"temporary-directory": str(self._own.path)}):
+        with _started(), dask.config.set({"temporary-directory": str(self._own.path), **QUIET}):
             return distributed.LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=self.workers,
                 threads_per_worker=1,
                 host="127.0.0.1",
                 dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port: 8787 may be another cluster's
                 local_directory=str(self._own.path),
                 silence_logs=logging.CRITICAL,
             )
@@ -155,6 +163,16 @@ def _answer(work: Callable[[Any, Any], Partial], given: object, task: object) ->
 def _opens(folder: str) -> bool:
     """Whether this process may look into a folder and write to it."""
     return os.path.isdir(folder) and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+
+
+@contextmanager
+def _started() -> Iterator[None]:
+    """Say why processes do not start: Dask's import the script that starts them, and must not start them again."""
+    try:
+        yield
+    except RuntimeError as error:
+        todo = "in a script, put what it does below `if __name__ == '__main__':`"
+        raise EngineError("the processes of the cluster cannot be started", todo=todo) from error
 
 
 @contextmanager

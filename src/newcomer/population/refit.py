@@ -30,8 +30,7 @@ def refit_population(
     calibrate: bool = False,
 ) -> Fitted:
     """Climb from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
-    begin = begin_with(passes, persistence)
-    few = some_of(passes) if calibrate else passes
+    begin, few = begin_with(passes, persistence), some_of(passes)
     climber = everybody_of(begin).climber(precision, start)
     fitted = finish(passes, begin, climber, calibrate=calibrate and few is passes)
     if few is passes:

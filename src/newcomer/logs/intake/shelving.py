@@ -27,7 +27,7 @@ from newcomer.logs.intake.shown_lists import Candidates
 
 TASKS = (1, 2, 4, 6, 8, 12, 24)  # that a pass is dealt out in: two, three or four workers, and more, share them evenly
 OPEN = 256 << 20  # bytes of parts that a worker keeps mapped
-FEWEST, MOST = 20_000, 2_000_000  # rows of a task
+FEWEST, MOST = 100_000, 2_000_000  # rows of a task
 LEAST = 0.02  # of a task that is worth opening another part for
 
 
@@ -122,7 +122,7 @@ class Shelf:
 def task_count(rows: int, dim: int) -> int:
     """How many tasks a pass over so many rows of d features is dealt out in.
 
-    >>> task_count(90_000, 5), task_count(20_000_000, 50), task_count(10**9, 50)
+    >>> task_count(430_000, 5), task_count(20_000_000, 50), task_count(10**9, 50)
     (4, 24, 504)
     """
     many = TASKS[-1]

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints, read_only
+from newcomer.onehot import Catalogue
 from newcomer.records import Shown, freeze
 
 
 class Coded(NamedTuple):
     """Rows written as numbers of actions: the features of row i are `table[actions[i]]`, `table` being (items, d)."""
 
-    table: Floats
+    table: Catalogue
     actions: Ints
 
 
@@ -36,7 +37,8 @@ class Batch(Shown):
     where each history begins. `rewards` and `propensities` are (rows,).
 
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
-    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none.
+    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none; that of one-hot
+    actions is not written out (`newcomer.onehot`).
     """
 
     users: NDArray[np.generic]
@@ -44,7 +46,7 @@ class Batch(Shown):
     offsets: Ints
     rewards: Floats
     row_features: Floats | None = None
-    table: Floats | None = None
+    table: Catalogue | None = None
     actions: Ints | None = None
     propensities: Floats | None = None
 

@@ -32,10 +32,10 @@ from newcomer.population.search import Fitted, Fold, Passes, noise_floor
 from newcomer.radius import Draws
 from newcomer.sold.correction import AnyCorrection
 from newcomer.sold.moments import Moments
-from newcomer.subspace import top_eigenvectors
 from newcomer.users import Split, balanced_signs, dealt
 
 PARTS = 8
+ROOM = 1_000_000  # entries of W up to which there is memory for so many climbs at once
 SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 SPLITS = 4
@@ -51,15 +51,18 @@ def error_draws(passes: Passes, fitted: Fitted, rank: int) -> Draws:
         return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)  # too few users to fit parts of them apart
 
     def fit(parts: list[Bools]) -> list[Floats]:
+        fitted.begin.prepare(parts, size)
         splits = [Split(part, np.zeros_like(part)) for part in parts]
         folds, floor = [Fold(fitted.begin, split) for split in splits], noise_floor(pairs)
         climbers = [Climber(fold.start(size), fold.gram, fitted.penalty, floor) for fold in folds]
         passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
         return [_basis(climber.best or climber.trial, rank) for climber in climbers]
 
+    fitted.begin.prepare(dealt(len(pairs.users), 2), size)
     halves = [_basis(fitted.begin.start(half, size), rank) for half in dealt(len(pairs.users), 2)]
     # Fits of eighths are worth their passes if at least the moments of halves are close.
     eighths = _all_have(pairs.users, dealt(len(pairs.users), PARTS)) and _tangents(_cosines(*halves), 1)[0] <= LARGE
+    eighths &= fitted.population.weights.size <= ROOM  # eight climbs at once need the memory of eight
     return _compare(fit, len(pairs.users), eighths=eighths)
 
 
@@ -108,7 +111,7 @@ def _draws(cosines: list[Floats], parts: int, *, hopeless: bool) -> Draws:
 
 
 def _basis(population: Population, rank: int) -> Floats:
-    return top_eigenvectors(population.second_moment, rank)[1]
+    return population.leading(rank)
 
 
 def _cosines(first: Floats, second: Floats) -> Floats:

@@ -41,21 +41,25 @@ from newcomer.evidence import PersistenceFacts, PopulationFacts, RankComparison
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
+from newcomer.onehot import Catalogue, OneHot, gram_of
 from newcomer.population.all_pairs import (
     FEW,
     FIRM,
     NOISELESS,
     TINY,
+    AnyPairs,
     Pairs,
     action_variances,
     levels_of,
     pairs_of,
     start_from,
+    wide_pairs_of,
 )
 from newcomer.population.climb import Climber, Gram, Penalty
 from newcomer.population.forecast import forecast
 from newcomer.population.likelihood import Comparison, Sums, Task, compare, expect, merge
 from newcomer.population.record import Population
+from newcomer.population.wide_start import Directions, start_mean
 from newcomer.users import Split, folds
 
 Partial = TypeVar("Partial")
@@ -130,10 +134,11 @@ class Begin:
     lasts.
     """
 
-    pairs: Pairs
-    table: Floats | None  # (A, d)
+    pairs: AnyPairs
+    table: Catalogue | None  # (A, d)
     one_hot: bool
     share: float | None = None  # of the residual that lasts, if it was given
+    directions: Directions | None = None  # of one-hot features of many actions: found by passes
 
     @property
     def centred(self) -> bool:
@@ -142,8 +147,17 @@ class Begin:
 
     def start(self, buckets: Bools, rank: int) -> Population:
         """The moment estimate of the users in some buckets."""
-        found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
+        if self.directions is not None:
+            found = self.directions.start(buckets, rank)
+        else:
+            assert isinstance(self.pairs, Pairs)
+            found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
         return replace(found, share=self.share_for(found))
+
+    def prepare(self, parts: list[Bools], rank: int) -> None:
+        """Where directions take passes to find: those of several parts of the users, in the same passes."""
+        if self.directions is not None:
+            self.directions.prepare(parts, rank)
 
     def share_for(self, population: Population) -> float:
         """The share that lasts, as given or as repeats tell it; none where there is nothing to tell it from."""
@@ -179,7 +193,7 @@ class Fold:
             noise = self.begin.start(self.split.fitted, 0).noise_variance
             return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
         weights = pairs.met[0] / variances
-        return Gram(table.T @ (weights[:, None] * table), float(weights.sum()))
+        return Gram(gram_of(table, weights), float(weights.sum()))
 
     @cached_property
     def penalty(self) -> Penalty:
@@ -223,7 +237,7 @@ class Fitted:
     held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of the users, and the buckets of the others
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> AnyPairs:
         """The sums over pairs."""
         return self.begin.pairs
 
@@ -265,10 +279,16 @@ def begin_with(passes: Passes, persistence: float | None) -> Begin:
     if actions:
         met, levels = passes.run(partial(levels_of, actions=actions), operator.add)
         centre = np.divide(levels, met, out=np.zeros(actions), where=met > 0)
-    pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
+    pairs: AnyPairs
+    directions = None
+    if logs.wide and centre is not None:
+        pairs = wide = passes.run(partial(wide_pairs_of, actions=actions, centre=centre), operator.add)
+        directions = Directions(passes.run, wide, centre)
+    else:
+        pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
     if not pairs.squares.sum() > 0:
         raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
-    return Begin(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence)
+    return Begin(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence, directions)
 
 
 @dataclass
@@ -303,6 +323,8 @@ class Search:
 
     def begin_at(self, rank: int) -> Found:
         """The moments of each fold, at a precision well above what the lengths of their directions suggest."""
+        everybody = np.ones(len(self.origin.pairs.users), dtype=np.bool_)
+        self.origin.prepare([*(fold.split.fitted for fold in self.folds), everybody], rank)
         starts = [fold.start(rank) for fold in self.folds]
         size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
         precision = COARSE**2 * self.origin.pairs.cross.shape[1] * max(rank, 1) / max(float(size), TINY)
@@ -347,7 +369,7 @@ class Search:
     def _lives(self, population: Population) -> bool:
         """Whether a direction is left that explains something: more than `LIVING` of the residual variance."""
         pairs = self.origin.pairs
-        explained = np.einsum("dk,de,ek->", population.factor, pairs.gram.sum(axis=0), population.factor)
+        explained = np.vdot(population.factor, pairs.gram.sum(axis=0) @ population.factor)
         return float(explained) > LIVING * population.noise_variance * float(pairs.rows.sum())
 
     def _fit_from(self, best: Found, factor: float, start: Found, stage: str) -> Found:
@@ -435,12 +457,12 @@ class Search:
         return Fitted(population, climber.penalty, begin, facts, apart)
 
 
-def noise_floor(pairs: Pairs) -> float:
+def noise_floor(pairs: AnyPairs) -> float:
     """The least noise variance that is told apart from none."""
     return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
 
 
-def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
+def mean_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
     """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
 
     The plain square would count the error of the mean as mean; the product does not, since the halves err
@@ -448,8 +470,8 @@ def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
     """
     order = np.cumsum(buckets) % 2 == 1
     sides = [buckets & side for side in (order, ~order)]
-    halves = [start_from(pairs.take(side), 0).mean - anchor for side in sides if pairs.users[side].sum()]
-    plain = start_from(pairs.take(buckets), 0).mean - anchor
+    halves = [start_mean(pairs.take(side)) - anchor for side in sides if pairs.users[side].sum()]
+    plain = start_mean(pairs.take(buckets)) - anchor
     square = float(halves[0] @ halves[-1])
     return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
 
@@ -462,7 +484,7 @@ def offset_precision(begin: Begin, buckets: Bools) -> float | None:
     on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
     distances away.
     """
-    if begin.one_hot or begin.table is None:
+    if begin.one_hot or begin.table is None or isinstance(begin.table, OneHot):
         return None
     pairs = begin.pairs.take(buckets)
     met, seen = pairs.met[0], pairs.met[0] > 0
@@ -484,7 +506,7 @@ def _regression(table: Floats, levels: Floats, met: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(table * root[:, None], levels / root, rcond=None)[0], dtype=np.float64)
 
 
-def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
+def share_of(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
     """The share of the residual that lasts, by users who met an action again; None where nobody did.
 
     Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
@@ -504,7 +526,7 @@ def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
     return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
 
 
-def again_squares(pairs: Pairs, variances: Floats) -> float:
+def again_squares(pairs: AnyPairs, variances: Floats) -> float:
     """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
     return float(pairs.again.sum(axis=0) @ variances**2)
 

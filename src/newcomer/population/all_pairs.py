@@ -73,11 +73,10 @@ class WidePairs:
     """
 
     users: Ints  # (B,)
-    pairable: Ints  # (B,)
+    pairable: Ints  # (B,) rows of users who met two actions or more
     rows: Ints  # (B,)
     squares: Floats  # (B,)
-    means: Floats  # (B, A) of b / H
-    alike: Floats  # (B, A) the part of b b^T from pairs of one action / number of the other pairs: a diagonal
+    alike: Floats  # (B, A) the part of b b^T from pairs of one action, weighted `by_rows`: a diagonal
     met: Floats  # (B, A)
     levels: Floats  # (B, A)
     powers: Floats  # (B, A)
@@ -116,9 +115,8 @@ def wide_pairs_of(batch: Batch, *, actions: int, centre: Floats) -> WidePairs:
     lengths, buckets = batch.lengths, bucket_count(actions)
     where, groups = bucket_of(batch.hashes, buckets), Groups.of(batch, batch.actions)
     met, levels, powers, again, within = np.zeros((5, buckets, actions))
-    place = np.repeat(where, lengths) * actions + batch.actions
     pairs = groups.pairs(len(lengths))
-    sums = groups.sums(batch.rewards - centre[batch.actions]) ** 2 * share_of_pairs(pairs)[groups.user]
+    sums = groups.sums(batch.rewards - centre[batch.actions]) ** 2 * by_rows(pairs, lengths)[groups.user]
 
     def summed(places: Ints, values: Floats, shape: tuple[int, ...] = (buckets,)) -> Floats:
         size = int(np.prod(shape))
@@ -126,10 +124,9 @@ def wide_pairs_of(batch: Batch, *, actions: int, centre: Floats) -> WidePairs:
 
     total = WidePairs(
         users=np.bincount(where, minlength=buckets),
-        pairable=np.bincount(where[pairs > 0], minlength=buckets),
+        pairable=np.bincount(where, np.where(pairs > 0, lengths, 0), minlength=buckets).astype(np.int64),
         rows=np.bincount(np.repeat(where, lengths), minlength=buckets),
         squares=summed(np.repeat(where, lengths), batch.rewards**2),
-        means=summed(place, batch.rewards / np.repeat(lengths, lengths), met.shape),
         alike=summed(where[groups.user] * actions + groups.action, sums, met.shape),
         met=met,
         levels=levels,
@@ -144,6 +141,14 @@ def wide_pairs_of(batch: Batch, *, actions: int, centre: Floats) -> WidePairs:
 def share_of_pairs(pairs: Floats) -> Floats:
     """One over the number of pairs of each user, nothing for those who have none."""
     return np.where(pairs > 0, 1.0 / np.maximum(pairs, 1.0), 0.0)
+
+
+def by_rows(pairs: Floats, lengths: Ints) -> Floats:
+    """The weight H / pairs (n,) of a user's products where actions are many.
+
+    With it every row counts alike: an action is in as many weighted pairs as it was met, however long the histories.
+    """
+    return np.asarray(lengths * share_of_pairs(pairs))
 
 
 def levels_of(batch: Batch, actions: int) -> Floats:

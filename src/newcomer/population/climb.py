@@ -66,6 +66,8 @@ def solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -
         systems = values[:, None, None] * expected + np.diag(little)
         return np.asarray(np.linalg.solve(systems, rows[:, :, None])[:, :, 0])
     root = 1.0 / np.sqrt(little)
+    if not (np.isfinite(expected).all() and np.isfinite(root).all()):
+        return np.full_like(rows, np.nan)  # numbers that have run away: the climb ends
     sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
     inside = (rows * root) @ turn / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)
     return np.asarray((inside @ turn.T) * root)

@@ -120,7 +120,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank and kept.radius else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,

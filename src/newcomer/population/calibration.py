@@ -33,10 +33,10 @@ from newcomer.population.record import Population
 from newcomer.radius import Draws
 from newcomer.sold.correction import AnyCorrection
 from newcomer.sold.moments import Moments
-from newcomer.subspace import top_eigenvectors
 from newcomer.users import Split, balanced_signs, dealt
 
 PARTS = 8
+ROOM = 1_000_000  # entries of W up to which there is memory for so many climbs at once
 SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 SPLITS = 4
@@ -61,9 +61,11 @@ class Parts:
         self._climbing: dict[int, list[Ascent]] = {}
         # Fits of eighths are worth their passes if at least the moments of halves are close.
         few = _all_have(begin.pairs.users, dealt(buckets, PARTS))
-        self.eighths = self.possible and few and self._moments_agree()
+        self.roomy = len(penalty.anchor) * (self.size + 1) <= ROOM
+        self.eighths = self.possible and self.roomy and few and self._moments_agree()
 
     def _moments_agree(self) -> bool:
+        self.begin.prepare(self._halves(), max(self.size, 1))
         bases = [_basis(self.begin.start(half, self.size), max(self.size, 1)) for half in self._halves()]
         return _tangents(_cosines(*bases), 1)[0] <= LARGE
 
@@ -73,7 +75,7 @@ class Parts:
     @property
     def ascents(self) -> list[Ascent]:
         """The climbs of the parts that are looked at first."""
-        if not self.possible:
+        if not self.possible or not self.roomy:
             return []
         buckets = len(self.begin.pairs.users)
         return self._of(dealt(buckets, PARTS) if self.eighths else _splits(buckets))
@@ -82,23 +84,31 @@ class Parts:
         """The climbs of parts of some size, begun when they are first asked for."""
         size = int(parts[0].sum())
         if size not in self._climbing:
-            splits = [Split(part, np.zeros_like(part)) for part in parts]
-            folds, floor = [Fold(self.begin, split) for split in splits], noise_floor(self.begin.pairs)
-            climbers = [Climber(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
-            self._climbing[size] = [
-                Ascent(climber, split, TOLERANCE, EACH) for climber, split in zip(climbers, splits, strict=True)
-            ]
+            self._climbing[size] = self._begun(parts)
         return self._climbing[size]
+
+    def _begun(self, parts: list[Bools]) -> list[Ascent]:
+        """Climbs of parts from their own moments."""
+        self.begin.prepare(parts, self.size)
+        splits = [Split(part, np.zeros_like(part)) for part in parts]
+        folds, floor = [Fold(self.begin, split) for split in splits], noise_floor(self.begin.pairs)
+        climbers = [Climber(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
+        return [Ascent(climber, split, TOLERANCE, EACH) for climber, split in zip(climbers, splits, strict=True)]
 
     def draws(self, passes: Passes, rank: int) -> Draws:
         """Draws of the error of a basis of this rank, by as many further passes as the parts still need."""
         if not self.possible:
             return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)  # too few users to fit parts of them apart
 
-        def fit(parts: list[Bools]) -> list[Floats]:
-            ascents = self._of(parts)
+        def climbed(ascents: list[Ascent]) -> list[Floats]:
             passes.climb(ascents, stage=STAGE)
             return [_basis(ascent.climber.best or ascent.climber.trial, rank) for ascent in ascents]
+
+        def fit(parts: list[Bools]) -> list[Floats]:
+            if self.roomy:
+                return climbed(self._of(parts))
+            pairs = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+            return [basis for pair in pairs for basis in climbed(self._begun(pair))]
 
         return _compare(fit, len(self.begin.pairs.users), eighths=self.eighths)
 
@@ -151,7 +161,7 @@ def _draws(cosines: list[Floats], parts: int, *, hopeless: bool) -> Draws:
 
 
 def _basis(population: Population, rank: int) -> Floats:
-    return top_eigenvectors(population.second_moment, rank)[1]
+    return population.leading(rank)
 
 
 def _cosines(first: Floats, second: Floats) -> Floats:

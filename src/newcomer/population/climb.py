@@ -25,11 +25,13 @@ import numpy as np
 
 from newcomer.array_loops import Memory, empty_memory, first_loop, remember, second_loop
 from newcomer.arrays import Floats
+from newcomer.onehot import Catalogue, Diagonal, OneHot, Square, is_wide
 from newcomer.population.all_pairs import FEW, FIRM, TINY
 from newcomer.population.likelihood import Sums
 from newcomer.population.record import Population
 
-MEMORY = 10  # steps that BFGS learns from
+MEMORY = 10  # steps that BFGS learns from ...
+ROOM, FEWEST = 4_000_000, 3  # ... or fewer, where this many numbers do not hold them, but not fewer than that
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
 SHORTEST = 1e-6  # step along the metric's own direction, below which there is nothing left to gain
 BOLD, TOLD = 0.9, 0.1  # share of what is not told of z that steps allow for, and the least that is told of a direction
@@ -40,14 +42,36 @@ DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped
 class Gram:
     """Sum of phi phi^T / v (d, d) over some users, and of 1 / v; climbers of the same users share its eigenvectors."""
 
-    matrix: Floats
+    matrix: Square
     mass: float
 
     @cached_property
-    def eigen(self) -> tuple[Floats, Floats]:
+    def eigen(self) -> tuple[Floats, Catalogue]:
         """Eigenvalues (d,), none negative, and eigenvectors (d, d)."""
+        if isinstance(self.matrix, Diagonal):
+            return self.matrix.values, OneHot(len(self.matrix.values))
         values, vectors = np.linalg.eigh(self.matrix)
         return np.maximum(values, 0.0), vectors
+
+
+def solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -> Floats:
+    """x (d, q) with (g E + diag(a)) x = y for each row y of `rows` (d, q) and its g of `values` (d,).
+
+    Of many rows no system is formed: with R = diag(a)^-1/2 and R E R = V diag(e) V^T, x = R V diag(1 / (g e + 1)) V^T R
+    y.
+
+    >>> solve_rows(np.array([2.0]), np.array([[1.5]]), np.array([1.0]), np.array([[8.0]])).tolist()
+    [[2.0]]
+    """
+    if not is_wide(len(values)):
+        systems = values[:, None, None] * expected + np.diag(little)
+        return np.asarray(np.linalg.solve(systems, rows[:, :, None])[:, :, 0])
+    root = 1.0 / np.sqrt(little)
+    if not (np.isfinite(expected).all() and np.isfinite(root).all()):
+        return np.full_like(rows, np.nan)  # numbers that have run away: the climb ends
+    sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
+    inside = (rows * root) @ turn / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)
+    return np.asarray((inside @ turn.T) * root)
 
 
 @dataclass(frozen=True)
@@ -110,7 +134,7 @@ class Climber:
     def __post_init__(self) -> None:
         if self.penalty.offsets is not None and self.trial.offsets is None:
             self.trial = replace(self.trial, offsets=self.trial.levels)
-        self._memory = empty_memory(MEMORY, self.size)
+        self._memory = empty_memory(max(FEWEST, min(MEMORY, ROOM // self.size)), self.size)
 
     @property
     def size(self) -> int:
@@ -256,9 +280,9 @@ class Climber:
         values, vectors = self.gram.eigen
         first, last = self._cuts()
         expected = self._told() / self.gram.mass
-        little = np.diag(self.penalty.weights + 1e-12 * values[-1] * np.trace(expected))
+        little = self.penalty.weights + 1e-12 * values.max() * np.trace(expected)
         inside = vectors.T @ flat[:first].reshape(len(values), -1)
-        moved = vectors @ np.linalg.solve(values[:, None, None] * expected + little, inside[:, :, None])[:, :, 0]
+        moved = vectors @ solve_rows(values, expected, little, inside)
         parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + firmness(self.best))]
         if self.penalty.offsets is not None:
             parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))

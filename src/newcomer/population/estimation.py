@@ -22,7 +22,7 @@ import numpy as np
 from newcomer.arrays import Bools
 from newcomer.evidence import PopulationFacts, RankComparison, SampleFacts
 from newcomer.logs.sampling import sample
-from newcomer.population.all_pairs import Pairs
+from newcomer.population.all_pairs import AnyPairs
 from newcomer.population.beginning import Begin, Fold, begin_with
 from newcomer.population.calibration import Parts
 from newcomer.population.climb import Climber
@@ -58,7 +58,7 @@ class Fitted:
     held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of them, and the buckets of the others
 
     @property
-    def pairs(self) -> Pairs:
+    def pairs(self) -> AnyPairs:
         """The sums over pairs."""
         return self.begin.pairs
 

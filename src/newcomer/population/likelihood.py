@@ -34,6 +34,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.logs.batch import Batch
+from newcomer.onehot import Catalogue, OneHot
 from newcomer.population import likelihood_loops
 from newcomer.population.record import Population
 from newcomer.users import bucket_count, bucket_of
@@ -108,7 +109,7 @@ def posterior_of(population: Population, features: Floats, rewards: Floats) -> P
 class _View:
     """Some users of a batch: row i has the features `table[codes[i]]`; user n owns rows `starts[n]` to `stops[n]`."""
 
-    table: Floats  # (rows or items, d)
+    table: Catalogue  # (rows or items, d)
     codes: Ints
     actions: Ints  # all zero where no action is logged
     rewards: Floats
@@ -161,7 +162,7 @@ def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
     # A batch is read-only, and loops are compiled for arrays that are not: they get copies.
     actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     coded = batch.coded
-    if coded is not None and len(coded.table) <= int((stops - starts).sum()):
+    if coded is not None and (isinstance(coded.table, OneHot) or len(coded.table) <= int((stops - starts).sum())):
         view = _View(coded.table, actions, actions, np.array(batch.rewards), starts, stops)
         yield view.grouped() if grouped else view
         return

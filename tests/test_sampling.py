@@ -41,10 +41,7 @@ def test_the_sample_depends_on_ids_alone(kind):
     more = {"items": table} if kind == "items" else {"intercept": kind == "constant"}
 
     def logs(order):
-        picked = {
-            name: value[order] if len(value) == 2000 else value for name, value in given.items() if name != "intercept"
-        }
-        more = {"intercept": True} if "intercept" in given else {}
+        picked = {name: value[order] for name, value in given.items()}
         reward = np.sin(action + user)
         return nc.Logs.from_arrays(user=user[order], step=step[order], reward=reward[order], **picked, **more)
 

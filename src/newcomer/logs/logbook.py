@@ -407,7 +407,7 @@ class Logs(Shown):
     def holding(self, part: Histories) -> Logs:
         """Logs of some of these users, their histories held in memory and passed over by this process."""
         held = copy(self)
-        held._source, held.engine = Held(part, self._source.limits), None
+        held._source, held.journal = Held(part, self._source.limits), self.journal
         held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
         held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
         return held

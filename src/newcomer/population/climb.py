@@ -26,7 +26,7 @@ import numpy as np
 from newcomer.array_loops import Memory, empty_memory, first_loop, remember, second_loop
 from newcomer.arrays import Floats
 from newcomer.onehot import Catalogue, Diagonal, OneHot, Square, is_wide
-from newcomer.population.all_pairs import FEW, FIRM, TINY
+from newcomer.population.all_pairs import FEW, FIRM
 from newcomer.population.likelihood import Sums
 from newcomer.population.record import Population
 
@@ -244,11 +244,15 @@ class Climber:
             if not float(direction @ self._gradient) > 0:
                 self._forget()
                 direction = self._metric(self._gradient)
+            # One action whose variance would leap must not hold up all the others.
+            direction[first:last] = np.clip(direction[first:last], -1.0, 1.0)
+            if not float(direction @ self._gradient) > 0:
+                direction[first:last] = 0.0
             slope = float(direction @ self._gradient)
         if not np.isfinite(slope):  # nothing is left to gain from numbers that have run away
             self.gain, self.trial, direction, slope = 0.0, self.best or self.trial, np.zeros_like(direction), 0.0
         self._direction, self._slope = direction, slope
-        self._step = min(1.0, 1.0 / max(float(np.abs(direction[first:last]).max()), TINY))
+        self._step = 1.0
         self._place()
 
     def _place(self) -> None:

@@ -83,28 +83,27 @@ def estimate_population(
     rank: int | Literal["auto"] = "auto",
     persistence: float | None = None,
     calibrate: bool = False,
-    users: int = SAMPLE,
 ) -> Fitted:
     """Estimate the distribution of users; `rank` directions, or as many as held-out users call for.
 
     `persistence` is the share of the residual that lasts; None leaves it to users who met an action more than once.
-    `calibrate` says that `Fitted.parts` will be asked for, whose passes can then be shared. `users` are in the sample.
+    `calibrate` says that `Fitted.draws` will be asked for, whose passes can then be shared.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = estimate_population(Passes(Synthetic.learnable(dim=8, seed=1).logs(400, 8, seed=1)), rank=2)
     >>> found.population.factor.shape, round(found.population.noise_variance, 2)
     ((8, 2), 0.25)
     """
-    few = some_of(passes, users)
+    few = some_of(passes)
     found = _estimate(few, rank, persistence, calibrate)
     return found if few is passes else _spread(passes, found, persistence)
 
 
-def some_of(passes: Passes, users: int = SAMPLE) -> Passes:
-    """Passes over a sample of about so many users, found in one pass; the same passes where there are not many more."""
-    if passes.logs.summary.users <= 2 * users:
+def some_of(passes: Passes) -> Passes:
+    """Passes over a sample of about `SAMPLE` users, found in one pass; the same passes where there are hardly more."""
+    if passes.logs.summary.users <= 2 * SAMPLE:
         return passes
-    return Passes(sample(passes.logs, users, run=passes.run), passes.progress, passes.listen, sampled=True)
+    return Passes(sample(passes.logs, SAMPLE, run=passes.run), passes.progress, passes.listen, sampled=True)
 
 
 def _estimate(passes: Passes, rank: int | Literal["auto"], persistence: float | None, calibrate: bool) -> Fitted:

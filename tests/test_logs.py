@@ -354,11 +354,12 @@ def test_features_may_be_named_columns(tmp_path: Path) -> None:
     assert histories(logs) == {1: [([2.0, 1.0], 0.0, None), ([4.5, 3.0], 1.0, None)]}
 
 
-def test_candidates_arm_and_unknown_columns_stay_out_of_the_way(tmp_path: Path) -> None:
+def test_columns_left_out_and_unknown_ones_stay_out_of_the_way(tmp_path: Path) -> None:
     frame = pl.DataFrame({"user": [1, 1], "action": [0, 1], "reward": [0.0, 1.0]})
     more = frame.with_columns(candidates=pl.Series([[0, 1], [1]]), arm=pl.lit("random"), note=pl.lit(None))
     more.write_parquet(tmp_path / "more.parquet")
-    assert same(nc.read_logs(tmp_path / "more.parquet").summary, nc.Logs.from_frame(frame).summary)
+    without = nc.read_logs(tmp_path / "more.parquet", columns={"candidates": None, "arm": None})
+    assert same(without.summary, nc.Logs.from_frame(frame).summary)
 
 
 def test_folders_globs_and_lists_name_files_once(tmp_path: Path) -> None:

@@ -266,12 +266,22 @@ class PersistenceFacts:
 
 
 @dataclass(frozen=True)
+class SampleFacts:
+    """The users by whom everything was chosen where there are many, and the `passes` over their rows alone."""
+
+    users: int
+    rows: int
+    passes: int
+
+
+@dataclass(frozen=True)
 class PopulationFacts:
     """How EM found the distribution of users: `passes` over the logs, `directions` k, `likelihood` per row.
 
     `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out
     log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
-    the rank was given.
+    the rank was given. `sample` is None where everything was chosen by all users. (A model of before passes of the
+    calibration and of the outlook were counted has fewer.)
     """
 
     passes: int
@@ -286,6 +296,7 @@ class PopulationFacts:
     ranks: RankComparison | None = None
     persistence: PersistenceFacts | None = None
     outlook: Outlook | None = None
+    sample: SampleFacts | None = None
 
 
 @dataclass(frozen=True)

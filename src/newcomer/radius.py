@@ -24,7 +24,7 @@ level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -108,6 +108,16 @@ class Draws:
     spectral: tuple[float, ...]
     frobenius: tuple[float, ...]
     hopeless: bool
+
+    def scaled(self, share: float) -> Draws:
+        """The draws for all users, of whom a share was fitted: squared errors fall like 1 / users.
+
+        >>> Draws(2, (0.2,), (0.4,), hopeless=False).scaled(0.25)
+        Draws(parts=2, spectral=(0.1,), frobenius=(0.2,), hopeless=False)
+        """
+        root = float(np.sqrt(share))
+        spectral, frobenius = (tuple(root * one for one in tangents) for tangents in (self.spectral, self.frobenius))
+        return self if share == 1 else replace(self, spectral=spectral, frobenius=frobenius)
 
 
 def moment_error(x: Ingredients, kind: str, delta: float) -> float:

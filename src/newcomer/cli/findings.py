@@ -20,7 +20,7 @@ from newcomer.cli.wording import in_options
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
-    from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
+    from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
     from newcomer.model import Model
 
 
@@ -96,6 +96,8 @@ class Findings:
     intercept: bool
     fingerprint: str
     one_hot: bool = False
+    passes: int | None = None  # of em over the logs
+    sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -118,13 +120,15 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank and kept.radius else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
         one_hot=model.one_hot and not model.intercept,
+        passes=None if kept.population is None else kept.population.passes,
+        sample=None if kept.population is None else kept.population.sample,
     )
 
 
@@ -201,10 +205,14 @@ def _alike(found: Findings) -> str:
 
 
 def method_line(found: Findings) -> str:
-    """Estimator and ridge."""
+    """Estimator and ridge; and who chose, where that was a sample of the users."""
     if found.ridge.value is None:
         return f"{found.estimator} ({found.ridge.why})"
-    return f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    method = f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    if found.sample is None:
+        return method
+    chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 
 def chance_line(found: Findings) -> str:

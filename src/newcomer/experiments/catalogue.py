@@ -38,6 +38,7 @@ from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
     study_exploration,
     study_hard,
+    study_kept,
     study_local_regret,
     study_outlook,
     study_people,
@@ -97,6 +98,7 @@ STUDIES: dict[str, Figure] = {
         study_ranks,
         study_hard,
         study_rates,
+        study_kept,
     )
 }
 EVERYTHING = FIGURES | APART | STUDIES

@@ -33,20 +33,22 @@ from newcomer.evidence import Summary
 from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
-from newcomer.logs.intake.advice import SAMPLE, intercept_advice, reward_advice, short_advice
+from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
 from newcomer.logs.intake.columns import Epoch, Place, feature_array, unix_note, unix_unit
 from newcomer.logs.intake.finding import Paths
-from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal
+from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal, with_lists
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items, action_column
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Progress, Reader, read_table
 from newcomer.logs.intake.shelving import Piece, Shelf
 from newcomer.logs.intake.shuffling import shuffled
-from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
-from newcomer.logs.intake.survey import Survey
+from newcomer.logs.intake.sketch import Sketch
+from newcomer.logs.intake.sources import Clip, Grouped, Held, Source, collect
+from newcomer.logs.intake.survey import Survey, survey
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
 from newcomer.logs.journal import Journal
+from newcomer.onehot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
@@ -78,14 +80,14 @@ def read_logs(
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
         columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
-        action is its own direction (one-hot, at most 2,000).
+        action is its own direction (one-hot; any number of them, never written out).
     features
         Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
         numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
     columns
-        Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, as `{"user": "uid"}`.
-        `features` may name several numeric columns, and None leaves an optional column out. Common names (userId,
-        item_id, rating, timestamp and the like) need not be given.
+        Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, `candidates`,
+        `arm`, as `{"user": "uid"}`. `features` may name several numeric columns, and None leaves an optional column
+        out. Common names (userId, item_id, rating, timestamp and the like) need not be given.
     intercept
         Add a constant feature, last.
     clip
@@ -137,6 +139,7 @@ def read_logs(
         intercept=intercept,
         ignored_items=in_rows and items is not None,
         row_names=reader.layout.features,
+        arms=reader.layout.arms,
         notes=list(reader.notes),
     )
     return logs if engine is None else logs.on(engine)
@@ -146,9 +149,9 @@ class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
-    columns that features come from, without the constant (None where they have no names); `summary` the logs in a few
-    numbers. Everything else that is to be known of logs is computed by `newcomer.logs.engine.reduce`. Logs are equal
-    if a fit would read the same from both.
+    columns that features come from, without the constant (None where they have no names); `arms` the names in a column
+    `arm`, sorted; `summary` the logs in a few numbers. Everything else that is to be known of logs is computed by
+    `newcomer.logs.engine.reduce`. Logs are equal if a fit would read the same from both.
     """
 
     def __init__(
@@ -160,6 +163,7 @@ class Logs(Shown):
         intercept: bool = False,
         ignored_items: bool = False,
         row_names: str | tuple[str, ...] | None = None,
+        arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
     ) -> None:
         arguments.instance(
@@ -169,10 +173,10 @@ class Logs(Shown):
         self.engine: Engine | None = None
         self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
-        self.intercept, self.total = intercept, total
+        self.intercept, self.total, self.arms = intercept, total, arms
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
-        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits)
+        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits, arms=arms)
 
     @classmethod
     def from_arrays(
@@ -185,6 +189,8 @@ class Logs(Shown):
         items: Any = None,
         step: ArrayLike | None = None,
         propensity: ArrayLike | None = None,
+        candidates: Any = None,
+        arm: ArrayLike | None = None,
         intercept: bool = False,
         clip: Clip = None,
         epoch: Epoch | None = None,
@@ -205,6 +211,9 @@ class Logs(Shown):
             features, the ids are kept and the features stay those of the rows.
         step
             Integers, unique within a user, or times (ties keep the order of rows).
+        propensity, candidates, arm
+            What else was logged: the probability of the chosen action, the ids on offer (a list for each row) and the
+            arm of the experiment.
         clip, epoch
             As in `read_logs`.
 
@@ -213,8 +222,10 @@ class Logs(Shown):
         (2, 1, 2, (3, 5))
         """
         check_options(intercept=intercept, epoch=epoch)
-        given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity}
+        given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity, "arm": arm}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
+        if candidates is not None:
+            frame = with_lists(frame, "candidates", candidates)
         names = column_names(features)
         matrix = None if features is None or names is not None else feature_array(features)
         if names is not None and items is None:
@@ -231,6 +242,8 @@ class Logs(Shown):
             step=None if step is None else "step",
             action=None if action is None else "action",
             propensity=None if propensity is None else "propensity",
+            candidates=None if candidates is None or action is None else "candidates",
+            arm=None if arm is None else "arm",
             epoch=epoch,
         )
         return cls._from_frame(
@@ -291,6 +304,7 @@ class Logs(Shown):
             intercept=intercept,
             ignored_items=in_rows and items is not None,
             row_names=layout.features,
+            arms=layout.arms,
             notes=layout.notes,
         )
 
@@ -301,6 +315,7 @@ class Logs(Shown):
         Features are looked at in the first batch only; rows are searched where some rewards are far from all others.
         """
         far = reward_advice(self.summary, self._source.parts, self.action_ids or ())
+        far += candidate_advice(self.total)
         said = [*self._notes, *far, *short_advice(self.summary)]
         if self._ignored_items:
             said.append(
@@ -310,7 +325,7 @@ class Logs(Shown):
             said += intercept_advice(self.summary, next(self.batches(rows=SAMPLE)).features)
         return said
 
-    @property
+    @cached_property
     def action_ids(self) -> tuple[int | str, ...] | None:
         """Ids of the actions, position i being action i of `Batch.actions`; None for logs that name no actions.
 
@@ -326,10 +341,10 @@ class Logs(Shown):
     @property
     def item_features(self) -> Floats | None:
         """Features (items, d) of the items table as they are used, with the constant if there is one; else None."""
-        return self._table if self.by_action and not self.one_hot else None
+        return None if not self.by_action or isinstance(self._table, OneHot) else self._table
 
     @property
-    def table(self) -> Floats | None:
+    def table(self) -> Catalogue | None:
         """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
         return self._table if self.by_action else None
 
@@ -344,6 +359,11 @@ class Logs(Shown):
     def one_hot(self) -> bool:
         """Whether features are one-hot of the actions."""
         return self._items is not None and self.by_action and self._items.matrix is None
+
+    @property
+    def wide(self) -> bool:
+        """Whether features are one-hot of so many actions that nothing of d x d entries is formed."""
+        return self.one_hot and is_wide(len(self.action_ids or ()))
 
     @property
     def by_action(self) -> bool:
@@ -364,7 +384,8 @@ class Logs(Shown):
 
     def _target(self, rows: int | None) -> int:
         """Rows of a batch, as asked for or by the size of its features."""
-        size = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
+        width = 1 if self.wide else self.dim  # features that are never written out take no room
+        size = max(1, BATCH_BYTES // (8 * width)) if rows is None else rows
         return arguments.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
 
     def on(self, engine: Engine) -> Logs:
@@ -382,6 +403,14 @@ class Logs(Shown):
         moved = copy(self)
         moved._source, moved.engine = shelf, engine
         return moved
+
+    def holding(self, part: Histories) -> Logs:
+        """Logs of some of these users, their histories held in memory and passed over by this process."""
+        held = copy(self)
+        held._source, held.engine = Held(part, self._source.limits), None
+        held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
+        held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
+        return held
 
     def noted(self, journal: Journal) -> Logs:
         """The same logs, the results of whose passes are kept in a journal."""
@@ -401,7 +430,7 @@ class Logs(Shown):
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers make what is derived anew, and have no workers of their own.
-        derived = ("_table", "advice")
+        derived = ("_table", "advice", "action_ids")
         return {name: value for name, value in self.__dict__.items() if name not in derived} | {
             "engine": None,
             "journal": None,
@@ -418,13 +447,20 @@ class Logs(Shown):
             table=self._table if part.features is None else None,
             actions=None if part.actions is None else part.actions.astype(np.int64),
             propensities=part.propensities,
+            candidates=part.candidates,
+            arms=None if part.arms is None else part.arms.astype(np.int64),
         )
 
     @cached_property
-    def _table(self) -> Floats:
-        """Features (items, d) of the catalogue, made once for all batches."""
+    def _table(self) -> Catalogue:
+        """Features (items, d) of the catalogue, made once for all batches; one-hot ones are not written out."""
         assert self._items is not None
-        return self._with_constant(self._items.features)
+        features = self._items.features
+        return (
+            replace(features, constant=self.intercept)
+            if isinstance(features, OneHot)
+            else self._with_constant(features)
+        )
 
     def _with_constant(self, features: NDArray[np.floating]) -> Floats:
         """Features (n, d), the last of them 1 if the logs were read with an intercept."""
@@ -472,6 +508,7 @@ def _looked_at(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> La
         lambda name: name != "beside" and frame[name].null_count() == len(frame)
     )
     layout = replace(layout, features=None) if spare_action else layout
+    layout = layout if layout.arm is None else layout.with_arms([frame[layout.arm]], Place())
     if layout.step is None or layout.epoch is not None or not frame[layout.step].dtype.is_integer():
         return layout
     steps = frame[layout.step].min(), frame[layout.step].max()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from newcomer.arrays import Bools
 from newcomer.population.beginning import Begin, Fold
-from newcomer.population.passing import Passes
+from newcomer.population.passing import Ascent, Passes
 from newcomer.population.record import Population
 from newcomer.population.search import ROUGH, ROUGHLY
 from newcomer.users import folds
@@ -23,6 +23,6 @@ def fit_apart(passes: Passes, begin: Begin, rank: int, precision: float) -> Held
     if not apart:
         return ()
     climbers = [fold.climber(precision, fold.start(rank)) for fold in apart]
-    splits = [fold.split for fold in apart]
-    passes.climb(climbers, splits, stage="fitting without some", tolerance=ROUGH, each=ROUGHLY)
-    return tuple((one.best, split.judged) for one, split in zip(climbers, splits, strict=True) if one.best is not None)
+    ascents = [Ascent(one, fold.split, ROUGH, ROUGHLY) for one, fold in zip(climbers, apart, strict=True)]
+    passes.climb(ascents, stage="fitting without some")
+    return tuple((one.climber.best, one.split.judged) for one in ascents if one.climber.best is not None)

@@ -21,21 +21,25 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats
 from newcomer.errors import LogsError
+from newcomer.onehot import Catalogue, OneHot, gram_of
 from newcomer.population.all_pairs import (
     FEW,
     FIRM,
     NOISELESS,
     TINY,
+    AnyPairs,
     Pairs,
     action_variances,
     levels_of,
     pairs_of,
     start_from,
+    wide_pairs_of,
 )
 from newcomer.population.climb import Climber, Gram, Penalty
 from newcomer.population.passing import Passes
 from newcomer.population.persistence import LASTING, share_of
 from newcomer.population.record import Population
+from newcomer.population.wide_start import Directions, start_mean
 from newcomer.users import Split
 
 USUAL = 8  # directions whose lengths the moments tell, when the residual variances are first looked at
@@ -48,10 +52,11 @@ class Begin:
     lasts.
     """
 
-    pairs: Pairs
-    table: Floats | None  # (A, d)
+    pairs: AnyPairs
+    table: Catalogue | None  # (A, d)
     one_hot: bool
     share: float | None = None  # of the residual that lasts, if it was given
+    directions: Directions | None = None  # of one-hot features of many actions: found by passes
 
     @property
     def centred(self) -> bool:
@@ -60,8 +65,17 @@ class Begin:
 
     def start(self, buckets: Bools, rank: int) -> Population:
         """The moment estimate of the users in some buckets."""
-        found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
+        if self.directions is not None:
+            found = self.directions.start(buckets, rank)
+        else:
+            assert isinstance(self.pairs, Pairs)
+            found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
         return replace(found, share=self.share_for(found))
+
+    def prepare(self, parts: list[Bools], rank: int) -> None:
+        """Where directions take passes to find: those of several parts of the users, in the same passes."""
+        if self.directions is not None:
+            self.directions.prepare(parts, rank)
 
     def share_for(self, population: Population) -> float:
         """The share that lasts, as given or as repeats tell it; none where there is nothing to tell it from."""
@@ -97,7 +111,7 @@ class Fold:
             noise = self.begin.start(self.split.fitted, 0).noise_variance
             return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
         weights = pairs.met[0] / variances
-        return Gram(table.T @ (weights[:, None] * table), float(weights.sum()))
+        return Gram(gram_of(table, weights), float(weights.sum()))
 
     @cached_property
     def penalty(self) -> Penalty:
@@ -115,8 +129,11 @@ class Fold:
 
     def climber(self, precision: float, start: Population) -> Climber:
         """A climb from `start` with this precision of the entries of L."""
-        weights = np.append(self.penalty.weights, np.full(start.rank, precision))
-        return Climber(start, self.gram, replace(self.penalty, weights=weights), noise_floor(self.begin.pairs))
+        return Climber(start, self.gram, self.penalised(precision, start.rank), noise_floor(self.begin.pairs))
+
+    def penalised(self, precision: float, rank: int) -> Penalty:
+        """What is believed beforehand, with this precision of the entries of L."""
+        return replace(self.penalty, weights=np.append(self.penalty.weights, np.full(rank, precision)))
 
 
 def begin_with(passes: Passes, persistence: float | None) -> Begin:
@@ -126,18 +143,24 @@ def begin_with(passes: Passes, persistence: float | None) -> Begin:
     if actions:
         met, levels = passes.run(partial(levels_of, actions=actions), operator.add)
         centre = np.divide(levels, met, out=np.zeros(actions), where=met > 0)
-    pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
+    pairs: AnyPairs
+    directions = None
+    if logs.wide and centre is not None:
+        pairs = wide = passes.run(partial(wide_pairs_of, actions=actions, centre=centre), operator.add)
+        directions = Directions(passes.run, wide, centre)
+    else:
+        pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
     if not pairs.squares.sum() > 0:
         raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
-    return Begin(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence)
+    return Begin(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence, directions)
 
 
-def noise_floor(pairs: Pairs) -> float:
+def noise_floor(pairs: AnyPairs) -> float:
     """The least noise variance that is told apart from none."""
     return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
 
 
-def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
+def mean_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
     """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
 
     The plain square would count the error of the mean as mean; the product does not, since the halves err
@@ -145,8 +168,8 @@ def mean_precision(pairs: Pairs, buckets: Bools, anchor: Floats) -> float:
     """
     order = np.cumsum(buckets) % 2 == 1
     sides = [buckets & side for side in (order, ~order)]
-    halves = [start_from(pairs.take(side), 0).mean - anchor for side in sides if pairs.users[side].sum()]
-    plain = start_from(pairs.take(buckets), 0).mean - anchor
+    halves = [start_mean(pairs.take(side)) - anchor for side in sides if pairs.users[side].sum()]
+    plain = start_mean(pairs.take(buckets)) - anchor
     square = float(halves[0] @ halves[-1])
     return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
 
@@ -159,7 +182,7 @@ def offset_precision(begin: Begin, buckets: Bools) -> float | None:
     on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
     distances away.
     """
-    if begin.one_hot or begin.table is None:
+    if begin.one_hot or begin.table is None or isinstance(begin.table, OneHot):
         return None
     pairs = begin.pairs.take(buckets)
     met, seen = pairs.met[0], pairs.met[0] > 0

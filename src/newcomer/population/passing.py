@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -28,6 +28,30 @@ class Progress:
     stage: str
     likelihood: float
     held_out: float
+    sampled: bool = False  # whether these are passes over a sample of the users
+    most: int | None = None  # passes that there will be at most, where that is known
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """A climber, the users whom it climbs for, and the gain in log-likelihood, in all or per parameter, at which it has
+    arrived.
+    """
+
+    climber: Climber
+    split: Split
+    tolerance: float
+    each: float
+
+    @property
+    def arrived(self) -> bool:
+        """Whether the last step gained no more than is asked for."""
+        return self.climber.gain < max(self.tolerance, self.each * self.climber.size)
+
+    @property
+    def task(self) -> Task:
+        """What a pass is to find for the next step."""
+        return Task(self.climber.trial, self.split.fitted, self.split.judged)
 
 
 @dataclass
@@ -38,6 +62,8 @@ class Passes:
     progress: Callable[[int, int], None] | None = None
     listen: Callable[[Progress], None] | None = None
     count: int = 0
+    sampled: bool = False  # whether the logs are a sample
+    most: int | None = None  # passes that there will be at most, where that is known
 
     def run(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial]) -> Partial:
         """One pass."""
@@ -46,20 +72,31 @@ class Passes:
         rows = CODED if self.logs.by_action else None
         return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
 
-    def climb(self, climbers: list[Climber], splits: list[Split], *, stage: str, tolerance: float, each: float) -> None:
-        """Passes until no climber gains more than `tolerance` in log-likelihood, or more than `each` per parameter.
+    def climb(
+        self,
+        ascents: Sequence[Ascent],
+        *,
+        stage: str,
+        longest: int = LONGEST,
+        lost: Callable[[Ascent], bool] | None = None,
+    ) -> None:
+        """Passes until everybody has arrived or is `lost`, at most `longest`.
 
-        All climbers take a step in every pass, each on its own split of the users, so that reading is shared.
+        All others take a step in every pass, each on its own split of the users, so that reading is shared.
         """
-        for _ in range(LONGEST):
-            tasks = tuple(Task(c.trial, s.fitted, s.judged) for c, s in zip(climbers, splits, strict=True))
-            found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
-            for climber, sums in zip(climbers, found, strict=True):
-                climber.tell(sums)
-            if self.listen is not None:
-                at = [c.sums for c in climbers if c.sums]
-                fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
-                judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
-                self.listen(Progress(self.count, stage, fitted, judged))
-            if all(climber.gain < max(tolerance, each * climber.size) for climber in climbers):
+        for _ in range(longest):
+            going = [one for one in ascents if not one.arrived and not (lost is not None and lost(one))]
+            if not going:
                 break
+            tasks = tuple(ascent.task for ascent in going)
+            found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
+            for ascent, sums in zip(going, found, strict=True):
+                ascent.climber.tell(sums)
+            self._tell(stage, [ascent.climber.sums for ascent in ascents if ascent.climber.sums])
+
+    def _tell(self, stage: str, at: list[Sums]) -> None:
+        """Say where the climbers are."""
+        if self.listen is not None:
+            fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
+            judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
+            self.listen(Progress(self.count, stage, fitted, judged, self.sampled, self.most))

@@ -6,12 +6,12 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.evidence import PersistenceFacts
-from newcomer.population.all_pairs import TINY, Pairs
+from newcomer.population.all_pairs import TINY, AnyPairs
 
 LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
 
 
-def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
+def share_of(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
     """The share of the residual that lasts, by users who met an action again; None where nobody did.
 
     Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
@@ -31,6 +31,6 @@ def share_of(pairs: Pairs, variances: Floats) -> PersistenceFacts | None:
     return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
 
 
-def again_squares(pairs: Pairs, variances: Floats) -> float:
+def again_squares(pairs: AnyPairs, variances: Floats) -> float:
     """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
     return float(pairs.again.sum(axis=0) @ variances**2)

@@ -17,6 +17,7 @@ from newcomer.evidence import HEAVY_TAILS, Summary
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.sketch import FAR as FAR_OUTSIDE
 from newcomer.logs.intake.sketch import TAIL
+from newcomer.logs.intake.survey import Survey
 
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
 SAMPLE = 20_000  # rows whose features are looked at
@@ -40,6 +41,14 @@ def short_advice(summary: Summary) -> list[str]:
     if summary.ties:
         said.append(f"{summary.ties:,} of {summary.rows:,} rows share user and time with another; file order decides.")
     return said
+
+
+def candidate_advice(total: Survey) -> list[str]:
+    """Say how often something was on offer that nobody ever got."""
+    if not total.nowhere:
+        return []
+    share = f"{total.nowhere:,} of {total.candidates:,} entries of candidates"
+    return [f"{share} name actions that were never chosen in these logs: nothing can be said about those."]
 
 
 class FarRow(NamedTuple):

@@ -51,12 +51,12 @@ def identifiers(column: pl.Series, place: Place) -> pl.Series:
     >>> identifiers(pl.Series("user", [3, 9], dtype=pl.UInt16), Place()).dtype
     Int64
     """
-    _refuse_nulls(column, place)
+    refuse_nulls(column, place)
     if column.dtype in (pl.Categorical, pl.Enum) or column.dtype == pl.String:
         return column.cast(pl.String)
     if not column.dtype.is_integer():
         todo = "use integers or text for ids"
-        raise LogsError(f"ids are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"ids are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
     exact = column.cast(pl.Int64, strict=False)
     row = _first(exact.is_null())
     if row is not None:
@@ -71,7 +71,7 @@ def numbers(column: pl.Series, place: Place) -> Floats:
     >>> numbers(pl.Series("reward", [1, 0, 1]), Place("logs.csv"))
     array([1., 0., 1.])
     """
-    _refuse_nulls(column, place)
+    refuse_nulls(column, place)
     _refuse_text(column, column.dtype, place)
     return _finite(column.cast(pl.Float64).to_numpy(), column.name, place)
 
@@ -101,7 +101,7 @@ def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[
     >>> times(pl.Series("step", [1, 2]), Place()), times(pl.Series("step", [1, 2]), Place(), "s")
     ((array([1, 2]), False), (array([1000000000, 2000000000]), True))
     """
-    _refuse_nulls(column, place)
+    refuse_nulls(column, place)
     if column.dtype == pl.String:
         column = _parse_times(column, place)
     if column.dtype == pl.Date:
@@ -110,7 +110,7 @@ def times(column: pl.Series, place: Place, epoch: Epoch | None = None) -> tuple[
         return _nanoseconds(column, column.dtype.time_unit or "us", place), True
     if not column.dtype.is_integer():
         todo = "use integers or timestamps"
-        raise LogsError(f"steps are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"steps are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
     if epoch is not None:
         return _nanoseconds(column, epoch, place), True
     return identifiers(column, place).to_numpy(), False
@@ -147,10 +147,10 @@ def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> ND
     >>> feature_lists(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    _refuse_nulls(column, place)
+    refuse_nulls(column, place)
     if not isinstance(column.dtype, pl.List | pl.Array):
         todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
-        raise LogsError(f"features are {_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"features are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
     lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
     dim = _common_length(lists, place, dim)
     flat = lists.explode(empty_as_null=False)
@@ -238,7 +238,8 @@ def _parse_times(column: pl.Series, place: Place) -> pl.Series:
     return parsed
 
 
-def _refuse_nulls(column: pl.Series, place: Place) -> None:
+def refuse_nulls(column: pl.Series, place: Place) -> None:
+    """Refuse a column in which values are missing."""
     if column.null_count():
         raise _null(column.name, place, _first(column.is_null()) or 0)
 
@@ -249,7 +250,7 @@ def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
         bad = first_bad(column)
         raise _text(column[bad], column.name, place, bad, "numbers")
     if not (dtype.is_numeric() or dtype == pl.Boolean):
-        raise LogsError(f"{column.name} is {_kind(dtype)}", where=place.column(column.name), todo="use numbers")
+        raise LogsError(f"{column.name} is {kind_of(dtype)}", where=place.column(column.name), todo="use numbers")
 
 
 def _null(name: str, place: Place, row: int) -> LogsError:
@@ -265,5 +266,6 @@ def _first(found: pl.Series) -> int | None:
     return int(found.arg_max() or 0) if found.any() else None
 
 
-def _kind(dtype: pl.DataType) -> str:
+def kind_of(dtype: pl.DataType) -> str:
+    """What a column holds, in words."""
     return "text" if dtype == pl.String else f"of type {dtype}"

@@ -31,6 +31,18 @@ def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
     return pl.DataFrame([_series(name, array) for name, array in arrays.items()])
 
 
+def with_lists(frame: pl.DataFrame, name: str, lists: Any) -> pl.DataFrame:
+    """The frame with a column of lists, one for each row: a list of lists, an array (rows, K), or a Polars column."""
+    try:
+        column = pl.Series(name, lists).alias(name)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        todo = "pass a list of ids for each row"
+        raise LogsError(f"{name} is not a list of lists", where=name, todo=todo) from error
+    if len(column) != len(frame):
+        raise unequal({"user": len(frame), name: len(column)})
+    return frame.with_columns(column)
+
+
 def held(table: Any) -> Any:
     """A table that may be looked at more than once: what can be read only once is read into a Polars frame here."""
     return table if isinstance(table, pl.DataFrame | pl.LazyFrame) or _is_pandas(table) else _from_arrow(table)

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
+from newcomer.logs.intake.shown_lists import Candidates
 from newcomer.users import mix
 
 Kind = TypeVar("Kind", bound=np.generic)
 Limits = tuple[float, float]  # the lowest and the highest reward that is let through
 # What a row may have besides its user, as fields of Rows; all but the step are kept in Histories.
-_COLUMNS = ("rewards", "actions", "features", "propensities", "steps")
+_COLUMNS = ("rewards", "actions", "features", "propensities", "candidates", "arms", "steps")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Rows:
     """Validated rows in the order of arrival, every column (rows, ...).
 
     `users` is Int64 or String. `actions` are positions in the catalogue; `features` (rows, d) are there if rows bring
-    their own. `steps` are integers, or nanoseconds if `timestamps`, whose ties are allowed.
+    their own. `candidates` are lists of positions, `arms` positions in `Layout.arms`. `steps` are integers, or
+    nanoseconds if `timestamps`, whose ties are allowed.
     """
 
     users: pl.Series
@@ -38,6 +40,8 @@ class Rows:
     actions: NDArray[np.int32] | None = None
     features: NDArray[np.floating] | None = None
     propensities: Floats | None = None
+    candidates: pl.Series | None = None
+    arms: NDArray[np.int16] | None = None
     steps: Ints | None = None
     timestamps: bool = False
 
@@ -51,7 +55,7 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """Bytes of all columns."""
-        return int(self.users.estimated_size() + sum(column.nbytes for column in self.columns().values()))
+        return int(self.users.estimated_size() + sum(map(_nbytes, self.columns().values())))
 
     def slice(self, start: int, stop: int) -> Rows:
         """Rows `start:stop`, as views."""
@@ -64,7 +68,7 @@ def concatenate(chunks: Sequence[Rows]) -> Rows:
     if len(chunks) == 1:
         return chunks[0]
     names = chunks[0].columns()
-    joined: dict[str, Any] = {name: np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in names}
+    joined: dict[str, Any] = {name: _join([getattr(chunk, name) for chunk in chunks]) for name in names}
     return replace(chunks[0], users=pl.concat([chunk.users for chunk in chunks], rechunk=True), **joined)
 
 
@@ -83,6 +87,8 @@ class Histories:
     actions: NDArray[np.int32] | None = None
     features: NDArray[np.floating] | None = None
     propensities: Floats | None = None
+    candidates: Candidates | None = None
+    arms: NDArray[np.int16] | None = None
     ties: int = 0
     clipped: int = 0
 
@@ -241,8 +247,19 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
     return int(np.count_nonzero(np.append(equal, False) | np.append(False, equal)))
 
 
-def _take(column: NDArray[Kind], order: Ints | None) -> NDArray[Kind]:
+def _nbytes(column: Any) -> int:
+    return int(column.estimated_size() if isinstance(column, pl.Series) else column.nbytes)
+
+
+def _join(columns: Sequence[Any]) -> Any:
+    """A column of several chunks as one."""
+    return pl.concat(columns, rechunk=True) if isinstance(columns[0], pl.Series) else np.concatenate(columns)
+
+
+def _take(column: Any, order: Ints | None) -> Any:
     """The column in this order, always writable: a compiled loop would be compiled again for a read-only array."""
+    if isinstance(column, pl.Series):
+        return Candidates.of(column if order is None else column.gather(order))
     if order is not None:
         return column[order]
     return column if column.flags.writeable else column.copy()

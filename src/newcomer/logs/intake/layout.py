@@ -16,6 +16,7 @@ from newcomer.logs.intake.columns import Epoch, Place, feature_lists, identifier
 from newcomer.logs.intake.histories import Rows
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.naming import KNOWN, known_as
+from newcomer.logs.intake.shown_lists import arm_names, arm_numbers, located
 
 Renames = Mapping[str, str | Sequence[str] | None]
 
@@ -26,7 +27,7 @@ class Layout:
 
     `features` is one column of lists, or several of numbers. `action` may stand beside features: it then says which
     actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time.
-    `notes` say what was decided without being asked.
+    `arms` are the names that occur in the column `arm`. `notes` say what was decided without being asked.
     """
 
     user: str = "user"
@@ -35,12 +36,15 @@ class Layout:
     action: str | None = None
     features: str | tuple[str, ...] | None = None
     propensity: str | None = None
+    candidates: str | None = None
+    arm: str | None = None
+    arms: tuple[str, ...] = ()
     epoch: Epoch | None = None
     notes: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
-        single = (self.user, self.reward, self.step, self.action, self.propensity)
+        single = (self.user, self.reward, self.step, self.action, self.propensity, self.candidates, self.arm)
         several = (self.features,) if isinstance(self.features, str) else (self.features or ())
         return list(dict.fromkeys(name for name in (*single, *several) if name is not None))
 
@@ -54,6 +58,13 @@ class Layout:
                 raise
             raise _or_without(error, "action") from error
 
+    def with_arms(self, columns: Sequence[pl.Series], place: Place) -> Layout:
+        """The layout with the names of its arms, which are the distinct values of some columns."""
+        try:
+            return replace(self, arms=arm_names(columns, place))
+        except LogsError as error:
+            raise _or_without(error, "arm") from error
+
     def noting(self, *notes: str, **changes: Any) -> Layout:
         """The layout with some changes and what there is to say about them."""
         return replace(self, notes=(*self.notes, *notes), **changes)
@@ -61,7 +72,7 @@ class Layout:
     def without_empty(self, is_empty: Callable[[str], bool]) -> Layout:
         """The layout without the columns that logs can do without and that hold no value at all."""
         layout = self
-        for part in ("step", "propensity", "features", "action"):
+        for part in ("step", "propensity", "candidates", "arm", "features", "action"):
             name = getattr(layout, part)
             spare = {"features": layout.action, "action": layout.features}.get(part, "as always")
             if isinstance(name, str) and spare is not None and is_empty(name):
@@ -69,8 +80,7 @@ class Layout:
         return layout
 
 
-# `candidates` and `arm` are legal names for `columns=`; nothing in a history is made of them.
-_PARTS = {field.name for field in fields(Layout)} - {"epoch", "notes"} | {"candidates", "arm"}
+_PARTS = {field.name for field in fields(Layout)} - {"arms", "epoch", "notes"}
 
 
 def resolve(
@@ -93,7 +103,11 @@ def resolve(
             if name not in available:
                 raise _missing(name, available, source)
     chosen = {part: renames.get(part, part) for part in _PARTS if part in renames or part in available}
+    if "arm" not in renames and any(given == "arm" for part, given in chosen.items() if part != "arm"):
+        del chosen["arm"]  # many call an action an arm
     notes = _recognise(chosen, available, source)
+    if chosen.get("candidates") and not chosen.get("action"):
+        notes.append(f"Column {chosen.pop('candidates')} was left out: the logs name no actions.")
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
         raise _missing("user" if user is None else "reward", available, source)
@@ -107,6 +121,8 @@ def resolve(
         action=_single(chosen.get("action"), "action"),
         features=features if features is None or isinstance(features, str) else tuple(features),
         propensity=_single(chosen.get("propensity"), "propensity"),
+        candidates=_single(chosen.get("candidates"), "candidates"),
+        arm=_single(chosen.get("arm"), "arm"),
         epoch=epoch,
         notes=tuple(notes),
     )
@@ -163,9 +179,23 @@ def extract(
         actions=actions,
         features=features,
         propensities=None if layout.propensity is None else probabilities(frame[layout.propensity], place),
+        candidates=_shown(frame, layout, actions, items, place),
+        arms=None if layout.arm is None else arm_numbers(frame[layout.arm], layout.arms, place),
         steps=steps,
         timestamps=timestamps,
     )
+
+
+def _shown(
+    frame: pl.DataFrame, layout: Layout, actions: NDArray[np.int32] | None, items: Items | None, place: Place
+) -> pl.Series | None:
+    """What was on offer in each row, if it was logged; the error says how to do without."""
+    if layout.candidates is None or actions is None or items is None:
+        return None
+    try:
+        return located(frame[layout.candidates], actions, items, place)
+    except LogsError as error:
+        raise _or_without(error, "candidates") from error
 
 
 def _times(column: pl.Series, place: Place, epoch: Epoch | None) -> tuple[Ints, bool]:

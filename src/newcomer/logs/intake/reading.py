@@ -62,6 +62,9 @@ class Reader:
         tables = tuple(Table.of(file) for file in find_files(paths))
         layout = _common_layout(tables, columns, epoch)
         layout = layout.without_empty(lambda name: _is_empty(tables, name))
+        if layout.arm is not None:
+            asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
+            layout = layout.with_arms(asked, Place(tables[0].name))
         found = _Answers.of(tables, layout)
         commas = frozenset(table.name for table in tables if _decimal_comma(table, _numeric(layout)))
         unit = None if epoch is not None or found.steps is None else unix_unit(*found.steps)
@@ -119,7 +122,9 @@ class Reader:
         Ids stay text if any file holds one that is no integer. A column with a value that is no number stays text as
         well, for `columns` to name the value.
         """
-        names = [name for name in frame.columns if table.is_text(name) and not self.text_ids.get(name)]
+        kept = (self.layout.candidates, self.layout.arm)
+        texts = [name for name in frame.columns if table.is_text(name) and name not in kept]
+        names = [name for name in texts if not self.text_ids.get(name)]
         return frame.with_columns(self._typed_column(table, frame[name]) for name in names) if names else frame
 
     def _typed_column(self, table: Table, column: pl.Series) -> pl.Series:
@@ -131,11 +136,13 @@ class Reader:
         return values
 
     def _row_bytes(self, table: Table) -> int:
-        """About how large a row is: 64 bytes and its features, whose lists are measured on the first row."""
+        """About how large a row is: 64 bytes, features and candidates; lists are measured on the first row."""
         features = self.layout.features
-        if not isinstance(features, str):
-            return 64 + 8 * len(features or ())
-        return 64 + max(64, 2 * int(table.scan().select(features).head(1).collect().estimated_size()))
+        lists = [name for name in (features, self.layout.candidates) if isinstance(name, str)]
+        plain = 64 + (0 if isinstance(features, str) else 8 * len(features or ()))
+        if not lists:
+            return plain
+        return plain + max(64, 2 * int(table.scan().select(lists).head(1).collect().estimated_size()))
 
     @property
     def bytes_expected(self) -> int:

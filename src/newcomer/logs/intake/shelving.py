@@ -23,6 +23,7 @@ from newcomer.arrays import Ints
 from newcomer.errors import LogsError
 from newcomer.logs.intake.histories import Histories, Limits
 from newcomer.logs.intake.scratch import Scratch, no_room
+from newcomer.logs.intake.shown_lists import Candidates
 
 TASKS = (1, 2, 4, 6, 8, 12, 24)  # that a pass is dealt out in: two, three or four workers, and more, share them evenly
 OPEN = 256 << 20  # bytes of parts that a worker keeps mapped
@@ -160,6 +161,8 @@ def _bytes(part: Histories) -> int:
 def save_part(part: Histories, folder: Path) -> None:
     """Write sorted histories, all or nothing."""
     arrays = {"hashes": part.hashes, "offsets": part.offsets, **part.columns()}
+    if part.candidates is not None:
+        arrays |= {"candidates": part.candidates.actions, "candidates-offsets": part.candidates.offsets}
     counted = np.array([part.ties, part.clipped], dtype=np.int64)
     beside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     try:
@@ -179,6 +182,9 @@ def save_part(part: Histories, folder: Path) -> None:
 def load_part(folder: Path) -> Histories:
     """A part, its arrays mapped into memory."""
     # A mapped array is of a class of its own, for which loops would be compiled again: a plain view of it is not.
+    arrays: dict[str, Any]
     arrays = {file.stem: np.asarray(np.load(file, mmap_mode="r", allow_pickle=False)) for file in folder.glob("*.npy")}
+    if "candidates" in arrays:
+        arrays["candidates"] = Candidates(arrays.pop("candidates-offsets"), arrays["candidates"])
     ties, clipped = arrays.pop("counted").tolist()
     return Histories(users=pl.read_ipc(folder / "users.arrow")["users"], ties=ties, clipped=clipped, **arrays)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -99,8 +100,10 @@ def _load(written: Slices) -> Iterator[Rows]:
     with written.file.open("rb") as file:
         for size in written.sizes:
             frame = pl.read_ipc_stream(file.read(size))
-            arrays = {name: frame[name].to_numpy() for name in frame.columns if name != "users"}
-            yield Rows(users=frame["users"], timestamps=written.timestamps, **arrays)
+            columns: dict[str, Any] = {name: frame[name] for name in frame.columns}
+            users, shown = columns.pop("users"), columns.pop("candidates", None)
+            arrays = {name: column.to_numpy() for name, column in columns.items()}
+            yield Rows(users=users, candidates=shown, timestamps=written.timestamps, **arrays)
 
 
 class Spill:

@@ -12,12 +12,14 @@ from functools import reduce
 from operator import add
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Hashes
 from newcomer.evidence import Summary
-from newcomer.logs.intake.histories import Histories, Limits
+from newcomer.logs.intake.histories import Histories, Limits, hash_users
 from newcomer.logs.intake.items import Items
+from newcomer.logs.intake.shown_lists import NOWHERE
 from newcomer.logs.intake.sketch import Sketch
 from newcomer.users import mix
 
@@ -29,7 +31,8 @@ class Survey:
     """Additive part of a summary; `+` joins the surveys of disjoint users.
 
     Sums over rows (`squared_norm` of |x|^2, `reward`, `squared_reward`) and over users; `dim` is 0 where features come
-    from the catalogue. `rewards` is the sketch of all rewards as they were read, before any was clipped.
+    from the catalogue. Of the `candidates` in all rows, `nowhere` were never chosen in any. `rewards` is the sketch of
+    all rewards as they were read, before any was clipped.
     """
 
     users: int = 0
@@ -43,6 +46,8 @@ class Survey:
     squared_reward: float = 0.0
     max_reward: float = 0.0
     dim: int = 0
+    candidates: int = 0
+    nowhere: int = 0
     rewards: Sketch = field(default_factory=Sketch)
 
     def __add__(self, other: Survey) -> Survey:
@@ -58,11 +63,18 @@ class Survey:
             squared_reward=self.squared_reward + other.squared_reward,
             max_reward=max(self.max_reward, other.max_reward),
             dim=max(self.dim, other.dim),
+            candidates=self.candidates + other.candidates,
+            nowhere=self.nowhere + other.nowhere,
             rewards=self.rewards + other.rewards,
         )
 
-    def summary(self, *, dim: int, intercept: bool, limits: Limits | None = None) -> Summary:
-        """The public record; a constant feature adds 1 to every |x|^2, and changes the fingerprint."""
+    def summary(
+        self, *, dim: int, intercept: bool, limits: Limits | None = None, arms: tuple[str, ...] = ()
+    ) -> Summary:
+        """The public record; a constant feature adds 1 to every |x|^2, and changes the fingerprint.
+
+        The names of the `arms` are part of the fingerprint, too: rows have their numbers alone.
+        """
         mean, spread = self.reward / self.rows, self.rewards.spread(limits)
         return Summary(
             users=self.users,
@@ -71,7 +83,7 @@ class Survey:
             usable=self.users - self.too_short,
             too_short=self.too_short,
             ties=self.ties,
-            fingerprint=f"{(self.fingerprint + intercept) % 2**64:016x}",
+            fingerprint=f"{(self.fingerprint + intercept + _named(arms)) % 2**64:016x}",
             mean_squared_norm=self.squared_norm / self.rows + intercept,
             mean_reward=mean,
             reward_deviation=float(np.sqrt(max(0.0, self.squared_reward / self.rows - mean * mean))),
@@ -84,6 +96,11 @@ class Survey:
             clip=limits,
             clipped=self.clipped,
         )
+
+
+def _named(arms: tuple[str, ...]) -> int:
+    """A number that depends on the names of arms; 0 without any."""
+    return int(hash_users(pl.Series(arms)).sum()) if arms else 0
 
 
 def survey(part: Histories, items: Items | None) -> Survey:
@@ -103,6 +120,7 @@ def _survey(part: Histories, items: tuple[Floats, Hashes] | None) -> Survey:
     else:
         assert items is not None and part.actions is not None
         norms, hashes = items[0][part.actions], items[1][part.actions]
+    shown = part.candidates
     return Survey(
         users=len(part.users),
         rows=part.rows,
@@ -113,6 +131,8 @@ def _survey(part: Histories, items: tuple[Floats, Hashes] | None) -> Survey:
         squared_reward=float(part.rewards @ part.rewards),
         max_reward=float(np.abs(part.rewards).max()),
         dim=0 if part.features is None else int(part.features.shape[1]),
+        candidates=0 if shown is None else len(shown.actions),
+        nowhere=0 if shown is None else int(np.count_nonzero(shown.actions == NOWHERE)),
     )
 
 
@@ -144,10 +164,16 @@ def _fingerprint(part: Histories, features: Hashes) -> int:
     """Sum over users of a hash of (id, sequence of (features, reward, propensity)), from hashes of features (rows,).
 
     Within a user the hash of a row depends on its position, so that the order counts; across users it is a sum. Actions
-    beside features are left out: the fingerprint is of what a fit reads.
+    beside features are left out: the fingerprint is of what a fit reads. Candidates, as a set, and arms count where
+    there are some.
     """
     columns = [column for column in (part.rewards, part.propensities) if column is not None]
     rows = reduce(lambda seen, column: mix(seen + (column + 0.0).view(np.uint64)), columns, features)
+    if part.candidates is not None:
+        each = mix(part.candidates.actions.astype(np.int64).view(np.uint64))
+        rows = mix(rows + np.add.reduceat(each, part.candidates.offsets[:-1]))
+    if part.arms is not None:
+        rows = mix(rows + part.arms.astype(np.uint64))
     lengths = np.diff(part.offsets)
     positions = np.arange(part.rows) - np.repeat(part.offsets[:-1], lengths)  # 0, 1, 2, ... within each user
     rows = mix(rows + positions.astype(np.uint64))

@@ -1,0 +1,174 @@
+"""What was on offer: the candidates of each row as positions in the catalogue, and the arm of a row as a number.
+
+Lists of candidates are most of what logs weigh that have them, so an id is four bytes here, whatever it was in the
+file. Rows on their way hold a Polars column of lists, which can be cut, reordered and written to disk as it is; sorted
+histories and batches hold two flat arrays (`Candidates`), which can be mapped from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from newcomer.arrays import Ints
+from newcomer.errors import LogsError, one_line
+from newcomer.logs.intake.columns import Place, identifiers, kind_of, refuse_nulls
+from newcomer.logs.intake.items import Items
+from newcomer.records import Shown, freeze
+
+NOWHERE = -1  # the position of an id that is no action of the catalogue: it was shown and never chosen
+MOST_ARMS = 1000
+
+
+@dataclass(frozen=True)
+class Candidates(Shown):
+    """The ids on offer in each row: those of row i are `actions[offsets[i] : offsets[i + 1]]`, in the order shown.
+
+    `offsets` is (rows + 1,); `actions` holds positions in `Logs.action_ids`. Where no items table lists the actions, an
+    id that was shown and never chosen has no position: it is -1, and nothing is known of it.
+    """
+
+    offsets: Ints
+    actions: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @classmethod
+    def of(cls, lists: pl.Series) -> Candidates:
+        """From a column of lists of positions, none of them empty."""
+        lengths = lists.list.len().to_numpy()
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        return cls(offsets, lists.explode(empty_as_null=False).to_numpy())
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, rows: slice) -> Candidates:
+        """Those of neighbouring rows, as views."""
+        start, stop, _ = rows.indices(len(self))
+        bounds = self.offsets[start : stop + 1]
+        return Candidates(bounds - bounds[0], self.actions[int(bounds[0]) : int(bounds[-1])])
+
+    @property
+    def lengths(self) -> Ints:
+        """How many were on offer in each row, (rows,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return int(self.offsets.nbytes + self.actions.nbytes)
+
+
+def located(column: pl.Series, chosen: NDArray[np.int32], items: Items, place: Place) -> pl.Series:
+    """A column of lists of ids as lists of positions; every row must offer what was `chosen`, and nothing twice.
+
+    >>> items = Items.one_hot(pl.Series(["milk", "tea"]))
+    >>> shown = pl.Series("candidates", [["tea", "milk"], ["tea", "gin"]])
+    >>> located(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
+    [[1, 0], [1, -1]]
+    """
+    lists = _lists(column, items, place)
+    positions = pl.Series(np.arange(len(items.ids), dtype=np.int32))
+    number = pl.element().replace_strict(items.ids, positions, default=NOWHERE, return_dtype=pl.Int32)
+    found = lists.list.eval(number)
+    _refuse_unknown(lists, found, items, place)
+    for what, bad in {
+        "an action is twice among the candidates": lists.list.n_unique() < lists.list.len(),
+        "the chosen action is not among its candidates": ~found.list.contains(pl.Series(chosen)),
+    }.items():
+        if bad.any():
+            todo = "list every action that was on offer once, the chosen one among them"
+            raise LogsError(what, where=_at(bad, column, place), todo=todo)
+    return found
+
+
+def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
+    """The distinct arms of some columns, in alphabetical order."""
+    found = sorted({str(name) for column in columns for name in _arm_texts(column, place).unique()})
+    if len(found) > MOST_ARMS:
+        todo = "name the few arms of an experiment; an action belongs in the column action (--column action=arm)"
+        raise LogsError(f"{len(found):,} different arms", where=place.column(columns[0].name), todo=todo)
+    return tuple(found)
+
+
+def arm_numbers(column: pl.Series, names: Sequence[str], place: Place) -> NDArray[np.int16]:
+    """The arm of each row (rows,) as its position among the names."""
+    positions = pl.Series(np.arange(len(names), dtype=np.int16))
+    found = _arm_texts(column, place).replace_strict(pl.Series(names), positions, return_dtype=pl.Int16)
+    return found.to_numpy()
+
+
+def _arm_texts(column: pl.Series, place: Place) -> pl.Series:
+    return column.cast(pl.String) if column.dtype == pl.Boolean else identifiers(column, place).cast(pl.String)
+
+
+def _lists(column: pl.Series, items: Items, place: Place) -> pl.Series:
+    """The column as lists of ids of the type that the catalogue has; none is empty, and no id is missing."""
+    refuse_nulls(column, place)
+    lists = _parsed(column, place) if column.dtype == pl.String else column
+    if isinstance(lists.dtype, pl.Array):
+        lists = lists.cast(pl.List(lists.dtype.inner))
+    if not isinstance(lists.dtype, pl.List):
+        todo = "store candidates as lists of action ids, or in a CSV as text such as 3|7|12"
+        raise LogsError(f"candidates are {kind_of(lists.dtype)}", where=place.column(column.name), todo=todo)
+    empty = lists.list.len() == 0
+    if empty.any():
+        todo = "list every action that was on offer, the chosen one among them"
+        raise LogsError("candidates are empty", where=_at(empty, column, place), todo=todo)
+    return _typed(lists, column, items, place)
+
+
+def _parsed(column: pl.Series, place: Place) -> pl.Series:
+    """Lists written as text, as JSON writes them or with bars between the ids: 3|7|12."""
+    plain = column.str.strip_chars()
+    if not plain.str.starts_with("[").any():
+        lists = plain.str.split("|")
+        return lists.list.eval(pl.element().filter(pl.element() != ""))
+    try:
+        return plain.str.json_decode(pl.List(pl.String))
+    except pl.exceptions.PolarsError as error:
+        todo = "write every list as JSON does, or all with bars between the ids: 3|7|12"
+        raise LogsError("candidates that are no list", where=place.column(column.name), todo=todo) from error
+
+
+def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> pl.Series:
+    """Lists of ids as integers or text, whichever the actions are."""
+    inner = lists.list.eval(pl.element().head(0)).explode().dtype
+    texts = inner in (pl.String, pl.Categorical, pl.Enum)
+    wanted = items.ids.dtype == pl.String
+    if texts != wanted and not (texts and column.dtype == pl.String):  # in a CSV integers are text as well
+        here, there = ("text" if one else kind_of(inner) for one in (texts, wanted))
+        todo = "use one type for the ids of actions and candidates"
+        raise LogsError(f"candidates are {here} and actions {there}", where=place.column(column.name), todo=todo)
+    typed = lists.list.eval(pl.element().cast(items.ids.dtype, strict=False))
+    missing = typed.list.eval(pl.element().is_null()).list.any()
+    if missing.any():
+        row = int(missing.arg_max() or 0)
+        what = f"a candidate of {one_line(str(lists[row].to_list()))} is no action id"
+        todo = "use one type for the ids of actions and candidates"
+        raise LogsError(what, where=place.column(column.name, row), todo=todo)
+    return typed
+
+
+def _refuse_unknown(lists: pl.Series, found: pl.Series, items: Items, place: Place) -> None:
+    """Refuse candidates that an items table does not have; without a table they were shown and never chosen."""
+    lost = found.list.contains(NOWHERE)
+    if items.matrix is None or not lost.any():
+        return
+    row = int(lost.arg_max() or 0)
+    name = next(one for one, at in zip(lists[row], found[row], strict=True) if at == NOWHERE)
+    raise LogsError(
+        f"candidate {name!r} is not among the {len(items.ids):,} items",
+        where=place.column(lists.name, row),
+        todo="add it to the items table or remove it from the lists",
+    )
+
+
+def _at(bad: pl.Series, column: pl.Series, place: Place) -> str:
+    return place.column(column.name, int(bad.arg_max() or 0))

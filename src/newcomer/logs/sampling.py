@@ -1,4 +1,4 @@
-"""A sample of the users of logs, as logs of its own that are held in memory.
+"""A sample of the users of logs, as logs of its own that are held in memory, or where the workers of the logs see them.
 
 Who is in it is told by a hash of the id and by nothing else, so that the sample does not depend on files, batches or
 workers. Its users come in the order of these hashes, and are called by them: the ids stay where they were. It takes one
@@ -62,7 +62,8 @@ def sample(logs: Logs, users: int, *, run: Run | None = None) -> Logs:
     wanted = min(users, max(1, ROOM * whole.users // (width * whole.rows)))
     look = partial(gather, share=wanted / whole.users, constant=logs.intercept)
     found: Gathered = reduce(logs, look, add) if run is None else run(look, add)
-    return logs.holding(_together(found))
+    held = logs.holding(_together(found))
+    return held if logs.engine is None else held.on(logs.engine)
 
 
 def gather(batch: Batch, *, share: float, constant: bool) -> Gathered:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from newcomer.experiments.studies import study_check_rates as check_rates
 from newcomer.experiments.studies import study_hard as hard
 from newcomer.experiments.studies import study_kept as kept
 from newcomer.experiments.studies import study_local_regret as local
@@ -426,6 +427,32 @@ def kept_verdicts(frame: pl.DataFrame) -> list[Verdict]:
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
+
+def check_rates_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Alarms of clean sets, of each test and of all; power at the effects that were named beforehand."""
+    clean = frame.filter(design=check_rates.TOGETHER)
+    found = [
+        _alarms(line["test"], line["alarm"], line["sets"]) for line in clean.filter(test="any").iter_rows(named=True)
+    ]
+    found += [
+        _alarms(line["test"], line["alarm"], line["sets"])
+        for line in clean.filter(pl.col("test") != "any").iter_rows(named=True)
+    ]
+    for fault, strength in (("all rewards drift", 0.25), ("a direction drifts", 0.25), ("logger knows taste", 1.0)):
+        line = frame.filter(pl.col("test") != "any", design=fault, strength=strength)
+        if len(line):
+            found.append(at_least(f"power: {fault}, {strength:g}", line["alarm"][0], 0.9))
+    return found
+
+
+def _alarms(test: str, share: float, sets: int) -> Verdict:
+    """Alarms of an exact test are neither too many nor too few; those of all together are not too many."""
+    low = 0.0 if test == "any" else 0.03
+    what = "clean sets accused by any test" if test == "any" else f"alarms on clean sets: {test}"
+    measured = f"{share:.3f} of {sets:,}"
+    return Verdict(what, "at most 0.07" if test == "any" else "0.03 to 0.07", measured, bool(low <= share <= 0.07))
+
+
 TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "prior-subspace": (subspace_verdicts, subspace_details),
     "prior-movielens": (movielens_verdicts, movielens_details),
@@ -444,4 +471,5 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "hard": (hard_verdicts, hard_details),
     "rates": (rates_verdicts, rates_details),
     "kept": (kept_verdicts, last_round),
+    "check-rates": (check_rates_verdicts, lambda frame: frame),
 }

@@ -156,6 +156,8 @@ class Ground:
         }
         self.policies = {name: getattr(nc, name)(**given) for name, given in self.settings.items()}
         self.features = rng.standard_normal((3, DIM))
+        # Too few to be evaluated: what is tried is arguments.
+        self.few = nc.Logs.from_arrays(user=[1, 1, 2], action=["a", "b", "a"], reward=[0.0, 1.0, 0.5])
 
     def functions(self, folder):
         """(name, function, arguments that make sense) of all that is not a policy."""
@@ -167,6 +169,8 @@ class Ground:
         reading = {"items": None, "features": None, "columns": None, "intercept": False, "clip": None, "epoch": None}
         arrays = {**self.arrays, "action": self.arrays["user"] % 3, "step": None, "propensity": None}
         arrays |= {"items": None, "intercept": False, "clip": None, "epoch": None}
+        arrays |= {"candidates": [[0, 1, 2]] * 360, "arm": ["a", "b"] * 180}
+        told = {"seed": 0, "quick": True, "workers": None, "called": "logs.csv", "progress": None}
         fitting = {"rank": 1, "estimator": "sold", "ridge": 1.0, "literal": False, "uncovered": "restrict"}
         fitting |= {"null": False, "calibrate": False, "persistence": None, "progress": None}
         radius = {"kind": "bernstein", "delta": 0.05, "norm": "spectral", "clip": True, "simplified": False}
@@ -188,6 +192,10 @@ class Ground:
             ("Model.save", self.model.save, {"path": folder / "m.newcomer"}),
             ("load", nc.load, {"path": folder / "loaded.newcomer"}),
             ("play", nc.play, playing),
+            ("check", nc.check, {"logs": self.few, "level": 0.05, "fit": False, "seed": 0, "progress": None}),
+            ("evaluate", nc.evaluate, {"logs": self.few, "seed": 0, "quick": True, "workers": None, "progress": None}),
+            ("report", nc.report, {"logs": self.few, "path": folder / "report.html", **told}),
+            ("Model.transform", self.named.transform, {"logs": self.few, "persistence": 0.5}),
             ("summary", nc.summary, {"rows": self.rows, "reference": "U", "window": 2, "level": 0.9}),
             ("NewcomerError", nc.NewcomerError, {"what": "something", "where": "here", "todo": "mend it"}),
         ]

@@ -28,12 +28,12 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FLOW = (
     ("errors", "arrays", "arguments", "records", "onehot"),
     ("files", "keeping", "users", "array_loops"),
-    ("subspace", "radius", "evidence"),  # formulas and records, which import no learning
+    ("subspace", "radius", "verdicts", "evidence"),  # formulas and records, which import no learning
     ("logs",),
     ("engines",),
     ("sold",),
     ("population",),
-    ("model",),
+    ("model", "coordinates"),  # where users are: a model asks for it, and knows nothing of logs itself
     ("offline", "wide_offline", "refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
     ("linear",),
     ("local",),
@@ -42,6 +42,7 @@ FLOW = (
     ("worlds",),
     ("simulation", "outcomes", "clusters", "testing"),
     ("evaluation",),
+    ("adapters",),
     ("charts",),
     ("reporting",),
     ("experiments",),

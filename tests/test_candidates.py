@@ -200,3 +200,10 @@ def test_bad_values_are_one_sentence(what: str) -> None:
 def test_the_error_says_how_to_do_without(part: str) -> None:
     with pytest.raises(LogsError, match=re.escape(f"--column {part}=")):
         _logs(**{part: [[], None] if part == "candidates" else ["x", None]})()
+
+
+def test_some_of_the_people_keep_theirs() -> None:
+    frame = table(4)
+    logs = nc.Logs.from_frame(frame)
+    some = logs.some(lambda hashes: hashes % np.uint64(2) == 0)
+    assert kept(some) == {user: kept(logs)[user] for user in kept(some)}

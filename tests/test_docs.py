@@ -12,6 +12,7 @@ import doctest
 import io
 import json
 import re
+import runpy
 import shlex
 from collections import Counter
 from contextlib import redirect_stdout
@@ -34,7 +35,7 @@ PAGES = {
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "experiments" / "README.md"]
 }
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-COMMAND = r"(?:newcomer|make|python -m) "
+COMMAND = r"(?:newcomer|make|python -m|python(?= examples/)) "
 EXAMPLES = [
     ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     for root, folder in ((ROOT / "src", "newcomer"), (ROOT, "experiments"))
@@ -118,6 +119,9 @@ def test_commands_exist_with_their_options_and_run(page: str, folder: Path, monk
                 name for word in words[1:] if words[0] == "bench" for name in word.removeprefix("ARGS=").split()
             ]
             assert all((ROOT / "benchmarks" / f"{name}.py").exists() for name in measured), line
+        elif program == "python" and words[0].endswith(".py"):
+            monkeypatch.setattr("sys.argv", words)
+            runpy.run_path(str(ROOT / words[0]), run_name="__main__")
         elif program == "python":
             assert find_spec(words[1]), line
         else:
@@ -125,7 +129,7 @@ def test_commands_exist_with_their_options_and_run(page: str, folder: Path, monk
 
 
 def check_newcomer(words: list[str], line: str) -> None:
-    """Parse a command as it stands, options and figures included; run it if it fits or inspects a file."""
+    """Parse a command as it stands, options and figures included; run it if it fits, inspects or checks a file."""
     name, *arguments = words
     program = get_command(main.app)
     known = program.commands  # type: ignore[attr-defined]
@@ -138,6 +142,8 @@ def check_newcomer(words: list[str], line: str) -> None:
     parsed = known[name].make_context(name, list(arguments))  # raises for options that are not there
     if name == "reproduce":
         assert {figure for figure in parsed.params["figures"] if not figure.isupper()} <= {"all", *figures()}, line
+    if name == "check":
+        assert main.execute(words) in (0, 5), line
     if name in ("fit", "inspect"):
         if name == "fit":
             Path("model.newcomer").unlink(missing_ok=True)

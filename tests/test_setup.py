@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-INSTALLED_AS = {"vl_convert": "vl-convert-python"}
+INSTALLED_AS = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
 PIN = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*")
 
 

@@ -180,8 +180,12 @@ def test_outputs_are_valid_under_the_schemas_that_are_printed(
 ) -> None:
     monkeypatch.setattr(demo, "NEWCOMERS", 2)
     monkeypatch.setattr(demo, "PEOPLE", 600)
-    schemas = {name: json.loads(call(name, "--json-schema")[1]) for name in ("fit", "inspect", "demo", "reproduce")}
+    schemas = {
+        name: json.loads(call(name, "--json-schema")[1]) for name in ("fit", "inspect", "evaluate", "demo", "reproduce")
+    }
     assert schemas["fit"] == fit.shape() and schemas["inspect"] == inspect.shape()
+    judged = checked(call("evaluate", logs, "--json", "--quick", "--workers", "1")[1], schemas["evaluate"])
+    assert judged["verdict"] in ("helps", "not clear", "no help") and judged["headline"]
     for options in ([], ["--estimator", "sold-pinv"], ["--rank", "12"], ["--intercept", "--rank", "1"]):
         checked(call("fit", logs, "--json", "--force", *options)[1], schemas["fit"])
         checked(call("inspect", "model.newcomer", "--json")[1], schemas["inspect"])

@@ -20,10 +20,10 @@ from implicit.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 
 import newcomer as nc
+from newcomer.evaluation.fold_in import Fold, FoldIn, table_of
 from newcomer.experiments.named_worlds import real_ratings
 from newcomer.experiments.scale import Setting
 from newcomer.experiments.studies.comparison import regrets
-from newcomer.experiments.studies.fold_in import Fold, FoldIn, table_of
 from newcomer.experiments.studies.study_people import ANSWERS, CASES, FILMS, ROUNDS, SPLITS
 from newcomer.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.people import People

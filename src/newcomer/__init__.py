@@ -15,6 +15,7 @@ _HOME = {
     "Logs": "logs",
     "read_logs": "logs",
     "fit": "fitting",
+    "check": "checks.checking",
     "Model": "model",
     "load": "model",
     "ProBALLUCB": "policies.proball",
@@ -34,6 +35,8 @@ _HOME = {
     "MixTS": "policies.mixtures",
     "play": "simulation",
     "summary": "outcomes",
+    "evaluate": "evaluation.evaluating",
+    "report": "reporting.writing",
     "NewcomerError": "errors",
     "LogsError": "errors",
     "ModelError": "errors",
@@ -58,12 +61,14 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
+    from newcomer.checks.checking import check as check
     from newcomer.errors import LogsError as LogsError
     from newcomer.errors import MissingExtra as MissingExtra
     from newcomer.errors import ModelError as ModelError
     from newcomer.errors import NewcomerError as NewcomerError
     from newcomer.errors import OutputError as OutputError
     from newcomer.errors import PolicyError as PolicyError
+    from newcomer.evaluation.evaluating import evaluate as evaluate
     from newcomer.fitting import fit as fit
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs
@@ -85,4 +90,5 @@ if TYPE_CHECKING:
     from newcomer.policies.prior_policies import PriorUCB as PriorUCB
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
+    from newcomer.reporting.writing import report as report
     from newcomer.simulation import play as play

@@ -15,6 +15,7 @@ from typing import Any, Self, get_args, get_type_hints
 from newcomer.errors import ModelError
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
+from newcomer.verdicts import Findings as Checked
 
 LOOK = 20  # interactions after which the gain over the population mean is told
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
@@ -310,6 +311,7 @@ class Evidence(Shown):
     radius: Ingredients | None = None
     calibrated: Draws | None = None
     population: PopulationFacts | None = None
+    checks: Checked | None = None  # of the logs, where the fit was asked for them
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file; parts that are None are left out.

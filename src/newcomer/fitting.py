@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from newcomer import __version__, arguments
+from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import Evidence, RankChoice, RidgeChoice
 from newcomer.logs.crew import Crew
@@ -52,6 +53,7 @@ def fit(
     uncovered: Literal["restrict", "error"] = "restrict",
     null: bool = True,
     calibrate: bool = True,
+    check: bool = False,
     persistence: float | None = None,
     start: Model | Past | str | PathLike[str] | None = None,
     add: bool = False,
@@ -81,6 +83,7 @@ def fit(
         action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own
         repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
+    check : make every check that needs no fit as well, in one more pass, and keep what it finds in `evidence.checks`.
     start : what an earlier fit left. For em a model: the climb starts there, with its rank and its shrinkage, and the
         logs are the old ones and the new. With `add` they are the new ones alone, and the answer is approximate, which
         `model.parameters` says. For sold a file of moments (or what `newcomer.refitting.Past.load` reads of it): the
@@ -104,6 +107,7 @@ def fit(
         ("literal", literal),
         ("null", null),
         ("calibrate", calibrate),
+        ("check", check),
         ("resume", resume),
         ("add", add),
     ):
@@ -127,6 +131,7 @@ def fit(
             "calibrate": calibrate,
             "persistence": None if persistence is None else float(persistence),
         }
+        checks = quick_check(logs, progress=progress) if check else None
         if resume and journal is None:
             raise ModelError("there is nothing to resume from", todo="name the folder, journal=")
         if journal is not None:
@@ -134,7 +139,8 @@ def fit(
             identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
             logs = logs.noted(stack.enter_context(_kept(Path(journal), identity, resume=resume)))
         keep = None if moments is None else Path(moments)
-        return _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
+        model = _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
+        return model if checks is None else replace(model, evidence=replace(model.evidence, checks=checks))
 
 
 @contextmanager

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from newcomer import __version__, arguments
 from newcomer.arrays import Floats, Ints, read_only
@@ -25,6 +26,9 @@ from newcomer.onehot import is_wide
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
+
+if TYPE_CHECKING:
+    from newcomer.coordinates import Coordinates
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
@@ -196,6 +200,15 @@ class Model(Shown):
         >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "b")).codes(["b", "c"]).tolist()
         [1, -1]
         """
+        ordered = self._ordered
+        if (
+            isinstance(ids, np.ndarray)
+            and ids.ndim == 1
+            and ordered is not None
+            and ids.dtype.kind == ordered[0].dtype.kind
+        ):
+            place = np.minimum(np.searchsorted(ordered[0], ids), len(ordered[0]) - 1)
+            return np.where(ordered[0][place] == ids, ordered[1][place], -1)
         places = self._places
         try:
             return np.fromiter((places.get(one, -1) for one in _listed(ids)), dtype=np.int64)
@@ -224,13 +237,15 @@ class Model(Shown):
         if self.action_features is None and not self.one_hot:
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
-        wanted = _listed(ids)
+        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else _listed(ids)
         arguments.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
-        strange = [one for one in wanted if not isinstance(one, int | str | np.integer) or one not in self._places]
-        if strange and unknown == "refuse":
-            what = f"action {arguments.shown(strange[0])} is not among the {len(self._places):,} actions of the model"
-            raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         rows = self.codes(wanted)
+        if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
+            rows[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
+        if unknown == "refuse" and (rows < 0).any():
+            strange = arguments.shown(list(wanted)[int(np.argmax(rows < 0))])
+            what = f"action {strange} is not among the {len(self._places):,} actions of the model"
+            raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         if self.action_features is not None:
             features = np.array(self.action_features[rows])
         else:
@@ -239,6 +254,17 @@ class Model(Shown):
             features[:, self.dim - self.intercept :] = 1.0
         features[rows < 0] = self.average_features
         return features
+
+    @cached_property
+    def _ordered(self) -> tuple[NDArray[Any], Ints] | None:
+        """The ids in order and the row of each, for looking many up at once; None if some are integers, some text."""
+        given = self.action_ids or ()
+        alike = len({type(one) for one in given}) == 1 and all(isinstance(o, str) or abs(o) < 2**63 for o in given)
+        if not alike:
+            return None
+        ids = np.array(given)
+        order = np.argsort(ids, kind="stable")
+        return ids[order], order
 
     @cached_property
     def _places(self) -> dict[int | str, int]:
@@ -298,6 +324,24 @@ class Model(Shown):
         return subspace_radius(
             x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
         )
+
+    def transform(self, logs: Any, *, persistence: float | None = None) -> Coordinates:
+        """Each user's coordinates z of taste, where their reward vector is mean + factor z, with the uncertainty.
+
+        The users may be others than those of the fit, who count as newcomers here. Actions are known by their ids where
+        the model has a catalogue, else by the features of the logs; rows of actions of which it knows nothing are left
+        out. `persistence` is the share of the residual that lasts, by default the model's; where the model does not
+        know it, what its logs seemed to say, or none.
+
+        >>> model = Model(np.eye(1), np.ones(1), np.zeros(1), np.eye(1), 1.0)
+        >>> from newcomer import Logs
+        >>> where = model.transform(Logs.from_arrays(user=["ann", "ann"], features=[[1.0], [1.0]], reward=[1.0, 3.0]))
+        >>> where.mean.round(3).tolist(), where.covariance.round(3).tolist()
+        ([[1.333]], [[[0.333]]])
+        """
+        from newcomer.coordinates import coordinates_of  # reads logs, which a model does without
+
+        return coordinates_of(logs, self, persistence=persistence)
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""

@@ -231,7 +231,8 @@ def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
         return float(2 * np.sqrt(2 * x.rank) / x.printed.gap)
     if form == "identity":
         return (largest_distance(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
-    return float(2 * np.sqrt((2 if norm == "frobenius" else 1) * x.rank) / x.gap)
+    # Without a gap (as many directions as features, say) there is no bound, which a scale of zero stands for.
+    return float(2 * np.sqrt((2 if norm == "frobenius" else 1) * x.rank) / x.gap) if x.gap else 0.0
 
 
 def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: Norm) -> float:

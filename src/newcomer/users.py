@@ -56,6 +56,27 @@ def bucket_of(hashes: Hashes, buckets: int) -> Ints:
     return (mix(hashes) & np.uint64(buckets - 1)).astype(np.int64)
 
 
+def reshuffled(hashes: Hashes, seed: int, purpose: int = 0) -> Hashes:
+    """Other hashes of the same users, for a seed and a purpose: what is split by them is split anew.
+
+    Who is held out of a fit must not be those whom the fit would hold out itself.
+
+    >>> reshuffled(np.arange(2, dtype=np.uint64), seed=1).tolist()
+    [6301985355436268297, 8112600223918159332]
+    """
+    salt = mix(np.array([seed % 2**64], dtype=np.uint64) ^ mix(np.array([purpose + 1], dtype=np.uint64)))
+    return mix(hashes ^ salt)
+
+
+def lots(hashes: Hashes) -> Floats:
+    """A number from 0 to 1 (n,) for each user, uniform over users.
+
+    >>> lots(np.array([2**63], dtype=np.uint64)).tolist()
+    [0.5]
+    """
+    return np.asarray((hashes >> np.uint64(11)).astype(np.float64) / 2.0**53)
+
+
 def group_bounds(buckets: int) -> Ints:
     """First bucket of each group, and the end: runs of 1, 1, 2, 4, ... buckets, each as large as all before it.
 

@@ -22,6 +22,7 @@ from newcomer.errors import ModelError
 if TYPE_CHECKING:
     from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
     from newcomer.model import Model
+    from newcomer.verdicts import Findings as Checked
 
 
 NARROW = 50  # columns that the table of radii takes
@@ -98,6 +99,7 @@ class Findings:
     one_hot: bool = False
     passes: int | None = None  # of em over the logs
     sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
+    checks: Checked | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -129,12 +131,15 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         one_hot=model.one_hot and not model.intercept,
         passes=None if kept.population is None else kept.population.passes,
         sample=None if kept.population is None else kept.population.sample,
+        checks=kept.checks,
     )
 
 
 def _outlook(model: Model) -> tuple[str, ...]:
     """What rewards are made of, and what held-out people gained; nothing is promised that they did not show."""
     kept = model.evidence
+    if kept.checks is not None and kept.checks.verdict == "broken":
+        return ("Nothing is promised: these logs are broken, and what people would gain cannot be told from them.",)
     if kept.population is None or kept.logs is None:
         return ()
     parts, outlook = kept.population.forecast.parts(), kept.population.outlook
@@ -161,8 +166,16 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
     yield Fitted(lambda room: scree_legend(chance_line(found), glyphs, room))
     yield ""
     yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
+    if found.checks is not None:
+        yield facts([("Checks", checks_line(found.checks))])
     if found.outlook:
         yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
+
+
+def checks_line(checks: Checked) -> Text:
+    """The verdict on the logs, and what stands behind it; `newcomer check` says more."""
+    colour = {"fine": "green", "doubtful": "yellow", "broken": "bold red"}.get(checks.verdict, "dim")
+    return Text.assemble((checks.verdict, colour), f". {' '.join(map(in_options, checks.sentences))}")
 
 
 def logs_line(found: Findings) -> str:

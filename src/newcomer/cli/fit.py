@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import carriers, options, schema, screen
+from newcomer.cli import carriers, log_options, options, schema, screen
 from newcomer.cli.findings import Findings, findings_of, show
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
@@ -22,11 +22,9 @@ def shape() -> dict[str, Any]:
 
 
 def command(
-    logs: Annotated[
-        str, typer.Argument(metavar="LOGS", help="Parquet, CSV or JSON lines: file, folder, quoted glob, pipe, or -.")
-    ],
-    items: Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions and their features.")] = None,
-    features: Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")] = None,
+    logs: log_options.LogsFile,
+    items: log_options.Items = None,
+    features: log_options.Features = None,
     rank: Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")] = "auto",
     estimator: Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")] = "em",
     ridge: Annotated[
@@ -36,11 +34,11 @@ def command(
         float | None, typer.Option(metavar="SHARE", help="Of a person's residual, that comes again; default: told.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
-    column: Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")] = None,
-    intercept: Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")] = False,
-    clip: Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")] = None,
-    grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
+    column: log_options.Column = None,
+    intercept: log_options.Intercept = False,
+    clip: log_options.Clip = None,
+    grouped: log_options.Grouped = False,
+    memory: log_options.Memory = None,
     engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
@@ -53,8 +51,8 @@ def command(
         str | None, typer.Option(metavar="LOGS", help="With --from and em: the logs of the earlier fit.")
     ] = None,
     moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")] = None,
-    epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
+    workers: log_options.Workers = None,
+    epoch: log_options.Epoch = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -64,7 +62,7 @@ def command(
 
     LOGS has the columns user, reward, features or action, and if possible step.
     """
-    from newcomer import fit, read_logs
+    from newcomer import fit
 
     # Everything that was typed is checked before the long work begins.
     target = options.free_to_write(out, force=force)
@@ -73,22 +71,11 @@ def command(
     carriers.check(engine, scheduler, workers)
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
     begin = carriers.start_of(start, method, old)
+    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how.arguments()
     journal = target.with_name(f"{target.name}.partial")
     with carriers.engine_of(engine, scheduler, workers) as carrier:
-        with Meter("Reading") as meter:
-            read = read_logs(
-                logs if old is None else [old, logs],
-                items=items,
-                features=None if features is None else options.parse_names(features),
-                columns=options.parse_columns(column or ()),
-                intercept=intercept,
-                clip=None if clip is None else options.parse_clip(clip),
-                grouped=grouped,
-                memory=None if memory is None else options.parse_size(memory),
-                epoch=None if epoch is None else options.parse_epoch(epoch),
-                progress=meter,
-                engine=carrier,
-            )
+        read = how.read(logs if old is None else [old, logs], carrier)
         if not json:  # before the long work: a column that was guessed wrong is better known now
             screen.advise(read.advice)
         screen.compile_first("array_loops", "sold", "population")
@@ -99,6 +86,7 @@ def command(
                 estimator=method,
                 ridge=ridge,
                 persistence=lasting,
+                check=True,
                 start=begin,
                 add=old is None,
                 moments=kept,
@@ -115,18 +103,10 @@ def command(
     show(found, saved=target)
     if model.parameters.get("approximate"):
         screen.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
-    valued = [
-        ("--items", items),
-        ("--features", features),
-        ("--clip", clip),
-        *(("--column", pair) for pair in column or ()),
-    ]
-    valued += [("--memory", memory), ("--epoch", epoch), ("--scheduler", scheduler)]
-    valued += [("--workers", None if workers is None else str(workers))]
+    valued = [("--scheduler", scheduler), ("--workers", None if workers is None else str(workers))]
     valued += [("--engine", engine if engine != "local" else None)]
-    words = [logs, *(word for name, value in valued if value is not None for word in (name, str(value)))]
-    flags = [name for name, on in (("--intercept", intercept), ("--grouped", grouped)) if on]
-    screen.suggest(next_commands(found, logs=shlex.join([*words, *flags]), model=target, again=logs != "-"))
+    words = [logs, *how.words(), *(word for name, value in valued if value is not None for word in (name, value))]
+    screen.suggest(next_commands(found, logs=shlex.join(words), model=target, again=logs != "-"))
 
 
 @contextmanager
@@ -151,6 +131,8 @@ def next_commands(found: Findings, *, logs: str, model: Path, again: bool = True
         return [inspect, (f"inspect {file} --json", "for a program")]
     if found.rank == 0:
         return [(f"fit {logs} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
+    if found.checks is not None and found.checks.verdict in ("broken", "doubtful"):
+        return [(f"check {logs}", "what is wrong with the logs, and what to do"), inspect]
     other = "em" if found.estimator == "sold" else "sold"
     beside = shlex.quote(str(model.with_name(f"{model.stem}-{other}.newcomer")))
     return [

@@ -17,7 +17,7 @@ import typer
 from typer.main import get_command
 
 from newcomer import __version__, errors
-from newcomer.cli import demo, fit, inspect, reproduce, screen, wording
+from newcomer.cli import check, demo, evaluate, fit, inspect, report, reproduce, screen, wording
 
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -46,6 +46,9 @@ app = typer.Typer(
 )
 app.command("fit")(fit.command)
 app.command("inspect")(inspect.command)
+app.command("check")(check.command)
+app.command("evaluate")(evaluate.command)
+app.command("report")(report.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]

@@ -28,8 +28,9 @@ INTERVAL = 30.0  # seconds between lines without a terminal
 class Meter:
     """A `progress(done, total)` callback to be used in a `with` block.
 
-    `first` is what to call the first of several passes; `begun` is when the work began, `turn` when this pass of it
-    did; `last` is how far the last call was, `note` what the last pass found, `spoken` when a line was last written.
+    `first` is what to call the first of several passes; `unit` what is counted, nothing for shares of the work;
+    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `note` what
+    the last pass found, `spoken` when a line was last written.
     Tests bring a console and a clock of their own.
     """
 
@@ -38,10 +39,12 @@ class Meter:
         what: str,
         *,
         first: str = "",
+        unit: str = "rows",
         console: Console | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.what, self.first, self.console, self.clock = what, first, console or aside(), clock
+        self.what, self.first, self.unit = what, first, unit
+        self.console, self.clock = console or aside(), clock
         self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
         self.each, self.more = 0.0, 0  # seconds of the last pass, and how many more there will be at most (0: unknown)
@@ -79,7 +82,11 @@ class Meter:
             return f"{self.what}{self.note}: {_duration(now - self.begun)} so far{left}"
         rate = done / max(now - self.turn, 1e-9)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
-        return f"{self.what}{self.first}: {done / total:.0%}, {rate:,.0f} rows/s{left}"
+        return f"{self.what}{self.first}: {done / total:.0%}{self._rate(rate, ', ')}{left}"
+
+    def _rate(self, rate: float, before: str = "") -> str:
+        """How fast it goes, where what is counted means something to people."""
+        return f"{before}{rate:,.0f} {self.unit}/s" if self.unit else ""
 
     def hear(self, progress: Passed) -> None:
         """Remember what the last pass of a fit found, to be shown from now on."""
@@ -104,7 +111,7 @@ class Meter:
             )
             self.bar.start()
             self.bar.add_task(self.what, rate="")
-        rate = f"{done / max(self.clock() - self.turn, 1e-9):,.0f} rows/s"
+        rate = self._rate(done / max(self.clock() - self.turn, 1e-9))
         # The note gives way before the share, the rate and the time left do.
         room = self.console.width - self.bar_width - len(self.what) - 28
         said = self.what + (self.note if len(self.note) <= room else self.note[: room - 3] + "..." if room > 9 else "")

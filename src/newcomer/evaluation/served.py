@@ -39,20 +39,29 @@ def served(
 
 def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number: int, names: Any, seed: int) -> Floats:
     """The rewards (m,) of one deal."""
-    dealt, state = deal(batch, who, choices, steps, number), policy.start(len(who))
-    if steps:
-        told, users = dealt.known.ravel(), np.repeat(np.arange(len(who)), steps)
-        features, ids = _meant(policy, batch, told, names)
-        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
-    features, ids = _meant(policy, batch, dealt.candidates, names)
+    dealt = deal(batch, who, choices, steps, number)
+    state = informed(policy, batch, dealt.known, names)
+    features, ids = meant(policy, batch, dealt.candidates, names)
     rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
     chosen = policy.choose(state, features, rngs, ids=ids)
     return np.asarray(np.take_along_axis(batch.rewards[dealt.candidates], chosen[:, None], axis=1)[:, 0])
 
 
-def _meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
+def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
+    """The state of m newcomers who have been told their rows `known` (m, t)."""
+    people, steps = known.shape
+    state = policy.start(people)
+    if steps:
+        told, users = known.ravel(), np.repeat(np.arange(people), steps)
+        features, ids = meant(policy, batch, told, names)
+        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
+    return state
+
+
+def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
     """Features and ids of rows; a policy whose model has a catalogue is told ids alone, and knows its own features."""
     ids = None if names is None or batch.actions is None else names[batch.actions[rows]]
-    if ids is not None and getattr(getattr(policy, "model", None), "action_ids", None):
+    model = getattr(policy, "model", None)
+    if ids is not None and model is not None and (model.one_hot or model.action_features is not None):
         return None, ids
-    return batch.take(rows.ravel()).reshape(*rows.shape, -1), ids
+    return batch.take(rows.ravel()).reshape(*rows.shape, batch.dim), ids

@@ -36,6 +36,7 @@ from newcomer.experiments.performing import perform_fit, perform_play
 from newcomer.experiments.pool import Progress, run
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies import (
+    study_check_rates,
     study_exploration,
     study_hard,
     study_kept,
@@ -99,6 +100,7 @@ STUDIES: dict[str, Figure] = {
         study_hard,
         study_rates,
         study_kept,
+        study_check_rates,
     )
 }
 EVERYTHING = FIGURES | APART | STUDIES

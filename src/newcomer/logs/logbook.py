@@ -34,6 +34,7 @@ from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
 from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.intake.choosing import Keep, sift
 from newcomer.logs.intake.columns import Epoch, Place, feature_array, unix_note, unix_unit
 from newcomer.logs.intake.finding import Paths
 from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal, with_lists
@@ -411,6 +412,20 @@ class Logs(Shown):
         held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
         held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
         return held
+
+    def some(self, keep: Keep) -> Logs:
+        """The logs of the users for whose hashes (n,) `keep` is true, with the catalogue and the engine of all.
+
+        >>> logs = Logs.from_arrays(user=[1, 1, 2, 3], features=np.eye(4), reward=[1, 0, 1, 0])
+        >>> logs.some(lambda hashes: np.arange(len(hashes)) > 0)
+        Logs(2 users, 2 rows, 4 features)
+        """
+        part = copy(self)
+        part.__dict__.pop("advice", None)
+        part._source, part.total = sift(self._source, keep, self._items, self.engine)
+        limits = self._source.limits
+        part.summary = part.total.summary(dim=self.dim, intercept=self.intercept, limits=limits, arms=self.arms)
+        return part
 
     def noted(self, journal: Journal) -> Logs:
         """The same logs, the results of whose passes are kept in a journal."""

@@ -366,7 +366,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         features = getattr(getattr(self, "model", None), "features", None)
         if features is None:
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
-        found = np.asarray(features(ids.ravel().tolist(), unknown="average"), dtype=np.float64)
+        found = np.asarray(features(ids.ravel(), unknown="average"), dtype=np.float64)
         return found.reshape(*ids.shape, found.shape[-1])
 
 

@@ -155,11 +155,12 @@ class KnownActions:
             return Described(common, low, found, np.full(shape, self.outside), np.zeros(shape))
         if ids is not None and len(ids) != shape[0]:
             low, common = (np.broadcast_to(part, (len(ids), *part.shape[1:])) for part in (low, common))
-        codes = self._recognised(actions) if ids is None else self.model.codes(ids.ravel().tolist()).reshape(ids.shape)
+        codes = self._recognised(actions) if ids is None else self.model.codes(ids.ravel()).reshape(ids.shape)
         known = codes >= 0
         offsets = np.where(known, self.model.offsets[codes], 0.0) if len(self.model.offsets) > 1 else 0.0
         variance = np.where(known, self.variance[codes % len(self.variance)], self.outside)
-        found = np.where(known & self._same(codes, low), codes, self._strange(actions, ids))
+        same = known & self._same(codes, low)
+        found = codes if same.all() else np.where(same, codes, self._strange(actions, ids))
         lasting = np.where(known, 0.0, self.spread if ids is not None else 0.0)
         return Described(np.asarray(common + offsets), np.ascontiguousarray(low), found, variance, lasting)
 

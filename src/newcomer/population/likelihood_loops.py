@@ -185,6 +185,28 @@ def likelihoods(seen: Histories) -> Posteriors:
 
 
 @fast
+def coordinates(seen: Histories) -> tuple[Floats, Floats]:
+    """The posterior mean (users, k) of each user's z and its covariance (users, k, k)."""
+    users, rank = seen.starts.size, seen.product.shape[1] - 1
+    means, covariances = np.empty((users, rank)), np.zeros((users, rank, rank))
+    root, total = np.empty((rank, rank)), np.empty(rank)
+    for n in range(users):
+        posterior(seen, n, means[n], root, total)
+        add_covariance(root, covariances[n])
+    return means, covariances
+
+
+@fast
+def add_covariance(root: Floats, covariance: Floats) -> None:
+    """Add the posterior covariance P^-1 = R^T R (k, k), by rows of R."""
+    for p in range(root.shape[0]):
+        for a in range(p + 1):
+            weight = root[p, a]
+            for b in range(p + 1):
+                covariance[a, b] += weight * root[p, b]
+
+
+@fast
 def expectations(seen: Histories) -> Expectations:
     """The sums of EM's expectation step, and of the gradient, over all users."""
     size, rank, kinds = seen.product.shape[1], seen.product.shape[1] - 1, seen.variance.size
@@ -195,13 +217,8 @@ def expectations(seen: Histories) -> Expectations:
     likelihood = 0.0
     for n in range(seen.starts.size):
         likelihood += posterior(seen, n, mean, root, total)
-        # The posterior covariance P^-1 = R^T R, by rows of R.
         covariance[:] = 0.0
-        for p in range(rank):
-            for a in range(p + 1):
-                weight = root[p, a]
-                for b in range(p + 1):
-                    covariance[a, b] += weight * root[p, b]
+        add_covariance(root, covariance)
         length = 0.0  # of the history, in units of the inverse variances
         first, end = seen.starts[n], seen.stops[n]
         while first < end:
@@ -264,4 +281,6 @@ def warm() -> None:
     posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
     others_gain(seen, 0, np.zeros(1), np.ones((1, 1)), np.empty(1))
     likelihoods(seen)
+    add_covariance(np.ones((1, 1)), np.zeros((1, 1)))
+    coordinates(seen)
     expectations(seen)

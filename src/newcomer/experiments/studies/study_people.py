@@ -9,7 +9,7 @@ film once, 40 rounds; there intervals are over newcomers. "Limit" is PriorUCB wi
 complete rows of the people in the logs: as much as anybody could know of them. `way` is how far a policy gets from the
 regret of PopulationMean to that of the limit, `arms` the ratio of its regret to that of EmpiricalArms, `ratio` that of
 PriorUCB's regret to its own. "Share 0.5 assumed" is PriorUCB that takes half of the residual to last, whatever it sees.
-ALS and EASE are `newcomer.experiments.studies.fold_in`, 18 factors, greedy.
+ALS and EASE are `newcomer.evaluation.fold_in`, 18 factors, greedy.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.charts.pictures import draw_lines
+from newcomer.evaluation.fold_in import recommenders
 from newcomer.experiments.figure import Point, study
 from newcomer.experiments.named_worlds import real_ratings
 from newcomer.experiments.panels import REGRET, ROUND
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies.comparison import ratio_of_means, regrets
-from newcomer.experiments.studies.fold_in import recommenders
 from newcomer.fitting import fit
 from newcomer.outcomes import mean_and_error
 from newcomer.worlds.made_up import MadeUp

@@ -1,0 +1,49 @@
+"""Checks of 200,000 users of 20 rows: one pass and the tests, beside reading the same file, and beside a fit.
+
+The logs are a Parquet file of actions with an items table (1,000 items, 20 features). The tests look at 20,000 users.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import polars as pl
+
+import newcomer as nc
+from benchmarks.measure import page
+from newcomer.worlds.synthetic import Synthetic
+
+SIZES, STEPS = (20_000, 200_000), 20
+
+
+def measured(users: int, folder: Path) -> dict[str, float]:
+    """Processor seconds of this process: reading, the checks that need no fit, the fit."""
+    world = Synthetic.learnable(dim=20, seed=1)
+    world = Synthetic(dim=20, items=1000, scale=world.scale, seed=1)
+    world.write_items(folder / "items.parquet")
+    world.write_logs(folder / "logs.parquet", users, STEPS, 1)
+    begin = time.process_time()
+    logs = nc.read_logs(folder / "logs.parquet", items=folder / "items.parquet")
+    read = time.process_time()
+    found = nc.check(logs, fit=False)
+    checked = time.process_time()
+    nc.check(logs)
+    whole = time.process_time()
+    assert found.verdict == "fine", found
+    return {"users": users, "rows": users * STEPS, "reading": read - begin, "checks without a fit": checked - read,
+            "checks with a fit": whole - checked}  # fmt: skip
+
+
+def main() -> None:
+    """Measure and write the page."""
+    rows = []
+    for users in SIZES:
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measured(users, Path(folder)))
+    text = """
+Processor seconds, one process. `newcomer check --quick` reads the logs and makes one pass over them; without `--quick`
+a model is fitted as well, to say whether there are enough users. The tests look at 20,000 users, also of more.
+"""
+    page("checks", "Checking logs", text, {"": pl.DataFrame(rows)})

@@ -1,0 +1,63 @@
+"""Quick: every check that needs one pass over the logs and no fit, in the order in which they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from newcomer.checks import dependence
+from newcomer.checks.crowd import Crowd, View
+from newcomer.checks.drafts import Draft, judged
+from newcomer.checks.gathering import gather
+from newcomer.checks.shared import shared_taste, unknowable
+from newcomer.checks.surface import coverage, propensities, repeats, rewards
+from newcomer.logs.logbook import Logs
+from newcomer.verdicts import Finding, Findings
+
+FEWEST = 10  # users below whom no test is made
+TESTS = ("adaptive logging", "taste-dependent logging", "contexts", "history length", "drift")
+
+
+def quick_check(
+    logs: Logs, *, level: float = 0.05, seed: int = 0, progress: Callable[[int, int], None] | None = None
+) -> Findings:
+    """Check logs in one pass; `progress` is called with (rows done, rows in all)."""
+    found = gather(logs, progress=progress)
+    crowd = Crowd.of(found, logs.item_features)
+    drafts: list[Draft | Finding] = [coverage(logs, found), rewards(logs)]
+    drafts += [propensities(found, logs.summary.rows, level), repeats(crowd) if len(crowd) else _untold("repeats")]
+    tests = _tests(crowd, level, seed) if _testable(crowd) else [_untold(name) for name in (*TESTS, "shared taste")]
+    told = judged([*drafts, *tests], level)
+    shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
+    deviation = logs.summary.reward_deviation
+    hidden = unknowable(next(one for one in told if one.name == "shared taste"), shown, deviation)
+    return Findings((*told, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
+
+
+def _testable(crowd: Crowd) -> bool:
+    """Whether there are people, and something that differs between their rows and rewards."""
+    return len(crowd) >= FEWEST and crowd.spread > 1e-12 * max(float(np.mean(crowd.reward**2)), 1e-300)
+
+
+def _tests(crowd: Crowd, level: float, seed: int) -> list[Draft | Finding]:
+    """The tests of chance, each with permutations of its own."""
+    timed, shuffled = View.of(crowd, shuffled=False), View.of(crowd, shuffled=True)
+    unit = dependence.taste_size(shuffled)
+    seeds = np.random.SeedSequence(seed).generate_state(6).tolist()
+    found = [
+        dependence.forward(timed, unit, seeds[0]),
+        dependence.backward(timed, unit, seeds[1]),
+        dependence.contexts(shuffled, seeds[2]),
+        dependence.lengths(timed, unit, seeds[3]),
+        dependence.drift(timed, seeds[4]),
+    ]
+    told = [one or _untold(name) for name, one in zip(TESTS, found, strict=True)]
+    return [*told, shared_taste(shuffled, level, seeds[5])]
+
+
+def _untold(name: str) -> Finding:
+    """What is said where there is nothing to test with; of a taste that cannot be seen nothing is promised."""
+    what = "There are too few users with two rows, or rows and rewards too much alike, to tell."
+    verdict = "doubtful" if name == "shared taste" else "unknowable"
+    return Finding(name, verdict, what, "Log more users, with several different actions each.")

@@ -1,0 +1,46 @@
+"""Remedies: what to do about each finding, by verdict."""
+
+from __future__ import annotations
+
+from newcomer.verdicts import Verdict
+
+FINE = "Nothing to do."
+MORE = "Log more users, or longer histories, and check again."
+
+ADAPTIVE: dict[Verdict, str] = {
+    "fine": FINE,
+    "unknowable": MORE,
+    "doubtful": "Either the logger learned from rewards, or actions were chosen by taste, which the first action alone"
+    " may be too little to show. Fit with em, which allows the former, not with sold, and try the model on a small"
+    " random part of newcomers first.",
+    "broken": "Fit with em, not with sold, believe no radius or evaluation that takes actions for random, and log a"
+    " part of the users at random from now on.",
+}
+CHOSEN: dict[Verdict, str] = {
+    "fine": FINE,
+    "unknowable": MORE,
+    "doubtful": "People, or a logger, chose what was shown by taste: expect too good a picture of rarely shown"
+    " actions, and try the model on a small random part of newcomers first.",
+    "broken": "What was shown was chosen by taste: rewards of other actions are not what these rows say. Log a part of"
+    " the users with random actions, and fit on those.",
+}
+SHOWN_ADVICE: dict[Verdict, str] = {
+    "fine": FINE,
+    "unknowable": MORE,
+    "doubtful": "Users were shown different things: what goes together across these groups rests on few users.",
+    "broken": "Each user saw one kind of thing only: no log of this sort can tell how tastes for the kinds go"
+    " together. Show a part of the users everything.",
+}
+LENGTH_ADVICE: dict[Verdict, str] = {
+    "fine": FINE,
+    "unknowable": MORE,
+    "doubtful": "Users who like what they see stay longer: the average counts them more often than newcomers will.",
+    "broken": "Who stays depends on taste: cut all histories to the same first rows, and fit on those.",
+}
+DRIFT_ADVICE: dict[Verdict, str] = {
+    "fine": FINE,
+    "unknowable": MORE,
+    "doubtful": "Rewards change with position: log the position, or the time, as a feature.",
+    "broken": "Rewards at the end of a history are not those of its beginning: log the position, or the time, as a"
+    " feature, or fit on the first rows alone, which newcomers will meet.",
+}

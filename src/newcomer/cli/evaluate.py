@@ -1,0 +1,96 @@
+"""`newcomer evaluate LOGS`: will it help newcomers? What people who were kept out of the fit say."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from newcomer.cli import carriers, log_options, schema, screen
+from newcomer.cli.progress import Meter
+from newcomer.cli.wording import in_options
+
+if TYPE_CHECKING:
+    from newcomer.evaluation.answers import Evaluation
+
+STYLES = {"helps": "bold green", "no help": "bold red", "not clear": "bold yellow", "unknown": "bold yellow"}
+
+
+def shape() -> dict[str, Any]:
+    """The JSON Schema of `--json`."""
+    from newcomer.evaluation.answers import Evaluation
+
+    keys = {"logs": str, "advice": list[str], "verdict": str, "sentences": list[str]}
+    return schema.schema_of("evaluate", keys, Evaluation)
+
+
+def command(
+    logs: log_options.LogsFile,
+    items: log_options.Items = None,
+    features: log_options.Features = None,
+    column: log_options.Column = None,
+    intercept: log_options.Intercept = False,
+    clip: log_options.Clip = None,
+    grouped: log_options.Grouped = False,
+    memory: log_options.Memory = None,
+    epoch: log_options.Epoch = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which people are held out.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json_schema: Annotated[bool, schema.option(shape)] = False,
+) -> None:
+    """Tell from LOGS whether newcomers would be served better, and how sure that is.
+
+    People are held out of the fit, and choose among their own logged rows.
+    """
+    from newcomer import evaluate
+
+    carriers.check("local", None, workers)
+    hands = (os.cpu_count() or 1) if workers is None else workers
+    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how.arguments()
+    with carriers.engine_of("local", None, hands) as carrier:
+        read = how.read(logs, carrier)
+        if not json:
+            screen.advise(read.advice)
+        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+        with Meter("Evaluating", unit="") as meter:
+            found = evaluate(read, seed=seed, quick=quick, progress=meter)
+    if json:
+        advice = [*map(in_options, read.advice)]
+        screen.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})
+        return
+    show(found)
+
+
+def show(found: Evaluation) -> None:
+    """The answer, then the steps behind it."""
+    console = screen.result()
+    first, *others = found.sentences()
+    console.print(Text.assemble((f"{found.verdict}. ", STYLES[found.verdict]), in_options(first)), soft_wrap=True)
+    if found.headline:
+        console.print(steps(found))
+    for said in others:
+        console.print(Text(in_options(said)), soft_wrap=True)
+
+
+def steps(found: Evaluation) -> Table:
+    """A row for each number of interactions."""
+    from newcomer.evaluation.answers import shown
+
+    table = Table(box=None, pad_edge=False)
+    named = any(step.empirical_arms is not None for step in found.headline)
+    heads = ["after", "people", "reward", "against the population mean", *(["each action by itself"] if named else [])]
+    for head in (*heads, "what was logged"):
+        table.add_column(head, justify="right")
+    for step in found.headline:
+        arms = [] if step.empirical_arms is None else [shown(step.empirical_arms)]
+        cells = [f"{step.interactions}", f"{step.people:,}", f"{step.reward.value:.4g}", shown(step.population_mean)]
+        table.add_row(*cells, *arms, shown(step.logging))
+    return table

@@ -1,0 +1,90 @@
+"""`newcomer report LOGS --out report.html`: can it be trusted, will it help? One page for whoever decides."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from newcomer.cli import carriers, log_options, options, schema, screen
+from newcomer.cli.progress import Meter
+from newcomer.cli.wording import in_options
+
+if TYPE_CHECKING:
+    from newcomer.reporting.writing import Report
+
+BROKEN = 5  # exit code
+STYLES = {"yes": "bold green", "with care": "bold yellow", "not yet": "bold yellow", "no": "bold red"}
+
+
+def shape() -> dict[str, Any]:
+    """The JSON Schema of `--json`."""
+    keys = {
+        "logs": str,
+        "advice": list[str],
+        "out": str,
+        "answer": str,
+        "sentences": list[str],
+        "trouble": dict[str, str],
+    }
+    return schema.schema_of("report", keys)
+
+
+def command(
+    logs: log_options.LogsFile,
+    items: log_options.Items = None,
+    features: log_options.Features = None,
+    out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
+    column: log_options.Column = None,
+    intercept: log_options.Intercept = False,
+    clip: log_options.Clip = None,
+    grouped: log_options.Grouped = False,
+    memory: log_options.Memory = None,
+    epoch: log_options.Epoch = None,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which people are held out.")] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite PAGE.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json_schema: Annotated[bool, schema.option(shape)] = False,
+) -> None:
+    """Check LOGS, fit them, measure what newcomers would gain, and write it all on one page.
+
+    The page needs no network. Exit code 5 where the logs are broken; the page is written all the same.
+    """
+    from newcomer import report
+
+    target = options.free_to_write(out, force=force, option="--out")
+    carriers.check("local", None, workers)
+    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how.arguments()
+    hands = (os.cpu_count() or 1) if workers is None else workers
+    with carriers.engine_of("local", None, hands) as carrier:
+        read = how.read(logs, carrier)
+        if not json:
+            screen.advise(read.advice)
+        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+        called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
+        with Meter("Checking, fitting, measuring", unit="") as meter:
+            found = report(read, target, seed=seed, quick=quick, called=called, progress=meter)
+    if json:
+        told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
+        screen.print_json("report", {"logs": logs, "advice": [*map(in_options, read.advice)], **told})
+    else:
+        show(found)
+    if found.findings is not None and found.findings.verdict == "broken":
+        raise typer.Exit(BROKEN)
+
+
+def show(found: Report) -> None:
+    """The verdict, and where the page is."""
+    console = screen.result()
+    for number, said in enumerate(found.sentences):
+        console.print(Text(in_options(said), STYLES[found.answer] if number == 0 else ""), soft_wrap=True)
+    console.print(Text(f"page: {found.path} ({found.path.stat().st_size / 1000:,.0f} kB)"), soft_wrap=True)

@@ -1,0 +1,64 @@
+"""Numbers kept person by person through a pass over the logs: the record that every estimate here is made of.
+
+Averages are taken at the end, over people sorted by their hashes: neither the order of users, nor how they fall into
+batches, nor who carries out the pass changes one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from newcomer.arrays import Floats, Hashes
+from newcomer.logs.batch import Batch
+from newcomer.logs.engine import reduce
+from newcomer.logs.logbook import Logs
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Persons:
+    """`values` (n, ...) of n people, NaN where there is nothing to tell."""
+
+    hashes: Hashes
+    values: Floats
+
+    def __add__(self, other: Persons) -> Persons:
+        """Both groups of people, in an order that depends on nothing but the people."""
+        hashes = np.concatenate([self.hashes, other.hashes])
+        order = np.argsort(hashes, kind="stable")
+        return Persons(hashes[order], np.concatenate([self.values, other.values])[order])
+
+
+def gather(logs: Logs, look: Callable[[Batch], Persons], progress: Progress | None = None) -> Persons:
+    """What `look` keeps of the people of all batches."""
+    return reduce(logs, look, _join, progress=progress)
+
+
+def _join(one: Persons, other: Persons) -> Persons:
+    return one + other
+
+
+@dataclass(frozen=True)
+class Table:
+    """Numbers of people by name of a predictor or policy: `people.values` are (n, names, ...)."""
+
+    names: tuple[str, ...]
+    people: Persons
+
+    def of(self, name: str) -> Floats:
+        """The numbers (n, ...) under a name."""
+        return np.asarray(self.people.values[:, self.names.index(name)])
+
+    @classmethod
+    def joined(cls, tables: Sequence[Table]) -> Table:
+        """The people of several folds, under the names that all of these have."""
+        names = tuple(name for name in tables[0].names if all(name in table.names for table in tables))
+        parts = [Persons(one.people.hashes, np.stack([one.of(name) for name in names], axis=1)) for one in tables]
+        total = parts[0]
+        for part in parts[1:]:
+            total += part
+        return cls(names, total)

@@ -1,0 +1,95 @@
+"""From numbers of single people to the records of an evaluation: averages, paired differences, intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from newcomer.arrays import Floats
+from newcomer.evaluation.answers import FEWEST, LOOK, CurveStep, HeadlineStep, LearningStep, PolicyRow, Stretch
+from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders
+from newcomer.evaluation.judging import CHANCE, ERROR, ORDER, REWARD
+from newcomer.evaluation.persons import Table
+
+STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
+TOLD = (1, 5, 10, 20)  # rounds of the simulation that are told
+
+
+def headline_of(judged: Table) -> tuple[HeadlineStep, ...]:
+    """The steps, from one interaction on, that people enough have the rows for."""
+    ours, mean, chance = (judged.of(name)[..., REWARD] for name in (OURS, MEAN, CHANCE))
+    arms = judged.of(ARMS)[..., REWARD] if ARMS in judged.names else None
+    told = []
+    for place, t in enumerate(STEPS):
+        reward = Stretch.of(ours[:, place])
+        if t and reward.people >= FEWEST:
+            own = None if arms is None else Stretch.of(ours[:, place] - arms[:, place])
+            over = [Stretch.of(ours[:, place] - other[:, place]) for other in (mean, chance)]
+            told.append(HeadlineStep(t, reward.people, reward, over[0], own, over[1]))
+    return tuple(told)
+
+
+def curves_of(judged: Table) -> tuple[CurveStep, ...]:
+    """Every predictor after every number of interactions; PriorUCB ranks by more than it expects, and has no error."""
+    told = []
+    for name in (name for name in judged.names if name not in (OURS, CHANCE)):
+        for place, t in enumerate(STEPS):
+            own, mean = judged.of(name)[:, place], judged.of(MEAN)[:, place]
+            people = int(np.isfinite(own[:, REWARD]).sum())
+            if people >= FEWEST:
+                error, order, reward = (Stretch.of(own[:, kind]) for kind in (ERROR, ORDER, REWARD))
+                saved = Stretch.of(mean[:, ERROR] - own[:, ERROR])
+                told.append(CurveStep(name, t, people, error, saved, order, reward))
+    return tuple(told)
+
+
+def table_rows(played: Table, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
+    """Average rewards a round of each policy over the first rounds; rewards are (n, P, T)."""
+    people, _, length = played.people.values.shape
+    if people < FEWEST:
+        return ()
+    told = sorted({t for t in rounds if t <= length} | {length})
+    return tuple(_row(name, t, played.of(name), played.of(MEAN)) for name in played.names for t in told)
+
+
+def _row(name: str, rounds: int, own: Floats, mean: Floats) -> PolicyRow:
+    first, other = (one[:, :rounds].mean(axis=1) for one in (own, mean))
+    return PolicyRow(name, rounds, len(first), Stretch.of(first), Stretch.of(first - other))
+
+
+def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
+    """The same of the rows of `play`."""
+    names = rows["policy"].unique(maintain_order=True).to_list()
+    users, rounds = rows["user"].n_unique(), rows["t"].n_unique()
+    won = {
+        name: rows.filter(pl.col("policy") == name).sort("user", "t")["reward"].to_numpy().reshape(users, rounds)
+        for name in names
+    }
+    return tuple(_row(name, t, won[name], won[MEAN]) for name in names for t in TOLD if t <= rounds)
+
+
+def learning_of(
+    judged: Table, learned: Sequence[dict[float, tuple[int, Table]]], made: Sequence[Contenders]
+) -> tuple[LearningStep, ...]:
+    """Gains after `LOOK` interactions by users fitted to: those of the folds together, and all users last."""
+    place = STEPS.index(LOOK)
+    ours, mean = (judged.of(name)[:, place, REWARD] for name in (OURS, MEAN))
+    if int(np.isfinite(ours).sum()) < FEWEST:
+        return ()
+    told = []
+    for share in (share for share in learned[0] if all(share in one for one in learned)):
+        fewer = Table.joined([one[share][1] for one in learned])
+        own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
+        users = round(np.mean([one[share][0] for one in learned]))
+        told.append(LearningStep(users, Stretch.of(own - mean), Stretch.of(ours - own)))
+    logs = [one.model.evidence.logs for one in made]
+    users = round(np.mean([one.users for one in logs if one is not None]))
+    return (*told, LearningStep(users, Stretch.of(ours - mean), Stretch.of(0.0 * ours))) if told else ()
+
+
+def _aligned(judged: Table, other: Table, values: Floats) -> Floats:
+    """Values of another table of people in the order of the first, NaN where somebody is not in it."""
+    places = dict(zip(other.people.hashes.tolist(), values.tolist(), strict=True))
+    return np.array([places.get(one, np.nan) for one in judged.people.hashes.tolist()])

@@ -1,0 +1,148 @@
+"""The sections on what was learned: how many directions and why, what they mean, what rewards are made of, how sure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from newcomer.errors import ModelError
+from newcomer.evidence import Forecast, RankTest
+from newcomer.model import Model
+from newcomer.radius import KINDS
+from newcomer.reporting.dossier import Dossier
+from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, line_chart, share_chart
+from newcomer.reporting.markup import Markup, named, table, tag
+from newcomer.reporting.meaning import Direction, directions_of
+
+BLUE, GREY, ORANGE, GREEN = "#0072B2", "#6B7280", "#D55E00", "#009E73"
+LEADING = 20  # eigenvalues that are drawn
+PARTS = (
+    ("what everybody thinks of an action", GREEN),
+    ("taste along shared directions", ORANGE),
+    ("what a person thinks of this very action, beyond that", "#A6761D"),
+    ("noise, gone the next time", "#9AA3AE"),
+)
+RADII = {
+    "calibrated": "by fits to parts of the users",
+    "bernstein": "the paper's, from the spread of the sums",
+    "martingale": "the paper's, for users who depend on earlier ones",
+    "hoeffding": "the paper's, from the range of the rewards alone",
+}
+
+
+def model_sections(dossier: Dossier) -> list[Markup]:
+    """All sections on the model; one sentence where there is none."""
+    model = dossier.model
+    if model is None:
+        parts = [tag("h2", "What users have in common"), tag("p", f"Nothing could be learned. {dossier.why('fit')}")]
+        return [tag("section", *parts, given={"id": "model"})]
+    return [_spectrum(model), _meaning(model), _parts(model), _radii(model)]
+
+
+def _spectrum(model: Model) -> Markup:
+    """The eigenvalues beside what chance gives, and the rank."""
+    head, test = tag("h2", "What users have in common"), model.evidence.rank.moment if model.evidence.rank else None
+    differing = model.factor.shape[1]
+    if differing:
+        told = (
+            f"Users differ along {_directions(differing)}: the fewest with which held-out people are predicted as well "
+            f"as with any. The model works in a subspace of {model.rank} out of {model.dim:,} dimensions."
+        )
+    else:
+        told = "No direction was found along which users differ: everybody is best served the same."
+    picture = [] if test is None else [_scree(test, model.rank)]
+    return tag("section", head, tag("p", told), *picture, given={"id": "model"})
+
+
+def _scree(test: RankTest, rank: int) -> Markup:
+    """Eigenvalues of SOLD's moment, the band of 95% of sign flips, and how many stand out."""
+    count = min(LEADING, len(test.spectrum))
+    x = [float(i + 1) for i in range(count)]
+    low, high = test.null_low[:count], test.null_high[:count]
+    lines = [Line("chance", x, (), GREY, low, high), Line("eigenvalues", x, test.spectrum[:count], BLUE)]
+    title = "Spectrum of the second moment, beside chance"
+    ticks = [(place, f"{place:.0f}") for place in x if place == 1 or place % (1 if count <= 10 else 5) == 0]
+    first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
+    said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. Rank of the model: {rank}."
+    picture = line_chart(title, said, lines, x_label="number of the eigenvalue", y_label="eigenvalue", x_ticks=ticks,
+                         zero=True)  # fmt: skip
+    names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives (flipped signs)", GREY, ())])
+    return figure(picture, f"{said} A false direction has probability {test.level:.2g}.", beside=[names])
+
+
+def _meaning(model: Model) -> Markup:
+    """Which actions are at the ends of each direction."""
+    found = directions_of(model)
+    if not found:
+        nothing = tag("p", "There are none to name.")
+        return tag("section", tag("h2", "What the directions mean"), nothing, given={"id": "directions"})
+    what = "action" if model.action_ids is not None else "feature"
+    intro = (
+        f"Each bar says how much the expected reward of one {what} changes for a person who is one deviation along the "
+        "direction. Who is at the other end has the opposite change."
+    )
+    parts = [_direction(number, one) for number, one in enumerate(found, start=1)]
+    both = tag("div", *parts, given={"class": "pair"})
+    return tag("section", tag("h2", "What the directions mean"), tag("p", intro), both, given={"id": "directions"})
+
+
+def _direction(number: int, one: Direction) -> Markup:
+    """Both ends of one direction."""
+    ends = [*one.front, *reversed(one.back)]
+    bars = [Bar(name, value, ORANGE if value > 0 else BLUE, told=f"{value:+.2g}") for name, value in ends]
+    front, back = (", ".join(named(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
+    said = f"One end: {front}. Other end: {back}."
+    if one.level:
+        said = f"A level: people at one end think more of everything, most of {front}, least of {back}."
+    title = f"Direction {number}"
+    picture = bar_chart(title, said, bars, x_label="change of the expected reward")
+    head = tag("h3", f"{title}: {one.share:.0%} of what people differ in")
+    return tag("article", head, figure(picture, said))
+
+
+def _parts(model: Model) -> Markup:
+    """How much of the variance of rewards is what."""
+    head, facts = tag("h2", "What rewards are made of"), model.evidence.population
+    if facts is None or facts.forecast.common + facts.forecast.personal + facts.forecast.noise_variance <= 0:
+        return tag("section", head, tag("p", "This fit does not tell."), given={"id": "parts"})
+    bars = _shares(facts.forecast, model.persistence)
+    said = "; ".join(f"{bar.value:.0%} {bar.name}" for bar in bars)
+    names = legend([(f"{bar.value:.0%} {bar.name}", bar.colour, ()) for bar in bars])
+    picture = share_chart("Parts of the variance of rewards", said, bars)
+    caption = (
+        "Parts of the variance of logged rewards. A ranking by the population's mean serves the first; taste is what "
+        "can be gained beyond it; noise nobody can know."
+    )
+    return tag("section", head, figure(picture, caption, beside=[names]), given={"id": "parts"})
+
+
+def _shares(seen: Forecast, lasts: float | None) -> list[Bar]:
+    """The parts as shares of their sum; where it is not known what lasts, the last two are one."""
+    own = 0.0 if lasts is None else lasts * seen.noise_variance
+    values = [seen.common, seen.personal, own, seen.noise_variance - own]
+    bars = [Bar(words, value / sum(values), colour) for value, (words, colour) in zip(values, PARTS, strict=True)]
+    if lasts is not None:
+        return bars
+    return [*bars[:2], replace(bars[3], name=f"{PARTS[3][0]}, or the person and this very action: too few came again")]
+
+
+def _radii(model: Model) -> Markup:
+    """How far the subspace may be from the truth."""
+    head = tag("h2", "How sure the directions are")
+    if model.rank == 0:
+        return tag("section", head, tag("p", "There are no directions to be sure of."), given={"id": "radii"})
+    rows = []
+    for kind in ("calibrated", *KINDS):
+        try:
+            rows.append([kind, f"{model.radius(kind):.3f}", RADII.get(kind, "")])
+        except ModelError:
+            continue
+    intro = (
+        "With 95% confidence the subspace is no further from the true one than this: 0 is the truth, 1 says nothing "
+        "(sine of the largest angle). Policies use the calibrated radius; the others hold with fewer assumptions."
+    )
+    shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
+    return tag("section", head, tag("p", intro), shown, given={"id": "radii"})
+
+
+def _directions(count: int) -> str:
+    return f"{count} direction{'s' * (count != 1)}"

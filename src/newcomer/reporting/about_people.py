@@ -1,0 +1,178 @@
+"""The sections on what people gain: cold-start curves, policies side by side, and whether more logs would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+from newcomer.charts import palette
+from newcomer.evaluation.answers import CurveStep, Evaluation, OffPolicyRow, PolicyRow, Stretch, in_steps
+from newcomer.evaluation.answers import shown as in_words
+from newcomer.reporting.about_logs import numbers
+from newcomer.reporting.dossier import Dossier
+from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, line_chart
+from newcomer.reporting.markup import Markup, folded, listed, named, table, tag
+
+OURS = ("posterior", "PriorUCB")  # drawn with intervals
+LINES = 8  # predictors in one picture
+UNKNOWN = "not known"  # an average over fewer than two people
+CURVES = (
+    ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
+    ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
+)
+SHADES = {"posterior": "#D55E00", "posterior without memory": "#E69F00", "SOLD's subspace": "#0072B2"}
+SHADES |= {"ridge": "#4D4D4D", "ALS fold-in": "#B0369B", "EASE fold-in": "#332288"}
+DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
+STEPS = ("after", "people", "reward", "over the population mean", "over each action by itself", "over what was logged")
+
+
+def people_sections(dossier: Dossier) -> list[Markup]:
+    """All sections on the evaluation; one sentence where there is none.
+
+    Over broken logs numbers are shown to whoever asks for them, and no sentence says that they are good.
+    """
+    found = dossier.evaluation
+    if found is None or found.look is None:
+        why = found.sentences()[0] if found else dossier.why("evaluate")
+        return [_section("people", "What newcomers would gain", tag("p", f"That could not be measured. {why}"))]
+    gained, compared, learned = _curves(found), _policies(found), _learning(found)
+    if dossier.findings is not None and dossier.findings.verdict == "broken":
+        why = "These logs are broken, and the people on whom it was measured are broken in the same way."
+        inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
+        return [_section("people", "What newcomers would gain", tag("p", tag("b", why)), inside)]
+    said = listed([named(said, 600) for said in found.sentences()[1:]])
+    more = [_section("learning", "Would more logs help?", *learned)] if learned else []
+    return [
+        _section("people", "What newcomers would gain", *gained, said),
+        _section("policies", "Policies side by side", *compared),
+        *more,
+    ]
+
+
+def _section(name: str, title: str, *parts: Markup) -> Markup:
+    return tag("section", tag("h2", title), *parts, given={"id": name})
+
+
+def _curves(found: Evaluation) -> list[Markup]:
+    """The gain after so many interactions, and every predictor beside."""
+    by_step = in_steps(found.curves)
+    drawn = tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
+    rows = [
+        [step.predictor, str(step.interactions), f"{step.people:,}", _plain(step.reward), _plain(step.concordance),
+         _plain(step.squared_error), shown(step.saved)]
+        for step in found.curves
+    ]  # fmt: skip
+    heads = ["predictor", "interactions", "people", "reward", "right order", "squared error", "error saved"]
+    return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
+
+
+def _gain(found: Evaluation) -> Markup:
+    """Reward over the three others, after each number of interactions."""
+    named_arms = any(step.empirical_arms is not None for step in found.headline)
+    heads = [head for head in STEPS if named_arms or "by itself" not in head]
+    rows = []
+    for step in found.headline:
+        over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]
+        cells = [str(step.interactions), f"{step.people:,}", f"{step.reward.value:.4g}"]
+        rows.append([*cells, *("" if one is None else shown(one) for one in over)])
+    return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
+
+
+def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, caption: str) -> Markup:
+    """One measure of all predictors against the number of interactions."""
+    steps = list(by_step)
+    names = list(dict.fromkeys(one.predictor for rows in by_step.values() for one in rows))[:LINES]
+    colours = palette.colours(names) | {name: SHADES[name] for name in names if name in SHADES}
+    lines = []
+    for name in names:
+        at = [(float(i), getattr(one, part)) for i, step in enumerate(steps) for one in by_step[step] if
+              one.predictor == name]  # fmt: skip
+        x, y = [place for place, _ in at], [value.value for _, value in at]
+        band = [(value.low, value.high) for _, value in at] if name in OURS else []
+        low, high = ([one[side] for one in band] for side in (0, 1))
+        lines.append(Line(name, x, y, colours[name], low, high, DASHED.get(name, ())))
+    last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
+    ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
+    picture = line_chart(
+        title,
+        f"At the last step: {last}.",
+        lines,
+        x_label="interactions with the newcomer",
+        y_label=title,
+        x_ticks=ticks,
+    )
+    return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in lines])])
+
+
+def _policies(found: Evaluation) -> list[Markup]:
+    """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
+    parts = []
+    if found.replay:
+        parts += [tag("h3", "On people's own logged rows"), *_compared(found.replay, "Replay among own rows")]
+    parts += [tag("h3", "By propensities"), *_weighed(found)]
+    if found.simulation:
+        warning = "This is a simulation drawn from the fit, not people: it is right if the fit is."
+        parts += [tag("h3", "In a simulation"), tag("p", tag("b", warning))]
+        parts += _compared(found.simulation, "Simulation, not people")
+    return parts
+
+
+def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
+    """A dot and an interval for each policy, over the population mean, after the most rounds that there are."""
+    rounds = max(row.rounds for row in rows)
+    last = sorted((row for row in rows if row.rounds == rounds), key=lambda row: -row.over_mean.value)
+    colours = palette.colours([row.policy for row in last])
+    bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
+    said = "; ".join(f"{row.policy} {shown(row.over_mean)}" for row in last)
+    label = "reward a round over the population mean"
+    caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} people, intervals of 95%."
+    cells = [[row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), shown(row.over_mean)] for row in rows]
+    heads = ["policy", "rounds", "people", "reward a round", "over the population mean"]
+    return [figure(bar_chart(title, said, bars, x_label=label), caption), numbers("All numbers", title, heads, cells)]
+
+
+def _weighed(found: Evaluation) -> list[Markup]:
+    """Values by inverse propensities, or why there are none."""
+    said = [tag("p", found.why_no_off_policy)] if found.why_no_off_policy else []
+    if not found.off_policy:
+        return said or [tag("p", "The logs have no propensities.")]
+    heads = ["policy", "after", "doubly robust", "self-normalised", "over what was logged", "effective rows"]
+    rows = [_off_policy(row) for row in found.off_policy]
+    return [table("Value of one decision, by propensities", heads, rows), *said]
+
+
+def _off_policy(row: OffPolicyRow) -> list[str]:
+    cells = [row.policy, str(row.interactions), _plain(row.doubly_robust), _plain(row.self_normalised)]
+    return [*cells, shown(row.over_logging), f"{row.effective:,.0f}"]
+
+
+def _learning(found: Evaluation) -> list[Markup]:
+    """Whether more logs would help."""
+    steps = found.learning
+    if len(steps) < 2:
+        return []
+    x, y = [float(i) for i in range(len(steps))], [step.gain.value for step in steps]
+    line = Line("gain", x, y, palette.colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps])
+    ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
+    said = "; ".join(f"{step.users:,} users {shown(step.gain)}" for step in steps)
+    title = "Gain by the number of users fitted to"
+    picture = line_chart(title, said, [line], x_label="users", y_label="gain over the population mean", x_ticks=ticks,
+                         zero=True)  # fmt: skip
+    caption = "Gain after 5 interactions when fewer users are fitted to; shaded: intervals of 95%."
+    return [figure(picture, caption)]
+
+
+def _dot(name: str, value: Stretch, colour: str) -> Bar:
+    told = f"{value.value:+.3g}" if isfinite(value.value) else UNKNOWN
+    return Bar(name, value.value, colour, value.low, value.high, told=told)
+
+
+def shown(value: Stretch) -> str:
+    """A difference and its interval, where there are people enough for one."""
+    if not isfinite(value.error):
+        return UNKNOWN
+    return in_words(value) if value.error else f"{value.value:+.3g}"
+
+
+def _plain(value: Stretch) -> str:
+    return f"{value.value:.4g} ({value.low:.4g} to {value.high:.4g})" if isfinite(value.error) else UNKNOWN

@@ -1,0 +1,138 @@
+"""The dossier: everything that a page tells, gathered before a word is written.
+
+Each part may be missing: logs that cannot be fitted have no model, logs of too few people no evaluation. What went
+wrong is kept as the sentence that the error says; a page is written all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from newcomer.arrays import Ints
+from newcomer.checks.checking import check
+from newcomer.checks.enough import enough_users
+from newcomer.errors import NewcomerError
+from newcomer.evaluation.answers import Evaluation
+from newcomer.evaluation.evaluating import evaluate
+from newcomer.evaluation.persons import Progress
+from newcomer.evaluation.stages import Stages
+from newcomer.evidence import Summary
+from newcomer.fitting import fit
+from newcomer.logs.batch import Batch
+from newcomer.logs.engine import reduce
+from newcomer.logs.logbook import Logs
+from newcomer.model import Model
+from newcomer.verdicts import Findings
+
+OCTAVES = 20  # of lengths of histories: 1, 2-3, 4-7, ...
+WEIGHTS = {"check": 1.0, "fit": 1.0, "evaluate": 4.0}  # how long each takes, about
+
+Part = TypeVar("Part")
+
+
+class Trouble(NamedTuple):
+    """Why a part is missing: what was wrong, and what to do about it."""
+
+    what: str
+    todo: str
+
+    @property
+    def sentence(self) -> str:
+        """Both."""
+        return as_sentence(": ".join(filter(None, self)))
+
+
+def as_sentence(text: str) -> str:
+    """The text with a capital letter and a full stop.
+
+    >>> as_sentence("no rows")
+    'No rows.'
+    """
+    plain = text.strip()
+    return plain[:1].upper() + plain[1:] + ("" if plain.endswith((".", "!", "?")) else ".")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a pass tells of the columns: users by octave of their length (OCTAVES,), and which columns there are."""
+
+    lengths: Ints
+    propensities: bool
+    candidates: bool
+
+    @classmethod
+    def of(cls, batch: Batch) -> Seen:
+        """The map of the pass."""
+        octaves = np.minimum(np.log2(np.maximum(batch.lengths, 1)).astype(np.int64), OCTAVES - 1)
+        counts = np.bincount(octaves, minlength=OCTAVES)
+        return cls(counts, batch.propensities is not None, batch.candidates is not None)
+
+    def __add__(self, other: Seen) -> Seen:
+        return Seen(self.lengths + other.lengths, self.propensities, self.candidates)
+
+
+@dataclass(frozen=True)
+class Dossier:
+    """What a page is written from.
+
+    `called` is how commands name the logs, with the options they were read with. `trouble` has, for each part that is
+    missing ("check", "fit", "evaluate"), why it is.
+    """
+
+    called: str
+    summary: Summary
+    actions: int | None
+    seen: Seen
+    advice: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+    findings: Findings | None = None
+    model: Model | None = None
+    evaluation: Evaluation | None = None
+    trouble: dict[str, Trouble] = field(default_factory=dict)
+
+    def why(self, part: str) -> str:
+        """The sentence that says why a part is missing."""
+        return self.trouble[part].sentence if part in self.trouble else "It was not tried."
+
+
+def collect(
+    logs: Logs, *, called: str, seed: int = 0, quick: bool = False, progress: Progress | None = None
+) -> Dossier:
+    """Check, fit and evaluate; what fails with a sentence of ours leaves that sentence behind."""
+    stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, Trouble]()
+    begun = stages.begin(WEIGHTS["check"])
+    findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
+    told = stages.begin_fit(WEIGHTS["fit"])
+    model = _tried("fit", lambda: fit(logs, progress=told), trouble)
+    if findings is not None:  # as `check` does with a fit of its own
+        enough = enough_users(model, trouble["fit"].what if "fit" in trouble else "")
+        findings = replace(findings, findings=(*findings.findings, enough))
+    rest = stages.begin(WEIGHTS["evaluate"])
+    found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest), trouble)
+    stages.end()
+    return Dossier(
+        called=called,
+        summary=logs.summary,
+        actions=None if logs.action_ids is None else len(logs.action_ids),
+        seen=reduce(logs, Seen.of, Seen.__add__),
+        advice=tuple(logs.advice),
+        arms=logs.arms,
+        findings=findings,
+        model=model,
+        evaluation=found,
+        trouble=trouble,
+    )
+
+
+def _tried(part: str, work: Callable[[], Part], trouble: dict[str, Trouble]) -> Part | None:
+    """What the work gives, or None and, in `trouble`, why not."""
+    try:
+        return work()
+    except NewcomerError as error:
+        at = f" ({error.where})" if error.where else ""
+        trouble[part] = Trouble(f"{error.what}{at}", error.todo or "")
+        return None

@@ -1,0 +1,53 @@
+"""How a page looks: plain black on white, one column, the fonts that the reader has. Every text has a contrast of at
+least 4.5 to what is behind it.
+"""
+
+STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: #fff; color: #1b1f24; font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto,
+  "Helvetica Neue", Arial, sans-serif; }
+main, footer { max-width: 46rem; margin: 0 auto; padding: 0 1rem; }
+header { padding: 1.5rem 0 .5rem; }
+h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .75rem; }
+h2 { font-size: 1.3rem; line-height: 1.25; margin: 2.25rem 0 .5rem; padding-top: .75rem;
+  border-top: 2px solid #1b1f24; }
+h3 { font-size: 1.05rem; margin: 1.25rem 0 .25rem; }
+p, ul, ol, dl, figure { margin: .5rem 0; }
+p, li, dd, h1, h2, h3, figcaption, summary, td, th { overflow-wrap: anywhere; }
+.lead { font-size: 1.2rem; font-weight: 600; }
+.small, figcaption, caption { font-size: .875rem; color: #4a5058; }
+nav { font-size: .95rem; }
+nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
+a { color: #0b5394; }
+.chip { display: inline-block; padding: .05em .6em; border-radius: 1em; font-size: .8em; font-weight: 600; color: #fff;
+  vertical-align: middle; white-space: nowrap; }
+.chip.fine { background: #1b6e3c; } .chip.doubtful { background: #8a5a00; }
+.chip.broken { background: #a51c1c; } .chip.unknowable { background: #4a5058; }
+article { padding: .25rem 0 .5rem; border-bottom: 1px solid #d5d8dc; }
+dl > div { display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .2rem 0; border-bottom: 1px solid #e6e8eb; }
+dt { flex: 0 0 8rem; font-weight: 600; } dd { flex: 1 1 12rem; margin: 0; }
+.scroll { overflow-x: auto; max-width: 100%; margin: .75rem 0; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: .25rem; }
+th, td { padding: .3rem .6rem .3rem 0; text-align: right; border-bottom: 1px solid #d5d8dc; vertical-align: top;
+  overflow-wrap: normal; }
+th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-align: left; }
+td { min-width: 4.5rem; }
+figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }
+svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24;
+  paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 0 1.5rem; }
+.legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .875rem; }
+.swatch { width: 24px; height: 12px; margin-right: .4em; vertical-align: middle; flex: none; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: #0b5394; }
+pre { margin: .25rem 0 .75rem; padding: .5rem .75rem; background: #f2f4f6; border-radius: 4px; white-space: pre-wrap;
+  overflow-wrap: anywhere; font-size: .9rem; }
+footer { padding-top: 2rem; padding-bottom: 2rem; }
+@media print {
+  body { font-size: 10.5pt; } main, footer { max-width: none; padding: 0; }
+  nav { display: none; } h2 { break-after: avoid; } figure, article, tr { break-inside: avoid; }
+  .scroll { overflow: visible; } a { color: inherit; }
+}
+"""

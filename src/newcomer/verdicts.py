@@ -1,0 +1,172 @@
+"""Verdicts: what a check of logs found, as plain records that are shown, compared, saved with a model and drawn.
+
+A `Finding` answers one question about the logs. Where the answer is a test, its verdict needs both: a p-value that
+survives Holm's step-down over all tests of the check (Holm 1979), so that clean logs are called anything but fine with
+probability at most `level`, and an effect that is large enough to matter, since with a million rows everything is
+significant. A fault that needs no test (constant rewards, say) counts directly. The verdict of the whole is the worst
+of them; what logs cannot show is listed as unknowable, and makes nothing better or worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
+
+from newcomer.errors import NewcomerError, nearest
+from newcomer.records import Shown
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Verdict = Literal["fine", "doubtful", "broken", "unknowable"]
+WORST_FIRST: tuple[Verdict, ...] = ("broken", "doubtful", "fine", "unknowable")
+
+
+@dataclass(frozen=True)
+class Picture(Shown):
+    """The small table behind a finding: points (x, y), each within `low` and `high` where these are given.
+
+    `labels` name the points where x counts nothing; `kind` is how to draw them, "line" or "bars". `band` says in words
+    what lies between low and high (what chance alone gives, or how sure y is).
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
+    kind: str = "line"
+    band: str = ""
+
+
+@dataclass(frozen=True)
+class Finding(Shown):
+    """The answer to one question about logs.
+
+    `name` is its short name, the same in every check. `what` says in a sentence what was found, `advice` what to do
+    about it. `effect` is how large it is, in `unit`, None where there is nothing to measure. `p_value` is that of the
+    test alone, None where there was none; `adjusted` is Holm's, which the verdict follows. `doubtful` and `broken` are
+    the effects from which the verdict is that.
+    """
+
+    name: str
+    verdict: str
+    what: str
+    advice: str
+    effect: float | None = None
+    unit: str = ""
+    p_value: float | None = None
+    adjusted: float | None = None
+    doubtful: float | None = None
+    broken: float | None = None
+    picture: Picture | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one line."""
+        return f"{self.name}: {self.verdict}. {self.what}"
+
+
+@dataclass(frozen=True)
+class Findings(Shown):
+    """Everything a check found, in the order in which it is told.
+
+    `users` and `rows` are those of the logs, `tested` how many users took part in the tests (a sample by hash where
+    there are many), `level` the probability with which clean logs may be called anything but fine.
+
+    >>> found = Findings((Finding("drift", "fine", "Rewards do not drift.", "Nothing to do."),), level=0.05)
+    >>> found.verdict, found["drift"].what
+    ('fine', 'Rewards do not drift.')
+    """
+
+    findings: tuple[Finding, ...]
+    level: float = 0.05
+    users: int = 0
+    rows: int = 0
+    tested: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of all; "unknowable" only where nothing at all could be told."""
+        found = {finding.verdict for finding in self.findings}
+        return next((one for one in WORST_FIRST if one in found), "unknowable")
+
+    @property
+    def sentences(self) -> list[str]:
+        """The verdict in a sentence, then what stands behind it, worst first."""
+        wrong = [one for one in self.findings if one.verdict == self.verdict]
+        if self.verdict == "fine":
+            return ["These logs show nothing that speaks against learning from them."]
+        if self.verdict == "unknowable":
+            return ["These logs are too few, or too short, for any check."]
+        head = {"broken": "Do not trust what is learned from these logs", "doubtful": "Use these logs with care"}
+        return [f"{head[self.verdict]}: {', '.join(one.name for one in wrong)}.", *(one.what for one in wrong)]
+
+    def of(self, verdict: Verdict) -> tuple[Finding, ...]:
+        """The findings with this verdict."""
+        return tuple(one for one in self.findings if one.verdict == verdict)
+
+    def __getitem__(self, name: str) -> Finding:
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        names = [finding.name for finding in self.findings]
+        hint = nearest(str(name), names) or f"; choose from {', '.join(names)}"
+        raise NewcomerError(f"there is no finding '{name}'{hint}")
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A row for each finding, as a Polars frame: everything but the picture."""
+        import polars as pl
+
+        names = ("name", "verdict", "effect", "unit", "p_value", "adjusted", "what", "advice")
+        kinds = {name: pl.Float64 if name in ("effect", "p_value", "adjusted") else pl.String for name in names}
+        return pl.DataFrame([[getattr(one, name) for name in names] for one in self], schema=kinds, orient="row")
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, the verdict first."""
+        return {"verdict": self.verdict, **asdict(self)}
+
+    def __repr__(self) -> str:
+        head = f"Findings: {self.verdict} ({self.users:,} users, {self.rows:,} rows, {self.tested:,} tested)"
+        wide = max((len(one.name) for one in self), default=0)
+        return "\n".join([head, *(f"  {one.verdict:<10} {one.name:<{wide}}  {_measured(one)}" for one in self)])
+
+    def _repr_html_(self) -> str:
+        cells = [(one.name, one.verdict, _measured(one), one.what, one.advice) for one in self]
+        head = "".join(f"<th>{word}</th>" for word in ("", "verdict", "effect", "what was found", "what to do"))
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in cells)
+        caption = f"Findings: {self.verdict} ({self.users:,} users, {self.rows:,} rows)"
+        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{rows}</table>"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: those at most `level` are rejected with a family-wise error of at most `level`.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, reached = [0.0] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        reached = max(reached, min(1.0, (len(p_values) - rank) * p_values[i]))
+        adjusted[i] = reached
+    return adjusted
+
+
+def _measured(finding: Finding) -> str:
+    """Effect and p-value in a few characters."""
+    effect = "" if finding.effect is None else f"{finding.effect:.3g} {finding.unit}".strip()
+    chance = "" if finding.p_value is None else f"p = {finding.p_value:.2g}"
+    return ", ".join(filter(None, [effect, chance])) or finding.what

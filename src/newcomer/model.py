@@ -375,6 +375,17 @@ class Model(Shown):
         """Write the model file, all or nothing."""
         write(arguments.location(path, "path", kind=OutputError), self.to_bytes())
 
+    @property
+    def by_ids_alone(self) -> bool:
+        """Whether actions are known by their ids alone: one-hot, and so many that their features are not written."""
+        return self.one_hot and not self.intercept and is_wide(self.dim)
+
+    def needs_all_features(self, who: str) -> None:
+        """Refuse a model of many features on behalf of a policy that keeps d x d numbers for each user."""
+        if is_wide(self.dim):
+            what = f"{who} keeps a system of {self.dim:,} x {self.dim:,} numbers for each user"
+            raise ModelError(what, todo="use PriorUCB or PriorTS, which work along the shared directions")
+
     def needs_basis(self, who: str) -> None:
         """Refuse rank 0 on behalf of a policy that works in the subspace."""
         if self.rank == 0:

@@ -54,6 +54,7 @@ class LocalUCB(Contract[Ridge]):
 
     def __post_init__(self) -> None:
         the_model(self.model).needs_basis("LocalUCB")
+        self.model.needs_all_features("LocalUCB")
         whole(self.horizon, "horizon")
         self.settings  # noqa: B018  (a model without evidence for a radius is refused here, not in the first round)
 

@@ -63,7 +63,7 @@ class SparseHalves(NamedTuple):
 
 def _summed(values: Floats, actions: Ints, ends: Ints, count: int) -> csr_array:
     """Sums of values by user and action, (n, A)."""
-    matrix = csr_array((values, actions, ends), shape=(len(ends) - 1, count))
+    matrix = csr_array((values, actions, ends), shape=(len(ends) - 1, count), copy=True)  # summed in place
     matrix.sum_duplicates()
     return matrix
 

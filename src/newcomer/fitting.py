@@ -95,7 +95,8 @@ def fit(
     journal : a folder in which the results of passes are kept until the fit is done; one that was interrupted leaves
         it. With `resume`, passes that it holds are not made again: the answer is the same. Other logs are refused.
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
-    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
+    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row; and
+        whether it was one over a sample of the users, who choose where there are many.
 
     >>> from newcomer.worlds import Synthetic
     >>> model = fit(Synthetic.learnable(dim=20, seed=1).logs(2000, 10, seed=1))
@@ -297,8 +298,9 @@ def _by_em(
     if begun is None:
         fitted = estimate_population(passes, rank=rank, persistence=persistence, calibrate=calibrate)
     else:
-        kept: dict[str, Any] = {"precision": begun.precision, "persistence": persistence, "calibrate": calibrate}
-        fitted = refit_population(passes, begun.population, **kept)
+        fitted = refit_population(
+            passes, begun.population, precision=begun.precision, persistence=persistence, calibrate=calibrate
+        )
         apart = fit_apart(fitted.chosen, fitted.parts.begin, begun.population.rank, begun.precision)
         fitted = replace(fitted, held_out=apart)
     if begun is not None and begun.users:

@@ -2,9 +2,9 @@
 
 EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own.
 Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
-step; its fixed points are EM's) is the metric, and limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich
-1997) learns from the passes what it leaves out. A step that does not increase the penalised likelihood is shortened, so
-the likelihood of accepted steps never decreases.
+step; its fixed points are EM's), made bolder where histories tell little of z, is the metric, and limited-memory BFGS
+(Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not
+increase the penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
 
 The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the
 offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
@@ -231,29 +231,31 @@ class Climber:
         return first, first + len(self.trial.variances)
 
     def _aim(self) -> None:
-        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and a first step.
-
-        A variance changes by a factor of at most e in a step.
-        """
-        first, last = self._cuts()
+        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and step along."""
         with np.errstate(over="ignore", invalid="ignore"):
             direction = self._gradient.copy()
             weights = first_loop(self._memory, direction)
             direction = self._metric(direction)
             second_loop(self._memory, weights, direction)
+            direction = self._limited(direction)
             if not float(direction @ self._gradient) > 0:
                 self._forget()
-                direction = self._metric(self._gradient)
-            # One action whose variance would leap must not hold up all the others.
-            direction[first:last] = np.clip(direction[first:last], -1.0, 1.0)
-            if not float(direction @ self._gradient) > 0:
-                direction[first:last] = 0.0
+                direction = self._limited(self._metric(self._gradient))
             slope = float(direction @ self._gradient)
         if not np.isfinite(slope):  # nothing is left to gain from numbers that have run away
             self.gain, self.trial, direction, slope = 0.0, self.best or self.trial, np.zeros_like(direction), 0.0
         self._direction, self._slope = direction, slope
         self._step = 1.0
         self._place()
+
+    def _limited(self, direction: Floats) -> Floats:
+        """The direction, along which a variance changes by a factor of at most e.
+
+        Each by itself: one action whose variance would leap must not hold up all the others.
+        """
+        first, last = self._cuts()
+        direction[first:last] = np.clip(direction[first:last], -1.0, 1.0)
+        return direction
 
     def _place(self) -> None:
         """Put the trial at the end of the step; a step that would take a variance below its floor ends there."""

@@ -251,3 +251,21 @@ def test_more_pairs_than_are_kept_are_corrected_by_margins(narrow, monkeypatch) 
     assert distance(exact.basis, margins.basis) < 0.02
     assert abs(exact.spectrum[0] / margins.spectrum[0] - 1) < 0.02
     assert distance(margins.basis, (taste / np.linalg.norm(taste))[:, None]) < 0.05
+
+
+def test_movielens_as_everybody_has_it(tmp_path: Path) -> None:
+    """The CSV with its own column names and Unix seconds ends in a model and an outlook: all films, one user in ten."""
+    import os
+
+    source = Path(os.environ.get("NEWCOMER_DATA", "data")) / "ml-1m" / "ratings.dat"
+    if not source.exists():
+        return  # the data may not be copied here
+    rows = [line.split("::") for line in source.read_text().splitlines()]
+    kept = [",".join(row) for row in rows if int(row[0]) % 10 == 0]
+    file = tmp_path / "ratings.csv"
+    file.write_text("userId,movieId,rating,timestamp\n" + "\n".join(kept) + "\n")
+    logs = nc.read_logs(file)
+    assert any("userId as user" in line for line in logs.advice) and any("Unix times" in line for line in logs.advice)
+    assert logs.wide
+    model = nc.fit(logs, rank=2, calibrate=False)
+    assert model.rank == 2 and model.evidence.population.outlook is not None

@@ -1,8 +1,8 @@
 """Plain ratings of a large catalogue: CPU and peak memory of a default fit.
 
 Parquet files of (user, action, reward) with text as ids, popular actions met more often (Zipf), four shared directions,
-rows in no order; read and fitted in a fresh process, whose peak memory is that of all of it, libraries included. One-hot
-features of so many actions are never written out (`newcomer.onehot`).
+rows in no order; read and fitted in a fresh process, whose peak memory is that of all of it, libraries included.
+One-hot features of so many actions are never written out (`newcomer.onehot`).
 
     python -m benchmarks catalogue                                        200,000 actions x 2 million users x 10 rows
     python -m benchmarks.catalogue ACTIONS USERS ROWS                     another size, printed and not kept

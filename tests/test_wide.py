@@ -207,3 +207,65 @@ def test_no_array_of_d_by_d_entries_is_made(many) -> None:
     finally:
         tracemalloc.stop()
     assert peak < ACTIONS * ACTIONS * 8 / 4
+
+
+@pytest.mark.parametrize("literal", [False, True])
+@pytest.mark.parametrize("estimator", ["sold", "sold-pinv"])
+def test_sold_by_passes_is_the_dense_one(monkeypatch, estimator, literal) -> None:
+    """Values to 1e-6 of the largest; the test of the rank, mean, noise and directions are the same."""
+    logs = logs_of(plain_ratings(400, 24, rows=8, seed=6, again=True))
+    options = {"estimator": estimator, "literal": literal, "rank": 2}
+    dense = nc.fit(logs, **options)
+    monkeypatch.setattr(onehot, "WIDE", 10)
+    wide = nc.fit(logs, **options)
+    kept = len(wide.spectrum)
+    assert np.abs(wide.spectrum - dense.spectrum[:kept]).max() < 1e-6 * dense.spectrum[0]
+    assert distance(dense.basis, wide.basis) < 1e-5
+    close(wide.mean, dense.mean, 1e-9)
+    assert abs(wide.noise_variance / dense.noise_variance - 1) < 1e-6
+    tests = [model.evidence.rank.moment for model in (dense, wide)]
+    assert tests[0].rank == tests[1].rank
+    assert wide.evidence.coverage.correction == ("as printed" if literal else "pair by pair")
+    sizes = [model.evidence.radius.square_norm for model in (dense, wide)]
+    assert abs(sizes[0] / sizes[1] - 1) < 1e-4
+    for draws in zip(*(model.evidence.calibrated.spectral for model in (dense, wide)), strict=True):
+        assert abs(draws[0] / draws[1] - 1) < 1e-3
+    assert wide.radius("hoeffding") <= 1 and wide.radius("bernstein") <= 1
+    with pytest.raises(ModelError, match="martingale"):
+        wide.radius("martingale")
+
+
+def test_more_pairs_than_are_kept_are_corrected_by_margins(narrow, monkeypatch) -> None:
+    """Nobody meets an action twice, and what is met does not depend on what: margins say all, and taste is found."""
+    rng = np.random.default_rng(7)
+    taste = rng.standard_normal(24)
+    who = np.repeat(np.arange(4000), 8)
+    what = np.concatenate([rng.permutation(24)[:8] for _ in range(4000)])
+    reward = rng.standard_normal(4000)[who] * taste[what] + 0.3 * rng.standard_normal(len(who))
+    logs = logs_of((who, what, reward))
+    exact = nc.fit(logs, estimator="sold")
+    monkeypatch.setattr("newcomer.sold.kept_pairs.MOST", 10)
+    margins = nc.fit(logs, estimator="sold")
+    assert margins.evidence.coverage.correction == "by margins"
+    assert exact.rank == margins.rank == 1
+    assert distance(exact.basis, margins.basis) < 0.02
+    assert abs(exact.spectrum[0] / margins.spectrum[0] - 1) < 0.02
+    assert distance(margins.basis, (taste / np.linalg.norm(taste))[:, None]) < 0.05
+
+
+def test_movielens_as_everybody_has_it(tmp_path: Path) -> None:
+    """The CSV with its own column names and Unix seconds ends in a model and an outlook: all films, one user in ten."""
+    import os
+
+    source = Path(os.environ.get("NEWCOMER_DATA", "data")) / "ml-1m" / "ratings.dat"
+    if not source.exists():
+        return  # the data may not be copied here
+    rows = [line.split("::") for line in source.read_text().splitlines()]
+    kept = [",".join(row) for row in rows if int(row[0]) % 10 == 0]
+    file = tmp_path / "ratings.csv"
+    file.write_text("userId,movieId,rating,timestamp\n" + "\n".join(kept) + "\n")
+    logs = nc.read_logs(file)
+    assert any("userId as user" in line for line in logs.advice) and any("Unix times" in line for line in logs.advice)
+    assert logs.wide
+    model = nc.fit(logs, rank=2, calibrate=False)
+    assert model.rank == 2 and model.evidence.population.outlook is not None

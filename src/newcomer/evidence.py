@@ -121,6 +121,7 @@ class CoverageFacts:
     collinear_groups: tuple[tuple[str, ...], ...] = ()
     one_half: int = 0
     one_half_features: tuple[str, ...] = ()
+    correction: str = ""  # how the moment of many one-hot actions was corrected; else as SOLD always does
 
     def reasons(self) -> list[str]:
         """What was left out and why, as parts of a sentence.

@@ -127,6 +127,9 @@ def moment_error(x: Ingredients, kind: str, delta: float) -> float:
     if kind == "bernstein":
         return _bernstein(x, delta)
     if kind == "martingale":
+        if x.walk is None and x.martingale is None:
+            todo = "choose hoeffding or bernstein: its steps would take d x d sums of many one-hot actions"
+            raise ModelError("this model keeps nothing for the martingale bound", todo=todo)
         return _by_walk(x, x.walk, delta) if x.walk else _as_saved_before(x, delta)
     raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(ALL)}{nearest(kind, ALL)}")
 

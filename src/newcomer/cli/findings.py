@@ -49,9 +49,10 @@ class RankFindings:
         kept = model.evidence.rank
         assert kept is not None
         test, other = kept.moment, kept.covariance
-        if test is None or other is None:
+        if test is None:
             return cls(kept.chosen, tuple(model.spectrum.tolist()))
-        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, other.rank)
+        differing = None if other is None else other.rank
+        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, differing)
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,6 @@ class Findings:
 
 def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
     """Everything there is to say about a model that was fitted from logs."""
-    from newcomer.radius import KINDS
-
     kept = model.evidence
     if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
         raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
@@ -122,7 +121,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank and kept.radius else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in _kinds(model)) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,
@@ -133,6 +132,16 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
     )
+
+
+def _kinds(model: Model) -> tuple[str, ...]:
+    """The radii of the paper that a model can tell: where one-hot actions are many, not all, or none."""
+    from newcomer.radius import KINDS
+
+    kept = model.evidence.radius
+    if kept is None:
+        return ()
+    return KINDS if kept.walk or kept.martingale else KINDS[:-1]
 
 
 def _outlook(model: Model) -> tuple[str, ...]:

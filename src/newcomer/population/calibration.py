@@ -132,7 +132,11 @@ def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
         found = [correction.filled(correction.pooled(mean), rank) for mean in sums]
         return [eigh(span @ inside @ span.T, subset_by_index=last)[1] for inside in found]
 
-    buckets = len(pairs.counts)
+    return draws_by(fit, len(pairs.counts))
+
+
+def draws_by(fit: Callable[[list[Bools]], list[Floats]], buckets: int) -> Draws:
+    """Draws from bases (d, k) that `fit` finds in parts of the buckets; eighths only where halves agree well."""
     eighths = _tangents(_cosines(*fit(dealt(buckets, 2))), 1)[0] <= SMALL  # or eighths are worse still
     return _compare(fit, buckets, eighths=eighths)
 

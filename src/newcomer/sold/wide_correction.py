@@ -3,9 +3,10 @@
 With few actions every entry of the moment is divided by the joint coverage of its two actions
 (`newcomer.sold.joint_coverage`). Here joint coverage is taken to be the product of its margins,
 
-    E[d1_a d2_b + d1_b d2_a] / 2  ~  w_a w_b / (sum of w),      w_a: pairs of action a with any other,
+    E[d1_a d2_b + d1_b d2_a] / 2  ~  w_a w_b / T,      w_a: pairs of action a with any other,
 
-which is a correction of rows and columns, S ~ (sum of w) W^-1 M W^-1 with W = diag(w). Margins of *pairs* are right for
+with T such that all pairs of different actions add up to the sum of w. That is a correction of rows and columns,
+S ~ T W^-1 M W^-1 with W = diag(w). Margins of *pairs* are right for
 any mixture of history lengths, which products of the means of D are not: long histories have more pairs. What they
 leave out is that some actions are met together more often than their margins say (films of a series, of a decade); such
 entries come out too large by as much. The diagonal is left out and completed, as for few actions. An action is taken to
@@ -39,7 +40,9 @@ class MarginCorrection:
         total = float(moments.margins.sum())
         once = total / max(2.0 * float(moments.gram.sum()), 1.0)  # what one meeting adds to a margin
         met = (moments.coverage > 0).all(axis=0)
-        return cls(np.where(met, np.sqrt(total) / np.where(met, moments.margins + once, 1.0), 0.0))
+        shares = moments.margins / max(total, 1e-300)
+        apart = total * (1.0 - float(shares @ shares))  # no pair is of one action, and the others have its share
+        return cls(np.where(met, np.sqrt(max(apart, 0.0)) / np.where(met, moments.margins + once, 1.0), 0.0))
 
     def products(
         self, run: Run, ridge: float | None, weights: Sequence[Floats], blocks: Sequence[Floats]

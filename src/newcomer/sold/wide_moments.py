@@ -159,6 +159,18 @@ class Products:
         return Products(tuple(map(operator.add, self.blocks, other.blocks)))
 
 
+def squares_of(batch: Batch, ridge: float | None, *, columns: Floats) -> Products:
+    """sum_n M_n^2 Q over the users of a batch, without forming any M:
+
+    4 M^2 = |b2|^2 b1 b1^T + |b1|^2 b2 b2^T + (b1.b2) (b1 b2^T + b2 b1^T).
+    """
+    b1, b2 = SparseHalves.of(batch, ridge, len(columns)).estimates
+    first, second = b1 @ columns, b2 @ columns
+    inner, sizes = _rows(b1.multiply(b2))[:, None], [_rows(b.power(2))[:, None] for b in (b1, b2)]
+    block = b1.T @ (sizes[1] * first + inner * second) + b2.T @ (sizes[0] * second + inner * first)
+    return Products((np.asarray(block / 4),))
+
+
 def products_of(batch: Batch, ridge: float | None, *, asked: tuple[Weighted, ...], hollow: bool) -> Products:
     """sum_n weight_n M_n Q over the users of a batch, for each question: the map of a pass.
 

@@ -22,6 +22,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.intake import shelving
+from newcomer.logs.sampling import sample
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
 
@@ -115,6 +116,14 @@ def test_moments_are_those_of_one_process(crew: Crew, tmp_path: Path, scratch: P
     same_moments(by_one, by_two, 0.0)
     for found in (by_two, reduce(spilled.on(crew), partial(moments_of, ridge=1.0), merge)):
         same_moments(found, alone, 1e-10)
+
+
+def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: Crew, tmp_path: Path, scratch: Path) -> None:
+    logs = nc.read_logs(write_parquet(tmp_path / "logs"))
+    ours, theirs = sample(logs, 100), sample(logs.on(crew), 100)
+    assert ours.engine is None and theirs.engine is crew and theirs.summary == ours.summary
+    sums = [reduce(one, partial(moments_of, ridge=1.0), merge) for one in (theirs, ours)]
+    same_moments(*sums, 1e-10)
 
 
 def test_progress_counts_rows(crew: Crew, tmp_path: Path) -> None:

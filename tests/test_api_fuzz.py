@@ -180,6 +180,7 @@ class Ground:
         return [
             ("fit", nc.fit, {"logs": self.logs, **fitting}),
             ("fit", nc.fit, {"logs": self.frame, **fitting}),
+            ("check", nc.check, {"logs": self.logs, "level": 0.05, "fit": False, "seed": 0, "progress": None}),
             ("read_logs", nc.read_logs, {"path": self.frame, **reading, "grouped": False, "memory": None}),
             ("Logs.from_arrays", nc.Logs.from_arrays, arrays),
             ("Logs.from_frame", nc.Logs.from_frame, {"frame": self.frame, **reading}),

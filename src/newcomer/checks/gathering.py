@@ -25,6 +25,7 @@ MOST = 20_000  # people looked at
 LONGEST = 256  # rows kept of each
 WIDEST = 64  # features kept of each row
 NUMBERS = 16_000_000  # kept in all: 128 MB
+BATCH = 1 << 18  # rows of a batch that brings no features
 LENGTHS = 1025  # history lengths that are counted apart; the last counts all longer ones
 SALT = np.uint64(0x0C4E_C45A_11CE)  # who is looked at has nothing to do with folds and buckets
 SIZES = np.unique(np.rint(2 ** np.arange(1, 8.01, 0.25))).astype(np.int64)  # of windows: four an octave, to LONGEST
@@ -93,7 +94,8 @@ def gather(logs: Logs, *, progress: Callable[[int, int], None] | None = None) ->
     most = min(MOST, int(NUMBERS / ((width + 3) * average)))
     share = min(1.0, most / max(logs.summary.usable, 1))
     look = partial(look_at, share=share, actions=len(logs.action_ids or ()), width=width)
-    return reduce(logs, look, _join, progress=progress).in_order()
+    # Where features are not looked at, batches may be long: joining many short ones would copy people again and again.
+    return reduce(logs, look, _join, rows=None if width else BATCH, progress=progress).in_order()
 
 
 def _join(one: Gathered, other: Gathered) -> Gathered:

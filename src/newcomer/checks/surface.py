@@ -36,7 +36,9 @@ def coverage(logs: Logs, found: Gathered) -> Finding:
     summary, weakest, missing = logs.summary, *_weakest(logs, found)
     rare = float(np.mean(found.shown < RARE)) if len(found.shown) else 0.0
     short = summary.too_short / summary.users
-    told = f"Of the directions of the features the weakest is seen {weakest:.2g} times as much as the average one"
+    told = "There are too many features to look at every direction of them"
+    if weakest is not None:
+        told = f"Of the directions of the features the weakest is seen {weakest:.2g} times as much as the average one"
     told += f", and {missing} not at all" if missing else ""
     made = partial(Finding, "coverage", effect=weakest, unit="of an average direction", picture=_by_action(found))
     if summary.usable < 2:
@@ -60,10 +62,10 @@ def coverage(logs: Logs, found: Gathered) -> Finding:
     return made("fine", f"{told}.", NOTHING)
 
 
-def _weakest(logs: Logs, found: Gathered) -> tuple[float, int]:
+def _weakest(logs: Logs, found: Gathered) -> tuple[float | None, int]:
     """Smallest eigenvalue of E[x x^T] as a share of the average one, and directions of the items that are not shown.
 
-    For one-hot features eigenvalues are frequencies, and no d x d matrix is formed.
+    For one-hot features eigenvalues are frequencies, and no d x d matrix is formed. None where rows bring too many.
     """
     if logs.one_hot:
         values = np.sort(found.shown[found.shown > 0] / max(found.shown.sum(), 1))
@@ -72,8 +74,10 @@ def _weakest(logs: Logs, found: Gathered) -> tuple[float, int]:
     if logs.item_features is not None:
         gram = (logs.item_features.T * found.shown) @ logs.item_features
         rank = int(np.linalg.matrix_rank(logs.item_features))
-    if not gram.size or not np.trace(gram) > 0:
-        return (1.0 if not gram.size and logs.dim > 1 else 0.0), 0
+    if not gram.size:
+        return None, 0
+    if not np.trace(gram) > 0:
+        return 0.0, 0
     values = np.linalg.eigvalsh(gram)
     reached = values[values > 1e-10 * values[-1]]
     varies = len(reached) > 1 or _varies(found)

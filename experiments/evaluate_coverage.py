@@ -8,7 +8,7 @@ A world has 12 actions, people who differ along two directions, noise, and a log
 good a fit is does not matter here) and judged as `nc.evaluate` does, by the same functions. The truth is what the same
 five fits are worth to other people of that world, a thousand for each fit: by their rewards for what choices among own
 rows are worth, by their expected rewards for the value of a decision. (Its own error lowers the coverage of perfect
-intervals to 94.4%.)
+intervals to about 94%.)
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import polars as pl
 
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import propensities
-from newcomer.evaluation.answers import CurveStep, HeadlineStep, PolicyRow, Stretch
 from newcomer.evaluation.contenders import MEAN, OURS, POSTERIOR
 from newcomer.evaluation.judging import ByPolicy, judge
 from newcomer.evaluation.persons import Persons, Table
 from newcomer.evaluation.replaying import replay
 from newcomer.evaluation.splitting import split
+from newcomer.evaluation.stretches import CurveStep, HeadlineStep, PolicyRow, Stretch
 from newcomer.evaluation.summing import STEPS, curves_of, headline_of, table_rows
 from newcomer.fitting import fit
 from newcomer.logs import Logs

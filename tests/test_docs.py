@@ -121,6 +121,7 @@ def test_commands_exist_with_their_options_and_run(page: str, folder: Path, monk
             assert all((ROOT / "benchmarks" / f"{name}.py").exists() for name in measured), line
         elif program == "python" and words[0].endswith(".py"):
             monkeypatch.setattr("sys.argv", words)
+            monkeypatch.delenv("NEWCOMER_DATA", raising=False)  # what takes minutes with real people is tried without
             runpy.run_path(str(ROOT / words[0]), run_name="__main__")
         elif program == "python":
             assert find_spec(words[1]), line
@@ -144,7 +145,10 @@ def check_newcomer(words: list[str], line: str) -> None:
         assert {figure for figure in parsed.params["figures"] if not figure.isupper()} <= {"all", *figures()}, line
     if name == "check":
         assert main.execute(words) in (0, 5), line
-    if name in ("fit", "inspect"):
+    if name == "report":
+        Path("report.html").unlink(missing_ok=True)
+        assert main.execute([*words, *([] if "--quick" in words else ["--quick"])]) in (0, 5), line
+    if name in ("fit", "inspect", "evaluate"):
         if name == "fit":
             Path("model.newcomer").unlink(missing_ok=True)
         assert main.execute(words) == 0, line

@@ -17,7 +17,7 @@ from experiments import evaluate_coverage
 import newcomer as nc
 from newcomer.cli import main
 from newcomer.evaluation import fold_in, propensities
-from newcomer.evaluation.answers import FEWEST, Evaluation, HeadlineStep, Stretch
+from newcomer.evaluation.answers import Evaluation, HeadlineStep, Stretch
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS
 from newcomer.evaluation.fitted_world import FittedWorld, menu_of
 from newcomer.evaluation.judging import ByPolicy, ByRidge, concordance, judge
@@ -25,6 +25,7 @@ from newcomer.evaluation.persons import Persons, Table
 from newcomer.evaluation.replaying import pools, replay
 from newcomer.evaluation.served import served
 from newcomer.evaluation.splitting import split
+from newcomer.evaluation.stretches import FEWEST
 from newcomer.logs.crew import Crew
 from newcomer.population.outlook import deal
 from newcomer.worlds import Synthetic

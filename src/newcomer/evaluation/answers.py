@@ -1,145 +1,48 @@
 """Evaluation: what `nc.evaluate` found, as typed records that say it in sentences, in JSON and as tables.
 
-Every number is an average over people with the error that this has: a `Stretch`. Differences are paired, the same
-people choosing among the same rows. "Helps" is said only where the whole interval is above zero.
+The answer comes first, then what stands behind it. "Helps" is said only where the whole interval is above zero, and no
+word of hope without an interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError, nearest
+from newcomer.evaluation.stretches import (
+    LOOK,
+    CurveStep,
+    HeadlineStep,
+    LearningStep,
+    OffPolicyRow,
+    PolicyRow,
+    Stretch,
+    in_steps,
+    shown,
+)
 from newcomer.records import Shown, as_table
 
 if TYPE_CHECKING:
     import polars as pl
 
-LEVEL = 0.95
-FEWEST = 30  # people with whom an average is worth telling
-HUGE = 1e5  # numbers from which three figures are shown
-LOOK = 5  # interactions after which the first sentence tells the gain
+__all__ = [
+    "CurveStep",
+    "Evaluation",
+    "HeadlineStep",
+    "LearningStep",
+    "OffPolicyRow",
+    "PolicyRow",
+    "Stretch",
+    "in_steps",
+    "shown",
+]
+
+OURS = "PriorUCB"
+OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its curiosity
 
 Verdict = Literal["helps", "no help", "not clear", "unknown"]
-
-
-@dataclass(frozen=True)
-class Stretch(Shown):
-    """An average over people, its standard error, and the interval that has the true average in 19 of 20 cases."""
-
-    value: float
-    error: float
-    low: float
-    high: float
-    people: int
-
-    @classmethod
-    def of(cls, values: Floats) -> Stretch:
-        """The average of one number a person, NaN for people of whom there is none; Student's t.
-
-        >>> Stretch.of(np.array([1.0, 3.0, np.nan])).value
-        2.0
-        """
-        told = values[np.isfinite(values)]
-        if len(told) < 2:
-            value = float(told[0]) if len(told) else float("nan")
-            return cls(value, float("inf"), float("-inf"), float("inf"), len(told))
-        return cls.around(float(told.mean()), float(told.std(ddof=1) / np.sqrt(len(told))), len(told))
-
-    @classmethod
-    def around(cls, value: float, error: float, people: int) -> Stretch:
-        """The interval of an estimate with a standard error over so many people."""
-        half = _quantile(people) * error
-        return cls(value, error, value - half, value + half, people)
-
-    def again(self, people: int) -> tuple[float, float]:
-        """Where the average of another group of `people` like these falls in 19 of 20 cases."""
-        half = _quantile(self.people) * self.error * float(np.sqrt(1.0 + self.people / people))
-        return self.value - half, self.value + half
-
-    @property
-    def clear(self) -> bool:
-        """Whether the whole interval is above zero, with people enough to say so."""
-        return self.low > 0 and self.people >= FEWEST
-
-
-@dataclass(frozen=True)
-class HeadlineStep(Shown):
-    """One choice after so many interactions, by PriorUCB: its reward, and how much more that is than by other rules.
-
-    `population_mean`, `empirical_arms` (None where logs name no actions) and `logging` are paired differences to the
-    population-mean ranking, to each action by itself, and to the average logged reward of the same candidates.
-    """
-
-    interactions: int
-    people: int
-    reward: Stretch
-    population_mean: Stretch
-    empirical_arms: Stretch | None
-    logging: Stretch
-
-
-@dataclass(frozen=True)
-class CurveStep(Shown):
-    """What one predictor says of the next rewards after so many interactions.
-
-    `squared_error` of expected rewards; `saved`, how much less that is than the population mean's (paired);
-    `concordance`, the share of pairs of candidates with different rewards that it puts in the right order (a half is
-    chance); `reward` of the candidate that it puts first.
-    """
-
-    predictor: str
-    interactions: int
-    people: int
-    squared_error: Stretch
-    saved: Stretch
-    concordance: Stretch
-    reward: Stretch
-
-
-@dataclass(frozen=True)
-class PolicyRow(Shown):
-    """A policy's average reward a round over the first `rounds`, and how much more it is than the population mean's."""
-
-    policy: str
-    rounds: int
-    people: int
-    reward: Stretch
-    over_mean: Stretch
-
-
-@dataclass(frozen=True)
-class OffPolicyRow(Shown):
-    """The value of one decision of a policy after so many logged interactions, by propensities.
-
-    `ips` is inverse propensity scoring, `self_normalised` the same over the sum of weights, `doubly_robust` corrects
-    what the model expects; `over_logging` is the doubly robust value less the average logged reward (paired).
-    `effective` rows carry the weights, of which `largest` is the largest.
-    """
-
-    policy: str
-    interactions: int
-    people: int
-    ips: Stretch
-    self_normalised: Stretch
-    doubly_robust: Stretch
-    over_logging: Stretch
-    effective: float
-    largest: float
-
-
-@dataclass(frozen=True)
-class LearningStep(Shown):
-    """The gain over the population mean after `LOOK` interactions with a fit to fewer users, and what all users add."""
-
-    users: int
-    gain: Stretch
-    lacking: Stretch  # the gain of the fit to all users less this one, paired
 
 
 @dataclass(frozen=True)
@@ -183,9 +86,7 @@ class Evaluation(Shown):
 
     def sentences(self) -> list[str]:
         """The answer first, then what is behind it."""
-        from newcomer.evaluation.telling import sentences
-
-        return sentences(self)
+        return _sentences(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: everything that was found, the verdict, and the sentences."""
@@ -214,27 +115,6 @@ class Evaluation(Shown):
         return lines + (as_table("Gain over the population mean", rows) if rows else "")
 
 
-def shown(stretch: Stretch) -> str:
-    """A value and its interval in words.
-
-    >>> shown(Stretch.around(0.25, 0.05, 1000))
-    '+0.25 (+0.15 to +0.35)'
-    """
-    if stretch.error == 0:
-        return f"{stretch.value:+.2f} (exactly)"
-    digits = max(2, int(np.ceil(-np.log10(max(stretch.error, 1e-12)))) + 1) if np.isfinite(stretch.error) else 2
-    form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
-    value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))
-    return f"{value} ({low} to {high})"
-
-
-def _quantile(people: int) -> float:
-    """Student's t for a mean over so many people."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(people - 1, 1), (1 + LEVEL) / 2))
-
-
 def _flat(record: Any) -> dict[str, Any]:
     """A record as one row: the parts of a stretch become columns of their own."""
     row: dict[str, Any] = {}
@@ -248,9 +128,127 @@ def _flat(record: Any) -> dict[str, Any]:
     return row
 
 
-def in_steps(rows: Sequence[Any]) -> Mapping[int, list[Any]]:
-    """Records by their number of interactions, in order."""
-    found: dict[int, list[Any]] = {}
-    for row in rows:
-        found.setdefault(row.interactions, []).append(row)
-    return dict(sorted(found.items()))
+def _sentences(found: Evaluation) -> list[str]:
+    """Everything there is to say, in the order in which it matters."""
+    look = found.look
+    if look is None:
+        return [_nothing(found), *found.notes]
+    said = [_answer(found, look), _verdict(found), *_others(found, look), *_rivals(found, look)]
+    said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
+    return [*said, *found.notes]
+
+
+def _nothing(found: Evaluation) -> str:
+    return (
+        f"Nothing can be told: of {found.users:,} users fewer than 30 could be held out who have the rows for a choice "
+        f"of {found.choices} after one interaction. Log more users, and several rows of each."
+    )
+
+
+def _answer(found: Evaluation, look: HeadlineStep) -> str:
+    """The first sentence."""
+    arms = [] if look.empirical_arms is None else [f"{shown(look.empirical_arms)} against each action by itself"]
+    over = [f"{shown(look.population_mean)} against the population-mean ranking", *arms]
+    over += [f"{shown(look.logging)} against what was logged among the same"]
+    return (
+        f"After {_times(look.interactions)} a newcomer gets {look.reward.value:.4g} from a choice of {found.choices}: "
+        f"{', '.join(over)}. Judged by {look.people:,} people who were in no log of the fit; intervals of 95%."
+    )
+
+
+def _verdict(found: Evaluation) -> str:
+    """The one word, and why; a step that people are too short for is named."""
+    short = ""
+    if found.look is not None and found.look.interactions < LOOK:
+        short = f" Histories are too short to tell of {LOOK} interactions."
+    told = {
+        "helps": "Worth it: the interval of the gain over the population mean is above zero.",
+        "no help": "Do not bother: with these logs newcomers gain nothing over the population mean.",
+        "not clear": "Not clear: the interval of the gain over the population mean has zero in it.",
+    }
+    return told.get(found.verdict, "") + short
+
+
+def _others(found: Evaluation, look: HeadlineStep) -> list[str]:
+    """The gain after other numbers of interactions."""
+    rest = [f"after {s.interactions} {shown(s.population_mean)}" for s in found.headline if s is not look]
+    return [f"Gain over the population mean {', '.join(rest)}."] if rest else []
+
+
+def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
+    """Predictors that would have chosen better than ours, on average; they are named even if it is not clear."""
+    at = [one for one in found.curves if one.interactions == look.interactions and one.predictor not in OWN]
+    better = sorted((step for step in at if step.reward.value > look.reward.value), key=_reward, reverse=True)
+    if not better:
+        return ["No other predictor chose better on average."] if at else []
+    named = ", ".join(f"{step.predictor} {step.reward.value:.4g}" for step in better[:3])
+    return [f"On average others chose better than PriorUCB's {look.reward.value:.4g}: {named}."]
+
+
+def _reward(step: CurveStep) -> float:
+    return step.reward.value
+
+
+def _learning(steps: tuple[LearningStep, ...]) -> list[str]:
+    """Whether more logs would help, from what the last doubling did."""
+    if len(steps) < 2:
+        return []
+    half, every = steps[-2], steps[-1]
+    gains = ", ".join(f"{step.users:,} users {step.gain.value:+.3g}" for step in steps)
+    if half.lacking.clear:
+        end = f"The last doubling added {shown(half.lacking)}: more logs would help."
+    elif half.lacking.high <= 0 or half.lacking.high < 0.2 * abs(every.gain.value):
+        end = f"The last doubling added {shown(half.lacking)}: more logs would change little."
+    else:
+        end = f"The last doubling added {shown(half.lacking)}: whether more logs would help is not clear."
+    return [f"Gain after {_times(every.interactions)} by users fitted to: {gains}. {end}"]
+
+
+def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
+    """Who did best from the beginning, among own rows."""
+    if not rows:
+        return []
+    last = [row for row in rows if row.rounds == max(one.rounds for one in rows)]
+    ours, best = (_named(last, OURS), max(last, key=lambda row: row.reward.value))
+    other = "" if best.policy == OURS else f" The best was {best.policy}, {shown(best.over_mean)}."
+    said = (
+        f"From nothing, choosing among own rows for {ours.rounds} rounds ({ours.people:,} people), PriorUCB gets a "
+        f"round {shown(ours.over_mean)} more than the population mean.{other}"
+    )
+    return [said]
+
+
+def _off_policy(found: Evaluation) -> list[str]:
+    """The doubly robust value, or why there is none."""
+    if found.off_policy is None:
+        return [found.why_no_off_policy]
+    ours = [row for row in found.off_policy if row.policy == OURS]
+    if not ours:
+        return ["Propensities carry other policies, but too few effective rows of PriorUCB."]
+    row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
+    said = (
+        f"By propensities (doubly robust), one decision of PriorUCB after {_times(row.interactions)} or a few more is "
+        f"worth {shown(row.over_logging)} more than the logged one; {row.effective:,.0f} effective rows."
+    )
+    return [said, *([found.why_no_off_policy] if found.why_no_off_policy else [])]
+
+
+def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
+    """What the simulation says, called one."""
+    if not rows:
+        return []
+    ours = _named([row for row in rows if row.rounds == max(one.rounds for one in rows)], OURS)
+    said = (
+        f"Simulation, not people: if the fit were true, PriorUCB would get a round {shown(ours.over_mean)} more than "
+        f"the population mean over {ours.rounds} rounds."
+    )
+    return [said]
+
+
+def _named(rows: list[PolicyRow], name: str) -> PolicyRow:
+    return next(row for row in rows if row.policy == name)
+
+
+def _times(count: int) -> str:
+    """`1 interaction`, `5 interactions`."""
+    return f"{count} interaction{'s' * (count != 1)}"

@@ -19,13 +19,14 @@ from newcomer import arguments
 from newcomer.arrays import Ints
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
-from newcomer.evaluation.answers import LOOK, Evaluation, PolicyRow
+from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders, contenders, left_out, named, policies
 from newcomer.evaluation.fitted_world import FittedWorld, menu_of
 from newcomer.evaluation.judging import DEALS, ByPolicy, judge
 from newcomer.evaluation.persons import Progress, Table
 from newcomer.evaluation.splitting import Fold, shares_of, split
 from newcomer.evaluation.stages import Stages
+from newcomer.evaluation.stretches import LOOK, PolicyRow
 from newcomer.evaluation.summing import STEPS, curves_of, headline_of, learning_of, simulated_rows, table_rows
 from newcomer.fitting import fit
 from newcomer.logs.batch import Batch
@@ -94,6 +95,7 @@ class Plan:
     quick: bool
     choices: int
     rounds: int
+    look: int  # interactions after which fits to fewer users are compared
     folds: list[Fold]
     people: int  # held out, with enough rows
     why_not: str  # of values by propensities
@@ -109,7 +111,8 @@ class Plan:
         known = logs.action_ids is not None and logs.by_action
         why = propensities.why_not(logs, seen.propensities, seen.candidates, known)
         rounds = int(np.clip(length // 2, 1, max(replaying.ROUNDS)))
-        return cls(logs, seed, quick, choices, rounds, folds, people, why)
+        look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
+        return cls(logs, seed, quick, choices, rounds, look, folds, people, why)
 
     @property
     def share(self) -> float:
@@ -193,7 +196,7 @@ def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> Tabl
 
 
 def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) -> dict[float, tuple[int, Table]]:
-    """What PriorUCB gets after `LOOK` interactions when it was fitted to fewer users; less where they are too few."""
+    """What PriorUCB gets after some interactions when it was fitted to fewer users; less where they are too few."""
     told = stages.begin_fit(plan.weights["learn"])
     found = {}
     for share in shares_of(train.summary.usable, LEAST):
@@ -203,7 +206,7 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
-        found[share] = fewer.summary.users, judge(look, people, steps=(LOOK,), choices=plan.choices)
+        found[share] = fewer.summary.users, judge(look, people, steps=(plan.look,), choices=plan.choices)
     return found
 
 
@@ -226,7 +229,7 @@ def _told(plan: Plan, found: list[Found]) -> Evaluation:
         off_policy=off_policy,
         why_no_off_policy=why,
         simulation=() if plan.quick else _simulated(plan, first),
-        learning=learning_of(judged, [one.learned for one in found], [one.made for one in found]),
+        learning=learning_of(judged, [one.learned for one in found], [one.made for one in found], plan.look),
         notes=tuple(_notes(plan, first)),
     )
 

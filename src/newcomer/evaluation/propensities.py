@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.evaluation.answers import FEWEST, OffPolicyRow, Stretch
 from newcomer.evaluation.persons import Persons, Progress, Table, gather
 from newcomer.evaluation.replaying import generators
+from newcomer.evaluation.stretches import FEWEST, OffPolicyRow, Stretch
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
 

@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats
-from newcomer.evaluation.answers import FEWEST, LOOK, CurveStep, HeadlineStep, LearningStep, PolicyRow, Stretch
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders
 from newcomer.evaluation.judging import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.persons import Table
+from newcomer.evaluation.stretches import FEWEST, CurveStep, HeadlineStep, LearningStep, PolicyRow, Stretch
 
 STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
 TOLD = (1, 5, 10, 20)  # rounds of the simulation that are told
@@ -71,10 +71,10 @@ def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
 
 
 def learning_of(
-    judged: Table, learned: Sequence[dict[float, tuple[int, Table]]], made: Sequence[Contenders]
+    judged: Table, learned: Sequence[dict[float, tuple[int, Table]]], made: Sequence[Contenders], look: int
 ) -> tuple[LearningStep, ...]:
-    """Gains after `LOOK` interactions by users fitted to: those of the folds together, and all users last."""
-    place = STEPS.index(LOOK)
+    """Gains after `look` interactions by users fitted to: those of the folds together, and all users last."""
+    place = STEPS.index(look)
     ours, mean = (judged.of(name)[:, place, REWARD] for name in (OURS, MEAN))
     if int(np.isfinite(ours).sum()) < FEWEST:
         return ()
@@ -83,10 +83,10 @@ def learning_of(
         fewer = Table.joined([one[share][1] for one in learned])
         own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
         users = round(np.mean([one[share][0] for one in learned]))
-        told.append(LearningStep(users, Stretch.of(own - mean), Stretch.of(ours - own)))
+        told.append(LearningStep(users, look, Stretch.of(own - mean), Stretch.of(ours - own)))
     logs = [one.model.evidence.logs for one in made]
     users = round(np.mean([one.users for one in logs if one is not None]))
-    return (*told, LearningStep(users, Stretch.of(ours - mean), Stretch.of(0.0 * ours))) if told else ()
+    return (*told, LearningStep(users, look, Stretch.of(ours - mean), Stretch.of(0.0 * ours))) if told else ()
 
 
 def _aligned(judged: Table, other: Table, values: Floats) -> Floats:

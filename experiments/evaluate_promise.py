@@ -1,0 +1,69 @@
+"""Does `nc.evaluate` keep its word? MovieLens: 70% of the people are evaluated, then the others are served.
+
+`python -m experiments.evaluate_promise` (NEWCOMER_DATA names the folder that holds ml-1m/) writes
+experiments/results/evaluate-promise.csv: for each number of interactions the gain over the population mean that was
+said, its interval, where the average of the others should fall in 19 of 20 cases, and what happened to them when
+PriorUCB, fitted to all of the 70%, chose among their own ratings. The 100 most rated films.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from newcomer.arrays import Floats, Ints
+from newcomer.evaluation.evaluating import evaluate
+from newcomer.evaluation.served import served
+from newcomer.fitting import fit
+from newcomer.logs import Logs
+from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.prior_policies import PriorUCB
+from newcomer.users import hold_out
+from newcomer.worlds.download import find_movielens
+from newcomer.worlds.ratings import read_ratings
+from newcomer.worlds.world import stream
+
+FILMS, APART, SEED = 100, 0.3, 1
+RESULTS = Path(__file__).parent / "results"
+
+
+def people() -> tuple[Logs, Logs]:
+    """The logs of 70% of the people, and of the others."""
+    ratings = read_ratings(find_movielens(None))
+    often = np.argsort(-np.bincount(ratings.movie), kind="stable")[:FILMS]
+    kept = np.isin(ratings.movie, often)
+    user, film, stars = ratings.user[kept], ratings.movie[kept], ratings.rating[kept]
+    known = np.unique(user)
+    logged, others = hold_out(len(known), APART, stream(SEED, "evaluate"))
+    return _logs(user, film, stars, known[logged]), _logs(user, film, stars, known[others])
+
+
+def _logs(user: Ints, film: Ints, stars: Floats, who: Ints) -> Logs:
+    own = np.isin(user, who)
+    return Logs.from_arrays(user=user[own], action=film[own], reward=stars[own])
+
+
+def run() -> pl.DataFrame:
+    """What was said and what happened."""
+    logged, others = people()
+    found = evaluate(logged)
+    print(found)
+    model = fit(logged, null=False, calibrate=False)
+    policies = {"ours": PriorUCB(model), "mean": PopulationMean(model)}
+    rows = []
+    for step in found.headline:
+        got = served(policies, others, steps=step.interactions, choices=found.choices)
+        gain, said = got["ours"] - got["mean"], step.population_mean
+        expected = said.again(len(gain))
+        told = {"interactions": step.interactions, "judged": said.people, "said": said.value, "low": said.low}
+        told |= {"high": said.high, "again_low": expected[0], "again_high": expected[1], "served": len(gain)}
+        rows.append(told | {"happened": float(gain.mean()), "error": float(gain.std(ddof=1) / np.sqrt(len(gain)))})
+    return pl.DataFrame(rows)
+
+
+if __name__ == "__main__":
+    table = run()
+    print(table)
+    table.write_csv(RESULTS / "evaluate-promise.csv", float_precision=5)

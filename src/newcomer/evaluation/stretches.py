@@ -1,0 +1,164 @@
+"""The steps of an evaluation: every number an average over people with the error that this has, a `Stretch`.
+
+Differences are paired: the same people choose among the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from newcomer.arrays import Floats
+from newcomer.records import Shown
+
+LEVEL = 0.95
+FEWEST = 30  # people with whom an average is worth telling
+HUGE = 1e5  # numbers from which three figures are shown
+LOOK = 5  # interactions after which the first sentence tells the gain
+
+
+@dataclass(frozen=True)
+class Stretch(Shown):
+    """An average over people, its standard error, and the interval that has the true average in 19 of 20 cases."""
+
+    value: float
+    error: float
+    low: float
+    high: float
+    people: int
+
+    @classmethod
+    def of(cls, values: Floats) -> Stretch:
+        """The average of one number a person, NaN for people of whom there is none; Student's t.
+
+        >>> Stretch.of(np.array([1.0, 3.0, np.nan])).value
+        2.0
+        """
+        told = values[np.isfinite(values)]
+        if len(told) < 2:
+            value = float(told[0]) if len(told) else float("nan")
+            return cls(value, float("inf"), float("-inf"), float("inf"), len(told))
+        return cls.around(float(told.mean()), float(told.std(ddof=1) / np.sqrt(len(told))), len(told))
+
+    @classmethod
+    def around(cls, value: float, error: float, people: int) -> Stretch:
+        """The interval of an estimate with a standard error over so many people."""
+        half = _quantile(people) * error
+        return cls(value, error, value - half, value + half, people)
+
+    def again(self, people: int) -> tuple[float, float]:
+        """Where the average of another group of `people` like these falls in 19 of 20 cases."""
+        half = _quantile(self.people) * self.error * float(np.sqrt(1.0 + self.people / people))
+        return self.value - half, self.value + half
+
+    @property
+    def clear(self) -> bool:
+        """Whether the whole interval is above zero, with people enough to say so."""
+        return self.low > 0 and self.people >= FEWEST
+
+
+@dataclass(frozen=True)
+class HeadlineStep(Shown):
+    """One choice after so many interactions, by PriorUCB: its reward, and how much more that is than by other rules.
+
+    `population_mean`, `empirical_arms` (None where logs name no actions) and `logging` are paired differences to the
+    population-mean ranking, to each action by itself, and to the average logged reward of the same candidates.
+    """
+
+    interactions: int
+    people: int
+    reward: Stretch
+    population_mean: Stretch
+    empirical_arms: Stretch | None
+    logging: Stretch
+
+
+@dataclass(frozen=True)
+class CurveStep(Shown):
+    """What one predictor says of the next rewards after so many interactions.
+
+    `squared_error` of expected rewards; `saved`, how much less that is than the population mean's (paired);
+    `concordance`, the share of pairs of candidates with different rewards that it puts in the right order (a half is
+    chance); `reward` of the candidate that it puts first.
+    """
+
+    predictor: str
+    interactions: int
+    people: int
+    squared_error: Stretch
+    saved: Stretch
+    concordance: Stretch
+    reward: Stretch
+
+
+@dataclass(frozen=True)
+class PolicyRow(Shown):
+    """A policy's average reward a round over the first `rounds`, and how much more it is than the population mean's."""
+
+    policy: str
+    rounds: int
+    people: int
+    reward: Stretch
+    over_mean: Stretch
+
+
+@dataclass(frozen=True)
+class OffPolicyRow(Shown):
+    """The value of one decision of a policy after so many logged interactions, by propensities.
+
+    `ips` is inverse propensity scoring, `self_normalised` the same over the sum of weights, `doubly_robust` corrects
+    what the model expects; `over_logging` is the doubly robust value less the average logged reward (paired).
+    `effective` rows carry the weights, of which `largest` is the largest.
+    """
+
+    policy: str
+    interactions: int
+    people: int
+    ips: Stretch
+    self_normalised: Stretch
+    doubly_robust: Stretch
+    over_logging: Stretch
+    effective: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class LearningStep(Shown):
+    """The gain over the population mean after some interactions with a fit to fewer users, and what all users add."""
+
+    users: int
+    interactions: int
+    gain: Stretch
+    lacking: Stretch  # the gain of the fit to all users less this one, paired
+
+
+def shown(stretch: Stretch) -> str:
+    """A value and its interval in words.
+
+    >>> shown(Stretch.around(0.25, 0.05, 1000))
+    '+0.250 (+0.152 to +0.348)'
+    """
+    if stretch.error == 0:
+        return f"{stretch.value:+.2f} (exactly)"
+    digits = max(2, int(np.ceil(-np.log10(max(stretch.error, 1e-12)))) + 1) if np.isfinite(stretch.error) else 2
+    form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
+    value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))
+    return f"{value} ({low} to {high})"
+
+
+def _quantile(people: int) -> float:
+    """Student's t for a mean over so many people."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(people - 1, 1), (1 + LEVEL) / 2))
+
+
+def in_steps(rows: Sequence[Any]) -> Mapping[int, list[Any]]:
+    """Records by their number of interactions, in order."""
+    found: dict[int, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.interactions, []).append(row)
+    return dict(sorted(found.items()))

@@ -25,6 +25,7 @@ from newcomer.logs.engine import reduce
 from newcomer.logs.intake import shelving
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
+from tests.test_candidates import expected, kept, table
 
 if "dask" not in os.environ.get("NEWCOMER_REQUIRE", "").split(","):
     pytest.importorskip("distributed", reason="not run: no dask")
@@ -262,3 +263,12 @@ def test_a_fit_from_the_command_line(cluster, tmp_path: Path, monkeypatch: pytes
     assert main.execute([*words, "--out", str(tmp_path / "m.newcomer")]) == 0
     assert nc.load(tmp_path / "m.newcomer").fingerprint == nc.read_logs(logs).summary.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "m.newcomer"]
+
+
+def test_candidates_and_arms_are_shuffled_too(cluster, tmp_path: Path) -> None:
+    frame = table(9, rows=300)
+    for number in range(3):
+        frame[number::3].write_parquet(tmp_path / f"logs-{number}.parquet")
+    logs = nc.read_logs(tmp_path, engine=cluster)
+    assert kept(logs) == expected(frame)
+    assert logs.summary.fingerprint == nc.Logs.from_frame(frame).summary.fingerprint

@@ -35,11 +35,13 @@ def model_sections(dossier: Dossier) -> list[Markup]:
     if model is None:
         parts = [tag("h2", "What users have in common"), tag("p", f"Nothing could be learned. {dossier.why('fit')}")]
         return [tag("section", *parts, given={"id": "model"})]
-    return [_spectrum(model), _meaning(model), _parts(model), _radii(model)]
+    return [_spectrum(model, broken=dossier.broken), _meaning(model), _parts(model), _radii(model)]
 
 
-def _spectrum(model: Model) -> Markup:
+def _spectrum(model: Model, *, broken: bool) -> Markup:
     """The eigenvalues beside what chance gives, and the rank."""
+    doubt = "These logs are broken: what was learned from them may be the doing of whoever chose the actions."
+    warned = [tag("p", tag("b", doubt))] if broken else []
     head, test = tag("h2", "What users have in common"), model.evidence.rank.moment if model.evidence.rank else None
     differing = model.factor.shape[1]
     if differing:
@@ -50,7 +52,7 @@ def _spectrum(model: Model) -> Markup:
     else:
         told = "No direction was found along which users differ: everybody is best served the same."
     picture = [] if test is None else [_scree(test, model.rank)]
-    return tag("section", head, tag("p", told), *picture, given={"id": "model"})
+    return tag("section", head, *warned, tag("p", told), *picture, given={"id": "model"})
 
 
 def _scree(test: RankTest, rank: int) -> Markup:

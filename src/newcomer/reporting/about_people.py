@@ -36,7 +36,7 @@ def people_sections(dossier: Dossier) -> list[Markup]:
         why = found.sentences()[0] if found else dossier.why("evaluate")
         return [_section("people", "What newcomers would gain", tag("p", f"That could not be measured. {why}"))]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
-    if dossier.findings is not None and dossier.findings.verdict == "broken":
+    if dossier.broken:
         why = "These logs are broken, and the people on whom it was measured are broken in the same way."
         inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
         return [_section("people", "What newcomers would gain", tag("p", tag("b", why)), inside)]

@@ -94,6 +94,11 @@ class Dossier:
     evaluation: Evaluation | None = None
     trouble: dict[str, Trouble] = field(default_factory=dict)
 
+    @property
+    def broken(self) -> bool:
+        """Whether the checks say that nothing learned from these logs may be trusted."""
+        return self.findings is not None and self.findings.verdict == "broken"
+
     def why(self, part: str) -> str:
         """The sentence that says why a part is missing."""
         return self.trouble[part].sentence if part in self.trouble else "It was not tried."

@@ -14,6 +14,7 @@ from newcomer.reporting.markup import Markup, joined, named, tag
 
 WIDTH, HEIGHT, ROW = 340.0, 210.0, 22.0
 TOP, RIGHT, BOTTOM, SIDE = 24.0, 12.0, 40.0, 18.0
+HUGE = 1e150  # beyond which nothing is drawn: differences would not be finite
 LETTER = 6.6  # units of width that a character takes
 GRID, INK = "#D5D8DC", "#3A4048"
 
@@ -57,7 +58,7 @@ class Axis:
     @classmethod
     def over(cls, values: Sequence[float], first: float, last: float, *, zero: bool = False) -> Axis:
         """An axis with round ticks that holds all finite values, and zero if asked for."""
-        held = [value for value in values if isfinite(value)] + ([0.0] if zero else [])
+        held = [value for value in values if abs(value) < HUGE] + ([0.0] if zero else [])
         low, high = (min(held), max(held)) if held else (0.0, 1.0)
         if high - low < 1e-12 * max(abs(low), abs(high), 1e-300):
             low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
@@ -82,7 +83,7 @@ def round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...]:
     raw = (high - low) / count
     size = 10.0 ** floor(log10(raw))
     step = next(size * factor for factor in (1.0, 2.0, 5.0, 10.0) if size * factor >= 0.8 * raw)
-    return tuple(round(i * step, 12) for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1))
+    return tuple(float(f"{i * step:.12g}") for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1))
 
 
 def line_chart(
@@ -244,4 +245,4 @@ def _short(value: float, digits: int) -> str:
     """
     if abs(value) >= 10_000 and digits == 0:
         return f"{value / 1_000_000:g}M" if abs(value) >= 1_000_000 else f"{value / 1000:g}k"
-    return f"{value:.{min(digits, 6)}f}"
+    return f"{value:.{digits}f}" if digits <= 4 else f"{value:.3g}"

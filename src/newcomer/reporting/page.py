@@ -83,7 +83,7 @@ def commands(dossier: Dossier, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
     logs = dossier.called
     again = (f"newcomer report {logs} --out report.html --force", "Make this page again, from mended or longer logs.")
-    if dossier.findings is not None and dossier.findings.verdict == "broken" or dossier.model is None:
+    if dossier.broken or dossier.model is None:
         return [(f"newcomer check {logs}", "See every finding with what to do about it, and mend the logs."), again]
     fit = (f"newcomer fit {logs} --out model.newcomer", "Fit the model, once and for all users.")
     look = ("newcomer inspect model.newcomer", "See what it knows, and how sure it is.")

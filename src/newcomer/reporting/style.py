@@ -34,7 +34,8 @@ caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .3rem .6rem .3rem 0; text-align: right; border-bottom: 1px solid #d5d8dc; vertical-align: top;
   overflow-wrap: normal; }
 th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-align: left; }
-td { min-width: 4.5rem; }
+td { white-space: nowrap; }
+@media (min-width: 48rem) { td { white-space: normal; } }
 figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24;
   paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }

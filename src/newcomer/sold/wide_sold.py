@@ -75,18 +75,19 @@ class Pairwise:
 
     def test(self) -> FlipTest:
         """The sign-flip test of the rank (`newcomer.sold.rank`): a pass for every flip."""
-        most = min(LEADING, self.moments.dim - 1)
-        found = [self.leading(rank, rank + 1) for rank in range(most)]
-        observed = np.array([one.values[-1] for one in found])
-        tops = []
+        most, found, tops = min(LEADING, self.moments.dim - 1), list[Leading](), []
         for signs in balanced_signs(len(self.moments.counts)):
-            flipped = self._weighted(signs, self.moments.count)
-            row = [top_beside(flipped, found[rank].directions[:, :rank]) for rank in range(most)]
-            # Where one flip does as well, no further direction can stand out.
-            most = next((rank + 1 for rank, top in enumerate(row) if observed[rank] <= top), most)
+            flipped, row = self._weighted(signs, self.moments.count), list[float]()
+            for rank in range(most):
+                if rank == len(found):
+                    found.append(self.leading(rank, rank + 1))
+                row.append(top_beside(flipped, found[rank].directions[:, :rank]))
+                if found[rank].values[-1] <= row[-1]:  # where one flip does as well, no further one can stand out
+                    most = rank + 1
+                    break
             tops.append(row)
-        null = np.array([row[:most] for row in tops])
-        beaten = np.flatnonzero(observed[:most] <= null.max(axis=0))
+        null, observed = np.array([row[:most] for row in tops]), np.array([one.values[-1] for one in found[:most]])
+        beaten = np.flatnonzero(observed <= null.max(axis=0))
         rank = int(beaten[0]) if len(beaten) else most
         return FlipTest(rank, self.leading(rank).values, null)
 

@@ -256,8 +256,13 @@ def error_part(found: Findings) -> RenderableType:
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
     outer = Table.grid()
     outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
+    proved = "proved:" if found.radius else "what can be proved is on request (--estimator sold)"
     if found.calibrated is not None:
-        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; proved:")
+        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; {proved}")
+    elif not found.radius:
+        outer.add_row(f"not calibrated; {proved}")
+    if not found.radius:
+        return outer
     outer.add_row(Fitted(lambda room: radius_table(found.radius) if room >= NARROW else radius_lines(found.radius)))
     outer.add_row(Text(verdict(found.radius), "yellow"))
     return outer

@@ -193,7 +193,6 @@ class Ground:
             ("Model.save", self.model.save, {"path": folder / "m.newcomer"}),
             ("load", nc.load, {"path": folder / "loaded.newcomer"}),
             ("play", nc.play, playing),
-            ("check", nc.check, {"logs": self.few, "level": 0.05, "fit": False, "seed": 0, "progress": None}),
             ("evaluate", nc.evaluate, {"logs": self.few, "seed": 0, "quick": True, "workers": None, "progress": None}),
             ("report", nc.report, {"logs": self.few, "path": folder / "report.html", **told}),
             ("Model.transform", self.named.transform, {"logs": self.few, "persistence": 0.5}),

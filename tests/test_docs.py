@@ -143,6 +143,8 @@ def check_newcomer(words: list[str], line: str) -> None:
     parsed = known[name].make_context(name, list(arguments))  # raises for options that are not there
     if name == "reproduce":
         assert {figure for figure in parsed.params["figures"] if not figure.isupper()} <= {"all", *figures()}, line
+    if any(word.isupper() for word in arguments):  # LOGS stands for whatever somebody has
+        return
     if name == "check":
         assert main.execute(words) in (0, 5), line
     if name == "report":

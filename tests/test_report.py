@@ -22,6 +22,8 @@ from newcomer.reporting.markup import Markup, tag
 from newcomer.reporting.meaning import directions_of
 from newcomer.reporting.page import commands, page_of
 from newcomer.verdicts import Finding, Findings, Picture
+from newcomer.worlds.biased_logs import BiasedLogs
+from newcomer.worlds.synthetic import Synthetic
 from tests.pages import NAMES, logs_of, page, tasteful, too_few
 
 VOID = {"meta", "link", "br"}
@@ -135,7 +137,7 @@ DECISIONS = {
     ("broken", 0.5): ("no", "No: do not deploy", "promises nothing", "Log in random order."),
     ("broken", -0.5): ("no", "No: do not deploy", "promises nothing", "Log in random order."),
     ("fine", 0.5): ("yes", "Yes: nothing", "+0.500 (+0.402 to +0.598) more", "random share"),
-    ("doubtful", 0.5): ("with care", "Yes, with care", "+0.50", "doubts"),
+    ("doubtful", 0.5): ("with care", "Only with care", "+0.50", "doubts"),
     ("fine", 0.02): ("not yet", "Not yet", "+0.02", "Log more users"),
     ("fine", -0.5): ("no", "No: newcomers would gain nothing", "-0.50", "the population's mean"),
     ("fine", None): ("not yet", "Not yet", "could not be measured", "Log more users"),
@@ -175,7 +177,7 @@ def test_every_record_of_an_evaluation_is_shown(dossier: Dossier) -> None:
         replay=(PolicyRow("PriorUCB", 10, 100, some, some), PolicyRow("<Uniform>", 10, 100, some, nothing)),
         simulation=(PolicyRow("PriorUCB", 20, 100, some, some),),
         off_policy=(OffPolicyRow("PriorUCB", 5, 100, some, some, some, some, 80.0, 3.0),),
-        learning=(LearningStep(100, some, some), LearningStep(200, some, some)),
+        learning=(LearningStep(100, 5, some, some), LearningStep(200, 5, some, some)),
     )
     text = page_of(replace(dossier, evaluation=full))
     parsed(text)
@@ -208,6 +210,14 @@ def test_bad_logs_get_a_page_without_hope(name: str, folder: Path) -> None:
     parsed(text)
     assert found.answer in ("no", "not yet"), found.sentences
     assert "Traceback" not in text and found.sentences[0].startswith(("No", "Not yet"))
+
+
+@pytest.mark.parametrize(("bias", "strength"), [("taste", 4.0), ("adaptive", 0.9), ("drift", 1.0), ("lengths", 0.9)])
+def test_logs_that_break_an_assumption_never_get_a_yes(bias: Any, strength: float, folder: Path) -> None:
+    logs = BiasedLogs(Synthetic.learnable(dim=5, seed=1), bias, strength).logs(1000, 16, seed=1)
+    found = nc.report(logs, folder / "biased.html", quick=True)
+    assert found.answer == ("with care" if bias == "lengths" else "no")
+    assert "Yes" not in found.sentences[0] and "hidden causes" in found.path.read_text(encoding="utf-8")
 
 
 def test_nothing_shared_is_said(folder: Path) -> None:

@@ -158,7 +158,8 @@ def _learning(found: Evaluation) -> list[Markup]:
     title = "Gain by the number of users fitted to"
     picture = line_chart(title, said, [line], x_label="users", y_label="gain over the population mean", x_ticks=ticks,
                          zero=True)  # fmt: skip
-    caption = "Gain after 5 interactions when fewer users are fitted to; shaded: intervals of 95%."
+    after = f"{steps[-1].interactions} interaction{'s' * (steps[-1].interactions != 1)}"
+    caption = f"Gain after {after} when fewer users are fitted to; shaded: intervals of 95%."
     return [figure(picture, caption)]
 
 

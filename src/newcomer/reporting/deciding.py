@@ -63,7 +63,7 @@ def _told(findings: Findings, found: Evaluation, dossier: Dossier) -> Decision:
         return Decision("not yet", (first, measured, _more(dossier)))
     if doubtful:
         names = _names(findings, "doubtful")
-        first = f"Yes, with care: held-out people were served better, but the logs leave doubts ({names})."
+        first = f"Only with care: held-out people were served better, but the logs leave doubts ({names})."
         last = "Settle the doubts below first, or try it on a small random share of newcomers beside what runs today."
         return Decision("with care", (first, measured, last))
     first = "Yes: nothing in these logs speaks against learning from them, and held-out people were served better."

@@ -48,15 +48,15 @@ def fit_files(folder: Path, memory: int) -> Callable[[], object]:
     )
 
 
-def kernel(folder: Path) -> Callable[[], object]:
+def kernel(folder: Path, *, users: int = USERS, blocks: int = 20) -> Callable[[], object]:
     """Sums over users when features are already in memory, in blocks of a batch's size."""
     rng = np.random.default_rng(0)
-    block = USERS // 20
+    block = users // blocks
     features = rng.standard_normal((block * STEPS, 50))
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     user, reward = np.repeat(np.arange(block), STEPS), rng.standard_normal(block * STEPS)
     logs = nc.Logs.from_arrays(user=user, features=features, reward=reward)
-    return lambda: [reduce(logs, partial(moments_of, ridge=1.0), merge) for _ in range(20)]
+    return lambda: [reduce(logs, partial(moments_of, ridge=1.0), merge) for _ in range(blocks)]
 
 
 def scan(folder: Path) -> Callable[[], object]:

@@ -2,8 +2,8 @@
 
     python examples/ratings_csv.py [FOLDER OF ml-1m]        # writes ratings.csv here
 
-The folder is that of the argument, or ml-1m in NEWCOMER_DATA; the 2,000 most rated films are kept. Without the data,
-made up people rate made up films, and choose the films that they like.
+The folder is that of the argument, or ml-1m in NEWCOMER_DATA. Without the data, made up people rate made up films, and
+choose the films that they like.
 """
 
 from __future__ import annotations
@@ -13,22 +13,17 @@ import math
 import os
 import random
 import sys
-from collections import Counter
 from pathlib import Path
-
-FILMS = 2000
 
 
 def main(folder: Path) -> None:
     """Write ratings.csv."""
     file = folder / "ratings.dat"
     rows = read(file) if file.is_file() else made_up()
-    often = {film for film, _ in Counter(row[1] for row in rows).most_common(FILMS)}
-    kept = [row for row in rows if row[1] in often]
     with Path("ratings.csv").open("w", newline="", encoding="utf-8") as out:
-        csv.writer(out).writerows([["userId", "movieId", "rating", "timestamp"], *kept])
+        csv.writer(out).writerows([["userId", "movieId", "rating", "timestamp"], *rows])
     told = "MovieLens" if file.is_file() else "made up, for there is no MovieLens here"
-    print(f"ratings.csv: {len(kept):,} ratings ({told})")
+    print(f"ratings.csv: {len(rows):,} ratings ({told})")
 
 
 def read(file: Path) -> list[list[int]]:

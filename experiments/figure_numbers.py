@@ -70,10 +70,13 @@ def greed_grid(frame: pl.DataFrame) -> str:
 
 
 def spectrum_grid(frame: pl.DataFrame) -> str:
-    """Eigenvalues 1, 2, 17 to 20 of every world and series."""
+    """Eigenvalues 1, 2, 17 to 20 of every world and series, and the ranks that the test finds, beside the true ones."""
     shown = frame.filter(pl.col("position").is_in([1, 2, 17, 18, 19, 20]))
     shown = shown.with_columns(pl.col("world") + ", position", eigenvalue_se=pl.lit(0.0))
-    return _by_world(shown, "series", "position", "eigenvalue")
+    ranks = frame.filter(position=1).select("world", "series", "rank", "rank_covariance")
+    head = ["rank", "series", "of the second moment", "of the covariance"]
+    table = markdown.table(head, [list(map(str, row)) for row in ranks.iter_rows()])
+    return _by_world(shown, "series", "position", "eigenvalue") + "\n\n" + table
 
 
 def area_grid(frame: pl.DataFrame) -> str:
@@ -162,9 +165,15 @@ def readings_table(frame: pl.DataFrame) -> str:
             claim: "is the same" if holds == "is it" else f"{holds}, {number(gap, error)}"
             for claim, holds, gap, error in own.select("claim", "holds", "difference", "difference_se").iter_rows()
         }
-        head = [f"{reading}, {bound}, tau = {tau:g}", markdown.short(own["radius"][0]), f"{own['left_at'][0]:.0f}"]
+        first = own.row(0, named=True)
+        spread = f" ({markdown.short(first['radius_least'])} to {markdown.short(first['radius_most'])})"
+        head = [
+            f"{reading}, {bound}, tau = {tau:g}",
+            markdown.short(first["radius"]) + spread,
+            f"{first['left_at']:.0f}",
+        ]
         rows.append([*head, *[found[claim] for claim in claims]])
-    return markdown.table(["reading", "radius", "leaves in round", *map(str, claims)], rows)
+    return markdown.table(["reading", "radius (range)", "leaves in round", *map(str, claims)], rows)
 
 
 SAY: Mapping[str, Callable[[pl.DataFrame], str]] = {

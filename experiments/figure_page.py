@@ -18,7 +18,8 @@ some that it lacks, made by
 
     newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 24 minutes on two cores
     newcomer reproduce all --quick  # two minutes, on made-up ratings
-    newcomer reproduce readings     # apart: twenty minutes on one core
+    newcomer reproduce readings     # apart: some 25 minutes on one core
+    newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/theory.md
 
 Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
 experiments.write_pages`.
@@ -58,7 +59,7 @@ def section(figure: Figure, results: Path) -> str:
         f"## {figure.name}",
         f"![{figure.name}](results/{figure.name}.png)",
         f"*Claim.* {figure.claim}",
-        f"*Verdict: {verdict.answer}.* {verdict.why}",
+        f"*Verdict: {verdict.answer}.* {verdict.told(results)}",
         f"*Measured* ([table](results/{figure.name}.csv)).",
         measured(figure.name, results),
         f"*Setting.* {figure.caption(FULL)}",

@@ -13,6 +13,7 @@ import polars as pl
 
 from newcomer.experiments.studies import study_check_rates as check_rates
 from newcomer.experiments.studies import study_hard as hard
+from newcomer.experiments.studies import study_kept as kept
 from newcomer.experiments.studies import study_local_regret as local
 from newcomer.experiments.studies import study_people as people
 from newcomer.experiments.studies import study_persistence as persistence
@@ -409,6 +410,20 @@ def rates_details(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(with_error("value", 3)).pivot("users", index="policy", values="told")
 
 
+def kept_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """What staying in the subspace costs more than LinUCB, at the end."""
+    last = last_round(frame).filter(policy=kept.KEPT)
+    return [
+        Verdict(
+            f"{line['world']}: regret of {kept.KEPT}, kept in the subspace, beyond {kept.PLAIN}'s",
+            REPORTED,
+            f"{line['more']:.3g} (se {line['more_se']:.2g}, {line['newcomers']} newcomers)",
+            None,
+        )
+        for line in last.iter_rows(named=True)
+    ]
+
+
 Verdicts = Callable[[pl.DataFrame], list[Verdict]]
 Details = Callable[[pl.DataFrame], pl.DataFrame]
 
@@ -455,5 +470,6 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "ranks": (ranks_verdicts, lambda frame: frame),
     "hard": (hard_verdicts, hard_details),
     "rates": (rates_verdicts, rates_details),
+    "kept": (kept_verdicts, last_round),
     "check-rates": (check_rates_verdicts, lambda frame: frame),
 }

@@ -26,7 +26,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
 FLOW = (
-    ("errors", "arrays", "arguments", "records"),
+    ("errors", "arrays", "arguments", "records", "onehot"),
     ("files", "keeping", "users", "array_loops"),
     ("subspace", "radius", "verdicts", "evidence"),  # formulas and records, which import no learning
     ("logs",),
@@ -34,7 +34,7 @@ FLOW = (
     ("sold",),
     ("population",),
     ("model", "coordinates"),  # where users are: a model asks for it, and knows nothing of logs itself
-    ("refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
+    ("offline", "wide_offline", "refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
     ("linear",),
     ("local",),
     ("policies",),

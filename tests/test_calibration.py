@@ -8,8 +8,8 @@ import pytest
 from newcomer.errors import ModelError
 from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.population.calibration import error_draws
-from newcomer.population.search import Passes, estimate_population
+from newcomer.population.estimation import estimate_population
+from newcomer.population.passing import Passes
 from newcomer.radius import Draws, calibrated_radius
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic
@@ -56,10 +56,15 @@ def test_noise_is_hopeless():
 def test_draws_are_those_of_parts_fitted_apart():
     world = Synthetic.learnable(dim=12, seed=5)
     logs = world.logs(1500, 12, seed=5)
-    fitted = estimate_population(Passes(logs), rank=2)
-    passes = Passes(logs)
-    found = error_draws(passes, fitted, 2)
-    assert found.parts == 8 and len(found.spectral) == 4 and passes.count > 2
+    apart = Passes(logs)
+    fitted = estimate_population(apart, rank=2)
+    before = apart.count
+    found = fitted.draws(2)
+    assert found.parts == 8 and len(found.spectral) == 4 and apart.count > before + 2
+    shared = Passes(logs)
+    again = estimate_population(shared, rank=2, calibrate=True)
+    assert again.draws(2) == found and shared.count < apart.count
+    assert np.array_equal(again.population.factor, fitted.population.factor)
     assert all(one <= whole for one, whole in zip(found.spectral, found.frobenius, strict=True))
 
 

@@ -25,8 +25,8 @@ from newcomer.cli.findings import (
 )
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
-from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
-from newcomer.population.search import Progress
+from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
+from newcomer.population.passing import Progress
 
 
 def printed(*parts: RenderableType, width: int = 80) -> str:
@@ -195,6 +195,8 @@ def test_uncovered_directions_are_counted_and_named() -> None:
 
 def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
     assert method_line(findings(estimator="sold-pinv", ridge=RidgeChoice(None, "none"))) == "sold-pinv (none)"
+    many = method_line(findings(passes=13, sample=SampleFacts(20_012, 400_240, 41)))
+    assert "by a sample of 20,012 users, then everybody fitted in 13 passes over all rows" in many
 
 
 def test_vacuous_bounds_are_called_vacuous() -> None:
@@ -281,3 +283,10 @@ def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> N
     likelihood = "log-likelihood -0.7812 a row, held out -0.7900"
     told = f"Fitting, pass 7 (choosing shrinkage; {likelihood}): 1 min 50 s so far"
     assert console.file.getvalue().splitlines()[-1] == told  # type: ignore[attr-defined]
+    meter.hear(Progress(7, "choosing shrinkage", -0.5, 0.0, sampled=True))
+    told = "Fitting, pass 7 over a sample of the users (choosing shrinkage; log-likelihood -0.5000 a row)"
+    assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far"
+    meter.hear(Progress(5, "fitting everybody", -0.5, 0.0, most=14))
+    meter.each = 3.0
+    told = "Fitting, pass 5 of at most 14 (fitting everybody; log-likelihood -0.5000 a row)"
+    assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far, at most 27 s left"

@@ -17,10 +17,12 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError, NewcomerError
+from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.intake import shelving
+from newcomer.logs.sampling import sample
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
 
@@ -36,8 +38,9 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "ENOUGH", 0)
     monkeypatch.setattr(shelving, "FEWEST", 50)
-    monkeypatch.setattr(shelving, "TASKS", 12)
+    monkeypatch.setattr(shelving, "TASKS", (1, 12))
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +118,14 @@ def test_moments_are_those_of_one_process(crew: Crew, tmp_path: Path, scratch: P
         same_moments(found, alone, 1e-10)
 
 
+def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: Crew, tmp_path: Path, scratch: Path) -> None:
+    logs = nc.read_logs(write_parquet(tmp_path / "logs"))
+    ours, theirs = sample(logs, 100), sample(logs.on(crew), 100)
+    assert ours.engine is None and theirs.engine is crew and theirs.summary == ours.summary
+    sums = [reduce(one, partial(moments_of, ridge=1.0), merge) for one in (theirs, ours)]
+    same_moments(*sums, 1e-10)
+
+
 def test_progress_counts_rows(crew: Crew, tmp_path: Path) -> None:
     logs, heard = nc.read_logs(write_parquet(tmp_path / "logs")).on(crew), []
     total = reduce(logs, rewards, add, progress=lambda done, rows: heard.append((done, rows)))
@@ -182,7 +193,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, name: str) -> None:
 def test_a_command_that_is_interrupted_leaves_no_file_and_no_worker(tmp_path: Path, name: str) -> None:
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir(), out.mkdir()
-    logs = write_parquet(tmp_path / "logs", users=20_000, dim=12, files=6)
+    logs = write_parquet(tmp_path / "logs", users=50_000, dim=12, files=6)
     command = [sys.executable, "-m", "newcomer", "fit", logs, "--workers", "2", "--out", out / "m.newcomer"]
     process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(scratch)}, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 60

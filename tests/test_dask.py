@@ -19,6 +19,7 @@ import newcomer as nc
 from newcomer.cli import main
 from newcomer.engines import dask as ours
 from newcomer.errors import EngineError, LogsError, MissingExtra
+from newcomer.logs import carrying
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.intake import shelving
@@ -77,10 +78,21 @@ def cluster(temporary):
         yield engine
 
 
+@pytest.fixture(params=["workers", "a cluster"])
+def engine(request, cluster):
+    """Two processes of this machine, and a cluster of two."""
+    if request.param == "a cluster":
+        yield cluster
+    else:
+        with Crew(2) as crew:
+            yield crew
+
+
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carrying, "ENOUGH", 0)
     monkeypatch.setattr(shelving, "FEWEST", 100)
-    monkeypatch.setattr(shelving, "TASKS", 8)
+    monkeypatch.setattr(shelving, "TASKS", (1, 8))
 
 
 def gap(a: np.ndarray, b: np.ndarray) -> float:
@@ -127,18 +139,18 @@ def test_the_outlook_is_the_same_on_a_cluster(cluster, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("stage", "nth"), [("the read", 1), ("the shuffle", 2), ("the moments", 3)])
-def test_a_worker_killed_before_em_changes_nothing(cluster, tmp_path: Path, stage: str, nth: int) -> None:
+def test_a_worker_killed_before_em_changes_nothing(engine, tmp_path: Path, stage: str, nth: int) -> None:
     folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
-    logs = nc.read_logs(folder, engine=Haunted(cluster, nth, token))
+    logs = nc.read_logs(folder, engine=Haunted(engine, nth, token))
     assert token.exists() == (nth <= 2) and logs == nc.read_logs(folder)
     same_moments(reduce(logs, add_up, merge), reduce(nc.read_logs(folder), add_up, merge), 1e-10)
     assert token.exists(), f"nobody was killed during {stage}"
 
 
-def test_a_worker_killed_in_an_em_pass_changes_nothing(cluster, tmp_path: Path) -> None:
+def test_a_worker_killed_in_an_em_pass_changes_nothing(engine, tmp_path: Path) -> None:
     folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
     expected = nc.fit(nc.read_logs(folder), rank=2, calibrate=False)
-    found = nc.fit(nc.read_logs(folder, engine=Haunted(cluster, 7, token)), rank=2, calibrate=False)
+    found = nc.fit(nc.read_logs(folder, engine=Haunted(engine, 7, token)), rank=2, calibrate=False)
     assert token.exists(), "nobody was killed"
     assert gap(found.mean, expected.mean) < 1e-6 and gap(found.covariance, expected.covariance) < 1e-6
 
@@ -176,16 +188,34 @@ def test_temporary_folders_are_private_and_go(cluster, temporary: Path, tmp_path
     assert set(temporary.iterdir()) == before
 
 
+def test_two_clusters_do_not_complain_of_each_other(cluster, tmp_path: Path) -> None:
+    """Warnings are errors here; and both listen on the loopback interface alone."""
+    with ours.Dask(workers=1, folder=tmp_path) as second:
+        addresses = [one._cluster.scheduler.http_server.address for one in (cluster, second)]
+    assert addresses == ["127.0.0.1", "127.0.0.1"]
+
+
+def test_a_cluster_that_cannot_be_started_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fails(**options: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", fails)
+    with pytest.raises(EngineError, match="processes of the cluster cannot be started: in a script, put what it does"):
+        ours.Dask(folder=tmp_path)
+
+
 def test_workers_must_see_the_folder(cluster, tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="cannot open the client's folder"):
         cluster.visible(tmp_path / "elsewhere")
 
 
-def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["local", "dask"])
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path: Path, who: str) -> None:
     """No file may grow beyond 80 kB: what a full disk does to a worker that spills."""
-    folder, scratch = write_parquet(tmp_path / "logs", users=4000, dim=8, files=1), tmp_path / "scratch"
+    folder, scratch = write_parquet(tmp_path / "logs", users=50_000, dim=8, files=3), tmp_path / "scratch"
     scratch.mkdir()
-    command = f"ulimit -f 80; exec {sys.executable} -m newcomer fit {folder} --workers 2 --out {tmp_path}/m.newcomer"
+    words = f"fit {folder} --engine {who} --workers 2 --out {tmp_path}/m.newcomer"
+    command = f"ulimit -f 80; exec {sys.executable} -m newcomer {words}"
     environment = {**os.environ, "TMPDIR": str(scratch)}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
@@ -211,7 +241,7 @@ def test_no_dask_and_no_scheduler_are_one_sentence(monkeypatch: pytest.MonkeyPat
 def test_an_interrupted_command_ends_its_cluster(tmp_path: Path, name: str) -> None:
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     scratch.mkdir(), out.mkdir()
-    logs = write_parquet(tmp_path / "logs", users=20_000, dim=12)
+    logs = write_parquet(tmp_path / "logs", users=50_000, dim=12)
     command = [sys.executable, "-m", "newcomer", "fit", logs, "--engine", "dask", "--out", out / "m.newcomer"]
     environment = {**os.environ, "TMPDIR": str(scratch)}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)

@@ -106,9 +106,36 @@ def test_rates_are_the_theorems():
         k * np.sqrt(t) * (1 + 2 * (away + np.sqrt(d / n * 7.0)))
     )
     assert guarantees.minimax_regret(d, k, n, t) == pytest.approx(min(online / 3, k * np.sqrt(t) * (1 + away)))
+    proven = k * np.sqrt(t) * (1 + 0.1 * np.sqrt(k * d * t / n))
+    assert guarantees.local_regret(d, k, n, t, quality=0.1, bound=2.0) == pytest.approx(2 * proven)
+    assert guarantees.local_regret(d, k, 1, t) == guarantees.online_regret(d, t)
     assert guarantees.proball_regret(d, k, 1, t) == pytest.approx(online / 3)
     halves = guarantees.radius_rate(d, k, n) / guarantees.radius_rate(d, k, 4 * n)
     assert halves == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_optimistic_vector_is_near_the_true_one_in_the_true_subspace(seed):
+    """The theorem in docs/theory.md behind LOCAL-UCB's bound, for any subspace near the true one, any vector of its
+    ellipsoid, and any noise, large or none.
+    """
+    rng = np.random.default_rng(seed)
+    d, k, t, width = 7, int(rng.integers(1, 4)), int(rng.integers(1, 60)), float(rng.uniform(0.0, 2.0))
+    true = np.linalg.qr(rng.standard_normal((d, k)))[0]
+    other = np.linalg.qr(true + 10 ** rng.uniform(-3, 0) * rng.standard_normal((d, k)))[0]
+    x = next(sequences(np.random.default_rng(seed), 1, d, t)) * rng.random()
+    eta = 10 ** rng.uniform(-2, 1) * rng.standard_normal(t)
+    v, noise, beta = np.eye(d) + x.T @ x, x.T @ eta, true @ rng.standard_normal(k)
+    small = other.T @ v @ other
+    shift = rng.standard_normal(k)
+    theta = np.linalg.solve(small, other.T @ (x.T @ x @ beta + noise)) + width * shift / np.sqrt(shift @ small @ shift)
+    found, bound = other @ theta, max(np.linalg.norm(beta), np.linalg.norm(theta))
+    apart = np.linalg.norm(other @ other.T - true @ true.T, 2)
+    low = true.T @ noise
+    s = np.sqrt(low @ np.linalg.solve(true.T @ v @ true, low))
+    gap = true @ (true.T @ found) - beta
+    limit = width + bound + s + apart * np.sqrt(1 + t) * (2 * bound + s) + apart * np.linalg.norm(noise)
+    assert np.sqrt(gap @ v @ gap) <= limit * (1 + 1e-12)
 
 
 def test_the_worst_case_costs_proball_only_a_root_of_k():
@@ -116,3 +143,17 @@ def test_the_worst_case_costs_proball_only_a_root_of_k():
     for d, k, n, t in [(50, 2, 5000, 1000), (200, 18, 5000, 200), (20, 5, 100, 10_000)]:
         local = guarantees.hybrid_regret(d, k, n, t, squares=0.0)
         assert guarantees.hybrid_regret(d, k, n, t) <= (1 + np.sqrt(k / 2)) * local
+
+
+def test_the_end_of_the_proof_on_the_radius_needs_a_third():
+    """With x = dD / lambda_A the proof asks x <= 1/2, where B <= 2 / lambda_A, and takes B dD <= 1/2: at x = 1/2 it may
+    be 1, where the theorem is void; x <= 1/3 is enough, and 64 / lambda_A^3 and 16 / lambda_A^2 hold then.
+    """
+    for smallest in (0.05, 0.3, 1.0):
+        for x in np.linspace(0.0, 1 / 3, 20):
+            error = x * smallest
+            B = 1 / (smallest - error)  # the worst that an error of the mean coverage can make of 1 / lambda_A
+            assert B <= 2 / smallest and B * error <= 0.5 + 1e-12
+            assert B**3 * (2 - B * error) / (1 - B * error) ** 2 <= 64 / smallest**3 * (1 + 1e-12)
+            assert (B / (1 - B * error)) ** 2 <= 16 / smallest**2 * (1 + 1e-12)
+        assert 0.5 * smallest / (smallest - 0.5 * smallest) == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""Guards the map of the paper: no empty cell, and every file, function and test it names is there."""
+"""Guards the map of the paper: a function and a test in every row, all of them there, and verdicts as told."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from experiments.figure_verdicts import VERDICTS
 
 ROOT = Path(__file__).resolve().parent.parent
 ROWS = [
@@ -34,8 +35,21 @@ def test_a_row_is_full_and_what_it_names_exists(row: list[str]) -> None:
         named = re.findall(r"`([^`]+)`", cell)
         files = [home / name for name in named if name.endswith(".py")]
         assert files and all(file.is_file() for file in files), files
-        known = set().union(*map(defined, files))
-        assert [name for name in named if not name.endswith(".py") and name not in known] == []
+        known, told = set().union(*map(defined, files)), [name for name in named if not name.endswith(".py")]
+        assert told and [name for name in told if name not in known] == []
+    assert any(name.startswith("test_") and not name.endswith(".py") for name in re.findall(r"`([^`]+)`", row[2]))
+
+
+def test_verdicts_on_figures_are_those_of_the_experiments() -> None:
+    """A link to a section of experiments/README.md bears the answer that stands there."""
+    linked = [re.findall(r"\[([a-z ]+)\]\(\.\./experiments/README\.md#([a-z-]+)\)", row[3]) for row in ROWS]
+    for row, links in zip(ROWS, linked, strict=True):
+        assert links or not row[0].startswith("Figure"), row[0]
+        for answer, name in links:
+            assert answer == VERDICTS[name].answer, row[0]
+    shown = {name for links in linked for _, name in links}
+    ours = {"reward-seeking-logger", "replay"}  # rows of their own without a link, and what the paper lacks
+    assert shown | ours == set(VERDICTS)
 
 
 @pytest.mark.parametrize(

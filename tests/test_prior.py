@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from newcomer.fitting import fit
 from newcomer.logs import Logs
+from newcomer.population import climb as climbing
 from newcomer.population.all_pairs import pairs_of, start_from
+from newcomer.population.beginning import mean_precision
 from newcomer.population.climb import Climber, Gram, Penalty
+from newcomer.population.estimation import estimate_population
 from newcomer.population.likelihood import Task, compare, expect, merge, posterior_of
+from newcomer.population.passing import Passes
+from newcomer.population.persistence import share_of
 from newcomer.population.record import Population
-from newcomer.population.search import Passes, estimate_population, mean_precision, share_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.users import mix
 from newcomer.worlds import Synthetic
@@ -181,8 +185,10 @@ def test_climbing_never_descends_passes_exact_em_and_ends_at_a_fixed_point_of_it
     assert noise == pytest.approx(climber.best.noise_variance, rel=1e-4)
 
 
-def test_the_first_step_is_the_m_step_where_all_users_saw_the_same():
-    """With X_n the same for all users the shared Gram matrix is exact: the first step is EM's, but for the noise."""
+def test_the_first_step_is_the_m_step_where_all_users_saw_the_same(monkeypatch):
+    """With X_n the same for all users the shared Gram matrix is exact: a step that is not bold is EM's, but for the
+    noise."""
+    monkeypatch.setattr(climbing, "BOLD", 0.0)
     rng = np.random.default_rng(4)
     X = rng.standard_normal((6, 3))
     parts = [(X, rng.standard_normal(6)) for _ in range(40)]
@@ -191,6 +197,43 @@ def test_the_first_step_is_the_m_step_where_all_users_saw_the_same():
     W, _ = oracle.em_step(start, parts, np.array([0.3, 0.7, 0.7]))
     shrink = climber._step
     close((climber.trial.weights - start.weights) / shrink, W - start.weights, 1e-8)
+
+
+def test_bold_steps_allow_for_what_histories_do_not_tell():
+    """Where all users saw the same, what is taken off is the share `BOLD` of the posterior covariance of every user."""
+    rng = np.random.default_rng(4)
+    X, start = rng.standard_normal((6, 3)), some_population(rng, 3, 2, noise=0.7)
+    parts = [(X, X @ start.mean + 3 * rng.standard_normal(6)) for _ in range(40)]
+    climber, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
+    covariance = oracle.posterior(start, *parts[0])[1]
+    expected = climber.sums.weights.copy()
+    expected[1:, 1:] -= climbing.BOLD * 40 * 6 / 0.7 * covariance
+    assert np.linalg.eigvalsh(expected)[0] > climbing.TOLD * np.linalg.eigvalsh(climber.sums.weights)[-1]
+    close(climber._told(), expected, 1e-8)
+
+
+def test_what_a_climb_has_learned_holds_for_other_penalties_and_other_numbers_of_users():
+    """Twice the users and another penalty: gradients along the steps remembered fall by what a new climb would see."""
+    rng = np.random.default_rng(7)
+    parts, start = histories(rng, users=60, dim=4, lengths=(4, 12)), some_population(rng, 4, 2)
+    climber, _ = climb(parts, start, np.array([0.3, 5.0, 5.0]), 12)
+    other = replace(climber.penalty, weights=np.array([0.3, 50.0, 50.0]))
+    again, twice = climber.again(other), climber.among(climber.gram, other, 2.0)
+    assert again.sums is climber.sums and again.value == climber.sums.likelihood + other.of(climber.best)
+    plain = Climber(climber.best, climber.gram, other)
+    plain.tell(climber.sums)
+    close(again._gradient, plain._gradient)
+    bend = np.zeros(climber.size)
+    bend[:12] = np.tile([0.0, 45.0, 45.0], 4)
+    kept = climber._memory
+    for number in range(int(kept.taken[0]) - len(kept.curves), int(kept.taken[0])):
+        row = number % len(kept.curves)
+        step, turn = kept.steps[row], kept.turns[row]
+        place = int(np.flatnonzero((again._memory.steps == step).all(axis=1))[0])
+        close(again._memory.turns[place], turn + bend * step)
+        before = np.zeros(climber.size)
+        before[:12] = np.tile([0.3, 5.0, 5.0], 4)
+        close(twice._memory.turns[place], 2 * (turn - before * step) + (before + bend) * step)
 
 
 @settings(max_examples=20, deadline=None)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from newcomer.logs import Logs
+from newcomer.population.estimation import estimate_population
 from newcomer.population.likelihood import posterior_of
-from newcomer.population.search import Passes, estimate_population
+from newcomer.population.passing import Passes
 
 USERS, STEPS, DIM = 1500, 12, 6
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from newcomer.errors import NewcomerError
-from newcomer.worlds.de_finetti import distance_bound, latent_bandit, mixture_possible, sampled_measure
+from newcomer.worlds.de_finetti import distance_bound, frequencies, latent_bandit, mixture_possible, sampled_measure
 from newcomer.worlds.process_examples import (
     Fading,
     FirstMove,
@@ -102,6 +102,16 @@ def test_each_process_is_caught_by_the_right_check(name):
     assert all(bool(answer.witness) != answer.holds for answer in answers)  # a refusal names the case
 
 
+def test_a_change_of_latent_coordinates_changes_no_law():
+    """(theta, U) and (A theta, U A^-1), A invertible, have the same observations: phi turns with A^-T."""
+    turned = LinearFinite(  # A = [[2, 1], [0, 1]]
+        features={move: (x / 2, y - x / 2) for move, (x, y) in LINEAR.features.items()},
+        tastes=tuple((2 * s + t, t) for s, t in LINEAR.tastes),
+    )
+    for sequence in sequences(LINEAR, 2):
+        assert law(turned, sequence) == law(LINEAR, sequence)
+
+
 def test_the_printed_example_gives_the_two_laws_that_the_errata_name():
     printed = FirstMovePrinted()
     assert law(printed, (1, 0)) == {(0, 1): HALF, (1, 0): HALF}
@@ -125,6 +135,35 @@ def test_the_latent_bandit_of_frequencies_tends_to_the_process(steps):
         apart = total_variation(found.law(sequence), law(process, sequence))
         assert apart <= distance_bound(len(sequence), steps)
     assert total_variation(found.law((0,)), law(process, (0,))) == 0
+
+
+@pytest.mark.parametrize("steps", [2, 4, 6])
+def test_with_contexts_the_latent_contextual_bandit_tends_to_the_process(steps):
+    """The construction with moves that are pairs of a context and an action."""
+    found = latent_bandit(LINEAR, steps)
+    pairs = [(("x", 1),), (("x", 0), ("y", 1)), (("y", 0), ("y", 0)), (("x", 1), ("y", 0), ("x", 1))]
+    for sequence in pairs:
+        apart = total_variation(found.law(sequence), law(LINEAR, sequence))
+        assert apart <= distance_bound(len(sequence), steps) and (apart == 0) == (len(sequence) == 1)
+
+
+@pytest.mark.parametrize("process", [LatentBandit(), LINEAR], ids=["latent bandit", "with contexts"])
+def test_given_all_frequencies_a_reward_has_the_law_of_its_own_move(process):
+    """Lemma 3, exactly and for finite n: P(Y_h = y | F_n) = F_n(a_h){y}, whatever the other moves' frequencies are."""
+    steps = 3
+    for move in process.moves:
+        joint: dict[tuple, dict] = {}
+        for omega, chance in process.outcomes(steps).items():
+            measures = {a: frequencies(process, omega, a, steps) for a in process.moves}
+            state = tuple((a, frozenset(own.items())) for a, own in measures.items())
+            cell = joint.setdefault(state, {"chance": Fraction(0), "own": measures[move]})
+            cell["chance"] += chance
+            reward = process.rewards(omega, (move,) * steps)[1]
+            cell[reward] = cell.get(reward, Fraction(0)) + chance
+        assert len(joint) > 2
+        for cell in joint.values():
+            for reward, share in cell["own"].items():
+                assert cell.get(reward, Fraction(0)) == cell["chance"] * share
 
 
 def test_the_mixture_of_an_urn_stays_away_from_it():

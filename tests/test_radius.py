@@ -110,6 +110,72 @@ def test_the_theorem_and_the_identity(kind):
     assert whole == pytest.approx(B**2 * bare, rel=1e-9)
 
 
+def symmetric_of_norm(rng, dim, size):
+    A = sold.sym(rng.standard_normal((dim, dim)))
+    return size * A / np.linalg.norm(A, 2)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_error_of_the_corrected_moment_is_bounded_as_said(seed):
+    """Lemma 5 for matrices of any kind: coverage with eigenvalues in (0, 1], ||E M|| <= R^2, errors dD and dM."""
+    rng = np.random.default_rng(seed)
+    turns = [np.linalg.qr(rng.standard_normal((4, 4)))[0] for _ in range(2)]
+    means = [turn * rng.uniform(0.2, 1.0, 4) @ turn.T for turn in turns]
+    dD, dM, R = rng.uniform(0.0, 0.1), rng.uniform(0.0, 1.0), 1.0
+    found = [D + symmetric_of_norm(rng, 4, dD) for D in means]
+    M = rng.standard_normal((4, 4))
+    M *= R**2 / np.linalg.norm(M, 2)
+    seen = M + dM * (A := rng.standard_normal((4, 4))) / np.linalg.norm(A, 2)
+    inverse, known = ([np.linalg.inv(D) for D in both] for both in (found, means))
+    error = np.linalg.norm(inverse[0] @ seen @ inverse[1] - known[0] @ M @ known[1], 2)
+    B = max(np.linalg.norm(D, 2) for D in inverse)
+    bound = radii.theorem(2, 2 * np.sqrt(2 * 2), B, R, dM, dD)  # a gap that makes the factor in front 1
+    assert error <= bound * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_subspaces_are_as_near_as_both_forms_say(seed):
+    """Davis-Kahan with the gap of the *estimate*, and the identity: S of rank k, any symmetric error."""
+    rng = np.random.default_rng(seed)
+    dim, rank = 7, int(rng.integers(1, 5))
+    factor = rng.standard_normal((dim, rank))
+    S, E = factor @ factor.T, symmetric_of_norm(rng, dim, 10 ** rng.uniform(-3, 0.5))
+    values, found = top_eigenvectors(S + E, dim)
+    true, size = np.linalg.qr(factor)[0], np.linalg.norm(E, 2)
+    basis, gap = found[:, :rank], values[rank - 1] - values[rank]
+    assert distance(basis, true, norm="frobenius") <= 2 * np.sqrt(2 * rank) * size / gap * (1 + 1e-9)
+    if values[rank - 1] > 0:
+        assert distance(basis, true) <= size / values[rank - 1] * (1 + 1e-9)
+        limit = np.sqrt(2 * min(rank, dim - rank)) * size / values[rank - 1]
+        assert distance(basis, true, norm="frobenius") <= limit * (1 + 1e-9)
+
+
+def test_a_users_matrix_is_no_larger_than_its_range():
+    """Lemma 4, first part: |b_i| <= |r_i| / (2 sqrt mu), so ||M_n|| <= R^2 sqrt(h1 h2) / (4 mu); nearly met."""
+    rng, mu, nearest = np.random.default_rng(0), 0.7, 0.0
+    for steps in (2, 3, 9):
+        axis = np.eye(4)[0] * np.sqrt(mu / np.array([-(-steps // 2), steps // 2])[np.arange(steps) % 2])[:, None]
+        for X in (rng.standard_normal((steps, 4)), axis):
+            r = np.ones(steps)
+            M = sold.sym(sold.user_terms(X, r, mu)[0])
+            bound = np.sqrt((steps + 1) // 2 * (steps // 2)) / (4 * mu)
+            assert np.linalg.norm(M, 2) <= bound * (1 + 1e-12)
+            nearest = max(nearest, np.linalg.norm(M, 2) / bound)
+    assert nearest == pytest.approx(1.0)
+
+
+def test_the_printed_bound_on_the_square_drops_products_of_signal_and_noise():
+    """Lemma 4, second part. X has the rows sqrt(mu) e_1, ..., sqrt(mu) e_d, so D = I/2, and each coordinate has noise
+    of variance v = s / (4 mu). With A = E[b b^T] = beta beta^T / 4 + v I, E[M^2] = (A tr(A) + A^2) / 2 exactly.
+    """
+    d, s, mu, R = 2000, 1 / 16, 1.0, 1.0
+    v = s / (4 * mu)
+    top = R**2 / 4 + v  # the largest eigenvalue of A, along beta
+    exact = (top * (R**2 / 4 + d * v) + top**2) / 2
+    assert exact > 2 * (R**4 + s**2 * (d + 1) / (8 * mu**2))  # as printed: too small by more than a half
+    assert exact <= (R**2 + v) * (R**2 + d * v)
+
+
 def test_infinite_unless_coverage_is_known_well_enough():
     *_, x = setting(1.0, users=60)
     assert subspace_radius(x, "bernstein", clip=False) == np.inf

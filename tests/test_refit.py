@@ -11,9 +11,13 @@ import newcomer as nc
 from newcomer.cli import main
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.batch import Batch
+from newcomer.population.apart import fit_apart
+from newcomer.population.beginning import begin_with
+from newcomer.population.estimation import FINE, FINELY
+from newcomer.population.passing import Passes, Progress
 from newcomer.population.refit import refit_population
-from newcomer.population.search import FINE, FINELY, Passes, Progress
 from newcomer.refitting import Past, begin_at
+from newcomer.users import bucket_count, bucket_of, folds
 from newcomer.worlds import Synthetic
 from tests.helpers import write_parquet
 
@@ -88,6 +92,52 @@ def test_a_warm_start_ends_where_a_cold_one_does(folders) -> None:
     assert warm.evidence.population.passes < nc.fit(everything, rank=2, calibrate=False).evidence.population.passes
     assert warm.parameters["start"] == old.id and warm.parameters["approximate"] is False
     assert warm.fingerprint == everything.summary.fingerprint
+    assert warm.evidence.rank.chosen == "kept" and warm.evidence.population.directions == 2
+
+
+def test_a_refit_is_judged_by_people_it_has_not_met() -> None:
+    """Other rewards of held-out people change nothing of the fits that they judge."""
+    world = Synthetic.learnable(dim=6, seed=1)
+    batch = next(world.logs(2500, 5, seed=1).batches())
+    where = bucket_of(batch.hashes, bucket_count(6))
+    held_out = folds(np.bincount(where))[0].judged[where]
+    user = np.repeat(batch.users, batch.lengths)
+    other = np.where(np.repeat(held_out, batch.lengths), -batch.rewards, batch.rewards)
+    found = []
+    for reward in (batch.rewards, other):
+        passes = Passes(nc.Logs.from_arrays(user=user, features=batch.features, reward=reward))
+        found.append(fit_apart(passes, begin_with(passes, None), 2, 10.0))
+    ((one, judged),), ((two, _),) = found
+    np.testing.assert_array_equal(judged[where], held_out)
+    np.testing.assert_allclose(one.factor @ one.factor.T, two.factor @ two.factor.T, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(one.mean, two.mean, atol=1e-9)
+
+
+def test_a_refit_tells_the_outlook_of_a_fit_from_nothing() -> None:
+    """Gains of a refit and of a fit of the same logs: within the interval that the second tells."""
+    rng = np.random.default_rng(1)
+    users, steps = 400, 14
+    taste = rng.standard_normal((users, 2)) @ rng.standard_normal((2, 20))
+    which = np.stack([rng.permutation(20)[:steps] for _ in range(users)])
+    reward = np.take_along_axis(taste, which, 1) + 0.3 * rng.standard_normal(which.shape)
+    user = np.repeat(np.arange(users), steps)
+
+    def logs(some: slice) -> nc.Logs:
+        return nc.Logs.from_arrays(user=user[some], action=which.ravel()[some], reward=reward.ravel()[some])
+
+    half = steps * users // 2
+    old, whole = (nc.fit(logs(s), rank=2, null=False, calibrate=False) for s in (slice(half), slice(None)))
+    told = whole.evidence.population.outlook
+    assert told is not None
+    refits = (
+        nc.fit(logs(slice(None)), start=old, null=False, calibrate=False),
+        nc.fit(logs(slice(half, None)), start=old, add=True, null=False, calibrate=False),
+    )
+    for warm in refits:
+        outlook = warm.evidence.population.outlook
+        assert outlook is not None and [s.interactions for s in outlook.steps] == [s.interactions for s in told.steps]
+        for step, beside in zip(outlook.steps, told.steps, strict=True):
+            assert beside.low < step.gain < beside.high
 
 
 def test_from_new_logs_alone_it_is_approximate_and_closer_than_either() -> None:

@@ -24,7 +24,7 @@ from newcomer.cli import demo, fit, inspect, main, reproduce
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
 from newcomer.errors import LogsError, NewcomerError, one_line
-from newcomer.population.search import Progress
+from newcomer.population.passing import Progress
 from newcomer.worlds import Synthetic
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -91,7 +91,10 @@ class RankTest:
 
 @dataclass(frozen=True)
 class RankChoice:
-    """The rank of the basis, whether it was "given" or "auto", and the tests of both moments (None without a null)."""
+    """The rank of the basis, whether it was "given", "auto" or "kept", and the tests of both moments (or None).
+
+    A rank is kept by a refit of em: it is that of the model that the fit started from, plus at most one for the mean.
+    """
 
     chosen: str
     rank: int
@@ -118,6 +121,7 @@ class CoverageFacts:
     collinear_groups: tuple[tuple[str, ...], ...] = ()
     one_half: int = 0
     one_half_features: tuple[str, ...] = ()
+    correction: str = ""  # how the moment of many one-hot actions was corrected; else as SOLD always does
 
     def reasons(self) -> list[str]:
         """What was left out and why, as parts of a sentence.
@@ -251,7 +255,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class PersistenceFacts:
-    """What repeats of the logs say of the share of the residual that lasts (`newcomer.population.search.share_of`).
+    """What repeats say of the share of the residual that lasts (`newcomer.population.persistence.share_of`).
 
     `repeats` are the meetings of a user and an action beyond the first, `ratio` the mean of their squared deviations
     from the mean of user and action, in units of the residual variance: it estimates 1 - share.
@@ -264,12 +268,22 @@ class PersistenceFacts:
 
 
 @dataclass(frozen=True)
+class SampleFacts:
+    """The users by whom everything was chosen where there are many, and the `passes` over their rows alone."""
+
+    users: int
+    rows: int
+    passes: int
+
+
+@dataclass(frozen=True)
 class PopulationFacts:
     """How EM found the distribution of users: `passes` over the logs, `directions` k, `likelihood` per row.
 
     `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out
     log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
-    the rank was given.
+    the rank was given. `sample` is None where everything was chosen by all users. (A model of before passes of the
+    calibration and of the outlook were counted has fewer.)
     """
 
     passes: int
@@ -284,6 +298,7 @@ class PopulationFacts:
     ranks: RankComparison | None = None
     persistence: PersistenceFacts | None = None
     outlook: Outlook | None = None
+    sample: SampleFacts | None = None
 
 
 @dataclass(frozen=True)

@@ -19,39 +19,28 @@ from typing import Any, Literal
 import numpy as np
 
 from newcomer import __version__, arguments
-from newcomer.arrays import Floats
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, ModelError
-from newcomer.evidence import CoverageFacts, Evidence, RankChoice, RidgeChoice
+from newcomer.evidence import Evidence, RankChoice, RidgeChoice
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.journal import Journal
 from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
 from newcomer.model import Model
-from newcomer.population.calibration import error_draws, sold_draws
+from newcomer.offline import Offline, check_coverage
+from newcomer.population.apart import fit_apart
+from newcomer.population.estimation import estimate_population
 from newcomer.population.outlook import measure
-from newcomer.population.record import Estimate, Population
+from newcomer.population.passing import CODED, Passes, Progress
+from newcomer.population.record import Estimate
 from newcomer.population.refit import blend, refit_population
-from newcomer.population.search import Passes, Progress, estimate_population
 from newcomer.refitting import Begun, Past, provenance, ridge_of, what_is_left
-from newcomer.sold.correction import (
-    AnyCorrection,
-    Coverage,
-    correction_of,
-    coverage_of,
-    population_mean,
-    second_moment,
-)
-from newcomer.sold.ingredients import ingredients_of
-from newcomer.sold.moments import Moments, merge, moments_of
-from newcomer.sold.rank import flip_tests
-from newcomer.sold.unreached import tell_apart
-from newcomer.subspace import top_eigenvectors
+from newcomer.sold.moments import merge, moments_of
+from newcomer.wide_offline import WideOffline
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
-SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
 
 
 def fit(
@@ -83,7 +72,7 @@ def fit(
         decided on the way (`logs.advice`), and has settings.
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
-    estimator : "em" (the distribution of users, see `newcomer.population.search`), "sold" (the paper's, with a ridge)
+    estimator : "em" (the distribution of users, `newcomer.population.estimation`), "sold" (the paper's, with a ridge)
         or "sold-pinv" (its pseudo-inverse version).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
@@ -106,7 +95,8 @@ def fit(
     journal : a folder in which the results of passes are kept until the fit is done; one that was interrupted leaves
         it. With `resume`, passes that it holds are not made again: the answer is the same. Other logs are refused.
     progress : called with (rows done, rows in all) again and again within each pass over the logs.
-    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row.
+    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row; and
+        whether it was one over a sample of the users, who choose where there are many.
 
     >>> from newcomer.worlds import Synthetic
     >>> model = fit(Synthetic.learnable(dim=20, seed=1).logs(2000, 10, seed=1))
@@ -188,30 +178,20 @@ def _fitted(
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge) if past is None else (past.ridge, "that of the moments added to")
     summary = logs.summary if past is None else past.summary(logs)
-    add_up = partial(moments_of, ridge=mu, one_hot=logs.one_hot and not logs.intercept)
-    moments = reduce(logs, add_up, merge, rows=_batch_rows(logs.dim), progress=progress)
-    if past is not None:
-        moments = merge(past.moments, moments)
-    if keep is not None:
-        together = logs.total if past is None else past.total + logs.total
-        replace(Past.of(logs, moments), total=together).save(keep)
-    coverage = coverage_of(moments)
-    _check_coverage(coverage, logs, uncovered)
-    correction = correction_of(moments, coverage, literal=literal)
-    tests = flip_tests(moments, correction=correction) if null else None
-    asked = rank if rank != "auto" else tests.moment.rank if tests else 0
-    moment = second_moment(moments, correction=correction, rank=asked)
-    spectrum, directions = top_eigenvectors(moment, logs.dim)
+    offline = (_wide if logs.wide else _narrow)(
+        logs, mu, rank=rank, estimator=estimator, literal=literal, null=null, past=past, keep=keep, progress=progress
+    )
+    if uncovered == "error":
+        check_coverage(offline.facts(0), logs)
     # The estimator: the distribution of users, and a basis of the subspace they share.
     if estimator == "em":
         found = _by_em(Passes(logs, progress, listen), rank, begun, calibrate=calibrate, persistence=persistence)
     else:
-        basis = np.ascontiguousarray(directions[:, :asked])
-        found = _by_sold(moments, correction, coverage, moment, basis, calibrate=calibrate)
+        found = offline.estimate(calibrate=calibrate)
     chosen = found.basis.shape[1]
     return Model(
         basis=found.basis,
-        spectrum=spectrum,
+        spectrum=offline.spectrum,
         mean=found.population.mean,
         factor=found.population.factor,
         noise_variance=found.population.noise_variance,
@@ -220,9 +200,9 @@ def _fitted(
         evidence=Evidence(
             logs=summary,
             ridge=RidgeChoice(mu, why),
-            rank=RankChoice("auto" if rank == "auto" else "given", chosen, *(test.evidence() for test in tests or ())),
-            coverage=_coverage_facts(coverage, logs, spectrum, chosen, moments.reward_max),
-            radius=ingredients_of(moments, correction, spectrum, chosen) if chosen else None,
+            rank=RankChoice(_choice(rank, begun), chosen, *offline.tests),
+            coverage=offline.facts(chosen),
+            radius=offline.radius(chosen) if chosen else None,
             calibrated=found.calibrated,
             population=found.facts,
         ),
@@ -238,6 +218,57 @@ def _fitted(
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
     )
+
+
+def _narrow(
+    logs: Logs,
+    ridge: float | None,
+    *,
+    rank: int | Literal["auto"],
+    estimator: str,
+    literal: bool,
+    null: bool,
+    past: Past | None,
+    keep: Path | None,
+    progress: Callable[[int, int], None] | None,
+) -> Offline:
+    """SOLD's half, from its one pass."""
+    add_up = partial(moments_of, ridge=ridge, one_hot=logs.one_hot and not logs.intercept)
+    moments = reduce(logs, add_up, merge, rows=_batch_rows(logs.dim), progress=progress)
+    if past is not None:
+        moments = merge(past.moments, moments)
+    if keep is not None:
+        together = logs.total if past is None else past.total + logs.total
+        replace(Past.of(logs, moments), total=together).save(keep)
+    return Offline.of(logs, moments, rank=rank, literal=literal, null=null)
+
+
+def _wide(
+    logs: Logs,
+    ridge: float | None,
+    *,
+    rank: int | Literal["auto"],
+    estimator: str,
+    literal: bool,
+    null: bool,
+    past: Past | None,
+    keep: Path | None,
+    progress: Callable[[int, int], None] | None,
+) -> WideOffline:
+    """SOLD's half where one-hot actions are many: by a few passes, and no d x d matrix."""
+    if logs.intercept:
+        todo = "leave it out: the mean of one-hot features has the level of every action already"
+        raise LogsError(f"a constant beside {logs.dim - 1:,} one-hot actions", where="intercept", todo=todo)
+    if past is not None or keep is not None:
+        what = f"the moments of {logs.dim:,} one-hot actions are not kept: they would be d x d"
+        raise ModelError(what, todo="fit all logs together, or start em from a model")
+    run = partial(reduce, logs, rows=CODED, progress=progress)
+    return WideOffline.of(logs, run, ridge, rank=rank, estimator=estimator, literal=literal, null=null)
+
+
+def _choice(rank: int | str, begun: Begun | None) -> str:
+    """How the rank came about; a refit keeps that of the model it starts from."""
+    return "given" if rank != "auto" else "kept" if begun is not None else "auto"
 
 
 def _persistence(found: Estimate, given: float | None) -> float | None:
@@ -265,39 +296,26 @@ def _by_em(
     and the basis has one direction more where the mean lies outside the span of the factor.
     """
     if begun is None:
-        fitted = estimate_population(passes, rank=rank, persistence=persistence)
+        fitted = estimate_population(passes, rank=rank, persistence=persistence, calibrate=calibrate)
     else:
-        fitted = refit_population(passes, begun.population, precision=begun.precision, persistence=persistence)
+        fitted = refit_population(
+            passes, begun.population, precision=begun.precision, persistence=persistence, calibrate=calibrate
+        )
+        apart = fit_apart(fitted.chosen, fitted.parts.begin, begun.population.rank, begun.precision)
+        fitted = replace(fitted, held_out=apart)
     if begun is not None and begun.users:
         share = fitted.facts.users / (fitted.facts.users + begun.users)
-        fitted = replace(fitted, population=blend(begun.population, fitted.population, share))
+        mixed = [(blend(begun.population, one, share), judged) for one, judged in fitted.held_out]
+        population = blend(begun.population, fitted.population, share)
+        fitted = replace(fitted, population=population, held_out=tuple(mixed))
     pairs, population = fitted.pairs, fitted.population
     rows = float(pairs.rows.sum())
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
-    basis = top_eigenvectors(population.second_moment, chosen)[1]
-    draws = error_draws(passes, fitted, chosen) if chosen and calibrate else None
-    people = int(pairs.users.sum())
-    outlook = measure(passes.run, fitted.held_out, people=people, rows=int(rows))
-    return Estimate(basis, population, draws, replace(fitted.facts, outlook=outlook))
-
-
-def _by_sold(
-    moments: Moments, correction: AnyCorrection, coverage: Coverage, moment: Floats, basis: Floats, *, calibrate: bool
-) -> Estimate:
-    """The population in the span of SOLD's `basis` (d, k), with the mean m and the covariance S - m m^T of its moments.
-
-    S = `moment` (d, d) is an estimate, so that S - m m^T may have negative eigenvalues: F F^T is its positive part. The
-    noise variance follows from E[r^2] = s2 + E[phi^T S phi], averaged over odd steps.
-    """
-    mean = population_mean(moments, coverage=coverage)
-    values, vectors = np.linalg.eigh(basis.T @ (moment - np.outer(mean, mean)) @ basis)
-    factor = basis @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
-    power = moments.reward_squares / moments.rows
-    noise_variance = power - float(np.vdot(moment, moments.gram)) / moments.rows
-    noise_variance = max(noise_variance, SMALLEST_NOISE * power) if power else 1.0
-    rank = basis.shape[1]
-    draws = sold_draws(moments, correction, rank) if rank and calibrate else None
-    return Estimate(basis, Population(mean, factor, float(noise_variance)), draws)
+    basis = population.leading(chosen)
+    draws = fitted.draws(chosen) if chosen and calibrate else None
+    looked = fitted.chosen.logs.summary
+    outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)
+    return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook))
 
 
 def _check(
@@ -350,37 +368,3 @@ def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | Non
     if norm == 0:
         raise LogsError("all features are zero", todo="log features that tell actions apart")
     return norm, "mean squared norm of the features"
-
-
-def _check_coverage(coverage: Coverage, logs: Logs, uncovered: str) -> None:
-    """Refuse logs that reach no direction in both halves, or too few of them where that was asked for."""
-    missing = coverage.uncovered.shape[1]
-    if missing == logs.dim:
-        raise LogsError(
-            f"no direction of the {logs.dim} features is reached by both halves of the histories",
-            todo="log more rows, or use fewer features",
-        )
-    if missing and uncovered == "error":
-        found = "; ".join(_coverage_facts(coverage, logs, np.zeros(logs.dim), 0, 0.0).reasons())
-        raise LogsError(
-            f"{missing} of {logs.dim} directions of the features are not reached: {found}",
-            todo="log actions that reach them, drop the features, or pass uncovered='restrict'",
-        )
-
-
-def _coverage_facts(coverage: Coverage, logs: Logs, spectrum: Floats, rank: int, reward_max: float) -> CoverageFacts:
-    """lambda_A and lambda_theta of Assumption 2 (the latter by its plug-in), and what was not reached and why."""
-    weights = np.abs(coverage.uncovered).max(axis=1) if coverage.uncovered.size else np.zeros(0)
-    never, collinear, one_half = tell_apart(coverage, logs.direction_names, logs.table)
-    return CoverageFacts(
-        lambda_A=coverage.smallest,
-        lambda_theta=float(spectrum[rank - 1]) / reward_max**2 if rank and reward_max else 0.0,
-        uncovered=int(coverage.uncovered.shape[1]),
-        uncovered_features=tuple(int(i) for i in np.argsort(-weights, kind="stable")[:10] if weights[i] > 0.5),
-        never=never.directions,
-        never_features=never.features,
-        collinear=collinear.directions,
-        collinear_groups=collinear.groups,
-        one_half=one_half.directions,
-        one_half_features=one_half.features,
-    )

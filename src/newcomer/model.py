@@ -22,6 +22,7 @@ from newcomer.arrays import Floats, Ints, read_only
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
+from newcomer.onehot import is_wide
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
@@ -47,12 +48,13 @@ class Model(Shown):
     Models are equal if their `id` is: if every policy does the same with both.
 
     `basis` (d, k) is orthonormal, the largest entry of each column positive; `spectrum` (d,) holds the eigenvalues of
-    the symmetrised second moment, largest first; beta has mean `mean` (d,) and covariance `factor @ factor.T`, rewards
-    have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named none; their
-    features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs brought their
-    own. With `intercept`, the last feature is the constant 1. `feature_names` are the names of the others, where they
-    have any: policies take tables by them. `parameters` are those that fit was called with, `evidence` says why the
-    model is so.
+    the symmetrised second moment, largest first, of more than 2,000 features the leading ones alone (24, or more where
+    the rank is); beta has mean `mean` (d,) and covariance `factor @ factor.T` (`covariance`, up to 2,000 features),
+    rewards have noise variance `noise_variance`. `action_ids` are the A actions of the logs, None where they named
+    none; their features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs
+    brought their own. With `intercept`, the last feature is the constant 1. `feature_names` are the names of the
+    others, where they have any: policies take tables by them. `parameters` are those that fit was called with,
+    `evidence` says why the model is so.
     """
 
     basis: Floats
@@ -119,7 +121,8 @@ class Model(Shown):
         """Refuse arrays that do not belong together."""
         if self.basis.ndim != 2 or self.factor.ndim != 2 or self.dim < 1 or self.rank > self.dim:
             raise ModelError(f"basis and factor must be (d, k), not {self.basis.shape} and {self.factor.shape}")
-        wanted: dict[str, tuple[int, ...]] = {"spectrum": (self.dim,), "mean": (self.dim,)}
+        leading = min(self.spectrum.size, self.dim) if is_wide(self.dim) else self.dim
+        wanted: dict[str, tuple[int, ...]] = {"spectrum": (leading,), "mean": (self.dim,)}
         wanted |= {"factor": (self.dim, self.factor.shape[1]), "action_features": (actions, self.dim)}
         wanted |= {"residual_variance": (actions,), "offsets": (actions,)}
         for name, array in self._arrays().items():
@@ -160,7 +163,10 @@ class Model(Shown):
 
     @cached_property
     def covariance(self) -> Floats:
-        """Covariance (d, d) of users' reward vectors."""
+        """Covariance (d, d) of users' reward vectors; of more than 2,000 features it is not written out."""
+        if is_wide(self.dim):
+            what = f"the covariance of {self.dim:,} features would have {self.dim**2:,} entries"
+            raise ModelError(what, todo="use model.factor, whose rows times its transpose are rows of it")
         return read_only(self.factor @ self.factor.T)
 
     @cached_property
@@ -310,7 +316,10 @@ class Model(Shown):
                 raise ModelError("this model keeps no calibrated radius", todo="fit it with calibrate=True")
             return calibrated_radius(evidence.calibrated, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
         if evidence.radius is None:
-            raise ModelError("this model keeps no evidence for a radius", todo="fit it from logs, or pass radius=")
+            todo = "fit it from logs, or pass radius="
+            if is_wide(self.dim) and self.estimator == "em":
+                todo = "with so many actions, fit with estimator='sold' for the radii of the paper"
+            raise ModelError("this model keeps no evidence for a radius", todo=todo)
         x = evidence.radius
         return subspace_radius(
             x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
@@ -365,6 +374,17 @@ class Model(Shown):
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""
         write(arguments.location(path, "path", kind=OutputError), self.to_bytes())
+
+    @property
+    def by_ids_alone(self) -> bool:
+        """Whether actions are known by their ids alone: one-hot, and so many that their features are not written."""
+        return self.one_hot and not self.intercept and is_wide(self.dim)
+
+    def needs_all_features(self, who: str) -> None:
+        """Refuse a model of many features on behalf of a policy that keeps d x d numbers for each user."""
+        if is_wide(self.dim):
+            what = f"{who} keeps a system of {self.dim:,} x {self.dim:,} numbers for each user"
+            raise ModelError(what, todo="use PriorUCB or PriorTS, which work along the shared directions")
 
     def needs_basis(self, who: str) -> None:
         """Refuse rank 0 on behalf of a policy that works in the subspace."""

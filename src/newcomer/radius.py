@@ -24,7 +24,7 @@ level.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -109,6 +109,16 @@ class Draws:
     frobenius: tuple[float, ...]
     hopeless: bool
 
+    def scaled(self, share: float) -> Draws:
+        """The draws for all users, of whom a share was fitted: squared errors fall like 1 / users.
+
+        >>> Draws(2, (0.2,), (0.4,), hopeless=False).scaled(0.25)
+        Draws(parts=2, spectral=(0.1,), frobenius=(0.2,), hopeless=False)
+        """
+        root = float(np.sqrt(share))
+        spectral, frobenius = (tuple(root * one for one in tangents) for tangents in (self.spectral, self.frobenius))
+        return self if share == 1 else replace(self, spectral=spectral, frobenius=frobenius)
+
 
 def moment_error(x: Ingredients, kind: str, delta: float) -> float:
     """dM: with probability 1 - delta, the mean that is corrected is no further than this from its expectation."""
@@ -117,6 +127,9 @@ def moment_error(x: Ingredients, kind: str, delta: float) -> float:
     if kind == "bernstein":
         return _bernstein(x, delta)
     if kind == "martingale":
+        if x.walk is None and x.martingale is None:
+            todo = "choose hoeffding or bernstein: its steps would take d x d sums of many one-hot actions"
+            raise ModelError("this model keeps nothing for the martingale bound", todo=todo)
         return _by_walk(x, x.walk, delta) if x.walk else _as_saved_before(x, delta)
     raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(ALL)}{nearest(kind, ALL)}")
 

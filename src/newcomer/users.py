@@ -121,6 +121,15 @@ def folds(users: Ints, *, every: bool = False) -> list[Split]:
     return [Split(~fold, fold) for fold in kept if users[fold].sum() and users[~fold].sum()]
 
 
+def drawn(hashes: Hashes, share: float) -> Bools:
+    """Which users are in a sample of this share of them; it says nothing about their buckets.
+
+    >>> drawn(np.arange(10_000, dtype=np.uint64), 0.5).sum().item()
+    4894
+    """
+    return (mix(hashes ^ np.uint64(0x5A3D_1E57)) >> np.uint64(11)).astype(np.float64) < share * 2.0**53
+
+
 def hold_out(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Positions of users to learn from, and of a random `share` of them to keep apart.
 

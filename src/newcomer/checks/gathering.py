@@ -22,13 +22,14 @@ from newcomer.logs.logbook import Logs
 from newcomer.users import mix
 
 MOST = 20_000  # people looked at
-LONGEST = 256  # rows kept of each
+LONGEST = 128  # rows kept of each
 WIDEST = 64  # features kept of each row
-NUMBERS = 16_000_000  # kept in all: 128 MB
+COORDINATES = 32  # that the tests give to each row
+NUMBERS = 10_000_000  # of all rows in one array: 80 MB, and some such arrays are there at a time
 BATCH = 1 << 18  # rows of a batch that brings no features
 LENGTHS = 1025  # history lengths that are counted apart; the last counts all longer ones
 SALT = np.uint64(0x0C4E_C45A_11CE)  # who is looked at has nothing to do with folds and buckets
-SIZES = np.unique(np.rint(2 ** np.arange(1, 8.01, 0.25))).astype(np.int64)  # of windows: four an octave, to LONGEST
+SIZES = np.unique(np.rint(2 ** np.arange(1, 7.01, 0.25))).astype(np.int64)  # of windows: four an octave, to LONGEST
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def gather(logs: Logs, *, progress: Callable[[int, int], None] | None = None) ->
     """One pass over the logs."""
     width = 0 if logs.by_action else min(logs.dim, WIDEST)
     average = min(logs.summary.rows / max(logs.summary.users, 1), LONGEST)
-    most = min(MOST, int(NUMBERS / ((width + 3) * average)))
+    most = min(MOST, int(NUMBERS / ((width + COORDINATES) * average)))
     share = min(1.0, most / max(logs.summary.usable, 1))
     look = partial(look_at, share=share, actions=len(logs.action_ids or ()), width=width)
     # Where features are not looked at, batches may be long: joining many short ones would copy people again and again.

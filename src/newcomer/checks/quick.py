@@ -24,8 +24,7 @@ def quick_check(
 ) -> Findings:
     """Check logs in one pass; `progress` is called with (rows done, rows in all)."""
     found = gather(logs, progress=progress)
-    table = None if logs.one_hot else logs.table
-    crowd = Crowd.of(found, table)
+    crowd = Crowd.of(found, logs.item_features)
     drafts: list[Draft | Finding] = [coverage(logs, found), rewards(logs)]
     drafts += [propensities(found, logs.summary.rows, level), repeats(crowd) if len(crowd) else _untold("repeats")]
     tests = _tests(crowd, level, seed) if _testable(crowd) else [_untold(name) for name in (*TESTS, "shared taste")]

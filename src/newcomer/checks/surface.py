@@ -71,9 +71,9 @@ def _weakest(logs: Logs, found: Gathered) -> tuple[float | None, int]:
         values = np.sort(found.shown[found.shown > 0] / max(found.shown.sum(), 1))
         return (float(values[0] * len(values)), 0) if len(values) > 1 else (0.0, 0)
     gram, rank = found.gram, 0
-    if logs.table is not None:
-        gram = (logs.table.T * found.shown) @ logs.table
-        rank = int(np.linalg.matrix_rank(logs.table))
+    if logs.item_features is not None:
+        gram = (logs.item_features.T * found.shown) @ logs.item_features
+        rank = int(np.linalg.matrix_rank(logs.item_features))
     if not gram.size:
         return None, 0
     if not np.trace(gram) > 0:

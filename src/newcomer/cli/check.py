@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from newcomer.cli import carriers, options, schema, screen
+from newcomer.cli import carriers, log_options, schema, screen
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import facts
 from newcomer.cli.wording import in_options
@@ -28,49 +27,36 @@ def shape() -> dict[str, Any]:
 
 
 def command(
-    logs: Annotated[
-        str, typer.Argument(metavar="LOGS", help="Parquet, CSV or JSON lines: file, folder, quoted glob, pipe, or -.")
-    ],
-    items: Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions and their features.")] = None,
-    features: Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")] = None,
+    logs: log_options.LogsFile,
+    items: log_options.Items = None,
+    features: log_options.Features = None,
     level: Annotated[float, typer.Option(metavar="P", help="Clean logs are accused with this probability.")] = 0.05,
     quick: Annotated[bool, typer.Option("--quick", help="One pass, no fit: not whether users are enough.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the permutations.")] = 0,
-    column: Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")] = None,
-    intercept: Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")] = False,
-    clip: Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")] = None,
-    grouped: Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")] = False,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")] = None,
+    column: log_options.Column = None,
+    intercept: log_options.Intercept = False,
+    clip: log_options.Clip = None,
+    grouped: log_options.Grouped = False,
+    memory: log_options.Memory = None,
     engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
     ] = None,
-    workers: Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")] = None,
-    epoch: Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")] = None,
+    workers: log_options.Workers = None,
+    epoch: log_options.Epoch = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""
-    from newcomer import check, read_logs
+    from newcomer import check
 
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
     carriers.check(engine, scheduler, workers)
+    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how.arguments()
     with carriers.engine_of(engine, scheduler, workers) as carrier:
-        with Meter("Reading") as meter:
-            read = read_logs(
-                logs,
-                items=items,
-                features=None if features is None else options.parse_names(features),
-                columns=options.parse_columns(column or ()),
-                intercept=intercept,
-                clip=None if clip is None else options.parse_clip(clip),
-                grouped=grouped,
-                memory=None if memory is None else options.parse_size(memory),
-                epoch=None if epoch is None else options.parse_epoch(epoch),
-                progress=meter,
-                engine=carrier,
-            )
+        read = how.read(logs, carrier)
         if not json:
             screen.advise(read.advice)
         if not quick:

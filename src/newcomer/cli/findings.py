@@ -20,7 +20,7 @@ from newcomer.cli.wording import in_options
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
-    from newcomer.evidence import CoverageFacts, RidgeChoice, Summary
+    from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
     from newcomer.model import Model
     from newcomer.verdicts import Findings as Checked
 
@@ -30,8 +30,9 @@ NARROW = 50  # columns that the table of radii takes
 
 @dataclass(frozen=True)
 class RankFindings:
-    """Why the rank: `chosen` "auto" or "given"; leading eigenvalues and what each had to exceed (empty without a test).
+    """Why the rank: `chosen` "auto", "given" or "kept" (by a refit); leading eigenvalues and what each had to exceed.
 
+    There are no thresholds without a test.
     `level`: probability of a false direction where none is shared; `differing`: directions along which users differ.
     """
 
@@ -48,9 +49,10 @@ class RankFindings:
         kept = model.evidence.rank
         assert kept is not None
         test, other = kept.moment, kept.covariance
-        if test is None or other is None:
+        if test is None:
             return cls(kept.chosen, tuple(model.spectrum.tolist()))
-        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, other.rank)
+        differing = None if other is None else other.rank
+        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, differing)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Findings:
     intercept: bool
     fingerprint: str
     one_hot: bool = False
+    passes: int | None = None  # of em over the logs
+    sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
     checks: Checked | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,8 +109,6 @@ class Findings:
 
 def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
     """Everything there is to say about a model that was fitted from logs."""
-    from newcomer.radius import KINDS
-
     kept = model.evidence
     if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
         raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
@@ -119,15 +121,27 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in KINDS) if model.rank else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in _kinds(model)) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,
         intercept=model.intercept,
         fingerprint=model.fingerprint,
         one_hot=model.one_hot and not model.intercept,
+        passes=None if kept.population is None else kept.population.passes,
+        sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
     )
+
+
+def _kinds(model: Model) -> tuple[str, ...]:
+    """The radii of the paper that a model can tell: where one-hot actions are many, not all, or none."""
+    from newcomer.radius import KINDS
+
+    kept = model.evidence.radius
+    if kept is None:
+        return ()
+    return KINDS if kept.walk or kept.martingale else KINDS[:-1]
 
 
 def _outlook(model: Model) -> tuple[str, ...]:
@@ -186,6 +200,8 @@ def logs_line(found: Findings) -> str:
 def rank_line(found: Findings) -> str:
     """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
     shared = f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+    if found.evidence.chosen == "kept":
+        return f"{shared}, kept from the fit before{_contrast(found)}"
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
     if found.rank == 0:
@@ -211,10 +227,14 @@ def _alike(found: Findings) -> str:
 
 
 def method_line(found: Findings) -> str:
-    """Estimator and ridge."""
+    """Estimator and ridge; and who chose, where that was a sample of the users."""
     if found.ridge.value is None:
         return f"{found.estimator} ({found.ridge.why})"
-    return f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    method = f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    if found.sample is None:
+        return method
+    chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 
 def chance_line(found: Findings) -> str:
@@ -236,8 +256,13 @@ def error_part(found: Findings) -> RenderableType:
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
     outer = Table.grid()
     outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
+    proved = "proved:" if found.radius else "what can be proved is on request (--estimator sold)"
     if found.calibrated is not None:
-        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; proved:")
+        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; {proved}")
+    elif not found.radius:
+        outer.add_row(f"not calibrated; {proved}")
+    if not found.radius:
+        return outer
     outer.add_row(Fitted(lambda room: radius_table(found.radius) if room >= NARROW else radius_lines(found.radius)))
     outer.add_row(Text(verdict(found.radius), "yellow"))
     return outer

@@ -2,7 +2,8 @@
 
 Nothing is shown for work that ends within the first second. A fit reads the logs many times, and how many nobody
 knows: the bar, rate and time left are those of the pass, and lines tell what the last one found and how long it has
-been.
+been. Where there are many users most passes are over a sample of them, and of those over all rows it is known how many
+there will be at most: then lines tell how long they will take, too.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from newcomer.cli.screen import aside
 
 if TYPE_CHECKING:
-    from newcomer.population.search import Progress as Passed
+    from newcomer.population.passing import Progress as Passed
 
 PATIENCE = 1.0  # seconds of silence before anything is shown
 INTERVAL = 30.0  # seconds between lines without a terminal
@@ -46,6 +47,7 @@ class Meter:
         self.console, self.clock = console or aside(), clock
         self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
+        self.each, self.more = 0.0, 0  # seconds of the last pass, and how many more there will be at most (0: unknown)
         self.spoken = self.begun + PATIENCE - INTERVAL
         self.bar: Progress | None = None
         self.bar_width = max(min(30, self.console.width // 4), 4)
@@ -63,7 +65,7 @@ class Meter:
         """Note that `done` of `total` is behind us; less than last time begins another pass."""
         now = self.clock()
         if done < self.last:
-            self.turn = now
+            self.each, self.turn = now - self.turn, now
         self.last = done
         if now - self.begun < PATIENCE or total <= 0:
             return
@@ -76,7 +78,8 @@ class Meter:
     def line(self, done: float, total: float, now: float) -> str:
         """Share, rate and time left as text; of a fit of many passes what the last one found."""
         if self.note:  # of the pass that is under way, share and time left would be taken for those of the fit
-            return f"{self.what}{self.note}: {_duration(now - self.begun)} so far"
+            left = f", at most {_duration(self.each * self.more)} left" if self.more and self.each else ""
+            return f"{self.what}{self.note}: {_duration(now - self.begun)} so far{left}"
         rate = done / max(now - self.turn, 1e-9)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
         return f"{self.what}{self.first}: {done / total:.0%}{self._rate(rate, ', ')}{left}"
@@ -88,9 +91,11 @@ class Meter:
     def hear(self, progress: Passed) -> None:
         """Remember what the last pass of a fit found, to be shown from now on."""
         held_out = f", held out {progress.held_out:.4f}" if progress.held_out else ""
-        self.note = (
-            f", pass {progress.passes} ({progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out})"
-        )
+        self.more = 0 if progress.most is None else progress.most - progress.passes
+        which = " over a sample of the users" if progress.sampled else ""
+        which = which if progress.most is None else f" of at most {progress.most}"
+        told = f"{progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out}"
+        self.note = f", pass {progress.passes}{which} ({told})"
 
     def _draw(self, done: float, total: float) -> None:
         """Move the bar, which is put up when it is first needed and goes away with the work."""

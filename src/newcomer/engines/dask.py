@@ -18,21 +18,28 @@ import logging
 import os
 import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from newcomer import arguments
 from newcomer.errors import EngineError, LogsError, MissingExtra
-from newcomer.logs.carrying import Closing
+from newcomer.logs.carrying import Engine, Work
 from newcomer.logs.intake.scratch import Scratch
 
 Partial = TypeVar("Partial")
 PATIENCE = 20.0  # seconds in which a scheduler must answer
+# What a cluster of our own would watch of itself, a hundred times a second, for a dashboard that is not there.
+QUIET = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.system-monitor.gil.enabled": False,
+}
 
 
-class Dask(Closing):
+class Dask(Engine):
     """Workers of a Dask cluster: of the one at `scheduler`, or of one started here with `workers` processes.
 
     `folder` is seen by client and workers alike, and private files go below it. To be used in a `with` block.
@@ -62,12 +69,13 @@ class Dask(Closing):
         import distributed
 
         self._own = self.room()
-        with dask.config.set({"temporary-directory": str(self._own.path)}):
+        with _started(), dask.config.set({"temporary-directory": str(self._own.path), **QUIET}):
             return distributed.LocalCluster(  # type: ignore[no-untyped-call]
                 n_workers=self.workers,
                 threads_per_worker=1,
                 host="127.0.0.1",
                 dashboard_address=None,
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # any free port: 8787 may be another cluster's
                 local_directory=str(self._own.path),
                 silence_logs=logging.CRITICAL,
             )
@@ -85,11 +93,9 @@ class Dask(Closing):
             todo = "name a folder of a shared file system that they may write to (folder=, or TMPDIR)"
             raise EngineError(f"the worker {blind[0]} cannot open the client's folder", where=str(folder), todo=todo)
 
-    def each(
-        self, work: Callable[[Any, Any], Partial], tasks: Sequence[Any], *, given: object = None
-    ) -> Iterator[Partial]:
-        """`work(given, task)` for every task, in the order of tasks."""
-        futures = self._submit(work, tasks, given)
+    def answers(self, work: Work[Partial]) -> Iterator[Partial]:
+        """What comes of each task, in the order of tasks."""
+        futures = self._submit(work)
         try:
             while futures:
                 with _told("the cluster failed"):
@@ -100,17 +106,11 @@ class Dask(Closing):
             for future in futures:  # where somebody stopped asking
                 future.cancel()
 
-    def fold(
-        self,
-        work: Callable[[Any, Any], Partial],
-        tasks: Sequence[Any],
-        merge: Callable[[Partial, Partial], Partial],
-        *,
-        given: object = None,
-        tell: Callable[[int], None],
+    def merged(
+        self, work: Work[Partial], merge: Callable[[Partial, Partial], Partial], tell: Callable[[int], None]
     ) -> Partial:
-        """What the tasks give, merged in pairs on the cluster, and pairs of pairs, until one answer is left."""
-        leaves = self._submit(work, tasks, given)
+        """What comes of all tasks, merged in pairs on the cluster, and pairs of pairs, until one answer is left."""
+        leaves = self._submit(work)
         top = list(leaves)
         while len(top) > 1:
             odd = top[len(top) - len(top) % 2 :]
@@ -130,12 +130,12 @@ class Dask(Closing):
         if self._own is not None:
             self._own.close()
 
-    def _submit(self, work: Callable[[Any, Any], Any], tasks: Sequence[Any], given: object) -> list[Any]:
+    def _submit(self, work: Work[Any]) -> list[Any]:
         """A future for each task. What all tasks share goes to the cluster once, `given` once for many passes."""
-        if self._held[0] is not given:
-            self._held = (given, self._send(given))
-        shared = self._send(work)
-        return [self._client.submit(_answer, shared, self._held[1], task, pure=False) for task in tasks]
+        if self._held[0] is not work.given:
+            self._held = (work.given, self._send(work.given))
+        shared = self._send(work.do)
+        return [self._client.submit(_answer, shared, self._held[1], task, pure=False) for task in work.tasks]
 
     def _send(self, value: object) -> Any:
         """A future of a value: one that is lost with a worker comes back, which scattered data would not."""
@@ -163,6 +163,16 @@ def _answer(work: Callable[[Any, Any], Partial], given: object, task: object) ->
 def _opens(folder: str) -> bool:
     """Whether this process may look into a folder and write to it."""
     return os.path.isdir(folder) and os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+
+
+@contextmanager
+def _started() -> Iterator[None]:
+    """Say why processes do not start: Dask's import the script that starts them, and must not start them again."""
+    try:
+        yield
+    except RuntimeError as error:
+        todo = "in a script, put what it does below `if __name__ == '__main__':`"
+        raise EngineError("the processes of the cluster cannot be started", todo=todo) from error
 
 
 @contextmanager

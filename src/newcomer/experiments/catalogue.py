@@ -39,6 +39,7 @@ from newcomer.experiments.studies import (
     study_check_rates,
     study_exploration,
     study_hard,
+    study_kept,
     study_local_regret,
     study_outlook,
     study_people,
@@ -98,6 +99,7 @@ STUDIES: dict[str, Figure] = {
         study_ranks,
         study_hard,
         study_rates,
+        study_kept,
         study_check_rates,
     )
 }

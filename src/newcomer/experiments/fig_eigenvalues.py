@@ -1,10 +1,12 @@
 """eigenvalues, eigenvalues-log: can the rank be read off the eigenvalues of SOLD's estimate?
 
-They are drawn beside the true ones, plainly and on a log scale.
+They are drawn beside the true ones, plainly and on a log scale. The table says, too, what the sign-flip test of the
+rank answers (`newcomer.sold.rank`), of the second moment and of the covariance.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import polars as pl
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.job_folder import JobFolder
+from newcomer.experiments.jobs import Fit
 from newcomer.experiments.lines import sold
 from newcomer.experiments.named_worlds import films
 from newcomer.experiments.scale import FILMS, Scale
@@ -22,8 +25,14 @@ SHOWN = 40  # leading eigenvalues
 ESTIMATE, TRUTH = "SOLD, from the logs", "true second moment of users"
 
 
+def open_rank(scale: Scale, world: str) -> Fit:
+    """The paper's fit, with the rank left to the test."""
+    return replace(sold(scale, world), rank=0)
+
+
 def table(kept: JobFolder) -> pl.DataFrame:
-    """The leading eigenvalues: `world`, `series`, `position` (from 1) and `eigenvalue`.
+    """The leading eigenvalues: `world`, `series`, `position` (from 1) and `eigenvalue`; `rank` and `rank_covariance`
+    are what the test answers, or the truth.
 
     Both are spectra of (d, d) second moments of reward vectors, uncentred: SOLD estimates E[beta beta^T] from pairs
     of halves of histories, and the truth is the mean over the users of the factorisation. The paper draws "the
@@ -32,15 +41,20 @@ def table(kept: JobFolder) -> pl.DataFrame:
     """
     frames = []
     for name in FILMS:
+        model, factors = kept.model(open_rank(kept.scale, name)), films(name, kept.setting).factors
+        choice = model.evidence.rank
+        assert choice and choice.moment and choice.covariance
+        own = int(np.linalg.matrix_rank(factors.users - factors.users.mean(axis=0)))
         spectra = {
-            ESTIMATE: kept.model(sold(kept.scale, name)).spectrum,
-            TRUTH: films(name, kept.setting).factors.spectrum,
+            ESTIMATE: (model.spectrum, choice.moment.rank, choice.covariance.rank),
+            TRUTH: (factors.spectrum, factors.rank, own),
         }
-        for series, values in spectra.items():
+        for series, (values, rank, differing) in spectra.items():
             shown = values[:SHOWN]
             columns = {"position": np.arange(1, len(shown) + 1), "eigenvalue": shown}
-            frames.append(pl.select(world=pl.lit(name), series=pl.lit(series)).join(pl.DataFrame(columns), how="cross"))
-    return pl.concat(frames)
+            told = {"world": name, "series": series, "rank": rank, "rank_covariance": differing}
+            frames.append(pl.DataFrame(columns).with_columns(**{key: pl.lit(value) for key, value in told.items()}))
+    return pl.concat(frames).select("world", "series", "position", "eigenvalue", "rank", "rank_covariance")
 
 
 def draw(frame: pl.DataFrame, path: Path, *, log: bool) -> Path:
@@ -65,7 +79,7 @@ FIGURES = tuple(
         name=name,
         claim="The eigenvalues of SOLD's estimate match those of the completed ratings; both fall after 18.",
         caption=caption,
-        fits=lambda scale: [sold(scale, world) for world in FILMS],
+        fits=lambda scale: [open_rank(scale, world) for world in FILMS],
         jobs=lambda kept: [],
         table=table,
         draw=partial(draw, log=log),

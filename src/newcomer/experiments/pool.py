@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from newcomer.logs.carrying import Work
 from newcomer.logs.crew import Crew
 
 Progress = Callable[[int, int, float | None], None]  # calls done, calls in all, seconds left or None if unknown
@@ -29,7 +30,7 @@ def run(
     `kinds` says of each call which others take about as long. `progress` is told of every call that ends.
     """
     waiting, taken = dict(enumerate(kinds)), dict[str, list[float]]()
-    for number, seconds in crew.as_done(_timed, calls, given=work):
+    for number, seconds in crew.as_done(Work(_timed, calls, work)):
         taken.setdefault(waiting.pop(number), []).append(seconds)
         progress(len(calls) - len(waiting), len(calls), time_left(list(waiting.values()), taken, crew.workers))
 

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints, read_only
 from newcomer.logs.intake.shown_lists import Candidates
+from newcomer.onehot import Catalogue
 from newcomer.records import Shown, freeze
 
 
 class Coded(NamedTuple):
     """Rows written as numbers of actions: the features of row i are `table[actions[i]]`, `table` being (items, d)."""
 
-    table: Floats
+    table: Catalogue
     actions: Ints
 
 
@@ -37,8 +38,9 @@ class Batch(Shown):
     where each history begins. `rewards` and `propensities` are (rows,).
 
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
-    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none. `candidates` are
-    the actions that each row offered, `arms` (rows,) positions in `Logs.arms`; both only if they were logged.
+    `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none; that of one-hot
+    actions is not written out (`newcomer.onehot`). `candidates` are the actions that each row offered, `arms` (rows,)
+    positions in `Logs.arms`; both only if they were logged.
     """
 
     users: NDArray[np.generic]
@@ -46,7 +48,7 @@ class Batch(Shown):
     offsets: Ints
     rewards: Floats
     row_features: Floats | None = None
-    table: Floats | None = None
+    table: Catalogue | None = None
     actions: Ints | None = None
     propensities: Floats | None = None
     candidates: Candidates | None = None

@@ -23,15 +23,15 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from newcomer import arguments
 from newcomer.errors import EngineError, LogsError
-from newcomer.logs.carrying import Closing
+from newcomer.logs.carrying import Engine, Work
 from newcomer.logs.intake.scratch import Scratch
 
 Partial = TypeVar("Partial")
@@ -43,7 +43,7 @@ _START = (
 )
 
 
-class Crew(Closing):
+class Crew(Engine):
     """`workers` processes, to be used in a `with` block; none is started before there is work."""
 
     def __init__(self, workers: int) -> None:
@@ -57,71 +57,46 @@ class Crew(Closing):
     def visible(self, folder: object) -> None:
         """Whether the workers can open a folder of this machine: they can."""
 
-    def each(
-        self, work: Callable[[Any, Any], Partial], tasks: Sequence[Any], *, given: object = None
-    ) -> Iterator[Partial]:
-        """`work(given, task)` for every task, in the order of tasks; the workers are ahead of who asks."""
+    def answers(self, work: Work[Partial]) -> Iterator[Partial]:
+        """What comes of each task, in the order of tasks; the workers are ahead of who asks."""
         found: dict[int, Partial] = {}
         asked = 0
-        with closing(self.as_done(work, tasks, given=given)) as answers:
+        with closing(self.as_done(work)) as answers:
             for task, answer in answers:
                 found[task] = answer
                 while asked in found:
                     yield found.pop(asked)
                     asked += 1
 
-    def as_done(
-        self, work: Callable[[Any, Any], Partial], tasks: Sequence[Any], *, given: object = None
-    ) -> Generator[tuple[int, Partial]]:
+    def as_done(self, work: Work[Partial]) -> Generator[tuple[int, Partial]]:
         """The number of each task and its answer, begun in the order of tasks and told as they end."""
-        told, waiting = pickle.dumps(work), deque(range(len(tasks)))
-        deaths = dict.fromkeys(waiting, 0)
-        left = len(tasks)
+        desk = _Desk(work)
         try:
-            while left:
-                self._hire(left)
+            while desk.left:
+                self._hire(desk.left)
                 for hand in self._hands:
-                    if hand.task is None and waiting:
-                        hand.ask(waiting.popleft(), tasks, told, given)
-                busy = {hand.pipe: hand for hand in self._hands if hand.task is not None}
-                for pipe in wait(list(busy)):
-                    hand = busy[pipe]  # type: ignore[index]
-                    task, hand.task = hand.task, None
-                    assert task is not None
-                    try:
-                        fine, answer = pickle.loads(hand.pipe.recv_bytes())
-                    except (EOFError, OSError):
-                        deaths[task] += 1
-                        self._bury(hand, deaths[task])
-                        waiting.appendleft(task)
+                    desk.supply(hand, len(self._hands))
+                for hand, answer in self._heard():
+                    if answer is None:
+                        self._bury(hand, desk.take_back(hand))
                         continue
-                    if not fine:
-                        raise answer
-                    left -= 1
-                    if waiting:  # before whoever asked works on the answer
-                        hand.ask(waiting.popleft(), tasks, told, given)
-                    yield task, answer
+                    task = hand.tasks.popleft()
+                    desk.left -= 1
+                    desk.supply(hand, len(self._hands))  # before whoever asked works on the answer
+                    yield task, _opened(answer)
         finally:  # whoever is still at work works for nobody now
-            for hand in [hand for hand in self._hands if hand.task is not None]:
+            for hand in [hand for hand in self._hands if hand.tasks]:
                 self._bury(hand)
 
-    def fold(
-        self,
-        work: Callable[[Any, Any], Partial],
-        tasks: Sequence[Any],
-        merge: Callable[[Partial, Partial], Partial],
-        *,
-        given: object = None,
-        tell: Callable[[int], None],
-    ) -> Partial:
-        """What the tasks give, merged in their order; `tell` hears of the tasks that are done."""
-        answers = self.each(work, tasks, given=given)
-        total = next(answers)
-        tell(0)
-        for number, answer in enumerate(answers, start=1):
-            total = merge(total, answer)
-            tell(number)
-        return total
+    def _heard(self) -> Iterator[tuple[_Hand, bytes | None]]:
+        """Who has an answer, once somebody has one, and what it is: None of a worker that has died."""
+        busy = {hand.pipe: hand for hand in self._hands if hand.tasks}
+        for pipe in wait(list(busy)):
+            hand = busy[pipe]  # type: ignore[index]
+            try:
+                yield hand, hand.pipe.recv_bytes()
+            except (EOFError, OSError):
+                yield hand, None
 
     def close(self) -> None:
         """End the workers."""
@@ -140,8 +115,31 @@ class Crew(Closing):
             raise EngineError(f"{deaths} worker processes died of the same task", todo=todo)
 
 
+class _Desk:
+    """The tasks of some work: those that wait, how many are left, and how many workers each has cost."""
+
+    def __init__(self, work: Work[Any]) -> None:
+        self.work, self.told, self.left = work, pickle.dumps(work.do), len(work.tasks)
+        self._waiting = deque(range(self.left))
+        self._deaths: Counter[int] = Counter()
+
+    def supply(self, hand: _Hand, hands: int) -> None:
+        """Give a worker a task if it has none; and the next as well if tasks are alike and there are enough for all."""
+        if self._waiting and not hand.tasks:
+            hand.ask(self._waiting.popleft(), self)
+        if self.work.alike and len(hand.tasks) == 1 and len(self._waiting) >= hands:
+            hand.ask(self._waiting.popleft(), self)
+
+    def take_back(self, hand: _Hand) -> int:
+        """The tasks of a worker that has died wait again; how many workers the one it was at has cost."""
+        first = hand.tasks[0]
+        self._waiting.extendleft(reversed(hand.tasks))
+        self._deaths[first] += 1
+        return self._deaths[first]
+
+
 class _Hand:
-    """One worker: its process, our end of the socket, the task it is at (None: idle), and what it knows already."""
+    """One worker: its process, our end of the socket, the tasks it has (the first it is at), and what it knows."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
@@ -157,22 +155,25 @@ class _Hand:
                 process_group=0,  # Ctrl-C in a terminal goes to a group
             )
         self.pipe = Connection(ours.detach())
-        self.task: int | None = None
+        self.tasks: deque[int] = deque()
         self._told: bytes | None = None
         self._given: object = self  # nothing that anybody would give
         self._kill = weakref.finalize(self, _end, self.process)
 
-    def ask(self, task: int, tasks: Sequence[Any], told: bytes, given: object) -> None:
-        """Send a task, and before it what it is about, if that has changed. A worker that is gone is noticed later."""
-        self.task = task
+    def ask(self, task: int, desk: _Desk) -> None:
+        """Send a task, and before it what it is about, if that has changed. A worker that is gone is noticed later.
+
+        What it is about may be large, and is sent to an idle worker, which reads it; a task is a few places on disk.
+        """
+        self.tasks.append(task)
         try:
-            if self._given is not given:
-                self.pipe.send_bytes(pickle.dumps(("given", given)))
-                self._given = given
-            if self._told is not told:
-                self.pipe.send_bytes(pickle.dumps(("work", told)))
-                self._told = told
-            self.pipe.send_bytes(pickle.dumps(("task", tasks[task])))
+            if self._given is not desk.work.given:
+                self.pipe.send_bytes(pickle.dumps(("given", desk.work.given)))
+                self._given = desk.work.given
+            if self._told is not desk.told:
+                self.pipe.send_bytes(pickle.dumps(("work", desk.told)))
+                self._told = desk.told
+            self.pipe.send_bytes(pickle.dumps(("task", desk.work.tasks[task])))
         except OSError:
             pass
 
@@ -180,6 +181,14 @@ class _Hand:
         """End the process at once: nothing that it holds is needed."""
         self._kill()
         self.pipe.close()
+
+
+def _opened(answer: bytes) -> Any:
+    """What a worker answered; the error that its task ended in is raised."""
+    fine, value = pickle.loads(answer)
+    if not fine:
+        raise value
+    return value
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -30,6 +30,7 @@ from newcomer import arguments
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
+from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
 from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
@@ -43,10 +44,12 @@ from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.reading import Progress, Reader, read_table
 from newcomer.logs.intake.shelving import Piece, Shelf
 from newcomer.logs.intake.shuffling import shuffled
-from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
-from newcomer.logs.intake.survey import Survey
+from newcomer.logs.intake.sketch import Sketch
+from newcomer.logs.intake.sources import Clip, Grouped, Held, Source, collect
+from newcomer.logs.intake.survey import Survey, survey
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
 from newcomer.logs.journal import Journal
+from newcomer.onehot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
@@ -78,7 +81,7 @@ def read_logs(
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
         columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
-        action is its own direction (one-hot, at most 2,000).
+        action is its own direction (one-hot; any number of them, never written out).
     features
         Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
         numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
@@ -101,7 +104,8 @@ def read_logs(
         Called while reading with (rows done, rows in all).
     engine
         Workers that read, sort and later pass over the logs: a `newcomer.logs.crew.Crew` of processes, or a
-        `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files.
+        `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
+        200,000 rows are read and passed over by this process: that is quicker than to start workers.
     """
     check_options(intercept=intercept, grouped=grouped, memory=memory, epoch=epoch, progress=progress)
     if is_table(path):
@@ -119,7 +123,7 @@ def read_logs(
         reader = reader.with_text(reader.layout.action)
     source: Source
     space = MEMORY if memory is None else memory
-    if engine is not None:
+    if engine is not None and (grouped or reader.total >= carrying.ENOUGH):
         source, total = shuffled(
             engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
         )
@@ -322,7 +326,7 @@ class Logs(Shown):
             said += intercept_advice(self.summary, next(self.batches(rows=SAMPLE)).features)
         return said
 
-    @property
+    @cached_property
     def action_ids(self) -> tuple[int | str, ...] | None:
         """Ids of the actions, position i being action i of `Batch.actions`; None for logs that name no actions.
 
@@ -338,10 +342,10 @@ class Logs(Shown):
     @property
     def item_features(self) -> Floats | None:
         """Features (items, d) of the items table as they are used, with the constant if there is one; else None."""
-        return self._table if self.by_action and not self.one_hot else None
+        return None if not self.by_action or isinstance(self._table, OneHot) else self._table
 
     @property
-    def table(self) -> Floats | None:
+    def table(self) -> Catalogue | None:
         """Features (A, d) of the actions that rows name, as they are used; None where rows bring their own."""
         return self._table if self.by_action else None
 
@@ -356,6 +360,11 @@ class Logs(Shown):
     def one_hot(self) -> bool:
         """Whether features are one-hot of the actions."""
         return self._items is not None and self.by_action and self._items.matrix is None
+
+    @property
+    def wide(self) -> bool:
+        """Whether features are one-hot of so many actions that nothing of d x d entries is formed."""
+        return self.one_hot and is_wide(len(self.action_ids or ()))
 
     @property
     def by_action(self) -> bool:
@@ -376,14 +385,18 @@ class Logs(Shown):
 
     def _target(self, rows: int | None) -> int:
         """Rows of a batch, as asked for or by the size of its features."""
-        size = max(1, BATCH_BYTES // (8 * self.dim)) if rows is None else rows
+        width = 1 if self.wide else self.dim  # features that are never written out take no room
+        size = max(1, BATCH_BYTES // (8 * width)) if rows is None else rows
         return arguments.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
 
     def on(self, engine: Engine) -> Logs:
         """The same logs, passed over by the workers of an engine; what is in memory is written to disk for them.
 
-        They are the engine's as long as it is open; the logs themselves stay as they are.
+        They are the engine's as long as it is open; the logs themselves stay as they are. Logs that are too small for
+        workers to pay are this process's still: how small depends on the logs alone, and so do the numbers.
         """
+        if self.summary.rows < carrying.ENOUGH:
+            return self
         shelf = self._source
         if not isinstance(shelf, Shelf):
             shelf = Shelf.holding(self._source.parts(), engine.room(), self._source.limits)
@@ -391,6 +404,14 @@ class Logs(Shown):
         moved = copy(self)
         moved._source, moved.engine = shelf, engine
         return moved
+
+    def holding(self, part: Histories) -> Logs:
+        """Logs of some of these users, their histories held in memory and passed over by this process."""
+        held = copy(self)
+        held._source, held.journal = Held(part, self._source.limits), self.journal
+        held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
+        held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
+        return held
 
     def some(self, keep: Keep) -> Logs:
         """The logs of the users for whose hashes (n,) `keep` is true, with the catalogue and the engine of all.
@@ -424,7 +445,7 @@ class Logs(Shown):
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers make what is derived anew, and have no workers of their own.
-        derived = ("_table", "advice")
+        derived = ("_table", "advice", "action_ids")
         return {name: value for name, value in self.__dict__.items() if name not in derived} | {
             "engine": None,
             "journal": None,
@@ -446,10 +467,15 @@ class Logs(Shown):
         )
 
     @cached_property
-    def _table(self) -> Floats:
-        """Features (items, d) of the catalogue, made once for all batches."""
+    def _table(self) -> Catalogue:
+        """Features (items, d) of the catalogue, made once for all batches; one-hot ones are not written out."""
         assert self._items is not None
-        return self._with_constant(self._items.features)
+        features = self._items.features
+        return (
+            replace(features, constant=self.intercept)
+            if isinstance(features, OneHot)
+            else self._with_constant(features)
+        )
 
     def _with_constant(self, features: NDArray[np.floating]) -> Floats:
         """Features (n, d), the last of them 1 if the logs were read with an intercept."""

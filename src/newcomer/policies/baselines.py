@@ -83,6 +83,8 @@ class PopulationMean(Contract[Counts]):
 
     model: Model
 
+    by_ids = True
+
     def __post_init__(self) -> None:
         the_model(self.model)
 
@@ -96,7 +98,7 @@ class PopulationMean(Contract[Counts]):
 
     def rank(self, state: Counts, asked: Question) -> Floats:
         """phi^T E[beta] + o (m, K)."""
-        if not np.any(self.model.offsets):
+        if asked.actions.shape[2] and not np.any(self.model.offsets):
             return questions.mean_rewards(self._known.mean[None], asked)
         common = self._known.describe(asked.actions, asked.ids).common
         return np.array(np.broadcast_to(common, (len(asked.users), common.shape[1])))

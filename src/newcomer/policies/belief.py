@@ -120,10 +120,15 @@ class Belief:
         return PriorState(
             small=ridge.start(n, rank),
             full=ridge.start_empty(n, 0 if self.flat else dim),
-            memory=memory.start(n, dim, float(lasts or 0.0)),
+            memory=memory.start(n, rank if self.model.by_ids_alone else dim, float(lasts or 0.0)),
             doubt=self.stranger.start(n),
             inside=np.ones(n, dtype=np.bool_),
         )
+
+    def remembered(self, told: Rewards, seen: Described) -> Floats:
+        """The features (m, d) that memory keeps of actions outside the catalogue; in the coordinates of taste (m, k)
+        where features are too many to be kept."""
+        return np.ascontiguousarray(seen.low[:, 0]) if self.model.by_ids_alone else told.features
 
     def describe(self, actions: Floats, ids: questions.Ids | None) -> Described:
         """Candidates in the terms of the prior; who they are matters where something lasts or has an offset."""
@@ -151,7 +156,7 @@ class Belief:
         for i in np.flatnonzero(own.slots[who, entry] >= 0):
             row, place, user, j = rows[i], places[i], who[i], entry[i]
             known = found.weight[row, place] / own.counts[user, j] * own.rows[user, own.slots[user, j]]
-            before = known @ self.known.factor if taste else known
+            before = known @ self.known.factor if taste and not self.model.by_ids_alone else known
             new[row, place] = given[min(row, len(given) - 1), place] - before
         return np.ascontiguousarray(new)
 
@@ -180,7 +185,8 @@ class Belief:
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
         if self.remembers or self.level:
             keys, step = seen.keys[:, 0], self.model.reward_step
-            again = memory.remember(own, users, keys, target, told.features, seen.variance[:, 0], step)
+            features = self.remembered(told, seen)
+            again = memory.remember(own, users, keys, target, features, seen.variance[:, 0], step)
             self._settle(state, again)
         if self.level:
             caught = self.stranger.caught(state.doubt, users) & state.inside[users]
@@ -224,7 +230,8 @@ class Belief:
             user,
             state.small if taste else state.full,
             table=table,
-            through=known.factor if taste else np.zeros((0, 0)),  # features are in the right coordinates already
+            # Features that are in the right coordinates already need not be taken there.
+            through=known.factor if taste and not self.model.by_ids_alone else np.zeros((0, 0)),
             variance=known.variance,
             outside=known.outside,
             before=before,

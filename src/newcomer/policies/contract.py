@@ -122,6 +122,7 @@ class Contract(Shown, ABC, Generic[Kind]):
     """
 
     sampled: ClassVar[bool] = False  # whether choices are drawn at random
+    by_ids: ClassVar[bool] = False  # whether ids alone do, for a model of so many one-hot actions that none is written
 
     # What everybody calls.
 
@@ -223,7 +224,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         features = self._catalogue(which, "features") if features is None else self._complete(features, "features")
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
-        told = questions.rewards(len(state), self.dimension, features, reward, which, users)
+        told = questions.rewards(len(state), self._width(features, which), features, reward, which, users)
         if len(told.users):
             self.learn(state, told)
 
@@ -311,7 +312,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         self._recognise(state)
         which = None if ids is None else questions.names(ids)
         actions = self._catalogue(which, "actions") if actions is None else self._complete(actions, "actions")
-        return questions.question(len(state), self.dimension, actions, which, mask, users)
+        return questions.question(len(state), self._width(actions, which), actions, which, mask, users)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
         """The positions (m,) of the users asked about, all by default, in a state that must be this policy's."""
@@ -356,16 +357,28 @@ class Contract(Shown, ABC, Generic[Kind]):
             given = questions.by_name(given, wanted, constant=constant)
         return questions.with_constant(questions.floats(given, name), self.dimension) if constant else given
 
+    @cached_property
+    def _unwritten(self) -> bool:
+        """Whether ids stand for features that are never written out."""
+        return self.by_ids and bool(getattr(getattr(self, "model", None), "by_ids_alone", False))
+
+    def _width(self, features: Any, ids: questions.Ids | None) -> int | None:
+        """Entries of a feature vector: d, or none where ids stand for them."""
+        return 0 if self._unwritten and ids is not None and np.shape(features)[-1:] == (0,) else self.dimension
+
     def _catalogue(self, ids: questions.Ids | None, what: str) -> Floats:
         """The features (..., d) of the actions with these ids, by the catalogue of the policy's model.
 
-        An action that it does not know is a new one, and has the features of the average action.
+        An action that it does not know is a new one, and has the features of the average action. Where actions are
+        one-hot and many, and the policy knows them by their ids, nothing is written out: (..., 0).
         """
         if ids is None:
             raise PolicyError(f"there are no {what}", todo=f"pass {what}, or ids= of the model's catalogue")
         features = getattr(getattr(self, "model", None), "features", None)
         if features is None:
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
+        if self._unwritten:
+            return np.zeros((*ids.shape, 0))  # ids say it all: the policy looks them up
         found = np.asarray(features(ids.ravel(), unknown="average"), dtype=np.float64)
         return found.reshape(*ids.shape, found.shape[-1])
 

@@ -34,6 +34,8 @@ class EmpiricalArms(Contract[Memory]):
     _: KW_ONLY
     width: float = 0.0
 
+    by_ids = True
+
     def __post_init__(self) -> None:
         number(self.width, "width")
         if not self._belief.known.named:
@@ -65,7 +67,8 @@ class EmpiricalArms(Contract[Memory]):
             seen = self._described(part.features[:, None], ids, len(part.users))
             target, variance = part.reward - seen.common[:, 0], seen.variance[:, 0]
             keys, step = seen.keys[:, 0], self.model.reward_step
-            again = memory.remember(state, part.users, keys, target, part.features, variance, step)
+            features = self._belief.remembered(part, seen)
+            again = memory.remember(state, part.users, keys, target, features, variance, step)
             if self._belief.starting is not None and len(again):
                 state.share[again] = memory.mean_share(self._belief.starting, state.repeats[again])
 

@@ -53,12 +53,25 @@ def proball_regret(
 def minimax_regret(
     dim: int, rank: int, offline: int, horizon: int, *, bound: float = 1.0, quality: float = 1.0
 ) -> float:
-    """R min(d sqrt T, k sqrt T (1 + quality sqrt(d T / (k N)))): LOCAL-UCB's and, with 1s, the lower bound's rate.
+    """R min(d sqrt T, k sqrt T (1 + quality sqrt(d T / (k N)))): what the paper claims for LOCAL-UCB and, with 1s, of
+    the lower bound.
 
     >>> minimax_regret(10, 2, 500, 100)
     40.0
     """
     hybrid = hybrid_regret(dim, rank, offline, horizon, bound=bound, quality=quality, squares=0.0)
+    return min(online_regret(dim, horizon, bound=bound), hybrid)
+
+
+def local_regret(dim: int, rank: int, offline: int, horizon: int, *, bound: float = 1.0, quality: float = 1.0) -> float:
+    """R min(d sqrt T, k sqrt T (1 + quality sqrt(k d T / N))): what is proven of LOCAL-UCB in docs/theory.md.
+
+    The same rate in N, T and d as `minimax_regret`, whose second term is k times smaller.
+
+    >>> local_regret(10, 2, 2000, 100)
+    40.0
+    """
+    hybrid = bound * rank * sqrt(horizon) * (1 + quality * sqrt(rank * dim * horizon / offline))
     return min(online_regret(dim, horizon, bound=bound), hybrid)
 
 

@@ -118,7 +118,7 @@ class KnownActions:
     @cached_property
     def _places(self) -> tuple[Ints, Ints] | None:
         """Keys of the catalogue's rows, sorted, and whose they are; None if rows occur twice, or there are none."""
-        if not self.named:
+        if not self.named or self.model.by_ids_alone:
             return None
         keys = self.fingerprints(self.features)
         order = np.argsort(keys)
@@ -127,7 +127,7 @@ class KnownActions:
     @property
     def ambiguous(self) -> bool:
         """Whether several actions have the same features, so that only ids tell them apart."""
-        return self.named and self._places is None
+        return self.named and not self.model.by_ids_alone and self._places is None
 
     @cached_property
     def _multipliers(self) -> Ints:
@@ -145,6 +145,8 @@ class KnownActions:
         Without `keys` nothing is recognised and no offset is known: for models that have neither.
         """
         shape = actions.shape[:2]
+        if ids is not None and not actions.shape[2]:
+            return self._by_ids(ids)
         with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores
             low, common = np.matmul(actions, self.factor), np.matmul(actions, self.mean)
         if not keys:
@@ -164,8 +166,21 @@ class KnownActions:
         lasting = np.where(known, 0.0, self.spread if ids is not None else 0.0)
         return Described(np.asarray(common + offsets), np.ascontiguousarray(low), found, variance, lasting)
 
+    def _by_ids(self, ids: Ids) -> Described:
+        """Candidates that ids alone stand for: rows of the factor, and for unknown actions the average of them."""
+        codes = self.model.codes(ids.ravel().tolist()).reshape(ids.shape)
+        known = codes >= 0
+        low = np.where(known[..., None], self.low[codes], self.low.mean(axis=0))
+        common = np.where(known, self.common[codes], self.common.mean())
+        variance = np.where(known, self.variance[codes % len(self.variance)], self.outside)
+        keys = codes if known.all() else np.where(known, codes, self._strange(np.zeros((*ids.shape, 0)), ids))
+        return Described(common, np.ascontiguousarray(low), keys, variance, np.where(known, 0.0, self.spread))
+
     def _recognised(self, actions: Floats) -> Ints:
         """The place (m, K) in the catalogue of features that are a row of it, or -1."""
+        if self.model.by_ids_alone:  # a row of it has one entry that is not zero, and that is 1
+            units = ((actions != 0).sum(axis=2) == 1) & (actions.max(axis=2) == 1.0)
+            return np.where(units, actions.argmax(axis=2), -1)
         codes = np.full(actions.shape[:2], -1, dtype=np.int64)
         if self._places is not None:
             keys, order = self._places

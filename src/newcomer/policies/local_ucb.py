@@ -5,10 +5,10 @@ estimated basis, beta within a1 of the estimate inside U and within a2 of the es
 and |beta| <= R. The paper leaves the computation open; `newcomer.local` solves it to a stated accuracy, and
 `certificate` proves how well (docs/local-ucb.md).
 
-Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(d T / (k
-N))))) up to logarithms, minimax optimal in the sense that docs/local-ucb.md makes precise; with the practical widths
-and a plug-in R there is none. A round in which no (beta, U) meets all constraints plays LinUCB, and `flagged` says so:
-the radius, or the rank, is then too small for this user.
+Guarantee: with the theoretical widths and a valid radius, regret is O(min(d sqrt(T), k sqrt(T) (1 + sqrt(k d T / N))))
+up to logarithms (docs/theory.md; the paper claims a second term k times smaller, and docs/local-ucb.md says what its
+"minimax optimal" rests on); with the practical widths and a plug-in R there is none. A round in which no (beta, U)
+meets all constraints plays LinUCB, and `flagged` says so: the radius, or the rank, is then too small for this user.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class LocalUCB(Contract[Ridge]):
 
     def __post_init__(self) -> None:
         the_model(self.model).needs_basis("LocalUCB")
+        self.model.needs_all_features("LocalUCB")
         whole(self.horizon, "horizon")
         self.settings  # noqa: B018  (a model without evidence for a radius is refused here, not in the first round)
 

@@ -55,6 +55,8 @@ class PriorUCB(Contract[PriorState]):
     level: float = 0.1
     memory_width: float = 0.0
 
+    by_ids = True
+
     def __post_init__(self) -> None:
         number(self.curiosity, "curiosity")
         if self.width is not None:
@@ -109,6 +111,7 @@ class PriorTS(Contract[PriorState]):
     votes: int = 256
 
     sampled = True
+    by_ids = True
 
     def __post_init__(self) -> None:
         whole(self.votes, "votes")

@@ -79,6 +79,7 @@ def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
     model = the_model(policy.model)
     shape = model.rank, model.dim
     model.needs_basis(type(policy).__name__)
+    model.needs_all_features(type(policy).__name__)
     whole(policy.horizon, "horizon")
     number(policy.tau, "tau")
     number(policy.tau_prime, "tau_prime")

@@ -20,12 +20,14 @@ from their own mean, over n - 1, are an unbiased estimate of the variance of wha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from newcomer.arrays import Bools, Floats, Ints, symmetric
 from newcomer.logs.batch import Batch, Coded
+from newcomer.onehot import Diagonals, OneHot
 from newcomer.population.record import Population
 from newcomer.users import bucket_count, bucket_of
 
@@ -62,6 +64,93 @@ class Pairs:
         return Pairs(**{name: value[buckets].sum(axis=0, keepdims=True) for name, value in vars(self).items()})
 
 
+@dataclass(frozen=True)
+class WidePairs:
+    """The same where features are one-hot and actions many: sums that are d x d are diagonal, and `products` has none.
+
+    What is off the diagonal of the products is not kept: `newcomer.population.wide_start` finds the directions that it
+    has from further passes.
+    """
+
+    users: Ints  # (B,)
+    pairable: Ints  # (B,) rows of users who met two actions or more
+    rows: Ints  # (B,)
+    squares: Floats  # (B,)
+    alike: Floats  # (B, A) the part of b b^T from pairs of one action, weighted `by_rows`: a diagonal
+    met: Floats  # (B, A)
+    levels: Floats  # (B, A)
+    powers: Floats  # (B, A)
+    again: Floats  # (B, A)
+    within: Floats  # (B, A)
+
+    def __add__(self, other: WidePairs) -> WidePairs:
+        return WidePairs(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def take(self, buckets: Bools) -> WidePairs:
+        """The sums of some buckets, added up; a leading axis of one remains."""
+        return WidePairs(**{name: value[buckets].sum(axis=0, keepdims=True) for name, value in vars(self).items()})
+
+    @property
+    def gram(self) -> Diagonals:
+        """Sums of phi phi^T."""
+        return Diagonals(self.met)
+
+    @property
+    def shown(self) -> Floats:
+        """Sums (B, d) of phi."""
+        return self.met
+
+    @property
+    def cross(self) -> Floats:
+        """Sums (B, d) of phi r."""
+        return self.levels
+
+
+AnyPairs = Pairs | WidePairs
+
+
+def wide_pairs_of(batch: Batch, *, actions: int, centre: Floats) -> WidePairs:
+    """The sums of the users of a batch whose features are one-hot of many actions."""
+    assert batch.actions is not None
+    lengths, buckets = batch.lengths, bucket_count(actions)
+    where, groups = bucket_of(batch.hashes, buckets), Groups.of(batch, batch.actions)
+    met, levels, powers, again, within = np.zeros((5, buckets, actions))
+    pairs = groups.pairs(len(lengths))
+    sums = groups.sums(batch.rewards - centre[batch.actions]) ** 2 * by_rows(pairs, lengths)[groups.user]
+
+    def summed(places: Ints, values: Floats, shape: tuple[int, ...] = (buckets,)) -> Floats:
+        size = int(np.prod(shape))
+        return np.bincount(places, values, minlength=size).astype(np.float64, copy=False).reshape(shape)
+
+    total = WidePairs(
+        users=np.bincount(where, minlength=buckets),
+        pairable=np.bincount(where, np.where(pairs > 0, lengths, 0), minlength=buckets).astype(np.int64),
+        rows=np.bincount(np.repeat(where, lengths), minlength=buckets),
+        squares=summed(np.repeat(where, lengths), batch.rewards**2),
+        alike=summed(where[groups.user] * actions + groups.action, sums, met.shape),
+        met=met,
+        levels=levels,
+        powers=powers,
+        again=again,
+        within=within,
+    )
+    _add_actions(total, where, batch, batch.actions, groups)
+    return total
+
+
+def share_of_pairs(pairs: Floats) -> Floats:
+    """One over the number of pairs of each user, nothing for those who have none."""
+    return np.where(pairs > 0, 1.0 / np.maximum(pairs, 1.0), 0.0)
+
+
+def by_rows(pairs: Floats, lengths: Ints) -> Floats:
+    """The weight H / pairs (n,) of a user's products where actions are many.
+
+    With it every row counts alike: an action is in as many weighted pairs as it was met, however long the histories.
+    """
+    return np.asarray(lengths * share_of_pairs(pairs))
+
+
 def levels_of(batch: Batch, actions: int) -> Floats:
     """Rows (0) and rewards (1) of each action, (2, A), summed over a batch."""
     assert batch.actions is not None
@@ -84,7 +173,7 @@ def pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) ->
     groups = None
     rewards = batch.rewards
     if named is not None:
-        groups = _Groups.of(batch, named)
+        groups = Groups.of(batch, named)
         _add_actions(total, where, batch, named, groups)
         rewards = rewards if centre is None else rewards - centre[named]
     if batch.coded is not None and groups is not None:
@@ -126,7 +215,7 @@ def _empty(dim: int, actions: int) -> Pairs:
 
 
 @dataclass(frozen=True)
-class _Groups:
+class Groups:
     """Rows of one user and one action: which group each row is in, and user, action and size of each group."""
 
     of_row: Ints  # (rows,)
@@ -135,7 +224,7 @@ class _Groups:
     size: Floats  # (groups,)
 
     @classmethod
-    def of(cls, batch: Batch, actions: Ints) -> _Groups:
+    def of(cls, batch: Batch, actions: Ints) -> Groups:
         """The groups of a batch."""
         lengths = batch.lengths
         user = np.repeat(np.arange(len(lengths)), lengths)
@@ -153,7 +242,7 @@ class _Groups:
         return np.asarray(lengths**2 - same, dtype=np.float64)
 
 
-def _add_actions(total: Pairs, where: Ints, batch: Batch, actions: Ints, groups: _Groups) -> None:
+def _add_actions(total: AnyPairs, where: Ints, batch: Batch, actions: Ints, groups: Groups) -> None:
     """Add what is counted by action."""
     count = total.met.shape[1]
     place = np.repeat(where, batch.lengths) * count + actions
@@ -186,7 +275,7 @@ def _add(total: Pairs, bucket: int, length: int, features: Floats, raw: Floats, 
     total.products[bucket] += (sums.T @ sums - weighted.T @ weighted) / (length * (length - 1))
 
 
-def _leave_out_repeats(total: Pairs, where: Ints, batch: Batch, rewards: Floats, groups: _Groups) -> None:
+def _leave_out_repeats(total: Pairs, where: Ints, batch: Batch, rewards: Floats, groups: Groups) -> None:
     """Take users who met an action twice out of the products, and add them again without the pairs of one action."""
     lengths, pairs = batch.lengths, groups.pairs(len(batch.lengths))
     for user in np.flatnonzero(pairs < lengths * (lengths - 1)):
@@ -203,11 +292,12 @@ def _leave_out_repeats(total: Pairs, where: Ints, batch: Batch, rewards: Floats,
             total.pairable[where[user]] -= 1
 
 
-def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded, rewards: Floats, groups: _Groups) -> None:
+def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded, rewards: Floats, groups: Groups) -> None:
     """The same from a catalogue T: sums of phi phi^T x are T^T diag(sums of x by action) T, and b = T^T (sums of r by
     action)."""
-    items, lengths, pairs = len(coded.table), batch.lengths, groups.pairs(len(batch.lengths))
-    share = np.where(pairs > 0, 1.0 / np.maximum(pairs, 1.0), 0.0)
+    table_of_all = coded.table.dense() if isinstance(coded.table, OneHot) else coded.table
+    items, lengths, pairs = len(table_of_all), batch.lengths, groups.pairs(len(batch.lengths))
+    share = share_of_pairs(pairs)
     alike = np.bincount(
         where[groups.user] * items + groups.action,
         groups.sums(rewards) ** 2 * share[groups.user],
@@ -219,12 +309,12 @@ def _add_coded(total: Pairs, where: Ints, batch: Batch, coded: Coded, rewards: F
     np.add.at(total.pairable, where, pairs > 0)
     for bucket in np.flatnonzero(np.bincount(where, minlength=len(total.users))):
         own = np.flatnonzero(where == bucket)
-        plain = np.asarray(raw[own] @ coded.table)
+        plain = np.asarray(raw[own] @ table_of_all)
         total.cross[bucket] += plain.sum(axis=0)
         total.means[bucket] += (plain / lengths[own, None]).sum(axis=0)
-        scaled = np.asarray(centred[own] @ coded.table) * np.sqrt(share[own])[:, None]
+        scaled = np.asarray(centred[own] @ table_of_all) * np.sqrt(share[own])[:, None]
         seen = np.flatnonzero(total.met[bucket])
-        table, counts = coded.table[seen], np.bincount(_rows_of(batch, own, coded.actions), minlength=items)[seen]
+        table, counts = table_of_all[seen], np.bincount(_rows_of(batch, own, coded.actions), minlength=items)[seen]
         total.shown[bucket] += counts @ table
         total.gram[bucket] += table.T @ (counts[:, None] * table)
         total.products[bucket] += scaled.T @ scaled - table.T @ (alike[bucket, seen, None] * table)
@@ -255,19 +345,37 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     mean = white.T @ pairs.means[0] / users
     spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0)
     lengths, axes = np.linalg.eigh(symmetric(spread if centred else spread - np.outer(mean, mean)))
-    rest = max(float(lengths[::-1][rank]), 0.0) if rank < dim else 0.0  # what chance gives to the next direction
-    lengths, axes = lengths[::-1][:rank] - rest, axes[:, ::-1][:, :rank]
+    left = what_is_left(pairs, lengths[::-1], rank, common=float(mean @ mean))
+    factor = white @ (axes[:, ::-1][:, :rank] * np.sqrt(left.lengths))
+    return Population(white @ mean, factor, left.noise, left.by_action, units=left.units)
+
+
+class Left(NamedTuple):
+    """How far users differ along the leading directions (rank,), and the residual that this leaves."""
+
+    lengths: Floats
+    noise: float
+    by_action: Floats | None
+    units: Floats
+
+
+def what_is_left(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) -> Left:
+    """The lengths of the leading directions, less what chance gives to the next one, and the variance they leave.
+
+    `lengths` are all of them, or the leading ones, largest first; `common` is the mean square of the common part.
+    """
+    rest = max(float(lengths[rank]), 0.0) if rank < len(lengths) else 0.0
+    rows, dim = max(float(pairs.rows[0]), 1.0), pairs.cross.shape[1]
     power = float(pairs.squares[0]) / rows
     apart = action_variances(pairs)
-    left = power - float(mean @ mean) if apart is None else float(pairs.met[0] @ apart) / rows
-    lengths = np.maximum(lengths, 1e-3 * (power if apart is None else left) / dim)
-    noise = max(left - float(lengths.sum()), 0.05 * (power if apart is None else left), TINY)
+    left = power - common if apart is None else float(pairs.met[0] @ apart) / rows
+    kept = np.maximum(lengths[:rank] - rest, 1e-3 * (power if apart is None else left) / dim)
+    noise = max(left - float(kept.sum()), 0.05 * (power if apart is None else left), TINY)
     by_action = None if apart is None else np.maximum(apart * (noise / max(left, TINY)), TINY)
-    units = np.array([left]) if apart is None else apart
-    return Population(white @ mean, white @ (axes * np.sqrt(lengths)), noise, by_action, units=np.maximum(units, TINY))
+    return Left(kept, noise, by_action, np.maximum(np.array([left]) if apart is None else apart, TINY))
 
 
-def action_variances(pairs: Pairs) -> Floats | None:
+def action_variances(pairs: AnyPairs) -> Floats | None:
     """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None
     without actions.
 

@@ -26,41 +26,91 @@ from scipy.linalg import eigh
 from scipy.special import betaincinv
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.population.climb import Climber
+from newcomer.population.beginning import Begin, Fold, noise_floor
+from newcomer.population.climb import Climber, Penalty
+from newcomer.population.passing import Ascent, Passes
 from newcomer.population.record import Population
-from newcomer.population.search import Fitted, Fold, Passes, noise_floor
 from newcomer.radius import Draws
 from newcomer.sold.correction import AnyCorrection
 from newcomer.sold.moments import Moments
-from newcomer.subspace import top_eigenvectors
 from newcomer.users import Split, balanced_signs, dealt
 
 PARTS = 8
+ROOM = 1_000_000  # entries of W up to which there is memory for so many climbs at once
 SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 SPLITS = 4
-TOLERANCE, EACH = 0.05, 3e-4  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
+TOLERANCE, EACH = 0.05, 1e-3  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
 FAR = 1e6  # a tangent of an error about which nothing is known
+STAGE = "how sure: parts"
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
 
 
-def error_draws(passes: Passes, fitted: Fitted, rank: int) -> Draws:
-    """Draws of the error of an EM basis of this rank, from parts of the users fitted apart by further passes."""
-    pairs, size = fitted.pairs, fitted.population.rank
-    if not _all_have(pairs.users, [signs > 0 for signs in balanced_signs(len(pairs.users))[:SPLITS]]):
-        return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)  # too few users to fit parts of them apart
+class Parts:
+    """Fits of parts of the users, each from its own moments, with the penalty of the fit to everybody.
 
-    def fit(parts: list[Bools]) -> list[Floats]:
+    Most of the passes can be shared: `ascents` are those that will be needed whatever comes, for whoever is climbing
+    anyway.
+    """
+
+    def __init__(self, begin: Begin, penalty: Penalty) -> None:
+        self.begin, self.penalty, self.size = begin, penalty, len(penalty.weights) - 1
+        buckets = len(begin.pairs.users)
+        halves = [signs > 0 for signs in balanced_signs(buckets)[:SPLITS]]
+        self.possible = _all_have(begin.pairs.users, halves)
+        self._climbing: dict[int, list[Ascent]] = {}
+        # Fits of eighths are worth their passes if at least the moments of halves are close.
+        few = _all_have(begin.pairs.users, dealt(buckets, PARTS))
+        self.roomy = len(penalty.anchor) * (self.size + 1) <= ROOM
+        self.eighths = self.possible and self.roomy and few and self._moments_agree()
+
+    def _moments_agree(self) -> bool:
+        self.begin.prepare(self._halves(), max(self.size, 1))
+        bases = [_basis(self.begin.start(half, self.size), max(self.size, 1)) for half in self._halves()]
+        return _tangents(_cosines(*bases), 1)[0] <= LARGE
+
+    def _halves(self) -> list[Bools]:
+        return dealt(len(self.begin.pairs.users), 2)
+
+    @property
+    def ascents(self) -> list[Ascent]:
+        """The climbs of the parts that are looked at first."""
+        if not self.possible or not self.roomy:
+            return []
+        buckets = len(self.begin.pairs.users)
+        return self._of(dealt(buckets, PARTS) if self.eighths else _splits(buckets))
+
+    def _of(self, parts: list[Bools]) -> list[Ascent]:
+        """The climbs of parts of some size, begun when they are first asked for."""
+        size = int(parts[0].sum())
+        if size not in self._climbing:
+            self._climbing[size] = self._begun(parts)
+        return self._climbing[size]
+
+    def _begun(self, parts: list[Bools]) -> list[Ascent]:
+        """Climbs of parts from their own moments."""
+        self.begin.prepare(parts, self.size)
         splits = [Split(part, np.zeros_like(part)) for part in parts]
-        folds, floor = [Fold(fitted.begin, split) for split in splits], noise_floor(pairs)
-        climbers = [Climber(fold.start(size), fold.gram, fitted.penalty, floor) for fold in folds]
-        passes.climb(climbers, splits, stage="how sure: parts", tolerance=TOLERANCE, each=EACH)
-        return [_basis(climber.best or climber.trial, rank) for climber in climbers]
+        folds, floor = [Fold(self.begin, split) for split in splits], noise_floor(self.begin.pairs)
+        climbers = [Climber(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
+        return [Ascent(climber, split, TOLERANCE, EACH) for climber, split in zip(climbers, splits, strict=True)]
 
-    halves = [_basis(fitted.begin.start(half, size), rank) for half in dealt(len(pairs.users), 2)]
-    # Fits of eighths are worth their passes if at least the moments of halves are close.
-    eighths = _all_have(pairs.users, dealt(len(pairs.users), PARTS)) and _tangents(_cosines(*halves), 1)[0] <= LARGE
-    return _compare(fit, len(pairs.users), eighths=eighths)
+    def draws(self, passes: Passes, rank: int) -> Draws:
+        """Draws of the error of a basis of this rank, by as many further passes as the parts still need."""
+        if not self.possible:
+            return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)  # too few users to fit parts of them apart
+
+        def climbed(ascents: list[Ascent]) -> list[Floats]:
+            passes.climb(ascents, stage=STAGE)
+            return [_basis(ascent.climber.best or ascent.climber.trial, rank) for ascent in ascents]
+
+        def fit(parts: list[Bools]) -> list[Floats]:
+            if self.roomy:
+                return climbed(self._of(parts))
+            pairs = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
+            return [basis for pair in pairs for basis in climbed(self._begun(pair))]
+
+        return _compare(fit, len(self.begin.pairs.users), eighths=self.eighths)
 
 
 def _all_have(users: Ints, parts: list[Bools]) -> bool:
@@ -82,7 +132,11 @@ def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
         found = [correction.filled(correction.pooled(mean), rank) for mean in sums]
         return [eigh(span @ inside @ span.T, subset_by_index=last)[1] for inside in found]
 
-    buckets = len(pairs.counts)
+    return draws_by(fit, len(pairs.counts))
+
+
+def draws_by(fit: Callable[[list[Bools]], list[Floats]], buckets: int) -> Draws:
+    """Draws from bases (d, k) that `fit` finds in parts of the buckets; eighths only where halves agree well."""
     eighths = _tangents(_cosines(*fit(dealt(buckets, 2))), 1)[0] <= SMALL  # or eighths are worse still
     return _compare(fit, buckets, eighths=eighths)
 
@@ -95,11 +149,14 @@ def _compare(fit: Callable[[list[Bools]], list[Floats]], buckets: int, *, eighth
         cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
         if np.median([_tangents(c, 1)[0] for c in cosines]) <= SMALL:
             return _draws(cosines, PARTS, hopeless=False)
-    cosines = []
-    for signs in balanced_signs(buckets)[:SPLITS]:
-        first, second = fit([signs > 0, signs < 0])
-        cosines.append(_cosines(first, second))
-    return _draws(cosines, 2, hopeless=_by_chance(cosines, *first.shape))
+    bases = fit(_splits(buckets))
+    cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
+    return _draws(cosines, 2, hopeless=_by_chance(cosines, *bases[0].shape))
+
+
+def _splits(buckets: int) -> list[Bools]:
+    """Several splits of the buckets in halves: one half after another, side by side."""
+    return [side for signs in balanced_signs(buckets)[:SPLITS] for side in (signs > 0, signs < 0)]
 
 
 def _draws(cosines: list[Floats], parts: int, *, hopeless: bool) -> Draws:
@@ -108,7 +165,7 @@ def _draws(cosines: list[Floats], parts: int, *, hopeless: bool) -> Draws:
 
 
 def _basis(population: Population, rank: int) -> Floats:
-    return top_eigenvectors(population.second_moment, rank)[1]
+    return population.leading(rank)
 
 
 def _cosines(first: Floats, second: Floats) -> Floats:

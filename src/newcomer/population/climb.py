@@ -2,9 +2,9 @@
 
 EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own.
 Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
-step; its fixed points are EM's) is the metric, and limited-memory BFGS (Nocedal 1980; for EM: Jamshidian and Jennrich
-1997) learns from the passes what it leaves out. A step that does not increase the penalised likelihood is shortened, so
-the likelihood of accepted steps never decreases.
+step; its fixed points are EM's), made bolder where histories tell little of z, is the metric, and limited-memory BFGS
+(Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not
+increase the penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
 
 The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the
 offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
@@ -25,13 +25,16 @@ import numpy as np
 
 from newcomer.array_loops import Memory, empty_memory, first_loop, remember, second_loop
 from newcomer.arrays import Floats
-from newcomer.population.all_pairs import FEW, FIRM, TINY
+from newcomer.onehot import Catalogue, Diagonal, OneHot, Square, is_wide
+from newcomer.population.all_pairs import FEW, FIRM
 from newcomer.population.likelihood import Sums
 from newcomer.population.record import Population
 
-MEMORY = 10  # steps that BFGS learns from
+MEMORY = 10  # steps that BFGS learns from ...
+ROOM, FEWEST = 4_000_000, 3  # ... or fewer, where this many numbers do not hold them, but not fewer than that
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
 SHORTEST = 1e-6  # step along the metric's own direction, below which there is nothing left to gain
+BOLD, TOLD = 0.9, 0.1  # share of what is not told of z that steps allow for, and the least that is told of a direction
 DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped instead
 
 
@@ -39,14 +42,36 @@ DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped
 class Gram:
     """Sum of phi phi^T / v (d, d) over some users, and of 1 / v; climbers of the same users share its eigenvectors."""
 
-    matrix: Floats
+    matrix: Square
     mass: float
 
     @cached_property
-    def eigen(self) -> tuple[Floats, Floats]:
+    def eigen(self) -> tuple[Floats, Catalogue]:
         """Eigenvalues (d,), none negative, and eigenvectors (d, d)."""
+        if isinstance(self.matrix, Diagonal):
+            return self.matrix.values, OneHot(len(self.matrix.values))
         values, vectors = np.linalg.eigh(self.matrix)
         return np.maximum(values, 0.0), vectors
+
+
+def solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -> Floats:
+    """x (d, q) with (g E + diag(a)) x = y for each row y of `rows` (d, q) and its g of `values` (d,).
+
+    Of many rows no system is formed: with R = diag(a)^-1/2 and R E R = V diag(e) V^T, x = R V diag(1 / (g e + 1)) V^T R
+    y.
+
+    >>> solve_rows(np.array([2.0]), np.array([[1.5]]), np.array([1.0]), np.array([[8.0]])).tolist()
+    [[2.0]]
+    """
+    if not is_wide(len(values)):
+        systems = values[:, None, None] * expected + np.diag(little)
+        return np.asarray(np.linalg.solve(systems, rows[:, :, None])[:, :, 0])
+    root = 1.0 / np.sqrt(little)
+    if not (np.isfinite(expected).all() and np.isfinite(root).all()):
+        return np.full_like(rows, np.nan)  # numbers that have run away: the climb ends
+    sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
+    inside = (rows * root) @ turn / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)
+    return np.asarray((inside @ turn.T) * root)
 
 
 @dataclass(frozen=True)
@@ -109,7 +134,7 @@ class Climber:
     def __post_init__(self) -> None:
         if self.penalty.offsets is not None and self.trial.offsets is None:
             self.trial = replace(self.trial, offsets=self.trial.levels)
-        self._memory = empty_memory(MEMORY, self.size)
+        self._memory = empty_memory(max(FEWEST, min(MEMORY, ROOM // self.size)), self.size)
 
     @property
     def size(self) -> int:
@@ -134,6 +159,43 @@ class Climber:
             self.gain = value - self.value
         self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
         self._aim()
+
+    def again(self, penalty: Penalty) -> Climber:
+        """The climb of the same users with another penalty from the best of this one, where no pass is needed first.
+
+        What BFGS has learned is kept: the sums are the same, and of the penalty it is known how it bends.
+        """
+        assert self.best is not None and self.sums is not None
+        other = Climber(self.best, self.gram, penalty, self.floor)
+        self._pass_on(other, 1.0)
+        other.tell(self.sums)
+        return other
+
+    def among(self, gram: Gram, penalty: Penalty, times: float, start: Population | None = None) -> Climber:
+        """The climb of other users, `times` as many, from the best of this one (or from a `start` that is much like it)
+        with what it has learned.
+        """
+        other = Climber(start or self.best or self.trial, gram, penalty, self.floor)
+        self._pass_on(other, times)
+        return other
+
+    def _pass_on(self, other: Climber, times: float) -> None:
+        """Let another climber know how the likelihood bends, with `times` as many users and with its own penalty."""
+        memory, length = self._memory, len(self._memory.curves)
+        if other.size != self.size:
+            return
+        before, after = self._bend(), other._bend()
+        for number in range(max(0, int(memory.taken[0]) - length), int(memory.taken[0])):
+            step, turn = memory.steps[number % length], memory.turns[number % length]
+            remember(other._memory, step, times * (turn - before * step) + after * step)
+
+    def _bend(self) -> Floats:
+        """How the penalty bends, along each unknown: of variances it hardly does."""
+        first, last = self._cuts()
+        bend = np.zeros(self.size)
+        bend[:first] = np.tile(self.penalty.weights, len(self.trial.mean))
+        bend[last:] = self.penalty.offsets or 0.0
+        return bend
 
     def _shorten(self) -> None:
         """Step less far; where the step is short already, drop the memory; with nothing to drop, stay at the best."""
@@ -169,25 +231,31 @@ class Climber:
         return first, first + len(self.trial.variances)
 
     def _aim(self) -> None:
-        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and a first step.
-
-        A variance changes by a factor of at most e in a step.
-        """
-        first, last = self._cuts()
+        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and step along."""
         with np.errstate(over="ignore", invalid="ignore"):
             direction = self._gradient.copy()
             weights = first_loop(self._memory, direction)
             direction = self._metric(direction)
             second_loop(self._memory, weights, direction)
+            direction = self._limited(direction)
             if not float(direction @ self._gradient) > 0:
                 self._forget()
-                direction = self._metric(self._gradient)
+                direction = self._limited(self._metric(self._gradient))
             slope = float(direction @ self._gradient)
         if not np.isfinite(slope):  # nothing is left to gain from numbers that have run away
             self.gain, self.trial, direction, slope = 0.0, self.best or self.trial, np.zeros_like(direction), 0.0
         self._direction, self._slope = direction, slope
-        self._step = min(1.0, 1.0 / max(float(np.abs(direction[first:last]).max()), TINY))
+        self._step = 1.0
         self._place()
+
+    def _limited(self, direction: Floats) -> Floats:
+        """The direction, along which a variance changes by a factor of at most e.
+
+        Each by itself: one action whose variance would leap must not hold up all the others.
+        """
+        first, last = self._cuts()
+        direction[first:last] = np.clip(direction[first:last], -1.0, 1.0)
+        return direction
 
     def _place(self) -> None:
         """Put the trial at the end of the step; a step that would take a variance below its floor ends there."""
@@ -217,11 +285,32 @@ class Climber:
         assert self.sums is not None and self.best is not None
         values, vectors = self.gram.eigen
         first, last = self._cuts()
-        expected = self.sums.weights / self.gram.mass
-        little = np.diag(self.penalty.weights + 1e-12 * values[-1] * np.trace(expected))
+        expected = self._told() / self.gram.mass
+        little = self.penalty.weights + 1e-12 * values.max() * np.trace(expected)
         inside = vectors.T @ flat[:first].reshape(len(values), -1)
-        moved = vectors @ np.linalg.solve(values[:, None, None] * expected + little, inside[:, :, None])[:, :, 0]
+        moved = vectors @ solve_rows(values, expected, little, inside)
         parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + firmness(self.best))]
         if self.penalty.offsets is not None:
             parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))
         return np.concatenate(parts)
+
+    def _told(self) -> Floats:
+        """E times the mass, less most of what rows do not tell of z: what the likelihood itself bends by, about.
+
+        EM takes z for known, and its steps along a direction of which a history tells a share rho are too short by
+        that factor. The average posterior covariance of z is taken to be that of an average history.
+        """
+        assert self.sums is not None and self.best is not None
+        weights, factor = self.sums.weights, self.best.factor
+        if not factor.shape[1]:
+            return weights
+        each = np.eye(factor.shape[1]) + factor.T @ (self.gram.matrix @ factor) / max(self.sums.users, 1)
+        root = np.linalg.cholesky(weights[1:, 1:] + 1e-12 * np.trace(weights) * np.eye(len(each)))
+        unknown = np.linalg.solve(root, np.linalg.solve(root, weights[0, 0] * np.linalg.inv(each)).T)
+        shares, axes = np.linalg.eigh(0.5 * (unknown + unknown.T))
+        known = (axes * np.maximum(1.0 - BOLD * shares, TOLD)) @ axes.T
+        told = weights.copy()
+        told[1:, 1:] = root @ known @ root.T
+        if np.linalg.eigvalsh(told)[0] <= 0:
+            told[0, 1:] = told[1:, 0] = 0.0
+        return told

@@ -20,6 +20,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.evidence import LOOK, Forecast
+from newcomer.onehot import Square
 from newcomer.population.record import Population
 
 NEAR = 0.9  # "within 10% of a known user"
@@ -53,7 +54,7 @@ class _Scores:
         return high
 
 
-def forecast(population: Population, gram: Floats, centre: Floats) -> Forecast:
+def forecast(population: Population, gram: Square, centre: Floats) -> Forecast:
     """The forecast for a population whose logged actions have C = E[phi phi^T] = `gram` (d, d) and E[phi] (d,).
 
     One direction of variance 1, noise 1, nothing in common: sqrt(t / (1 + t)) reaches 0.9 after 0.81 / 0.19 = 4.3.
@@ -62,9 +63,9 @@ def forecast(population: Population, gram: Floats, centre: Floats) -> Forecast:
     5
     """
     mean, factor = population.mean, population.factor
-    spread, inside = gram - np.outer(centre, centre), factor.T @ gram @ factor
-    common = max(float(mean @ spread @ mean), 0.0)
-    scores = _Scores(common, factor.T @ spread @ factor, inside / population.noise_variance)
+    inside, level, levels = factor.T @ (gram @ factor), centre @ mean, centre @ factor
+    common = max(float(mean @ (gram @ mean) - level**2), 0.0)
+    scores = _Scores(common, inside - np.outer(levels, levels), inside / population.noise_variance)
     return Forecast(
         common=common,
         personal=float(np.trace(inside)),

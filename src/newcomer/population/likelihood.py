@@ -34,6 +34,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.logs.batch import Batch
+from newcomer.onehot import Catalogue, OneHot
 from newcomer.population import likelihood_loops
 from newcomer.population.record import Population
 from newcomer.users import bucket_count, bucket_of
@@ -108,7 +109,7 @@ def posterior_of(population: Population, features: Floats, rewards: Floats) -> P
 class _View:
     """Some users of a batch: row i has the features `table[codes[i]]`; user n owns rows `starts[n]` to `stops[n]`."""
 
-    table: Floats  # (rows or items, d)
+    table: Catalogue  # (rows or items, d)
     codes: Ints
     actions: Ints  # all zero where no action is logged
     rewards: Floats
@@ -161,7 +162,7 @@ def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
     # A batch is read-only, and loops are compiled for arrays that are not: they get copies.
     actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     coded = batch.coded
-    if coded is not None and len(coded.table) <= int((stops - starts).sum()):
+    if coded is not None and (isinstance(coded.table, OneHot) or len(coded.table) <= int((stops - starts).sum())):
         view = _View(coded.table, actions, actions, np.array(batch.rewards), starts, stops)
         yield view.grouped() if grouped else view
         return
@@ -228,6 +229,10 @@ class Comparison:
 
     def __add__(self, other: Comparison) -> Comparison:
         return Comparison(self.users + other.users, self.sums + other.sums, self.products + other.products)
+
+    def among(self, some: slice) -> Comparison:
+        """The comparison of some of the populations."""
+        return Comparison(self.users, self.sums[some], self.products[some, some])
 
     def deficits(self) -> tuple[Floats, Floats]:
         """The mean gain per user that each lacks to the best, and the standard error of that, (P,) each.

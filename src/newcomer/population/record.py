@@ -13,8 +13,10 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.evidence import PopulationFacts
+from newcomer.onehot import Catalogue, Square, is_wide
 from newcomer.radius import Draws
 from newcomer.records import Shown, freeze
+from newcomer.subspace import fix_signs, top_eigenvectors
 
 DEAD = 1e-3  # a direction that explains less than this share of what the first explains is dead
 CLEARLY = 4.0  # times what sampling leaves by itself: then a mean lies outside the span of the directions
@@ -73,12 +75,22 @@ class Population(Shown):
         """
         return np.outer(self.mean, self.mean) + self.factor @ self.factor.T
 
+    def leading(self, rank: int) -> Floats:
+        """An orthonormal basis (d, rank) of the leading directions of E[beta beta^T].
+
+        It is the product of W = [m, L] with its transpose, so that its directions are singular vectors of W: where
+        there are many features the matrix itself is not formed.
+        """
+        if not is_wide(len(self.mean)):
+            return top_eigenvectors(self.second_moment, rank)[1]
+        return fix_signs(np.linalg.svd(self.weights, full_matrices=False)[0][:, :rank])
+
     def principal(self) -> Population:
         """The same population with orthogonal columns in the factor, longest first."""
         left, lengths, _ = np.linalg.svd(self.factor, full_matrices=False)
         return replace(self, factor=left * lengths)
 
-    def truncated(self, gram: Floats, rank: int, table: Floats | None = None) -> Population:
+    def truncated(self, gram: Square, rank: int, table: Catalogue | None = None) -> Population:
         """The `rank` directions along which rewards differ most; what the others explained becomes residual.
 
         Rewards of actions with C = E[phi phi^T] = `gram` (d, d) keep their variance, each action with features in
@@ -94,7 +106,7 @@ class Population(Shown):
         by_action = None if self.by_action is None else self.by_action + more
         return replace(self, factor=self.factor @ kept, noise_variance=self.noise_variance + rest, by_action=by_action)
 
-    def revived(self, start: Population, gram: Floats) -> Population:
+    def revived(self, start: Population, gram: Square) -> Population:
         """The population with its dead directions replaced by a tenth of those of `start` beyond the living ones.
 
         A direction that shrank to nothing has no gradient and cannot return by itself. Axes are those of the metric
@@ -102,6 +114,8 @@ class Population(Shown):
         """
         values, vectors = _axes(self.factor, gram)
         living = int((values > DEAD * values[0]).sum()) if len(values) else 0
+        if living == len(values):
+            return self
         alive = self.factor @ vectors[:, :living]
         image = gram @ alive
         beyond = start.factor
@@ -110,7 +124,7 @@ class Population(Shown):
         fresh = 0.1 * beyond @ _axes(beyond, gram)[1][:, : len(values) - living]
         return replace(self, factor=np.column_stack([alive, fresh]))
 
-    def basis_rank(self, gram: Floats, rows: float) -> int:
+    def basis_rank(self, gram: Square, rows: float) -> int:
         """The rank of E[beta beta^T]: that of the factor, and one more if the mean lies outside its span.
 
         With the mean m = L a inside the span, sampling alone still leaves about (1 + |a|^2) d s2 / rows of the variance
@@ -124,7 +138,7 @@ class Population(Shown):
         return self.rank + int(self.rank < dim and float(outside @ gram @ outside) > CLEARLY * chance)
 
 
-def _axes(factor: Floats, gram: Floats) -> tuple[Floats, Floats]:
+def _axes(factor: Floats, gram: Square) -> tuple[Floats, Floats]:
     """Variances of rewards (k,) along the principal axes of a factor in the metric of the features, largest first, and
     the rotation (k, k) that turns the factor's columns into these axes."""
     values, vectors = np.linalg.eigh(factor.T @ gram @ factor)

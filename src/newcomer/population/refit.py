@@ -14,16 +14,28 @@ from dataclasses import replace
 
 import numpy as np
 
+from newcomer.population.beginning import begin_with
+from newcomer.population.calibration import Parts
+from newcomer.population.estimation import Fitted, everybody_of, finish, some_of
+from newcomer.population.passing import Passes
 from newcomer.population.record import Population
-from newcomer.population.search import Fitted, Found, Passes, Search, begin_with
 
 
 def refit_population(
-    passes: Passes, start: Population, *, precision: float, persistence: float | None = None
+    passes: Passes,
+    start: Population,
+    *,
+    precision: float,
+    persistence: float | None = None,
+    calibrate: bool = False,
 ) -> Fitted:
     """Climb from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
-    begin = begin_with(passes, persistence)
-    return Search(passes, begin, []).finish(Found(precision, [start], 0.0, ()), (), None)
+    begin, few = begin_with(passes, persistence), some_of(passes)
+    climber = everybody_of(begin).climber(precision, start)
+    fitted = finish(passes, begin, climber, calibrate=calibrate and few is passes)
+    if few is passes:
+        return fitted
+    return replace(fitted, chosen=few, parts=Parts(begin_with(few, persistence), fitted.climber.penalty))
 
 
 def blend(first: Population, second: Population, share: float) -> Population:

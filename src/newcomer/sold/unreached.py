@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from newcomer.arrays import Floats
+from newcomer.onehot import Catalogue, OneHot
 from newcomer.sold.correction import Coverage
 
 ROUNDING = 1e-6
@@ -45,8 +46,9 @@ class Unreached(NamedTuple):
     one_half: Reason
 
 
-def tell_apart(coverage: Coverage, names: Sequence[str], table: Floats | None) -> Unreached:
-    """The reasons for the uncovered directions; features are called `names` (d,), the catalogue is `table` (A, d)."""
+def tell_apart(coverage: Coverage, names: Sequence[str], catalogue: Catalogue | None) -> Unreached:
+    """The reasons for the uncovered directions; features are called `names` (d,), of the catalogue (A, d)."""
+    table = catalogue.dense() if isinstance(catalogue, OneHot) else catalogue
     both = _common(*coverage.missed)
     once = _outside(coverage.uncovered, both)
     silent = np.flatnonzero((both**2).sum(axis=1) > 1 - ROUNDING)  # features that were 0 in every row

@@ -20,8 +20,7 @@ from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.columns import Place, feature_array, identifiers
 from newcomer.logs.intake.feature_columns import feature_columns
 from newcomer.logs.intake.naming import known_as
-
-ONE_HOT_LIMIT = 2000
+from newcomer.onehot import Catalogue, OneHot
 
 
 @dataclass(frozen=True)
@@ -46,18 +45,8 @@ class Items:
 
     @classmethod
     def one_hot(cls, actions: pl.Series) -> Items:
-        """Every distinct action a direction of its own, in ascending order of id.
-
-        The limit is one of time and memory: SOLD's sums are matrices of d x d.
-        """
-        distinct = actions.unique().sort()
-        if len(distinct) > ONE_HOT_LIMIT:
-            raise LogsError(
-                f"{len(distinct):,} distinct actions without features, one-hot works up to {ONE_HOT_LIMIT:,}",
-                where="column action",
-                todo="pass items= with the features of each action, or keep the most frequent actions",
-            )
-        return cls(distinct)
+        """Every distinct action a direction of its own, in ascending order of id; any number."""
+        return cls(actions.unique().sort())
 
     @classmethod
     def from_frame(
@@ -120,9 +109,9 @@ class Items:
         return found.to_numpy()
 
     @property
-    def features(self) -> Floats:
-        """The features (items, d); those of one-hot actions are the identity."""
-        return np.eye(len(self.ids)) if self.matrix is None else self.matrix
+    def features(self) -> Catalogue:
+        """The features (items, d); those of one-hot actions are the identity, which is not written out."""
+        return OneHot(len(self.ids)) if self.matrix is None else self.matrix
 
 
 def action_column(names: Sequence[str], other: str) -> str | None:

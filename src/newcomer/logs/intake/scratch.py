@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import time
 import weakref
 from pathlib import Path
 
 from newcomer.errors import LogsError
+
+TRIES, PAUSE = 20, 0.05  # to remove a folder, and the seconds between them
 
 
 class Scratch:
@@ -21,7 +24,7 @@ class Scratch:
             self.path = Path(tempfile.mkdtemp(prefix="newcomer-", dir=below))
         except OSError as error:
             raise no_room(below or Path(tempfile.gettempdir()), error) from error
-        self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        self._remove = weakref.finalize(self, _remove, self.path)
 
     @property
     def alive(self) -> bool:
@@ -31,6 +34,18 @@ class Scratch:
     def close(self) -> None:
         """Remove the folder."""
         self._remove()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, in which a worker that has not heard of its end yet may still be writing.
+
+    Once the folder is gone, whatever is written next fails.
+    """
+    for _ in range(TRIES):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(PAUSE)
 
 
 def no_room(folder: Path, error: OSError) -> LogsError:

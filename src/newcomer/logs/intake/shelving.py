@@ -12,6 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +21,14 @@ import polars as pl
 
 from newcomer.arrays import Ints
 from newcomer.errors import LogsError
-from newcomer.logs.intake.histories import Histories, Limits, cuts
+from newcomer.logs.intake.histories import Histories, Limits
 from newcomer.logs.intake.scratch import Scratch, no_room
 from newcomer.logs.intake.shown_lists import Candidates
 
-TASKS = 16  # that a pass is dealt out in, where the logs are large enough: whatever the number of workers
+TASKS = (1, 2, 4, 6, 8, 12, 24)  # that a pass is dealt out in: two, three or four workers, and more, share them evenly
 OPEN = 256 << 20  # bytes of parts that a worker keeps mapped
-FEWEST, MOST = 20_000, 2_000_000  # rows of a task
+FEWEST, MOST = 100_000, 2_000_000  # rows of a task
+LEAST = 0.02  # of a task that is worth opening another part for
 
 
 class Piece(NamedTuple):
@@ -35,6 +37,9 @@ class Piece(NamedTuple):
     part: int
     first: int
     last: int
+
+
+Dealt = tuple[list[tuple[Piece, ...]], list[int]]  # a pass in tasks, and the rows of each
 
 
 class Shelf:
@@ -48,6 +53,7 @@ class Shelf:
     ) -> None:
         self.folder, self.names, self.limits, self._scratch = folder, tuple(names), limits, scratch
         self._open: dict[int, Histories] = {}  # parts that a worker has open, the last used last
+        self._dealt: dict[tuple[int, int], Dealt] = {}  # passes by size of batch
 
     @classmethod
     def holding(cls, parts: Iterable[Histories], scratch: Scratch, limits: Limits | None) -> Shelf:
@@ -72,31 +78,33 @@ class Shelf:
         for number in range(len(self.names)):
             yield load_part(self.folder / self.names[number])
 
-    def tasks(self, rows: int, dim: int, total: int) -> tuple[list[tuple[Piece, ...]], list[int]]:
-        """The pass in tasks, each some pieces of at most `rows` rows; and how many of the `total` rows each has.
+    def tasks(self, rows: int, dim: int, total: int) -> Dealt:
+        """The pass in tasks, each some pieces of about `rows` rows at most; and how many of the `total` rows each has.
 
         A task is large enough that adding up its d x d sums costs little beside computing them. How the pass is dealt
         out depends on the logs and on nothing else: so does the rounding of what is added up.
         """
         self._check_open()
-        size = min(max(-(-total // TASKS), 16 * dim, FEWEST), MOST)
-        tasks: list[tuple[Piece, ...]] = []
-        counts: list[int] = []
-        pieces: list[Piece] = []
-        held = 0
-        for number in range(len(self.names)):
-            offsets: Ints = np.load(self.folder / self.names[number] / "offsets.npy", allow_pickle=False)
-            for first, last in cuts(offsets, min(rows, size)):
-                pieces.append(Piece(number, first, last))
-                held += int(offsets[last] - offsets[first])
-                if 4 * held >= 3 * size:  # pieces end between users, a little short of what was asked for
-                    tasks.append(tuple(pieces))
-                    counts.append(held)
-                    pieces, held = [], 0
-        if pieces:
-            tasks.append(tuple(pieces))
-            counts.append(held)
-        return tasks, counts
+        count = task_count(total, dim)
+        if (rows, count) not in self._dealt:
+            self._dealt[rows, count] = self._deal(min(rows, -(-total // count)), count, total)
+        return self._dealt[rows, count]
+
+    def _deal(self, rows: int, count: int, total: int) -> Dealt:
+        """Every task has the rows of its share of the whole, wherever parts end."""
+        share, begun = total / count, 0
+        tasks: list[list[Piece]] = [[] for _ in range(count)]
+        counts = [0] * count
+        for number, name in enumerate(self.names):
+            offsets: Ints = np.load(self.folder / name / "offsets.npy", allow_pickle=False)
+            for first, last in pairwise(_crossings(offsets, begun, share)):
+                size = int(offsets[last] - offsets[first])
+                task = min(int((begun + offsets[first] + size / 2) / share), count - 1)
+                ends = even(offsets[first : last + 1] - offsets[first], rows)
+                tasks[task] += [Piece(number, first + a, first + b) for a, b in pairwise(ends)]
+                counts[task] += size
+            begun += int(offsets[-1])
+        return [tuple(pieces) for pieces in tasks if pieces], [held for held in counts if held]
 
     def _check_open(self) -> None:
         if self._scratch is not None and not self._scratch.alive:
@@ -108,7 +116,42 @@ class Shelf:
             self._scratch.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scratch": None, "_open": {}}
+        return {**self.__dict__, "_scratch": None, "_open": {}, "_dealt": {}}
+
+
+def task_count(rows: int, dim: int) -> int:
+    """How many tasks a pass over so many rows of d features is dealt out in.
+
+    >>> task_count(430_000, 5), task_count(20_000_000, 50), task_count(10**9, 50)
+    (4, 24, 504)
+    """
+    many = TASKS[-1]
+    if rows > many * MOST:
+        return many * -(-rows // (many * MOST))
+    return max(count for count in TASKS if count == 1 or count * max(FEWEST, 16 * dim) <= rows)
+
+
+def even(offsets: Ints, rows: int) -> list[int]:
+    """Where histories are cut into pieces of equal size, about `rows` rows or less: positions of users, ends included.
+
+    >>> even(np.array([0, 2, 4, 6, 8, 9]), 6)
+    [0, 3, 5]
+    """
+    total = int(offsets[-1])
+    count = max(1, -(-total // rows))
+    inner = np.searchsorted(offsets, total * np.arange(1, count) / count)
+    return sorted({0, *inner.tolist(), len(offsets) - 1})
+
+
+def _crossings(offsets: Ints, begun: int, share: float) -> list[int]:
+    """The users of a part at whom one task ends and the next begins, ends of the part included; `begun` rows before.
+
+    A task that would get next to nothing of a part leaves that to its neighbour.
+    """
+    size = int(offsets[-1])
+    marks = share * np.arange(begun // share + 1, (begun + size) // share + 1) - begun
+    inner = marks[(marks > LEAST * share) & (marks < size - LEAST * share)]
+    return sorted({0, *np.searchsorted(offsets, inner).tolist(), len(offsets) - 1})
 
 
 def _bytes(part: Histories) -> int:

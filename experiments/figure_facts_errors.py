@@ -1,0 +1,260 @@
+"""Facts (`experiments.figure_facts`) of the figures that are not curves of regret, and of the readings."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import polars as pl
+
+from experiments.figure_facts import REMARKED, Facts, Value
+from experiments.figure_numbers import read_table
+from experiments.markdown import number, short
+from newcomer.experiments import fig_readings as readings
+from newcomer.experiments.fig_insufficiency import ISOTROPIC
+from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED
+
+PCAS = ("PCA of raw rewards", "PCA of single estimates")
+BARE = "M_N without correction"
+
+
+def chance(dim: int, rank: int) -> float:
+    """The Frobenius distance of a random subspace, in the root of the mean square.
+
+    >>> round(chance(200, 18), 2)
+    5.72
+    """
+    return math.sqrt(2 * (rank - rank**2 / dim))
+
+
+def subspace_error(results: Path) -> Facts:
+    """Rates, chance, and how much of the radii is B^2."""
+    frame = read_table(results / "subspace-error.csv").filter(series="SOLD")
+    error = {(world, users): value for world, users, value in frame.select("world", "users", "error").iter_rows()}
+    squares = [b**2 for b in frame["inverse_coverage"].unique()]
+    steps = {world: error[world, 2000] / error[world, 20_000] for world in (LEARNABLE, BALANCED)}
+    lost = {LITERAL: chance(200, 18), PRINTED: chance(50, 2)}
+    claims = {
+        "at the rate from 2,000 users on": all(0.8 < step / math.sqrt(10) < 1.25 for step in steps.values()),
+        "at chance": all(value > 0.95 * lost[world] for (world, _), value in error.items() if world in lost),
+        "B^2 is two to four orders of magnitude": 10**1.5 < min(squares) and max(squares) < 10**4.5,
+    }
+    return Facts(claims=claims)
+
+
+def _sizes(results: Path, name: str) -> dict[tuple[str, str, int], Value]:
+    """Regret of every line at the smallest tau, or without one, by world, policy and number of users."""
+    frame = read_table(results / f"{name}.csv")
+    kept = frame.filter(pl.col("tau").is_null() | (pl.col("tau") == pl.col("tau").min().over("world")))
+    columns = ("world", "policy", "users", "regret", "regret_se")
+    return {(w, p, n): Value(mean, error) for w, p, n, mean, error in kept.select(columns).iter_rows()}
+
+
+def sizes_ucb(results: Path) -> Facts:
+    """Regret against N, optimistic."""
+    own = _sizes(results, "regret-vs-n-ucb")
+    users = sorted({n for *_, n in own})
+    true = {world: own[world, "LinUCB, true features", users[0]] for world in FILMS}
+    there = [min(n for n in users if own[BALANCED, f"{x}-ProBALL-UCB", n].level(true[BALANCED])) for x in "MEH"]
+    literal = [own[LITERAL, "M-ProBALL-UCB", n].mean < true[LITERAL].mean for n in users]
+    first = next((n for i, n in enumerate(users) if all(literal[i:])), None)
+    claims = {
+        "one after the other": there == sorted(there),
+        "costs next to nothing from 1,000 users on": all(
+            own[BALANCED, "M-ProBALL-UCB", n].level(true[BALANCED]) for n in users if n >= 1000
+        ),
+        "literal: better than the true one": first is not None and first < users[-1],
+    }
+    return Facts({"better_from": f"{first:,}"}, claims)
+
+
+def sizes_ts(results: Path) -> Facts:
+    """Regret against N, samplers."""
+    own, last = _sizes(results, "regret-vs-n-ts"), 5000
+    ours = {world: own[world, "M-ProBALL-TS", last] for world in FILMS}
+    true = {world: own[world, "LinTS, true features", last] for world in FILMS}
+    claims = {
+        "balanced: level": ours[BALANCED].level(true[BALANCED]),
+        "literal: below": ours[LITERAL].below(true[LITERAL]),
+        "the mean is below both": all(
+            own[world, "PopulationMean", last].mean < min(ours[world].mean, true[world].mean) for world in FILMS
+        ),
+    }
+    return Facts(claims=claims)
+
+
+def geometry(results: Path) -> Facts:
+    """Where the ellipse is in the ball, and the true vector in both sets."""
+    frame = read_table(results / "geometry.csv")
+    times = frame["time"].unique(maintain_order=True).to_list()
+    shown = [time for time in times if time.startswith("LOCAL")]
+    point = frame.filter(set="true beta").select("x", "y").row(0)
+    inside = [
+        [
+            _within(point, frame.filter(time=time, set=name).sort("order").select("x", "y").rows())
+            for name in ("online set (LinUCB)", "offline set")
+        ]
+        for time in shown
+    ]
+    ends = [time.rsplit(" ", 1)[-1] for time in times if time.startswith("ProBALL")]
+    claims = {
+        "stay, stay, leave": ends == ["stay", "stay", "leave"],
+        "the truth is in both but for the offline set after 3": inside == [[True, False], [True, True], [True, True]],
+    }
+    return Facts(claims=claims)
+
+
+def _within(point: tuple[float, float], outline: list[tuple[float, float]]) -> bool:
+    """Whether a point is inside a closed outline, by the parity of the edges that a ray crosses."""
+    x, y = point
+    odd = False
+    for (x1, y1), (x2, y2) in zip(outline, [*outline[1:], outline[0]], strict=True):
+        if (y1 > y) != (y2 > y) and x < x1 + (y - y1) * (x2 - x1) / (y2 - y1):
+            odd = not odd
+    return odd
+
+
+def insufficiency(results: Path) -> Facts:
+    """Five estimators on the same logs."""
+    frame = read_table(results / "insufficiency.csv")
+    columns = frame.select("world", "estimator", "users", "error").iter_rows()
+    error = {(world, estimator, users): value for world, estimator, users, value in columns}
+    last, biased = 5000, (*PCAS, BARE)
+    worlds = (BALANCED, LITERAL, ISOTROPIC)
+    own = {(world, name): error[world, name, last] for world in worlds for name in (*biased, "PMF", "SOLD")}
+    claims = {
+        "M_N is hardly better than PCA": all(own[w, BARE] > 0.9 * own[w, PCAS[1]] for w in worlds),
+        "they level off": all(own[w, name] > 0.8 * error[w, name, 1000] for w in worlds for name in biased),
+        "SOLD goes on": own[ISOTROPIC, "SOLD"] < 0.6 * error[ISOTROPIC, "SOLD", 1000],
+        "PMF is better on isotropic items": own[ISOTROPIC, "PMF"] < own[ISOTROPIC, "SOLD"],
+        "and worse on balanced factors": own[BALANCED, "PMF"] > own[BALANCED, "SOLD"],
+        "literal: SOLD and PMF at chance": min(own[LITERAL, "SOLD"], own[LITERAL, "PMF"]) > 0.95 * chance(200, 18),
+        "literal: the biased ones are closer": all(own[LITERAL, name] < own[LITERAL, "SOLD"] for name in biased),
+    }
+    words = {
+        "bare_balanced": short(own[BALANCED, BARE]),
+        "sold_balanced": short(own[BALANCED, "SOLD"]),
+        "bare_isotropic": short(own[ISOTROPIC, BARE]),
+    }
+    return Facts(words, claims)
+
+
+def seeking(results: Path) -> Facts:
+    """Errors of a logger that seeks reward, as shares of the uniform one's."""
+    shares, claims = [], {}
+    for (world, estimator), own in read_table(results / "reward-seeking-logger.csv").group_by("world", "estimator"):
+        errors = own.sort("strength")["error"]
+        shares.append(float(errors.min() / errors[0]))  # type: ignore[operator]
+        claims[f"{world}, {estimator}: about half or less"] = shares[-1] < 0.6 and errors[-1] < 0.65 * errors[0]
+    return Facts({"least": f"{min(shares):.2f}", "most": f"{max(shares):.2f}"}, claims)
+
+
+def replay(results: Path) -> Facts:
+    """Real ratings."""
+    frame = read_table(results / "replay.csv")
+    last = frame.filter(pl.col("t") == pl.col("t").max())
+    own = {name: Value(mean, error) for name, mean, error in last.select("policy", "regret", "regret_se").iter_rows()}
+    claims = {
+        "PriorUCB is first": last.sort("regret")["policy"][0] == last.sort("reward")["policy"][-1] == "PriorUCB",
+        "logs help": own["ProBALL-UCB"].below(own["LinUCB"]) and own["ProBALL-TS"].below(own["LinTS"]),
+        "not ahead of the mean": own["ProBALL-UCB"].mean > own["PopulationMean"].mean,
+    }
+    return Facts(claims=claims)
+
+
+def privacy(results: Path) -> Facts:
+    """Guesses of gender and age."""
+    frame = read_table(results / "privacy.csv")
+    rows = {(row["attribute"], row["ratings"]): row for row in frame.iter_rows(named=True)}
+    better = {key: row["accuracy"] > row["base_rate"] + 2 * row["accuracy_error"] for key, row in rows.items()}
+    known, sizes = ("35 or older", "female"), (5, 20, 50, 200)
+    claims = {
+        "far better than a coin": all(rows[name, None]["auc"] > 0.8 for name in known),
+        "hardly after five, clearly after fifty": all(
+            rows[name, 5]["auc"] < 0.62 and rows[name, 50]["auc"] > 0.65 for name in known
+        ),
+        "age after fifty, gender not": better["35 or older", 50] and not any(better["female", n] for n in sizes),
+        "both of the long-known": all(better[name, None] for name in known),
+    }
+    return Facts(claims=claims)
+
+
+def of_readings(results: Path) -> Facts:
+    """Which claims hold under which readings, and the exits and radii around the paper's remark."""
+    frame = read_table(results / "readings.csv")
+    bare = frame.filter(bound="without B^2")
+    held = {
+        (r, tau, claim): holds for r, tau, claim, holds in bare.select("reading", "tau", "claim", "holds").iter_rows()
+    }
+    own, plain = readings.PRIORS
+    against = {name: f"ProBALL-UCB beats {name}" for name in ("LinUCB", "mUCB", "mmUCB")}
+    names = list(readings.FIXED)
+    wins, losses = ([n for n in names if held[n, 0.1, against["LinUCB"]] == kind] for kind in ("holds", "fails"))
+    everything = [
+        n for n in names if all(held[n, tau, c] == "holds" for c in against.values() for tau in readings.TAUS)
+    ]
+    sampled = {
+        c: {n for n in names if any(held[n, tau, c] == "holds" for tau in readings.TAUS)}
+        for c in (f"ProBALL-TS beats mmTS, {own}", f"ProBALL-TS beats MixTS, {own}")
+        + (f"ProBALL-TS beats mmTS and MixTS, {plain}",)
+    }
+    balanced = "balanced factors"
+    claims = {
+        "with B^2 everybody leaves in round 1": bool((frame.filter(bound="with B^2")["left_at"] == 1).all()),
+        "all UCB claims hold with balanced factors alone": everything == [balanced],
+        "there mUCB is not ahead early, and nobody leaves": all(
+            held[balanced, tau, f"mUCB is ahead of ProBALL-UCB after {readings.EARLY} rounds"] == "fails"
+            for tau in readings.TAUS
+        )
+        and bool((bare.filter(reading=balanced)["left_at"] > 200).all()),
+        "samplers": list(sampled.values()) == [{balanced}, set(), {balanced}],
+        "the radius varies widely, but for balanced factors": all(
+            (most > 2 * least) == (name != balanced)
+            for name, least, most in bare.select("reading", "radius_least", "radius_most").iter_rows()
+        ),
+        **_afterwards(bare, held, list(against.values()), list(sampled)),
+    }
+    words = {
+        "won": str(len(wins)),
+        "readings": str(len(names)),
+        "lost": " and ".join(f"*{name}*" for name in losses),
+        "radius_balanced": short(bare.filter(reading=balanced)["radius"][0]),
+        "exits": _exits(bare),
+    }
+    return Facts(words | _told(bare, "all together", "all") | _told(bare, readings.AFTERWARDS, "after"), claims)
+
+
+def _afterwards(
+    bare: pl.DataFrame, held: dict[tuple[str, float, str], str], optimistic: list[str], sampling: list[str]
+) -> dict[str, bool]:
+    """What the text says of the reading that was added."""
+    name = readings.AFTERWARDS
+    left = bare.filter(reading=name, tau=0.5)["left_at"][0]
+    early = f"mUCB is ahead of ProBALL-UCB after {readings.EARLY} rounds"
+    near = REMARKED / 2 < left < 2 * REMARKED
+    return {
+        "added: leaves near round 70 and beats LinUCB": near and held[name, 0.5, optimistic[0]] == "holds",
+        "added: beats all three at 0.1": all(held[name, 0.1, claim] == "holds" for claim in optimistic),
+        "added: an early lead is open": all(held[name, tau, early] == "open" for tau in readings.TAUS),
+        "added: no sampler": not any(held[name, tau, claim] == "holds" for tau in readings.TAUS for claim in sampling),
+    }
+
+
+def _exits(bare: pl.DataFrame) -> str:
+    """Readings whose exit is within a factor of two of the remark's round."""
+    near = bare.filter(pl.col("left_at").is_between(REMARKED / 2, 2 * REMARKED))
+    rows = near.select("reading", "tau", "left_at").unique(maintain_order=True).iter_rows()
+    return "; ".join(f"*{name}*, tau = {tau:g}: round {left:.0f}" for name, tau, left in rows)
+
+
+def _told(bare: pl.DataFrame, reading: str, prefix: str) -> dict[str, str]:
+    """Radius and its range over data sets, exit at tau = 0.5, and what is gained over LinUCB at either tau."""
+    own = bare.filter(reading=reading, claim="ProBALL-UCB beats LinUCB").sort("tau", descending=True)
+    half, tenth = own.iter_rows(named=True)
+    return {
+        f"{prefix}_radius": short(half["radius"]),
+        f"{prefix}_range": f"{short(half['radius_least'])} to {short(half['radius_most'])}",
+        f"{prefix}_exit": f"{half['left_at']:.0f}",
+        f"{prefix}_half": number(half["difference"], half["difference_se"]),
+        f"{prefix}_tenth": number(tenth["difference"], tenth["difference_se"]),
+    }

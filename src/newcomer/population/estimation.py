@@ -1,0 +1,229 @@
+"""The distribution of users, from its start to its end.
+
+    reward = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a.
+
+Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`)
+improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean
+and the spread along each direction that serve a newcomer, and with many directions and short histories they must be
+shrunk (`beginning`), by as much as people who were not fitted call for (`search`).
+
+Where there are many users all of this is done for a sample of them, drawn by a hash of the id, and so is what tells how
+sure the answer is. Then everybody is fitted from there: precisions are beliefs about L, which do not depend on how many
+people are looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from newcomer.arrays import Bools
+from newcomer.evidence import PopulationFacts, RankComparison, SampleFacts
+from newcomer.logs.sampling import sample
+from newcomer.population.all_pairs import AnyPairs
+from newcomer.population.beginning import Begin, Fold, begin_with
+from newcomer.population.calibration import Parts
+from newcomer.population.climb import Climber
+from newcomer.population.forecast import forecast
+from newcomer.population.passing import LONGEST, Ascent, Passes
+from newcomer.population.persistence import share_of
+from newcomer.population.record import Population
+from newcomer.population.search import Found, Search, Trail
+from newcomer.radius import Draws
+from newcomer.users import Split, folds
+
+SAMPLE = 20_000  # users by whom everything is chosen, where there are more than twice as many
+SPREADING = 12  # passes of the climb of all users from where the sample arrived
+PLAIN = 6.0  # standard errors of gain below which one held-out fifth of the users is not enough to tell
+FINE, FINELY = 0.01, 3e-4  # gain in log-likelihood at which the last climb ends, in all or per parameter
+SETTLING, SETTLED = 5, 0.005  # climbs in which share and variances settle, and by how little the share then changes
+STAGE = "fitting everybody"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The population fitted to everybody, what it began with, and why it is so.
+
+    `parts` tell how sure it is, by `chosen`, passes over the users by whom everything was chosen: all, or a sample.
+    """
+
+    population: Population
+    climber: Climber
+    begin: Begin
+    facts: PopulationFacts
+    chosen: Passes
+    parts: Parts
+    held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of them, and the buckets of the others
+
+    @property
+    def pairs(self) -> AnyPairs:
+        """The sums over pairs."""
+        return self.begin.pairs
+
+    def draws(self, rank: int) -> Draws:
+        """Draws of the error of a basis of this rank, scaled to all users where a sample of them told: see `Parts`."""
+        found = self.parts.draws(self.chosen, rank)
+        return found.scaled(self.chosen.logs.summary.users / self.facts.users)
+
+    def counted(self, passes: Passes) -> PopulationFacts:
+        """The facts, with the passes made by now over all users and over the sample."""
+        facts = replace(self.facts, passes=passes.count)
+        return facts if facts.sample is None else replace(facts, sample=_sample_facts(self.chosen))
+
+
+def _sample_facts(passes: Passes) -> SampleFacts:
+    return SampleFacts(passes.logs.summary.users, passes.logs.summary.rows, passes.count)
+
+
+def estimate_population(
+    passes: Passes,
+    *,
+    rank: int | Literal["auto"] = "auto",
+    persistence: float | None = None,
+    calibrate: bool = False,
+) -> Fitted:
+    """Estimate the distribution of users; `rank` directions, or as many as held-out users call for.
+
+    `persistence` is the share of the residual that lasts; None leaves it to users who met an action more than once.
+    `calibrate` says that `Fitted.draws` will be asked for, whose passes can then be shared.
+
+    >>> from newcomer.worlds import Synthetic
+    >>> found = estimate_population(Passes(Synthetic.learnable(dim=8, seed=1).logs(400, 8, seed=1)), rank=2)
+    >>> found.population.factor.shape, round(found.population.noise_variance, 2)
+    ((8, 2), 0.25)
+    """
+    few = some_of(passes)
+    found = _estimate(few, rank, persistence, calibrate)
+    return found if few is passes else _spread(passes, found, persistence)
+
+
+def some_of(passes: Passes) -> Passes:
+    """Passes over a sample of about `SAMPLE` users, found in one pass; the same passes where there are hardly more."""
+    if passes.logs.summary.users <= 2 * SAMPLE:
+        return passes
+    return Passes(sample(passes.logs, SAMPLE, run=passes.run), passes.progress, passes.listen, sampled=True)
+
+
+def _estimate(passes: Passes, rank: int | Literal["auto"], persistence: float | None, calibrate: bool) -> Fitted:
+    """Choose what is open, and fit everybody."""
+    begin = begin_with(passes, persistence)
+    users = begin.pairs.users
+    search = Search(passes, begin, [Fold(begin, split) for split in folds(users)])
+    if not search.folds:  # too few users to hold some of them out: everybody gets the mean
+        size = 0 if rank == "auto" else int(rank)
+        return finish(passes, begin, everybody_of(begin).climber(1.0, everybody_of(begin).start(size)))
+    if rank != "auto":
+        return _finish(search, search.shrinkage(search.first(int(rank))), None, calibrate)
+    most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
+    found, ranks = search.rank(most)
+    if len(search.folds) == 1 and ranks.deficits[0] < PLAIN * ranks.errors[0]:
+        search = Search(passes, begin, [Fold(begin, split) for split in folds(users, every=True)])
+        found, ranks = search.rank(most, near=found.precision)
+    return _finish(search, found, ranks, calibrate)
+
+
+def everybody_of(begin: Begin) -> Fold:
+    """Everybody, and nobody held out."""
+    every = np.ones(len(begin.pairs.users), dtype=np.bool_)
+    return Fold(begin, Split(every, ~every))
+
+
+def _finish(search: Search, found: Found, ranks: RankComparison | None, calibrate: bool) -> Fitted:
+    """Fit everybody with what the search has found."""
+    start, trails = found.climbers[0], tuple(search.trails)
+    fitted = finish(search.passes, search.origin, start, trails=trails, ranks=ranks, calibrate=calibrate)
+    judged = [fold.split.judged for fold in search.folds]
+    return replace(fitted, held_out=tuple(zip(found.populations, judged, strict=True)))
+
+
+def finish(
+    passes: Passes,
+    begin: Begin,
+    start: Climber,
+    *,
+    trails: tuple[Trail, ...] = (),
+    ranks: RankComparison | None = None,
+    calibrate: bool = False,
+) -> Fitted:
+    """Fit everybody from where a climber is, with its precision, and keep why.
+
+    With `calibrate`, parts of the users are fitted apart in the same passes.
+    """
+    fold = everybody_of(begin)
+    precision = float(start.penalty.weights[-1]) if start.trial.rank else 1.0
+    parts = Parts(begin, fold.penalised(precision, start.trial.rank))
+    shared = parts.ascents if calibrate and _rank(start.best or start.trial, begin) else []
+    climber = _settle(passes, fold, start, shared)
+    facts = _facts(passes, begin, climber, precision, trails, ranks)
+    assert climber.best is not None
+    return Fitted(climber.best.principal(), climber, begin, facts, passes, parts)
+
+
+def _rank(population: Population, begin: Begin) -> int:
+    rows = float(begin.pairs.rows.sum())
+    return population.basis_rank(begin.pairs.gram.sum(axis=0) / rows, rows)
+
+
+def _settle(passes: Passes, fold: Fold, start: Climber, beside: list[Ascent], longest: int = LONGEST) -> Climber:
+    """Climb until what lasts and the variances it is a share of agree: each is estimated given the other."""
+    best, climber = start.best or start.trial, start
+    share = fold.begin.share_for(best)
+    for _ in range(SETTLING):
+        climber = _among(fold, climber, replace(best, share=share))
+        ascents = [Ascent(climber, fold.split, FINE, FINELY), *beside]
+        passes.climb(ascents, stage=STAGE, longest=longest)
+        assert climber.best is not None
+        best, before = climber.best, share
+        share = fold.begin.share_for(best)
+        if abs(share - before) < SETTLED:
+            break
+    return climber
+
+
+def _among(fold: Fold, climber: Climber, start: Population) -> Climber:
+    """The climb of everybody, from a start that is much like where another climber has arrived."""
+    precision = float(climber.penalty.weights[-1]) if start.rank else 1.0
+    users = float(fold.begin.pairs.users.sum())
+    times = users / climber.sums.users if climber.sums is not None else 1.0
+    return climber.among(fold.gram, fold.penalised(precision, start.rank), times, start)
+
+
+def _spread(passes: Passes, chosen: Fitted, persistence: float | None) -> Fitted:
+    """Fit all users from what was found for a sample of them, with its rank, its precision and what it says lasts."""
+    begin = begin_with(passes, persistence)
+    fold, best = everybody_of(begin), chosen.population
+    climber = _among(fold, chosen.climber, replace(chosen.climber.best or best, share=begin.share_for(best)))
+    passes.most = passes.count + SPREADING
+    passes.climb([Ascent(climber, fold.split, FINE, FINELY)], stage=STAGE, longest=SPREADING)
+    assert climber.best is not None
+    facts, about = chosen.facts, _sample_facts(chosen.chosen)
+    facts = replace(_facts(passes, begin, climber, facts.precision, facts.tried, facts.ranks), sample=about)
+    return replace(chosen, population=climber.best.principal(), climber=climber, begin=begin, facts=facts)
+
+
+def _facts(
+    passes: Passes,
+    begin: Begin,
+    climber: Climber,
+    precision: float,
+    trails: tuple[Trail, ...],
+    ranks: RankComparison | None,
+) -> PopulationFacts:
+    """How the distribution was found."""
+    assert climber.best is not None and climber.sums is not None
+    pairs, population, rows = begin.pairs, climber.best.principal(), int(begin.pairs.rows.sum())
+    return PopulationFacts(
+        passes=passes.count,
+        likelihood=climber.sums.likelihood / rows,
+        directions=population.rank,
+        users=int(pairs.users.sum()),
+        rows=rows,
+        forecast=forecast(population, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows),
+        tried=trails,
+        precision=precision,
+        mean_precision=float(climber.penalty.weights[0]),
+        ranks=ranks,
+        persistence=share_of(pairs, population.variances),
+    )

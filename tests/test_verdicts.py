@@ -1,0 +1,75 @@
+"""Guards the verdicts: what they say of the results is true of the tables, and numbers in them are not typed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from experiments.figure_facts import Facts, Value
+from experiments.figure_facts_errors import _within, chance
+from experiments.figure_verdicts import VERDICTS
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "experiments" / "results"
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_what_a_verdict_says_is_true_of_the_tables(name: str) -> None:
+    facts = VERDICTS[name].facts(RESULTS)
+    assert facts.claims and [claim for claim, holds in facts.claims.items() if not holds] == []
+    assert "{" not in VERDICTS[name].told(RESULTS)
+
+
+def test_level_and_below_are_about_two_standard_errors() -> None:
+    one = Value(10.0, 3.0)
+    assert one.level(Value(19.9, 4.0)) and not one.below(Value(19.9, 4.0)) and one.below(Value(20.1, 4.0))
+    assert one.no_worse(Value(0.1, 4.0)) and not one.no_worse(Value(-0.1, 4.0))
+    assert (Facts({"a": "1"}, {"x": True}) | Facts({"b": "2"}, {"y": False})).claims == {"x": True, "y": False}
+
+
+def test_a_point_is_inside_an_outline_or_not() -> None:
+    bent = [(0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (1.0, 0.5), (0.0, 2.0)]
+    assert _within((0.2, 1.0), bent) and not _within((1.0, 1.0), bent) and not _within((3.0, 1.0), bent)
+    assert chance(2, 1) == pytest.approx(1.0)  # E sin^2 = 1/2 of a random line in the plane
+
+
+# Numbers that pages of the theory quote from the tables of studies.
+
+
+def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
+    text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").replace("\n", " ")
+    own = pl.read_csv(RESULTS / "hard.csv").filter(~pl.col("policy").str.contains("bound|nothing"))
+    short, long = own.filter(scale=1.0), own.filter(scale=10.0)
+    hybrid = long.filter(family="hybrid")
+    plain, prior = hybrid.filter(pl.col("policy") != "PriorUCB"), hybrid.filter(policy="PriorUCB")
+    lost = long.filter(family="offline", policy="PriorUCB", steps=2)["blind"] - 1
+    few, many = ((1 - prior.filter(steps=steps)["blind"]).sort() for steps in (2, 20))
+    for quoted in (
+        f"loses {short['blind'].min():.0%} to {short['blind'].max():.0%} of what random actions lose",
+        f"{short['bound'].min():.1f} to {short['bound'].max():.1f} times the proven bound",
+        f"save {1 - plain['blind'].max():.0%} to {1 - plain['blind'].min():.0%} of what random actions lose",
+        f"saves {few[0]:.0%} and {few[1]:.0%} from histories of two steps",
+        f"and {many[0]:.0%} and {many[1]:.0%} from histories of twenty",
+        f"loses {lost.min():.0%} to {lost.max():.0%} *more* than random actions",
+    ):
+        assert quoted in text
+
+
+def test_the_page_on_local_ucb_quotes_its_table() -> None:
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / "local-ucb.md").read_text(encoding="utf-8"))
+    frame = pl.read_csv(RESULTS / "local-regret.csv", infer_schema_length=None)
+
+    def regret(world: str, policy: str, users: int | None) -> str:
+        size = pl.col("users").is_null() if users is None else pl.col("users") == users
+        return f"{frame.filter(size, world=world, policy=policy)['regret'].item():.1f}"
+
+    ours, theirs, plain = (regret("learnable", name, None) for name in ("LOCAL-UCB", "ProBALL-UCB", "LinUCB"))
+    assert f"LOCAL-UCB has {ours}, ProBALL-UCB {theirs} and LinUCB {plain}" in text
+    weak = [regret("weak", "LOCAL-UCB", users) for users in (200, 5000)]
+    assert f"{weak[0]} at 200 users, {weak[1]} at 5,000" in text
+    assert f"better off with it ({regret('weak', 'ProBALL-UCB', 200)} at 200 users)" in text
+    pooled = frame.filter(pl.col("users").is_null(), policy="ProBALL-UCB")
+    shares = [pooled.filter(world=world)["share_upper"].item() for world in ("learnable", "weak")]
+    assert f"is {shares[0]:.1%} of LinUCB's regret" in text and f"the upper limit is {shares[1]:.0%} of" in text

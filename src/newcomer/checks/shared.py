@@ -63,7 +63,7 @@ def robustness(share: float) -> float:
     """Share of the variance of both that a hidden cause must explain to feign a share of explained variance.
 
     >>> round(robustness(0.1), 3), robustness(0.0)
-    (0.283, 0.0)
+    (0.282, 0.0)
     """
     odds = min(share, 1 - 1e-9) / (1 - min(share, 1 - 1e-9))
     return (math.sqrt(odds**2 + 4 * odds) - odds) / 2

@@ -52,7 +52,7 @@ class Evaluation(Shown):
     `users` and `rows` are those of the logs, of whom `judged` people, held out in `folds` parts, chose among `choices`
     of their own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
     `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out and which limits were
-    kept to.
+    kept to. `far_rewards` lie far outside all others.
     """
 
     users: int
@@ -68,6 +68,7 @@ class Evaluation(Shown):
     simulation: tuple[PolicyRow, ...]
     learning: tuple[LearningStep, ...]
     notes: tuple[str, ...] = ()
+    far_rewards: int = 0
 
     @property
     def look(self) -> HeadlineStep | None:
@@ -77,12 +78,15 @@ class Evaluation(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it will help: "helps" only if the interval of the gain over the population mean is above zero."""
+        """Whether it will help: "helps" only if the interval of the gain over the population mean is above zero.
+
+        A reward far outside all others may decide by itself what everybody seems to like: then nothing is clear.
+        """
         if self.look is None:
             return "unknown"
         gain = self.look.population_mean
         worse = self.look.logging.high < 0  # than what was logged: then the mean is no ranking to be beaten
-        return "no help" if gain.high <= 0 or worse else "helps" if gain.clear else "not clear"
+        return "no help" if gain.high <= 0 or worse else "helps" if gain.clear and not self.far_rewards else "not clear"
 
     def sentences(self) -> list[str]:
         """The answer first, then what is behind it."""
@@ -166,6 +170,9 @@ def _verdict(found: Evaluation) -> str:
         "no help": "Do not bother: with these logs newcomers gain nothing over the population mean.",
         "not clear": "Not clear: the interval of the gain over the population mean has zero in it.",
     }
+    if found.far_rewards and found.verdict == "not clear":
+        far = "1 reward lies" if found.far_rewards == 1 else f"{found.far_rewards:,} rewards lie"
+        told["not clear"] = f"Not clear: {far} far outside all others; clip='auto' (--clip auto) limits what they do."
     return told.get(found.verdict, "") + short
 
 

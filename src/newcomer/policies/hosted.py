@@ -25,6 +25,7 @@ from newcomer.arguments import number
 from newcomer.arrays import Bools, Floats
 from newcomer.errors import PolicyError
 from newcomer.linear.ridge import Ridge
+from newcomer.linear.scoring_loops import project
 from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies.contract import Contract
@@ -90,13 +91,20 @@ class Hosted(Contract[HostedState]):
         """Whether Delta tau sqrt(t) <= d for the coming round t of each user (n,)."""
         return np.asarray(self._pull * np.sqrt(state.outer.count + 1) <= self.model.dim)
 
+    def _projected(self, rows: Floats) -> Floats:
+        """U^T phi (m, k) of rows (m, d), one after another: a product of all rounds otherwise with their number."""
+        out = np.empty((len(rows), self.model.rank))
+        project(np.ascontiguousarray(self.model.basis.T), np.ascontiguousarray(rows), out)
+        return out
+
     def rank(self, state: HostedState, asked: Question) -> Floats:
         """The scores (m, K) of the host that each user is with."""
-        small = asked._replace(actions=np.ascontiguousarray(asked.actions @ self.model.basis))
+        rows = asked.actions.reshape(-1, asked.actions.shape[-1])
+        small = asked._replace(actions=self._projected(rows).reshape(*asked.actions.shape[:-1], -1))
         within = self.inside(state)[asked.users][:, None]
         return np.where(within, self.inner.rank(state.inner, small), self.outer.rank(state.outer, asked))
 
     def learn(self, state: HostedState, told: Rewards) -> None:
         """Both hosts learn, each from its own features."""
-        self.inner.learn(state.inner, told._replace(features=np.ascontiguousarray(told.features @ self.model.basis)))
+        self.inner.learn(state.inner, told._replace(features=self._projected(told.features)))
         self.outer.learn(state.outer, told)

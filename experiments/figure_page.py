@@ -16,7 +16,7 @@ INTRO = """# Experiments
 Every figure of the paper "Leveraging Offline Data in Linear Latent Contextual Bandits" (Kausik, Tan and Tewari), and \
 some that it lacks, made by
 
-    newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 22 minutes of processor time, on two cores
+    newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 22 CPU minutes
     newcomer reproduce all --quick  # two minutes, on made-up ratings
     newcomer reproduce readings     # apart: some 25 minutes on one core
     newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/theory.md

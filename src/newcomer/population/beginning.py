@@ -57,6 +57,7 @@ class Begin:
     one_hot: bool
     share: float | None = None  # of the residual that lasts, if it was given
     directions: Directions | None = None  # of one-hot features of many actions: found by passes
+    towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has told it
 
     @property
     def centred(self) -> bool:
@@ -119,9 +120,13 @@ class Fold:
         begin, fitted = self.begin, self.split.fitted
         anchor = begin.anchor(fitted)
         precision = mean_precision(begin.pairs, fitted, anchor)
-        alone = begin.start(fitted, min(USUAL, len(anchor)))  # what moments leave of the variance
-        towards = (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
+        towards = self._towards(len(anchor)) if begin.towards is None else begin.towards
         return Penalty(np.array([precision]), anchor, towards, offset_precision(begin, fitted))
+
+    def _towards(self, dim: int) -> Floats:
+        """What moments leave of the variance of each action, a little of it common to all."""
+        alone = self.start(min(USUAL, dim))
+        return (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
 
     def start(self, rank: int) -> Population:
         """The moment estimate of the fitted users."""

@@ -192,8 +192,10 @@ def _among(fold: Fold, climber: Climber, start: Population) -> Climber:
 
 def _spread(passes: Passes, chosen: Fitted, persistence: float | None) -> Fitted:
     """Fit all users from what was found for a sample of them, with its rank, its precision and what it says lasts."""
-    begin = begin_with(passes, persistence)
-    fold, best = everybody_of(begin), chosen.population
+    begin, best = begin_with(passes, persistence), chosen.population
+    if begin.directions is not None:  # by passes, which those over the sample have saved
+        begin = replace(begin, towards=chosen.climber.penalty.variance)
+    fold = everybody_of(begin)
     climber = _among(fold, chosen.climber, replace(chosen.climber.best or best, share=begin.share_for(best)))
     passes.most = passes.count + SPREADING
     passes.climb([Ascent(climber, fold.split, FINE, FINELY)], stage=STAGE, longest=SPREADING)

@@ -24,8 +24,9 @@ from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import Evidence, RankChoice, RidgeChoice
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
+from newcomer.logs.from_files import read_logs
 from newcomer.logs.journal import Journal
-from newcomer.logs.logbook import BATCH_BYTES, Logs, read_logs
+from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.offline import Offline, check_coverage
 from newcomer.population.apart import fit_apart

@@ -11,7 +11,8 @@ from newcomer.checks.enough import enough_users
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
 from newcomer.fitting import fit as fit_model
-from newcomer.logs.logbook import Logs, read_logs
+from newcomer.logs.from_files import read_logs
+from newcomer.logs.logbook import Logs
 from newcomer.verdicts import Findings
 
 

@@ -32,7 +32,8 @@ from newcomer.fitting import fit
 from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
-from newcomer.logs.logbook import Logs, read_logs
+from newcomer.logs.from_files import read_logs
+from newcomer.logs.logbook import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms

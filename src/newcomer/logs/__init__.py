@@ -1,8 +1,8 @@
 """What happened: from files, frames and arrays to checked histories, read only through `reduce`.
 
-`logbook` has `read_logs` and `Logs`; `intake/` takes a row from a file to its place in a history; `batch` is what comes
-out, and `engine` hands batches to whatever computes.
+`from_files` has `read_logs`, `logbook` has `Logs`; `intake/` takes a row from a file to its place in a history; `batch`
+is what comes out, and `engine` hands batches to whatever computes.
 """
 
+from newcomer.logs.from_files import read_logs as read_logs
 from newcomer.logs.logbook import Logs as Logs
-from newcomer.logs.logbook import read_logs as read_logs

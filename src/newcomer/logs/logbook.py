@@ -15,11 +15,10 @@ batch by batch and never stored per row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from os import PathLike, fspath
 from typing import Any
 
 import numpy as np
@@ -34,18 +33,16 @@ from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
 from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.intake.cataloguing import catalogue_of, looked_at
 from newcomer.logs.intake.choosing import Keep, sift
-from newcomer.logs.intake.columns import Epoch, Place, feature_array, unix_note, unix_unit
-from newcomer.logs.intake.finding import Paths
-from newcomer.logs.intake.frames import from_arrays, held, is_table, names_of, to_polars, unequal, with_lists
+from newcomer.logs.intake.columns import Epoch, Place, feature_array
+from newcomer.logs.intake.frames import from_arrays, held, names_of, to_polars, unequal, with_lists
 from newcomer.logs.intake.histories import Histories
-from newcomer.logs.intake.items import Items, action_column
+from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
-from newcomer.logs.intake.reading import Progress, Reader, read_table
 from newcomer.logs.intake.shelving import Piece, Shelf
-from newcomer.logs.intake.shuffling import shuffled
 from newcomer.logs.intake.sketch import Sketch
-from newcomer.logs.intake.sources import Clip, Grouped, Held, Source, collect
+from newcomer.logs.intake.sources import Clip, Held, Source, collect
 from newcomer.logs.intake.survey import Survey, survey
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
 from newcomer.logs.journal import Journal
@@ -53,97 +50,6 @@ from newcomer.onehot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
-MEMORY = 128 << 20  # sorting needs about three times as much for a moment
-
-
-def read_logs(
-    path: Paths | Any,
-    *,
-    items: Any = None,
-    features: str | Sequence[str] | None = None,
-    columns: Renames | None = None,
-    intercept: bool = False,
-    clip: Clip = None,
-    grouped: bool = False,
-    memory: int | None = None,
-    epoch: Epoch | None = None,
-    progress: Progress | None = None,
-    engine: Engine | None = None,
-) -> Logs:
-    """Read and check logs from Parquet, CSV or JSON lines. What was decided on the way is said in `Logs.advice`.
-
-    Parameters
-    ----------
-    path
-        A file, folder or glob, or a list of these; a pipe, or "-" for standard input; or a table, as `Logs.from_frame`
-        takes it. Files may be compressed with gzip. Folders named `key=value` give a column each. The separator of a
-        CSV and decimal commas are found out; true and false, yes and no are numbers.
-    items
-        Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
-        columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
-        action is its own direction (one-hot; any number of them, never written out).
-    features
-        Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
-        numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
-    columns
-        Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, `candidates`,
-        `arm`, as `{"user": "uid"}`. `features` may name several numeric columns, and None leaves an optional column
-        out. Common names (userId, item_id, rating, timestamp and the like) need not be given.
-    intercept
-        Add a constant feature, last.
-    clip
-        Bring rewards within these limits (low, high), or, with "auto", within 5 robust deviations of their median.
-    grouped
-        Rows are already grouped by user: stream the files on every pass and keep nothing.
-    memory
-        Bytes of columns to hold; larger logs are spilled to a temporary folder. Default 128 MB.
-    epoch
-        The unit, if `step` holds Unix times as integers; equal times of a user are then allowed. Times since 1979 are
-        recognised by their size.
-    progress
-        Called while reading with (rows done, rows in all).
-    engine
-        Workers that read, sort and later pass over the logs: a `newcomer.logs.crew.Crew` of processes, or a
-        `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
-        200,000 rows are read and passed over by this process: that is quicker than to start workers.
-    """
-    check_options(intercept=intercept, grouped=grouped, memory=memory, epoch=epoch, progress=progress)
-    if is_table(path):
-        return Logs.from_frame(
-            path, items=items, features=features, columns=columns, intercept=intercept, clip=clip, epoch=epoch
-        )
-    limits, chosen = checked_clip(clip), Chosen.of(features, items, columns)
-    reader = Reader.of(path, chosen.columns, epoch)
-    if not reader.total:
-        raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
-    in_rows = reader.layout.features is not None
-    text = bool(reader.text_ids.get(str(reader.layout.action)))
-    catalogue = _catalogue(items, reader.layout, reader.distinct_actions, chosen.of_items, in_rows=in_rows, text=text)
-    if catalogue is not None and catalogue.ids.dtype == pl.String:
-        reader = reader.with_text(reader.layout.action)
-    source: Source
-    space = MEMORY if memory is None else memory
-    if engine is not None and (grouped or reader.total >= carrying.ENOUGH):
-        source, total = shuffled(
-            engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
-        )
-    elif grouped:
-        source = Grouped(reader, catalogue, limits)
-        total = source.survey(progress)
-    else:
-        chunks = reader.rows(catalogue, progress)
-        source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
-    logs = Logs(
-        source,
-        total,
-        catalogue,
-        intercept=intercept,
-        ignored_items=in_rows and items is not None,
-        row_names=reader.layout.features,
-        arms=reader.layout.arms,
-        notes=list(reader.notes),
-    )
-    return logs if engine is None else logs.on(engine)
 
 
 class Logs(Shown):
@@ -293,9 +199,9 @@ class Logs(Shown):
         limits = checked_clip(clip)
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
-        layout = _looked_at(frame, layout, spare_action=features is not None)
+        layout = looked_at(frame, layout, spare_action=features is not None)
         in_rows = features is not None or layout.features is not None
-        catalogue = _catalogue(items, layout, lambda: layout.action_ids(frame, Place()), chosen, in_rows=in_rows)
+        catalogue = catalogue_of(items, layout, lambda: layout.action_ids(frame, Place()), chosen, in_rows=in_rows)
         rows = extract(frame, layout, catalogue, Place(), features=features)
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
         return cls(
@@ -514,52 +420,3 @@ class Logs(Shown):
 def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The names of features in the rows, where each has a column."""
     return names if isinstance(names, tuple) else None
-
-
-def _looked_at(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
-    """The layout without empty columns, and with the unit of steps that are Unix times by their size."""
-    features = "beside" if spare_action else layout.features
-    layout = replace(layout, features=features).without_empty(
-        lambda name: name != "beside" and frame[name].null_count() == len(frame)
-    )
-    layout = replace(layout, features=None) if spare_action else layout
-    layout = layout if layout.arm is None else layout.with_arms([frame[layout.arm]], Place())
-    if layout.step is None or layout.epoch is not None or not frame[layout.step].dtype.is_integer():
-        return layout
-    steps = frame[layout.step].min(), frame[layout.step].max()
-    if not (isinstance(steps[0], int) and isinstance(steps[1], int)):
-        return layout
-    unit = unix_unit(steps[0], steps[1])
-    return layout if unit is None else layout.noting(unix_note(layout.step, unit, (steps[0], steps[1])), epoch=unit)
-
-
-def _catalogue(
-    items: Any,
-    layout: Layout,
-    actions: Callable[[], pl.Series],
-    features: Sequence[str] | None = None,
-    *,
-    in_rows: bool,
-    text: bool = False,
-) -> Items | None:
-    """The actions and, unless they are `in_rows`, their features; None for logs that name no actions.
-
-    `actions` gives every action id of the logs; it is called only where no items table lists them. `text` says that ids
-    in the logs came as text and stay so: those of a CSV of items then do as well.
-    """
-    other = layout.action
-    if other is None:
-        return None
-    if in_rows:
-        return Items.named(actions())
-    if items is None:
-        return Items.one_hot(actions())
-    if isinstance(items, str | PathLike):
-        frame = read_table(items, text=lambda names: [action_column(names, other) or ""] if text else [])
-        return Items.from_frame(frame, source=fspath(items), other=other, features=features)
-    if is_table(items):
-        return Items.from_frame(to_polars(items), other=other, features=features)
-    if features is not None:
-        todo = "pass a table with named columns as items=, or only the columns that are to be features"
-        raise LogsError("features= names columns and items is an array", where="features=", todo=todo)
-    return Items.from_array(items)

@@ -14,7 +14,8 @@ from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.persons import Progress
 from newcomer.files import write
 from newcomer.logs.crew import Crew
-from newcomer.logs.logbook import Logs, read_logs
+from newcomer.logs.from_files import read_logs
+from newcomer.logs.logbook import Logs
 from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.deciding import decide

@@ -34,7 +34,7 @@ def test_the_exit_code_says_broken(folder, capsys):
     assert "fine" in said and "400 users" in said
     assert main.execute(["check", str(folder / "broken.parquet"), "--quick"]) == 5
     told = " ".join(capsys.readouterr().out.split())
-    assert "Do not trust what is learned from these logs" in told and "Log a part of the users" in told
+    assert "Do not trust what is learned from these logs" in told and "Show a part of the users" in told
 
 
 def test_json_is_as_its_schema_says(folder, capsys):

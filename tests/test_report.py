@@ -134,8 +134,8 @@ def findings(verdict: str) -> Findings:
 
 
 DECISIONS = {
-    ("broken", 0.5): ("no", "No: do not deploy", "promises nothing", "Log in random order."),
-    ("broken", -0.5): ("no", "No: do not deploy", "promises nothing", "Log in random order."),
+    ("broken", 0.5): ("no", "No: these logs are broken", "the same logs", "Log in random order."),
+    ("broken", -0.5): ("no", "No: these logs are broken", "the same logs", "Log in random order."),
     ("fine", 0.5): ("yes", "Yes: nothing", "+0.500 (+0.402 to +0.598) more", "random share"),
     ("doubtful", 0.5): ("with care", "Only with care", "+0.50", "doubts"),
     ("fine", 0.02): ("not yet", "Not yet", "+0.02", "Log more users"),
@@ -163,7 +163,7 @@ def test_without_a_model_or_checks_it_says_so(dossier: Dossier) -> None:
     trouble = {"fit": Trouble("all features are zero", "log features"), "check": Trouble("nobody", "")}
     bare = replace(dossier, model=None, findings=None, evaluation=None, trouble=trouble)
     decision = decide(bare)
-    assert decision.answer == "no" and decision.sentences[0].endswith("for all features are zero.")
+    assert decision.answer == "no" and decision.sentences[0].endswith("from these logs: all features are zero.")
     assert decision.sentences[2] == "Log features." and "All features are zero: log features." in page_of(bare)
     unchecked = replace(dossier, findings=None)
     assert decide(unchecked).answer == "not yet" and "It was not tried." in page_of(unchecked)

@@ -349,8 +349,8 @@ def _check(
     needed = 2 if rank == "auto" else max(2, int(rank))
     if logs.summary.usable < needed:
         raise LogsError(
-            f"{logs.summary.usable} of {logs.summary.users} users have the two rows that a history needs to be split",
-            todo=f"rank {rank} takes at least {needed} such users: log more, or lower the rank",
+            f"{logs.summary.usable:,} of {logs.summary.users:,} users have two rows or more, and a fit needs {needed}",
+            todo="log more users, with several rows each" + ("" if rank == "auto" else ", or lower the rank"),
         )
 
 

@@ -26,18 +26,24 @@ def quick_check(
     found = gather(logs, progress=progress)
     crowd = Crowd.of(found, logs.item_features)
     drafts: list[Draft | Finding] = [coverage(logs, found), rewards(logs)]
-    drafts += [propensities(found, logs.summary.rows, level), repeats(crowd) if len(crowd) else _untold("repeats")]
-    tests = _tests(crowd, level, seed) if _testable(crowd) else [_untold(name) for name in (*TESTS, "shared taste")]
+    why = _why_not(crowd)
+    weighed = propensities(found, logs.summary.rows, level)
+    drafts += [weighed, repeats(crowd) if len(crowd) else _untold("repeats", why)]
+    tests = [_untold(name, why) for name in (*TESTS, "shared taste")] if why else _tests(crowd, level, seed)
     told = judged([*drafts, *tests], level)
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation = logs.summary.reward_deviation
-    hidden = unknowable(next(one for one in told if one.name == "shared taste"), shown, deviation)
+    random = found.propensities is not None and weighed.verdict == "fine"
+    hidden = unknowable(next(one for one in told if one.name == "shared taste"), shown, deviation, random=random)
     return Findings((*told, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
 
 
-def _testable(crowd: Crowd) -> bool:
-    """Whether there are people, and something that differs between their rows and rewards."""
-    return len(crowd) >= FEWEST and crowd.spread > 1e-12 * max(float(np.mean(crowd.reward**2)), 1e-300)
+def _why_not(crowd: Crowd) -> str:
+    """Why there is nothing to test; nothing where there are people, and rewards that differ."""
+    if len(crowd) < FEWEST:
+        return f"Of so few users with two rows or more ({len(crowd)}) nothing can be told."
+    alike = crowd.spread <= 1e-12 * max(float(np.mean(crowd.reward**2)), 1e-300)
+    return "Rewards of the same action are all the same, so that nothing can be told." if alike else ""
 
 
 def _tests(crowd: Crowd, level: float, seed: int) -> list[Draft | Finding]:
@@ -56,8 +62,8 @@ def _tests(crowd: Crowd, level: float, seed: int) -> list[Draft | Finding]:
     return [*told, shared_taste(shuffled, level, seeds[5])]
 
 
-def _untold(name: str) -> Finding:
+def _untold(name: str, why: str = "") -> Finding:
     """What is said where there is nothing to test with; of a taste that cannot be seen nothing is promised."""
-    what = "There are too few users with two rows, or rows and rewards too much alike, to tell."
+    what = why or "There are too few users with two rows, or rows and rewards too much alike, to tell."
     verdict = "doubtful" if name == "shared taste" else "unknowable"
     return Finding(name, verdict, what, "Log more users, with several different actions each.")

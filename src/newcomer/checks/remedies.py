@@ -13,16 +13,17 @@ ADAPTIVE: dict[Verdict, str] = {
     "doubtful": "Either the logger learned from rewards, or actions were chosen by taste, which the first action alone"
     " may be too little to show. Fit with em, which allows the former, not with sold, and try the model on a small"
     " random part of newcomers first.",
-    "broken": "Fit with em, not with sold, believe no radius or evaluation that takes actions for random, and log a"
-    " part of the users at random from now on.",
+    "broken": "Show a part of the users, one in ten say, random actions for their whole history, and run this again on"
+    " them; until then a model of these logs is an experiment, beside what runs today, and no promise.",
 }
 CHOSEN: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,
     "doubtful": "People, or a logger, chose what was shown by taste: expect too good a picture of rarely shown"
     " actions, and try the model on a small random part of newcomers first.",
-    "broken": "What was shown was chosen by taste: rewards of other actions are not what these rows say. Log a part of"
-    " the users with random actions, and fit on those.",
+    "broken": "What was shown was chosen by taste: rewards of other actions are not what these rows say. Show a part of"
+    " the users random actions and run this again on them; until then a model of these logs is an experiment, beside"
+    " what runs today, and no promise.",
 }
 SHOWN_ADVICE: dict[Verdict, str] = {
     "fine": FINE,

@@ -23,6 +23,7 @@ from newcomer.checks.crowd import View
 from newcomer.checks.drafts import Draft, in_bins, leading_pair
 from newcomer.verdicts import Finding
 
+TOLD = 5e-4  # share of what is left of rewards below which it is not told as a number
 SLIGHT = 0.01  # share of what is left of rewards below which tastes are hardly worth serving
 UNIT = "of what is left of rewards"
 
@@ -44,7 +45,8 @@ def shared_taste(view: View, level: float, seed: int) -> Finding:
     if found.p_value > level:
         what = f"The halves of histories agree about users no more than chance makes them (p = {found.p_value:.2g})."
         return made("doubtful", what, "Serve everybody the best on average, or log more.")
-    what = f"Tastes that halves of histories agree on are {share:.1%} {UNIT} (p = {found.p_value:.2g})."
+    size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
+    what = f"Tastes that halves of histories agree on {size} (p = {found.p_value:.2g})."
     if share < SLIGHT:
         return made("doubtful", what, "There is little to gain from serving tastes.")
     return made("fine", what, "Nothing to do.")
@@ -69,13 +71,13 @@ def robustness(share: float) -> float:
     return (math.sqrt(odds**2 + 4 * odds) - odds) / 2
 
 
-def unknowable(taste: Finding, shown: Draft | None, deviation: float) -> list[Finding]:
+def unknowable(taste: Finding, shown: Draft | None, deviation: float, *, random: bool = False) -> list[Finding]:
     """What no check of these logs can tell, and how strong it would have to be."""
     share = taste.effect or 0.0
-    return [_hidden(share, shown.chance if shown else None), _strangers(share, deviation), _later(share)]
+    return [_hidden(share, shown.chance if shown else None, random=random), _strangers(share, deviation), _later(share)]
 
 
-def _hidden(share: float, shown: Chance | None) -> Finding:
+def _hidden(share: float, shown: Chance | None, *, random: bool) -> Finding:
     """A cause that was not logged and moved both actions and rewards (Lemma 1 of the paper)."""
     needed = robustness(share)
     what = f"A cause that is not logged could feign all of the shared taste if it explained {needed:.0%} of both what"
@@ -85,6 +87,8 @@ def _hidden(share: float, shown: Chance | None) -> Finding:
         what += f" At most about {bound:.0%} of what was shown stays with the user"
         what += ", so that only a cause that changes within a history could." if bound < needed else "."
     advice = "Only randomised actions rule it out: log a part of the users so."
+    if random:
+        advice = "The logged propensities rule it out, if actions were drawn by them and by nothing else."
     return Finding("hidden causes", "unknowable", what, advice, effect=needed, unit="of both variances")
 
 
@@ -104,7 +108,7 @@ def _strangers(share: float, deviation: float) -> Finding:
 def _later(share: float) -> Finding:
     """Rewards and actions that change after the logs end."""
     what = "Whether tastes and actions stay as they were when the logs were written, the logs cannot say"
-    what += f"; all of the {share:.1%} that tastes explain is lost if none of them lasts."
+    what += f"; all of the {share:.1%} that tastes explain is lost if none of them lasts." if share >= TOLD else "."
     return Finding(
         "later change", "unknowable", what, "Fit again from time to time, and watch the gain.", effect=share, unit=UNIT
     )

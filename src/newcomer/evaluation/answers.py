@@ -52,7 +52,8 @@ class Evaluation(Shown):
     `users` and `rows` are those of the logs, of whom `judged` people, held out in `folds` parts, chose among `choices`
     of their own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
     `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out and which limits were
-    kept to. `far_rewards` lie far outside all others.
+    kept to. `far_rewards` lie far outside all others. `broken` and `doubtful` name what the checks found wrong with the
+    logs: the people held out are of the same logs, so that broken ones promise nothing, whatever they say.
     """
 
     users: int
@@ -69,6 +70,8 @@ class Evaluation(Shown):
     learning: tuple[LearningStep, ...]
     notes: tuple[str, ...] = ()
     far_rewards: int = 0
+    broken: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
 
     @property
     def look(self) -> HeadlineStep | None:
@@ -82,7 +85,7 @@ class Evaluation(Shown):
 
         A reward far outside all others may decide by itself what everybody seems to like: then nothing is clear.
         """
-        if self.look is None:
+        if self.look is None or self.broken:
             return "unknown"
         gain = self.look.population_mean
         worse = self.look.logging.high < 0  # than what was logged: then the mean is no ranking to be beaten
@@ -137,9 +140,25 @@ def _sentences(found: Evaluation) -> list[str]:
     look = found.look
     if look is None:
         return [_nothing(found), *found.notes]
-    said = [_answer(found, look), _verdict(found), *_others(found, look), *_rivals(found, look)]
+    said = [*_broken(found), _answer(found, look), *_trusted(found), *_others(found, look), *_rivals(found, look)]
     said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
     return [*said, *found.notes]
+
+
+def _broken(found: Evaluation) -> list[str]:
+    """What comes before everything else."""
+    if not found.broken:
+        return []
+    what = f"Nothing is promised: these logs are broken ({', '.join(found.broken)}), and the people held out are of the"
+    return [f"{what} same logs; newcomer check says what to do. What was measured all the same:"]
+
+
+def _trusted(found: Evaluation) -> list[str]:
+    """The one word, unless nothing is promised, and what it rests on."""
+    if found.broken:
+        return []
+    care = f"Use it with care: the checks leave doubts about these logs ({', '.join(found.doubtful)})."
+    return [_verdict(found), *([care] if found.doubtful else [])]
 
 
 def _nothing(found: Evaluation) -> str:

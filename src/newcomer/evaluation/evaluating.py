@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import operator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from newcomer import arguments
 from newcomer.arrays import Ints
+from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
 from newcomer.evaluation.answers import Evaluation
@@ -48,6 +49,7 @@ LEAST = 40  # users whom a fit of the learning curve has at least
 VOTES = 64  # draws by which PriorTS tells its probabilities
 WEIGHTS = {"fit": 1.0, "others": 0.6, "judge": 1.5, "replay": 1.0, "weigh": 0.7, "learn": 1.2}
 LONG = ("learn",)  # what a quick evaluation leaves out
+CHECKED = 0.3  # what the checks cost beside a fit
 
 
 def evaluate(
@@ -81,10 +83,12 @@ def evaluate(
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(Crew(workers)))
         plan = Plan.of(logs, seed, quick=quick)
-        stages = Stages(progress, len(plan.folds) * sum(plan.weights.values()))
+        stages = Stages(progress, CHECKED + len(plan.folds) * sum(plan.weights.values()))
+        checked = quick_check(logs, seed=seed, progress=stages.begin(CHECKED))
         found = _told(plan, [_fold(plan, fold, stages) for fold in plan.folds])
         stages.end()
-        return found
+        broken, doubtful = (tuple(one.name for one in checked.of(verdict)) for verdict in ("broken", "doubtful"))
+        return replace(found, broken=broken, doubtful=doubtful)
 
 
 @dataclass(frozen=True, eq=False)

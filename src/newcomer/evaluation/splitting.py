@@ -21,6 +21,8 @@ from newcomer.logs.logbook import Logs
 from newcomer.users import bucket_of, folds, lots, reshuffled
 
 BUCKETS = 64
+FEW = 500  # users below whom every fifth is held out in turn, whatever it costs ...
+MANY, AFFORDABLE = 10_000, 200_000  # ... and below which it is done where five fits of so many rows are quick
 SPLIT, LOOKED_AT, LEARNED = 1, 2, 3  # purposes of hashes
 
 
@@ -59,7 +61,9 @@ class Fold:
 def split(logs: Logs, seed: int, *, rows: int) -> tuple[list[Fold], int]:
     """The folds, and how many of all people who have at least `rows` rows they hold out."""
     counts = reduce(logs, partial(_count, seed=seed, rows=rows), operator.add)
-    found = [Fold(one.fitted, one.judged, seed) for one in folds(counts)]
+    every = counts.sum() < FEW or (counts.sum() < MANY and logs.summary.rows <= AFFORDABLE)
+    splits = folds(counts, every=True)
+    found = [Fold(one.fitted, one.judged, seed) for one in (splits if every else splits[:1])]
     if not found:
         raise LogsError(
             f"{int(counts.sum()):,} of {logs.summary.users:,} users have the {rows} rows that it takes to judge a fit",

@@ -15,7 +15,8 @@ Two things are done otherwise than for few actions. Among many actions, some are
 every *user* to count alike in P (share_n = 1 / pairs) while rows count alike in C, their entries would come out too
 small, and those of popular actions several times too large. With share_n = H / pairs every *row* counts alike in both.
 And an action that was met n times gets a share n / (n + `FIRM`) of its entries of the directions: rare ones would have
-the largest of all, by chance. (On a third of MovieLens-1M the fit takes a fifth of the time that it took without.)
+the largest of all, by chance. (On a third of MovieLens-1M the fit takes a fifth of the
+time that it took before rows counted alike.)
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def decide(dossier: Dossier) -> Decision:
     findings, found = dossier.findings, dossier.evaluation
     if dossier.model is None:
         trouble = dossier.trouble.get("fit", Trouble("nothing was fitted", ""))
-        first = f"No: nothing can be learned from these logs, for {trouble.what.rstrip('.')}."
+        first = f"No: nothing can be learned from these logs: {trouble.what.rstrip('.')}."
         last = as_sentence(trouble.todo) if trouble.todo else _more(dossier)
         return Decision("no", (first, "Without a fit nothing can be measured.", last))
     if findings is not None and findings.verdict == "broken":
@@ -47,9 +47,9 @@ def decide(dossier: Dossier) -> Decision:
 def _broken(findings: Findings) -> Decision:
     """No, without a word of hope."""
     worst = findings.of("broken")
-    first = f"No: do not deploy what is learned from these logs; they are broken ({_names(findings, 'broken')})."
-    then = "What is measured on this page was measured on the same logs, and promises nothing."
-    return Decision("no", (first, then, as_sentence(worst[0].advice)))
+    first = f"No: these logs are broken ({_names(findings, 'broken')}); what is learned from them promises nothing."
+    then = "What is measured on this page was measured on the same logs: it may be better or worse than it looks."
+    return Decision("no", (first, then, " ".join(dict.fromkeys(as_sentence(one.advice) for one in worst))))
 
 
 def _told(findings: Findings, found: Evaluation, dossier: Dossier) -> Decision:

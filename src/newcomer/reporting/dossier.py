@@ -93,6 +93,7 @@ class Dossier:
     model: Model | None = None
     evaluation: Evaluation | None = None
     trouble: dict[str, Trouble] = field(default_factory=dict)
+    page: str = "report.html"  # its file name
 
     @property
     def broken(self) -> bool:

@@ -109,7 +109,9 @@ def line_chart(
         across = Axis.over(x, left, WIDTH - RIGHT)
         ticks = list(zip(across.ticks, across.labels, strict=True))
     parts = [_text(0, 12, y_label, weight="600"), *_grid(upright, left)]
-    parts += [_text(across(place), HEIGHT - BOTTOM + 16, label, anchor="middle") for place, label in ticks]
+    for place, label in ticks:
+        last = across(place) > WIDTH - RIGHT - 4 * len(label)  # or half of it would stand outside
+        parts.append(_text(across(place), HEIGHT - BOTTOM + 16, label, anchor="end" if last else "middle"))
     parts += [_text((left + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, anchor="middle")]
     parts += [_band(line, across, upright) for line in lines if len(line.low)]
     parts += [part for line in lines for part in _stroke(line, across, upright)]

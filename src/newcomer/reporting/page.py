@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime
 
 from newcomer import __version__
@@ -82,7 +83,8 @@ def _next(dossier: Dossier, decision: Decision) -> Markup:
 def commands(dossier: Dossier, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
     logs = dossier.called
-    again = (f"newcomer report {logs} --out report.html --force", "Make this page again, from mended or longer logs.")
+    page = f"newcomer report {logs} --out {shlex.quote(dossier.page)} --force"
+    again = (page, "Make this page again, from mended or longer logs.")
     if dossier.broken or dossier.model is None:
         return [(f"newcomer check {logs}", "See every finding with what to do about it, and mend the logs."), again]
     fit = (f"newcomer fit {logs} --out model.newcomer", "Fit the model, once and for all users.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,7 @@ def report(
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and read.engine is None:
             read = read.on(stack.enter_context(Crew(workers)))
         dossier = collect(read, called=named, seed=seed, quick=quick, progress=progress)
+    dossier = replace(dossier, page=target.name)
     decision = decide(dossier)
     write(target, page_of(dossier).encode())
     return Report(

@@ -136,7 +136,7 @@ def test_bad_options_get_one_sentence(options, message):
 def test_too_few_usable_users_are_refused():
     with pytest.raises(LogsError, match="1 of 3 users have two rows or more, and a fit needs 2"):
         fit(nc.Logs.from_arrays(user=[1, 1, 2, 3], features=np.eye(4), reward=np.ones(4)))
-    with pytest.raises(LogsError, match="rank 3 takes at least 3"):
+    with pytest.raises(LogsError, match="2 of 2 users have two rows or more, and a fit needs 3"):
         fit(nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.eye(4), reward=np.ones(4)), rank=3)
     with pytest.raises(LogsError, match="all features are zero"):
         fit(nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.zeros((4, 2)), reward=np.ones(4)), estimator="sold")

@@ -52,7 +52,7 @@ def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
         f"save {1 - plain['blind'].max():.0%} to {1 - plain['blind'].min():.0%} of what random actions lose",
         f"saves {few[0]:.0%} and {few[1]:.0%} from histories of two steps",
         f"and {many[0]:.0%} and {many[1]:.0%} from histories of twenty",
-        f"loses {lost.min():.0%} to {lost.max():.0%} *more* than random actions",
+        f"loses from {-lost.min():.0%} less to {lost.max():.0%} *more* than random actions",
     ):
         assert quoted in text
 

@@ -1,6 +1,7 @@
 """Checks of 200,000 users of 20 rows: one pass and the tests, beside reading the same file.
 
-The logs are a Parquet file of actions with an items table (1,000 items, 20 features). The tests look at 20,000 users.
+The logs are a Parquet file of actions with an items table (1,000 items, 20 features). The tests look at ten
+thousand or so.
 """
 
 from __future__ import annotations
@@ -40,6 +41,6 @@ def main() -> None:
             rows.append(measured(users, Path(folder)))
     text = """
 Processor seconds, one process: reading the file, and all checks but whether there are enough users, which takes a fit
-([How far does it go](../scale.md)). The tests look at 20,000 users, also of more.
+([How far does it go](../scale.md)). The tests look at ten million numbers at most: some ten thousand users of 20 rows.
 """
     page("checks", "Checking logs", text, {"": pl.DataFrame(rows)})

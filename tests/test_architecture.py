@@ -22,6 +22,7 @@ import newcomer
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "newcomer"
 FILES = sorted(SOURCE.rglob("*.py"))
+HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return to Python
 
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
@@ -169,6 +170,50 @@ def test_loops_are_compiled_in_their_own_files_only() -> None:
 
     elsewhere = {module_name(path) for path in FILES if compiles(path) and not path.stem.endswith("_loops")}
     assert elsewhere == set()
+
+
+def compiled(node: ast.AST) -> bool:
+    """Whether a definition is a compiled loop."""
+    marks = [ast.unparse(mark) for mark in node.decorator_list] if isinstance(node, ast.FunctionDef) else []
+    return any(mark in ("compiled", "fast") or "jit" in mark for mark in marks)
+
+
+def calls_of_loops(path: Path) -> Iterator[tuple[str, int]]:
+    """The compiled loops that a file calls, or hands to somebody who may, outside of compiled loops; and the lines."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.name: f"{module_name(path)}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and room(node.module) == "newcomer":
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}".removeprefix("newcomer.")
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if compiled(node):
+            continue
+        left += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names:
+            yield names[node.id], node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+            yield f"{names[node.value.id]}.{node.attr}", node.lineno
+
+
+def test_compiled_loops_hand_numbers_to_python_and_nothing_else() -> None:
+    """To hand over an array, a tuple or a record Numba runs Python within the call, where Ctrl-C crashes it."""
+    returns = {
+        f"{module}.{node.name}": ast.unparse(node.returns) if node.returns else ""
+        for module, path in MODULES.items()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and compiled(node)
+    }
+    assert {"population.likelihood_loops.expectations", "local.tilt_loops.tilted"} <= returns.keys()
+    unsafe = [
+        f"{path.name}:{line} {loop} -> {returns[loop]}"
+        for path in FILES
+        for loop, line in calls_of_loops(path)
+        if returns.get(loop, "None") not in HANDED_OVER
+    ]
+    assert unsafe == []
 
 
 def test_every_kind_of_array_has_one_name() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +27,9 @@ from newcomer.evaluation.replaying import pools, replay
 from newcomer.evaluation.served import served
 from newcomer.evaluation.splitting import split
 from newcomer.evaluation.stretches import FEWEST
+from newcomer.logs import carrying
 from newcomer.logs.crew import Crew
+from newcomer.logs.intake import shelving
 from newcomer.population.outlook import deal
 from newcomer.worlds import Synthetic
 from newcomer.worlds.ratings import read_ratings
@@ -131,10 +134,48 @@ def test_order_names_of_files_and_batches_change_nothing(found):
     assert numbers(nc.evaluate(mixed, quick=True)) == pytest.approx(numbers(found), rel=1e-9, abs=1e-9, nan_ok=True)
 
 
-def test_workers_change_nothing(found):
+@pytest.fixture
+def dealt(monkeypatch):
+    """Workers take part whatever the number of rows; the maps of their passes are counted here by name."""
+    monkeypatch.setattr(carrying, "ENOUGH", 0)
+    monkeypatch.setattr(shelving, "FEWEST", 100)
+    counts, fold = Counter(), carrying.Engine.fold
+
+    def counted(self, do, tasks, *rest, **named):
+        counts[getattr(do.map, "func", do.map).__qualname__] += len(tasks) > 1
+        return fold(self, do, tasks, *rest, **named)
+
+    monkeypatch.setattr(carrying.Engine, "fold", counted)
+    return counts
+
+
+def test_workers_fit_and_judge_and_change_nothing(found, dealt):
     both = [nc.evaluate(logs_of(), quick=True, workers=workers) for workers in (2, 3)]
+    assert dealt["expect"] > 50, "fits of the folds"
+    assert dealt["_look"] == 2 * 2 * 5, "judged and replayed, fold by fold"
     assert numbers(both[0]) == numbers(both[1])
     assert numbers(both[0]) == pytest.approx(numbers(found), rel=1e-9, abs=1e-9, nan_ok=True)
+
+
+def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
+    logs = logs_of(users=40)
+    with Crew(2) as crew:
+        moved = logs.on(crew)
+        part = split(moved, seed=1, rows=2)[0][0].to_fit(moved)
+        assert moved.engine is crew and part.engine is crew
+        assert logs.engine is None and pickle.loads(pickle.dumps(part)).engine is None
+        alone = split(logs, seed=1, rows=2)[0][0].to_fit(logs)
+        assert nc.fit(part, rank=1).mean == pytest.approx(nc.fit(alone, rank=1).mean, rel=1e-9)
+    assert dealt["expect"] > 5
+
+
+def test_the_same_findings_are_told_without_checking_again(monkeypatch):
+    logs = logs_of(users=60)
+    known, whole = nc.check(logs, fit=False), nc.evaluate(logs, quick=True)
+    monkeypatch.setattr("newcomer.checks.quick.gather", None)
+    assert nc.evaluate(logs, quick=True, findings=known) == whole
+    with pytest.raises(nc.NewcomerError, match="findings"):
+        nc.evaluate(logs, quick=True, findings="fine")
 
 
 def test_progress_is_one_bar_that_never_goes_back():

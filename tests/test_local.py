@@ -18,8 +18,7 @@ import pytest
 from newcomer.local import polish, rounds
 from newcomer.local.certificate import TOLERANCE, violations
 from newcomer.local.problem import pose
-from newcomer.local.tilt_loops import tilted
-from newcomer.local.tilts import point, steepest, through
+from newcomer.local.tilts import evaluated, point, steepest, through
 from newcomer.local.upper_bounds import ball_bound, cone_bound, nearest, pair_bounds, pencil
 from tests.oracles import local as oracle
 
@@ -106,11 +105,11 @@ def test_gradient_is_that_of_the_value(d, k, bounded):
             ahead[d:] *= k > 2
 
             def value(z, case=case, problem=problem):
-                return tilted(problem, case.action, z, 0.1).value
+                return evaluated(problem, case.action, z, 0.1).value
 
             assert value(tilt) > -np.inf, "these tilts are feasible: none may be skipped"
             measured = (value(tilt + 1e-6 * ahead) - value(tilt - 1e-6 * ahead)) / 2e-6
-            slope = tilted(problem, case.action, tilt, 0.1).slope
+            slope = evaluated(problem, case.action, tilt, 0.1).slope
             assert (slope * ahead).sum() == pytest.approx(measured, abs=2e-6, rel=1e-5)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
+from newcomer.checks import gathering, quick
 from newcomer.cli import main
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.answers import Evaluation, HeadlineStep, LearningStep, OffPolicyRow, PolicyRow, Stretch
@@ -238,6 +239,14 @@ def test_what_is_asked_for_wrongly_is_one_sentence(folder: Path) -> None:
     with pytest.raises(NewcomerError, match="quick"):
         nc.report(logs, folder / "x.html", quick="yes")  # type: ignore[arg-type]
     assert not (folder / "x.html").exists()
+
+
+def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    monkeypatch.setattr(quick, "gather", lambda *given, **named: made.append(1) or gathering.gather(*given, **named))
+    logs = Synthetic.learnable(dim=6, seed=1).logs(80, 6, seed=1)
+    page = nc.report(logs, folder / "once.html", quick=True)
+    assert len(made) == 1 and page.findings is not None and page.evaluation is not None
 
 
 def test_progress_rises_to_the_end(folder: Path) -> None:

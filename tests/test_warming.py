@@ -15,14 +15,16 @@ import newcomer as nc
 from newcomer import warming
 from newcomer.testing import check_policy
 from newcomer.worlds import Synthetic
+from tests.test_architecture import HANDED_OVER
 
 ROOT = Path(__file__).resolve().parent.parent
 DIM, HORIZON = 6, 20
 
 
 def dispatchers(module):
-    """The compiled loops of a file by name, without those (_named so) that only other loops of the file call."""
+    """The compiled loops of a file by name, less those that only loops call: _named so, or with records to return."""
     own = {name: value for name, value in vars(module).items() if hasattr(value, "signatures")}
+    own = {name: loop for name, loop in own.items() if loop.py_func.__annotations__["return"] in HANDED_OVER}
     return {name: loop for name, loop in own.items() if loop.py_func.__module__ == module.__name__ and name[0] != "_"}
 
 

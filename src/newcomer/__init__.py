@@ -6,7 +6,8 @@ The public names are imported on first use, so that `import newcomer` and `newco
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # that of `typing`, whose import would take most of the time that this one takes
 
 __version__ = "0.1.0"
 

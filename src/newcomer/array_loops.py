@@ -10,6 +10,12 @@ compiled again, in front of the person (`plain` gives the usual type). And a loo
 first called it, unless its own say otherwise, so that its sums would depend on who was first: hence the two decorators
 below, which say everything.
 
+And a rule that keeps Ctrl-C from killing the interpreter: a loop that Python calls writes to arrays that the caller
+brings, and returns a number or nothing. To hand over an array, a tuple or a record, Numba runs Python in the middle of
+the call; a signal that waits is handled there, and the exception that it raises is lost (SystemError) or followed as if
+it were the result (segmentation fault). Numbers are handed over without Python, so that compiled code never sees a
+signal. Loops that return more are for other loops (`tests/test_architecture.py` looks at every call).
+
 The shapes of the triangles: a matrix is square here, (n, n), and so is its factor, with nothing of interest above the
 diagonal. States of users keep triangles packed instead, row i in places i (i + 1) / 2 and the i after it, which halves
 the memory of a user; `invert_packed`, `append_row` and `solve_rows` work on those.
@@ -187,19 +193,17 @@ def remember(memory: Memory, step: Floats, turn: Floats) -> None:
 
 
 @fast
-def first_loop(memory: Memory, vector: Floats) -> Floats:
-    """Turn a gradient, in place, into what the first guess of H is applied to; returns weights (M,) for `second_loop`.
+def first_loop(memory: Memory, vector: Floats, weights: Floats) -> None:
+    """Turn a gradient, in place, into what the first guess of H is applied to; write `weights` (M,) for `second_loop`.
 
     From the newest step to the oldest: the part of the gradient that a step accounts for is taken away.
     """
     length, count = memory.curves.size, memory.taken[0]
-    weights = np.zeros(length)
     for c in range(count - 1, max(0, count - length) - 1, -1):
         m = c % length
         weights[m] = dot(memory.steps[m], vector) / memory.curves[m]
         for i in range(vector.size):
             vector[i] -= weights[m] * memory.turns[m, i]
-    return weights
 
 
 @fast
@@ -284,7 +288,8 @@ def warm() -> None:
     invert_packed(one, one.copy(), 1)
     memory = empty_memory(1, 1)
     remember(memory, one, one)
-    second_loop(memory, first_loop(memory, one.copy()), one.copy())
+    first_loop(memory, one.copy(), one.copy())
+    second_loop(memory, one, one.copy())
     mean_scores(row, who, block, row.copy())
     append_row(row.copy(), row.copy(), np.empty((1, 0)), one, one, 1.0, one.copy())
     solve_rows(one, one, row.copy())

@@ -191,7 +191,10 @@ def locate(batch: Batch, *, taste: Taste) -> Coordinates:
     seen = likelihood_loops.Histories(
         np.ascontiguousarray(product), codes[rows], actions[rows], batch.rewards[rows], ends - counts, ends, *left
     )
-    return Coordinates(batch.users, counts, *likelihood_loops.coordinates(seen))
+    size = seen.product.shape[1] - 1
+    means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
+    likelihood_loops.coordinates(seen, means, covariances)
+    return Coordinates(batch.users, counts, means, covariances)
 
 
 def _products(batch: Batch, taste: Taste, actions: Ints) -> tuple[Floats, Ints]:

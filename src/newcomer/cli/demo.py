@@ -8,7 +8,10 @@ anybody can install (InstEval of the R package lme4, in the Python package `rdat
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +70,7 @@ def command(
 ) -> None:
     """Find in logs what people share, and use it on people who are new."""
     from newcomer import fit, read_logs, summary
-    from newcomer.files import told
+    from newcomer.files import write
 
     begun = time.monotonic()
     logs, saved, picture = (
@@ -75,32 +78,48 @@ def command(
     )
     scene = real_people(seed) if real else made_up_people(seed)
     _say(f"1. Logs: {scene.about}")
-    with told(out):
-        out.mkdir(parents=True, exist_ok=True)
-        scene.rows.write_parquet(logs)
-    _say("2. Fit: what do these people share?")
-    screen.compile_first("array_loops", "sold", "population", "linear", "policies")
-    model = fit(read_logs(logs))
-    options.keep(model, saved)
-    truth = against_truth(model, scene)
-    if not json:
-        show(findings_of(model))
-        if truth:
-            screen.result().print(facts([("Truth", truth_line(**truth))]))
-    _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
-    rows = meet_newcomers(scene, model, seed=seed)
-    files = [logs, saved, *draw(rows, picture, scene)]
-    table = summary(rows)
-    regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
-    if json:
-        content = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
-        screen.print_json("demo", content)
-        return
-    _tell_newcomers(rows, regret)
-    _say("4. One of them, served step by step")
-    for line in one_newcomer(scene, model, seed=seed):
-        screen.result().print(line, markup=False, soft_wrap=False)
-    _close(files, time.monotonic() - begun)
+    with _withdrawn(out):
+        packed = BytesIO()
+        scene.rows.write_parquet(packed)
+        write(logs, packed.getvalue())
+        _say("2. Fit: what do these people share?")
+        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+        model = fit(read_logs(logs))
+        options.keep(model, saved)
+        truth = against_truth(model, scene)
+        if not json:
+            show(findings_of(model))
+            if truth:
+                screen.result().print(facts([("Truth", truth_line(**truth))]))
+        _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
+        rows = meet_newcomers(scene, model, seed=seed)
+        files = [logs, saved, *draw(rows, picture, scene)]
+        table = summary(rows)
+        regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
+        if json:
+            content = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
+            screen.print_json("demo", content)
+            return
+        _tell_newcomers(rows, regret)
+        _say("4. One of them, served step by step")
+        for line in one_newcomer(scene, model, seed=seed):
+            screen.result().print(line, markup=False, soft_wrap=False)
+        _close(files, time.monotonic() - begun)
+
+
+@contextmanager
+def _withdrawn(folder: Path) -> Iterator[None]:
+    """A demo that is interrupted takes back what it has written: half a demo would stand in the way of the next."""
+    new, begun = not folder.exists(), time.time() - 0.1  # clocks of file systems are a little behind
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        for file in (folder / name for name in (LOGS, MODEL, PICTURE)):
+            if file.exists() and file.stat().st_mtime >= begun:
+                file.unlink()
+        if new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+        raise
 
 
 def made_up_people(seed: int) -> Scene:

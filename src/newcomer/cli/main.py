@@ -5,13 +5,15 @@ Heavy libraries are imported inside the commands, so that `--help` answers at on
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -72,18 +74,40 @@ def run(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character gets "?", not a traceback
             stream.reconfigure(errors="replace")
-    for name in ("SIGTERM", "SIGHUP"):
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # nohup has it ignored: so it stays
+        if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # nohup has it ignored: so it stays
             signal.signal(number, _leave)
+    sys.unraisablehook = _lost
     sys.stdout, sys.stderr = screen.Patient(sys.stdout), screen.Patient(sys.stderr)
-    sys.exit(execute(arguments))
+    try:
+        code = execute(arguments)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+_leaving: list[int] = []  # exit codes of the signals that came
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does, in order: what was spilled to disk is removed on the way. A second signal ends at once."""
+    """End in order: what was spilled to disk is removed on the way. A second signal to terminate ends at once."""
+    _leaving.append(128 + number)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     signal.signal(number, signal.SIG_DFL)
     raise SystemExit(128 + number)
+
+
+def _lost(told: Any) -> None:
+    """An interrupt that came where exceptions are lost, such as the end of an object, comes again a little later."""
+    if issubclass(told.exc_type, KeyboardInterrupt):
+        again = threading.Timer(0.01, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(told)
 
 
 def execute(arguments: Sequence[str] | None = None) -> int:
@@ -96,7 +120,8 @@ def execute(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place that turns whatever happened into a sentence
-        code = _explain(error)
+        # A library that was interrupted may say so by an error of its own.
+        code = _leaving[0] if _leaving else _explain(error)
     if code == INTERRUPTED:
         screen.aside().print("interrupted")
     return code

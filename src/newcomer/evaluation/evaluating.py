@@ -40,6 +40,7 @@ from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.simulation import play
+from newcomer.verdicts import Findings
 
 LONGEST = 255  # rows from which lengths of histories are not told apart
 CHOICES = 10  # candidates, or fewer where histories are short
@@ -59,6 +60,7 @@ def evaluate(
     quick: bool = False,
     workers: int | None = None,
     progress: Progress | None = None,
+    findings: Findings | None = None,
 ) -> Evaluation:
     """Tell from logs whether the method will help newcomers, and how sure that is.
 
@@ -69,6 +71,7 @@ def evaluate(
     quick : fewer deals, no learning curve and no simulation.
     workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
     progress : called with (done, total), units of work, again and again.
+    findings : what `check` found in these logs, where that is known: the checks are not made again.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = evaluate(Synthetic.learnable(dim=8, seed=1).logs(400, 12, seed=1), quick=True)
@@ -78,13 +81,18 @@ def evaluate(
     seed = arguments.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = arguments.flag(quick, "quick", kind=NewcomerError)
     arguments.callback(progress, "progress", kind=NewcomerError)
+    if findings is not None:
+        arguments.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(Crew(workers)))
         plan = Plan.of(logs, seed, quick=quick)
-        stages = Stages(progress, CHECKED + len(plan.folds) * sum(plan.weights.values()))
-        checked = quick_check(logs, seed=seed, progress=stages.begin(CHECKED))
+        checks = CHECKED if findings is None else 0.0
+        stages = Stages(progress, checks + len(plan.folds) * sum(plan.weights.values()))
+        checked = findings
+        if checked is None:
+            checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
         found = _told(plan, [_fold(plan, fold, stages) for fold in plan.folds])
         stages.end()
         broken, doubtful = (tuple(one.name for one in checked.of(verdict)) for verdict in ("broken", "doubtful"))

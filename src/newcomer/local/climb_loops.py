@@ -15,7 +15,7 @@ import numpy as np
 from newcomer.array_loops import Memory, compiled, dot, first_loop, remember, second_loop
 from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
-from newcomer.local.tilt_loops import Tilted, example, project, tilted
+from newcomer.local.tilt_loops import NUMBERS, Tilted, example, project, room_of, tilted, write
 
 MEMORY = 8  # steps that the climb remembers
 STEPS = 200  # at most
@@ -38,7 +38,8 @@ def newton_direction(memory: Memory, slope: Floats, ahead: Floats) -> None:
     The first guess of the inverse Hessian is the multiple of I that fits the newest step.
     """
     ahead[:] = slope
-    weights = first_loop(memory, ahead)
+    weights = np.zeros(MEMORY)
+    first_loop(memory, ahead, weights)
     newest = (memory.taken[0] - 1) % MEMORY
     scale = memory.curves[newest] / dot(memory.turns[newest], memory.turns[newest])
     for i in range(ahead.size):
@@ -127,6 +128,27 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
     return Climbed(here, np.sqrt(dot(now, now) * dot(slope, slope)), spent)
 
 
+@compiled
+def write_climb(
+    problem: Problem,
+    action: Floats,
+    tilt: Floats,
+    smooth: float,
+    tolerance: float,
+    slope: Floats,
+    theta: Floats,
+    numbers: Floats,
+) -> int:
+    """`climb`, for callers in Python: the end is written as `write_tilted` does, and the steepness as one number more.
+
+    Returns the number of evaluations.
+    """
+    found = climb(problem, action, tilt, smooth, tolerance)
+    write(found.end, slope, theta, numbers)
+    numbers[NUMBERS] = found.steepness
+    return int(found.evaluations)
+
+
 def warm() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     problem, action, tilt = example()
@@ -134,5 +156,4 @@ def warm() -> None:
     memory = Memory(table, table.copy(), np.ones(MEMORY), np.ones(1, dtype=np.int64))
     newton_direction(memory, one, one.copy())
     project_tilt(problem.basis, tilt.copy())
-    first_feasible(problem, action, tilt.copy(), 1e-3)
-    climb(problem, action, tilt, 1e-3, 1e-3)
+    write_climb(problem, action, tilt, 1e-3, 1e-3, *room_of(problem))

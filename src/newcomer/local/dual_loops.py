@@ -166,5 +166,5 @@ def warm() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     one, x = np.ones(1), np.array([1.0, 1.0, 0.5, 0.5, 0.0])
     dual = PairDual(-one, -one, one, one, 1.0, 1.0)
-    newton_step(pair_terms(dual, x), 1.0, np.empty(5))
+    newton_step(Terms(0.0, 0.0, np.ones((2, 5)), np.ones((2, 5, 5))), 1.0, np.empty(5))
     pair_bound(dual, 1e-3, x)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.local.climb_loops import Climbed, climb
+from newcomer.local.climb_loops import Climbed
 from newcomer.local.polish import more_starts, polished
 from newcomer.local.problem import Problem, widths
-from newcomer.local.tilt_loops import Tilted, tilted
-from newcomer.local.tilts import flat, point, steepest, through
+from newcomer.local.tilt_loops import Tilted
+from newcomer.local.tilts import climbed, evaluated, flat, point, steepest, through
 from newcomer.local.upper_bounds import ball_bound, nearest, pair_bounds, pencil
 
 STUCK = 1e5  # steepness, in tolerances, that no smooth maximum has
@@ -93,7 +93,7 @@ class Search:
         """
         d, smooth, spent, stage = self.problem.dim, SMOOTH * self.problem.inner, 0, 0
         while stage < STAGES:
-            end, steepness, used = climb(self.problem, self.action, tilt, smooth, tolerance)
+            end, steepness, used = climbed(self.problem, self.action, tilt, smooth, tolerance)
             spent += used
             if end.value == -np.inf:
                 break
@@ -109,7 +109,7 @@ class Search:
 
     def take(self, tilt: Floats) -> Tilted:
         """Evaluate a tilt as it is, and keep it if it is the best so far, with Y X^T scaled back to what is allowed."""
-        found = tilted(self.problem, self.action, tilt, 0.0)
+        found = evaluated(self.problem, self.action, tilt, 0.0)
         self.evaluations += 1
         if found.value > self.value:
             self.value, self.tilt, self.theta = found.value, tilt.copy(), found.theta
@@ -174,7 +174,7 @@ def _inside_basis(problem: Problem, actions: Floats) -> Round:
 
 def _basis_feasible(problem: Problem) -> bool:
     """Whether U_hat itself holds a feasible beta, which is the same for all actions."""
-    return bool(np.isfinite(tilted(problem, np.eye(1, problem.dim)[0], flat(problem), 0.0).value))
+    return bool(np.isfinite(evaluated(problem, np.eye(1, problem.dim)[0], flat(problem), 0.0).value))
 
 
 def possible(problem: Problem) -> bool:

@@ -24,6 +24,7 @@ from newcomer.local.problem import Problem
 
 MIXTURES = 80  # at most, tried for the weight at which the maximiser meets the ball
 CLOSE = 1e-12  # relative distance of the squared length from R^2 at which it does
+NUMBERS = 5  # of a `Tilted`
 
 
 class Shape(NamedTuple):
@@ -339,6 +340,49 @@ def tilted(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Til
     return Tilted(best.value, slope, best.theta, scale, radial, share, np.sqrt(form(section.norm, best.theta)))
 
 
+@compiled
+def write(found: Tilted, slope: Floats, theta: Floats, numbers: Floats) -> None:
+    """Write an evaluation to arrays: the slope (d + k, 2), theta (k,), and the NUMBERS in the order of `Tilted`."""
+    slope[:], theta[:] = found.slope, found.theta
+    numbers[0], numbers[1], numbers[2] = found.value, found.scale, found.radial
+    numbers[3], numbers[4] = found.share, found.length
+
+
+@compiled
+def write_tilted(
+    problem: Problem, action: Floats, tilt: Floats, smooth: float, slope: Floats, theta: Floats, numbers: Floats
+) -> None:
+    """`tilted`, for callers in Python."""
+    write(tilted(problem, action, tilt, smooth), slope, theta, numbers)
+
+
+@compiled
+def write_maximum(
+    section: Section, bound: float, inner: float, rest: float, fit: float, theta: Floats, numbers: Floats
+) -> None:
+    """`section_maximum` in the ellipsoid of squared radius min(inner, rest), for callers in Python.
+
+    Writes theta (k,), and the value, the multiplier of the ellipsoid and the share of `rest` to `numbers` (3,).
+    """
+    numbers[0] = -np.inf
+    squared, numbers[2] = smooth_minimum(inner, rest, 0.0)
+    if squared >= 0.0:
+        best = section_maximum(section, bound, squared - fit)
+        theta[:], numbers[0], numbers[1] = best.theta, best.value, best.ellipsoid
+
+
+def room_of(problem: Problem) -> tuple[Floats, Floats, Floats]:
+    """Where an evaluation is written: a slope, theta, and its numbers and one more."""
+    d, k = problem.basis.shape
+    return np.empty((d + k, 2)), np.empty(k), np.empty(NUMBERS + 1)
+
+
+def read(slope: Floats, theta: Floats, numbers: Floats) -> Tilted:
+    """The evaluation that was written there."""
+    value, *others = numbers[:NUMBERS].tolist()
+    return Tilted(value, slope, theta, *others)
+
+
 def example() -> tuple[Problem, Floats, Floats]:
     """A problem of the smallest kind that has every part, an action and a tilt, to call the loops with."""
     basis, three = np.ascontiguousarray(np.eye(3, 1)), np.ones(3)
@@ -350,15 +394,11 @@ def example() -> tuple[Problem, Floats, Floats]:
 def warm() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     problem, action, tilt = example()
-    pair, four = np.ones((2, 1)), np.ones((2, 2))
-    shape = shape_of(problem, tilt)
+    section = Section(np.eye(1), np.eye(1), np.ones(1), np.ones(1))
     scale_back(1.0, 1.0, 0.5)
-    smooth_minimum(1.0, 1.0, 0.0)
-    section = section_of(problem, action, shape)
-    best = mixture_maximum(section, 1.0, 0.0)
-    section_maximum(section, 1.0, 1.0)
-    determinant(products(pair, pair))
+    determinant(np.ones((2, 2)))
     project(problem.basis, action.copy())
-    slope_in_tilt(shape, slope_in_frame(problem, action, shape, pair, four, best, 0.5), pair, four)
-    edge(four, 1.0, four, 1.0)
-    tilted(problem, action, tilt, 0.0)
+    write_maximum(section, 1.0, 1.0, 1.0, 0.0, np.empty(1), np.empty(3))
+    room = room_of(problem)
+    write_tilted(problem, action, tilt, 0.0, *room)
+    write(read(*room), *room)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from newcomer.arrays import Floats
+from newcomer.local.climb_loops import Climbed, write_climb
 from newcomer.local.problem import Problem
-from newcomer.local.tilt_loops import Optimum, Section, section_maximum, smooth_minimum
+from newcomer.local.tilt_loops import Section, Tilted, read, room_of, write_maximum, write_tilted
 
 TINY = 1e-300
 
@@ -28,6 +29,20 @@ def tilt_of(problem: Problem, outside: Floats, inside: Floats) -> Floats:
         lengths = np.linalg.norm(inside, axis=0)
         rows, outside = inside / np.maximum(lengths, TINY), outside * lengths
     return np.concatenate([outside - problem.basis @ (problem.basis.T @ outside), rows])
+
+
+def evaluated(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
+    """What `tilt_loops.tilted` finds."""
+    room = room_of(problem)
+    write_tilted(problem, action, tilt, smooth, *room)
+    return read(*room)
+
+
+def climbed(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Climbed:
+    """Where `climb_loops.climb` ends, which moves the tilt there."""
+    room = room_of(problem)
+    spent = write_climb(problem, action, tilt, smooth, tolerance, *room)
+    return Climbed(read(*room), float(room[-1][-1]), spent)
 
 
 def flat(problem: Problem) -> Floats:
@@ -63,13 +78,15 @@ def steepest(problem: Problem, action: Floats) -> Floats:
     )
     centre = np.asarray(np.linalg.solve(section.gram, section.moment), dtype=np.float64)
     fit = float(section.moment @ centre)
-    squared, share = smooth_minimum(problem.inner, problem.outer - max(problem.energy - fit, 0.0), 0.0)
-    best: Optimum | None = section_maximum(section, problem.bound, squared - fit) if squared >= 0.0 else None
-    if best is None or best.value == -np.inf:
+    theta, numbers = np.empty(problem.rank), np.empty(3)
+    rest = problem.outer - max(problem.energy - fit, 0.0)
+    write_maximum(section, problem.bound, problem.inner, rest, fit, theta, numbers)
+    value, ellipsoid, share = numbers.tolist()
+    if value == -np.inf:
         return flat(problem)
-    rows = np.column_stack([best.theta, centre])
+    rows = np.column_stack([theta, centre])
     left = problem.moment[:, None] - problem.gram_basis @ rows
-    weights = 2.0 * best.ellipsoid * np.array([1.0, share - 1.0])
+    weights = 2.0 * ellipsoid * np.array([1.0, share - 1.0])
     columns = left * weights + np.column_stack([action, np.zeros(problem.dim)])
     return widened(problem, tilt_of(problem, columns, rows))
 

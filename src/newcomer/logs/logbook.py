@@ -16,7 +16,6 @@ batch by batch and never stored per row.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -50,6 +49,7 @@ from newcomer.onehot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
+DERIVED = ("_table", "advice", "action_ids")  # cached properties
 
 
 class Logs(Shown):
@@ -307,17 +307,13 @@ class Logs(Shown):
         if not isinstance(shelf, Shelf):
             shelf = Shelf.holding(self._source.parts(), engine.room(), self._source.limits)
         engine.visible(shelf.folder)
-        moved = copy(self)
-        moved._source, moved.engine = shelf, engine
-        return moved
+        return self._replace(_source=shelf, engine=engine)
 
     def holding(self, part: Histories) -> Logs:
         """Logs of some of these users, their histories held in memory and passed over by this process."""
-        held = copy(self)
-        held._source, held.journal = Held(part, self._source.limits), self.journal
-        held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
-        held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
-        return held
+        limits, total = self._source.limits, survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
+        told = total.summary(dim=self.dim, intercept=self.intercept, limits=limits)
+        return self._replace(_source=Held(part, limits), engine=None, total=total, summary=told)
 
     def some(self, keep: Keep) -> Logs:
         """The logs of the users for whose hashes (n,) `keep` is true, with the catalogue and the engine of all.
@@ -326,18 +322,22 @@ class Logs(Shown):
         >>> logs.some(lambda hashes: np.arange(len(hashes)) > 0)
         Logs(2 users, 2 rows, 4 features)
         """
-        part = copy(self)
-        part.__dict__.pop("advice", None)
-        part._source, part.total = sift(self._source, keep, self._items, self.engine)
-        limits = self._source.limits
-        part.summary = part.total.summary(dim=self.dim, intercept=self.intercept, limits=limits, arms=self.arms)
-        return part
+        source, total = sift(self._source, keep, self._items, self.engine)
+        told = total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits, arms=self.arms)
+        return self._replace(_source=source, total=total, summary=told, journal=None)
 
     def noted(self, journal: Journal) -> Logs:
         """The same logs, the results of whose passes are kept in a journal."""
-        noted = copy(self)
-        noted.engine, noted.journal = self.engine, journal
-        return noted
+        return self._replace(journal=journal)
+
+    def _replace(self, **changes: Any) -> Logs:
+        """These logs with some attributes changed; what is derived from them is made anew.
+
+        `copy.copy` would do what is done for another process (`__getstate__`), and lose the engine.
+        """
+        other = object.__new__(type(self))
+        other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in DERIVED} | changes)
+        return other
 
     def tasks(self, rows: int | None) -> tuple[list[tuple[Piece, ...]], list[int]]:
         """A pass in tasks for workers, and the rows of each; only of logs that are on an engine."""
@@ -351,11 +351,8 @@ class Logs(Shown):
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers make what is derived anew, and have no workers of their own.
-        derived = ("_table", "advice", "action_ids")
-        return {name: value for name, value in self.__dict__.items() if name not in derived} | {
-            "engine": None,
-            "journal": None,
-        }
+        kept = {name: value for name, value in self.__dict__.items() if name not in DERIVED}
+        return kept | {"engine": None, "journal": None}
 
     def _batch(self, part: Histories) -> Batch:
         """Histories as computations see them: features in float64 and with the constant, if there is one."""

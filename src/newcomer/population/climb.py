@@ -234,7 +234,8 @@ class Climber:
         """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and step along."""
         with np.errstate(over="ignore", invalid="ignore"):
             direction = self._gradient.copy()
-            weights = first_loop(self._memory, direction)
+            weights = np.zeros(len(self._memory.curves))
+            first_loop(self._memory, direction, weights)
             direction = self._metric(direction)
             second_loop(self._memory, weights, direction)
             direction = self._limited(direction)

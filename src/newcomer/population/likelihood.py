@@ -118,22 +118,18 @@ class _View:
 
     def judge(self, population: Population) -> Posterior:
         """Posterior means, likelihoods and gains."""
-        return Posterior(*likelihood_loops.likelihoods(self._seen(population)))
+        users = len(self.starts)
+        found = Posterior(np.empty((users, population.rank)), np.empty(users), np.empty(users))
+        likelihood_loops.likelihoods(self._seen(population), found.mean, found.likelihood, found.gain)
+        return found
 
     def fit(self, population: Population) -> Sums:
         """The sums of the users of the view."""
-        found = likelihood_loops.expectations(self._seen(population))
-        return replace(
-            _nothing(population),
-            users=len(self.starts),
-            rows=int((self.stops - self.starts).sum()),
-            likelihood=found.likelihood,
-            gradient=self.table.T @ found.pull,
-            weights=found.weights,
-            lean=found.lean,
-            residual=found.residual,
-            met=found.rows,
-        )
+        seen, sums = self._seen(population), _nothing(population)
+        pull = np.zeros(seen.product.shape)
+        likelihood = likelihood_loops.expectations(seen, sums.weights, pull, sums.lean, sums.residual, sums.met)
+        users, rows, gradient = len(self.starts), int((self.stops - self.starts).sum()), self.table.T @ pull
+        return replace(sums, users=users, rows=rows, likelihood=likelihood, gradient=gradient)
 
     def grouped(self) -> _View:
         """The same users with the rows of one action side by side; nothing else depends on the order of rows."""

@@ -41,30 +41,6 @@ class Histories(NamedTuple):
     units: Floats  # (A,) of squared errors of prediction
 
 
-class Posteriors(NamedTuple):
-    """Of each user: the posterior mean mu of z, the log-likelihood of the rewards, and the gain.
-
-    The gain is how much better each action's reward is predicted from the user's *other* actions than by the
-    population's mean: squared errors, in units that are the same for all populations that are compared, summed over
-    actions.
-    """
-
-    mean: Floats  # (users, k)
-    likelihood: Floats  # (users,)
-    gain: Floats  # (users,)
-
-
-class Expectations(NamedTuple):
-    """Sums over users; the features' transpose times `pull` is the gradient of the log-likelihood in W."""
-
-    likelihood: float
-    weights: Floats  # (k + 1, k + 1), the sum over rows of E[(1, z)(1, z)^T] / variance
-    pull: Floats  # (C, k + 1), the sum over rows of S^-1 [f, f mu^T - A P^-1] in row codes[i], f = e - A mu
-    lean: Floats  # (A,), the sum over rows of S^-1 f: the gradient in the offsets
-    residual: Floats  # (A,), the expected sum over rows of f^T S^-1 f, in units that make it 1 a row
-    rows: Floats  # (A,)
-
-
 @fast
 def run_end(seen: Histories, begin: int, end: int) -> int:
     """Where the rows of the action of row `begin` end: the next row, unless something lasts."""
@@ -173,27 +149,28 @@ def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floa
 
 
 @fast
-def likelihoods(seen: Histories) -> Posteriors:
-    """What the rewards say of each user, how likely they were, and how well they predict each other."""
-    users, rank = seen.starts.size, seen.product.shape[1] - 1
-    found = Posteriors(np.empty((users, rank)), np.empty(users), np.empty(users))
+def likelihoods(seen: Histories, mean: Floats, likelihood: Floats, gain: Floats) -> None:
+    """Of each user: write the posterior mean of z (users, k), the log-likelihood (users,) and the gain (users,).
+
+    The gain is how much better each action's reward is predicted from the user's *other* actions than by the
+    population's mean: squared errors, in units that are the same for all populations that are compared, summed over
+    actions.
+    """
+    rank = mean.shape[1]
     root, total = np.empty((rank, rank)), np.empty(rank)
-    for n in range(users):
-        found.likelihood[n] = posterior(seen, n, found.mean[n], root, total)
-        found.gain[n] = others_gain(seen, n, found.mean[n], root, total)
-    return found
+    for n in range(seen.starts.size):
+        likelihood[n] = posterior(seen, n, mean[n], root, total)
+        gain[n] = others_gain(seen, n, mean[n], root, total)
 
 
 @fast
-def coordinates(seen: Histories) -> tuple[Floats, Floats]:
-    """The posterior mean (users, k) of each user's z and its covariance (users, k, k)."""
-    users, rank = seen.starts.size, seen.product.shape[1] - 1
-    means, covariances = np.empty((users, rank)), np.zeros((users, rank, rank))
+def coordinates(seen: Histories, means: Floats, covariances: Floats) -> None:
+    """Write the posterior mean (users, k) of each user's z, and add its covariance to `covariances` (users, k, k)."""
+    rank = means.shape[1]
     root, total = np.empty((rank, rank)), np.empty(rank)
-    for n in range(users):
+    for n in range(seen.starts.size):
         posterior(seen, n, means[n], root, total)
         add_covariance(root, covariances[n])
-    return means, covariances
 
 
 @fast
@@ -207,13 +184,17 @@ def add_covariance(root: Floats, covariance: Floats) -> None:
 
 
 @fast
-def expectations(seen: Histories) -> Expectations:
-    """The sums of EM's expectation step, and of the gradient, over all users."""
-    size, rank, kinds = seen.product.shape[1], seen.product.shape[1] - 1, seen.variance.size
+def expectations(seen: Histories, weights: Floats, pull: Floats, lean: Floats, residual: Floats, rows: Floats) -> float:
+    """Add the sums of EM's expectation step, and of the gradient, over all users; returns the log-likelihood.
+
+    `weights` (k + 1, k + 1) is the sum over rows of E[(1, z)(1, z)^T] / variance. `pull` (C, k + 1) is the sum over
+    rows of S^-1 [f, f mu^T - A P^-1] in row codes[i], f = e - A mu: the features' transpose times it is the gradient in
+    W. `lean` (A,), the sum over rows of S^-1 f, is the gradient in the offsets. `residual` (A,) is the expected sum
+    over rows of f^T S^-1 f, in units that make it 1 a row, and `rows` (A,) counts rows.
+    """
+    rank = seen.product.shape[1] - 1
     root, covariance, mean, total = np.empty((rank, rank)), np.empty((rank, rank)), np.empty(rank), np.empty(rank)
     spread, common = np.empty(rank), np.empty(rank)
-    weights, pull = np.zeros((size, size)), np.zeros(seen.product.shape)
-    lean, residual, rows = np.zeros(kinds), np.zeros(kinds), np.zeros(kinds)
     likelihood = 0.0
     for n in range(seen.starts.size):
         likelihood += posterior(seen, n, mean, root, total)
@@ -270,7 +251,7 @@ def expectations(seen: Histories) -> Expectations:
                 weights[a + 1, b + 1] += length * (covariance[a, b] + mean[a] * mean[b])
     for a in range(rank):
         weights[a + 1, 0] = weights[0, a + 1]
-    return Expectations(likelihood, weights, pull, lean, residual, rows)
+    return likelihood
 
 
 def warm() -> None:
@@ -280,7 +261,8 @@ def warm() -> None:
     run_end(seen, 0, 1)
     posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
     others_gain(seen, 0, np.zeros(1), np.ones((1, 1)), np.empty(1))
-    likelihoods(seen)
-    add_covariance(np.ones((1, 1)), np.zeros((1, 1)))
-    coordinates(seen)
-    expectations(seen)
+    square, two = np.ones((1, 1)), np.ones(1)
+    likelihoods(seen, square.copy(), two, two)
+    add_covariance(square, square.copy())
+    coordinates(seen, square.copy(), np.zeros((1, 1, 1)))
+    expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), two, two, two)

@@ -112,13 +112,14 @@ def collect(
     stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, Trouble]()
     begun = stages.begin(WEIGHTS["check"])
     findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
+    checked = findings  # the checks are made once, for the page and for the evaluation
     told = stages.begin_fit(WEIGHTS["fit"])
     model = _tried("fit", lambda: fit(logs, progress=told), trouble)
     if findings is not None:  # as `check` does with a fit of its own
         enough = enough_users(model, trouble["fit"].what if "fit" in trouble else "")
         findings = replace(findings, findings=(*findings.findings, enough))
     rest = stages.begin(WEIGHTS["evaluate"])
-    found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest), trouble)
+    found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest, findings=checked), trouble)
     stages.end()
     return Dossier(
         called=called,

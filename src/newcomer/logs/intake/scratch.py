@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 import tempfile
 import time
@@ -20,11 +21,13 @@ class Scratch:
     """
 
     def __init__(self, below: Path | None = None) -> None:
+        where = below or Path(tempfile.gettempdir())
+        self.path = where.absolute() / f"newcomer-{secrets.token_hex(8)}"
+        self._remove = weakref.finalize(self, _remove, self.path)  # before it is there: an interrupt may come between
         try:
-            self.path = Path(tempfile.mkdtemp(prefix="newcomer-", dir=below))
+            self.path.mkdir(mode=0o700)
         except OSError as error:
-            raise no_room(below or Path(tempfile.gettempdir()), error) from error
-        self._remove = weakref.finalize(self, _remove, self.path)
+            raise no_room(where, error) from error
 
     @property
     def alive(self) -> bool:
@@ -39,13 +42,19 @@ class Scratch:
 def _remove(folder: Path) -> None:
     """Remove a folder, in which a worker that has not heard of its end yet may still be writing.
 
-    Once the folder is gone, whatever is written next fails.
+    Once the folder is gone, whatever is written next fails. An interrupt waits until then.
     """
+    interrupt = None
     for _ in range(TRIES):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(PAUSE)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(PAUSE)
+        except KeyboardInterrupt as told:
+            interrupt = told
+    if interrupt is not None:
+        raise interrupt
 
 
 def no_room(folder: Path, error: OSError) -> LogsError:

@@ -5,7 +5,6 @@ Heavy libraries are imported inside the commands, so that `--help` answers at on
 
 from __future__ import annotations
 
-import _thread
 import os
 import signal
 import sys
@@ -85,6 +84,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
     except KeyboardInterrupt:
         code = INTERRUPTED
+    # `python -m` ends by the signal itself, not with the code, once an interrupt has passed through an `exec` of text,
+    # by which records are made; another one takes that back.
+    exec("")  # noqa: S102
     sys.exit(code)
 
 
@@ -103,7 +105,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def _lost(told: Any) -> None:
     """An interrupt that came where exceptions are lost, such as the end of an object, comes again a little later."""
     if issubclass(told.exc_type, KeyboardInterrupt):
-        again = threading.Timer(0.01, _thread.interrupt_main)
+        again = threading.Timer(0.01, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
         again.daemon = True
         again.start()
     else:

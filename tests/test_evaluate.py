@@ -142,7 +142,7 @@ def dealt(monkeypatch):
     counts, fold = Counter(), carrying.Engine.fold
 
     def counted(self, do, tasks, *rest, **named):
-        counts[getattr(do.map, "func", do.map).__qualname__] += len(tasks) > 1
+        counts[getattr(do.map, "func", do.map).__qualname__] += 1
         return fold(self, do, tasks, *rest, **named)
 
     monkeypatch.setattr(carrying.Engine, "fold", counted)
@@ -152,7 +152,7 @@ def dealt(monkeypatch):
 def test_workers_fit_and_judge_and_change_nothing(found, dealt):
     both = [nc.evaluate(logs_of(), quick=True, workers=workers) for workers in (2, 3)]
     assert dealt["expect"] > 50, "fits of the folds"
-    assert dealt["_look"] == 2 * 2 * 5, "judged and replayed, fold by fold"
+    assert dealt["_look"] == 2 * 3 * 5, "judged, replayed and weighed, fold by fold"
     assert numbers(both[0]) == numbers(both[1])
     assert numbers(both[0]) == pytest.approx(numbers(found), rel=1e-9, abs=1e-9, nan_ok=True)
 

@@ -8,13 +8,19 @@ A state also carries a `Record` of who started it: the same arrays mean somethin
 settings or on another model, and would be misread without a word. The record stays with the users who are taken out,
 states of different records are never put together, and a policy refuses a state whose record is not its own
 (policies/contract.py).
+
+Calls on one state may come from several threads: each state has a lock, which every call on it holds (`one_at_a_time`).
+Other states are not held up. The lock is no part of what a state is: it is not copied, compared or written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self, get_type_hints
+from functools import wraps
+from threading import RLock
+from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,9 +31,22 @@ from newcomer.errors import ModelError, NoHash, PolicyError
 from newcomer.records import Shown
 
 Array = NDArray[Any]
+Call = TypeVar("Call", bound=Callable[..., Any])
+UNLOCKED = nullcontext()  # of what is no state: whoever is called refuses it
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}
+
+
+def one_at_a_time(call: Call) -> Call:
+    """For a policy's call on a state: it waits until calls of other threads on the same state have ended."""
+
+    @wraps(call)
+    def alone(self: Any, state: Any, *given: Any, **named: Any) -> Any:
+        with getattr(state, "lock", UNLOCKED):
+            return call(self, state, *given, **named)
+
+    return cast(Call, alone)
 
 
 @dataclass(frozen=True)
@@ -66,7 +85,22 @@ class State(Shown):
     States are equal if their records are, and all arrays to the bit. They change, and have no hash.
     """
 
+    lock: ClassVar[AbstractContextManager[Any]]  # each state has its own
     record: Record = field(default=NOBODY, kw_only=True, repr=False)
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        state = super().__new__(cls)
+        object.__setattr__(state, "lock", RLock())
+        return state
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            return {name: value for name, value in self.__dict__.items() if name != "lock"}
+
+    def __copy__(self) -> Self:
+        other = object.__new__(type(self))  # which has the same arrays, and so the same lock
+        other.__dict__.update(self.__dict__)
+        return other
 
     def facts(self) -> dict[str, Any]:
         """Whose state it is, and how large."""
@@ -93,8 +127,9 @@ class State(Shown):
 
     def take(self, users: ArrayLike) -> Self:
         """A copy with these users (m,), in this order; a user may occur more than once. The record comes along."""
-        rows = positions(users, len(self))
-        return self.rebuild({name: array[rows] for name, array, _ in self.arrays()}, record=self.record)
+        with self.lock:
+            rows = positions(users, len(self))
+            return self.rebuild({name: array[rows] for name, array, _ in self.arrays()}, record=self.record)
 
     @classmethod
     def concat(cls, states: Sequence[Self]) -> Self:
@@ -106,15 +141,19 @@ class State(Shown):
         for state in states:
             if state.record is not first and state.record != first:
                 raise PolicyError(f"states started by {first} and by {state.record} cannot be put together")
-        parts = [{name: array for name, array, _ in state.arrays()} for state in states]
-        loose = {name: grows for name, _, grows in states[0].arrays()}
-        joint = {name: _stack(name, [part[name] for part in parts], loose[name]) for name in loose}
-        return cls.rebuild(joint, record=first)
+        with ExitStack() as held:
+            for state in sorted(states, key=id):  # in the same order in every thread: none waits for another in a ring
+                held.enter_context(state.lock)
+            parts = [{name: array for name, array, _ in state.arrays()} for state in states]
+            loose = {name: grows for name, _, grows in states[0].arrays()}
+            joint = {name: _stack(name, [part[name] for part in parts], loose[name]) for name in loose}
+            return cls.rebuild(joint, record=first)
 
     def to_bytes(self) -> bytes:
         """The state and its record as safetensors bytes, the same for equal states."""
-        arrays = {name: array for name, array, _ in self.arrays()}
-        return files.pack(type(self).__name__, arrays, {"record": asdict(self.record)})
+        with self.lock:
+            arrays = {name: array for name, array, _ in self.arrays()}
+            return files.pack(type(self).__name__, arrays, {"record": asdict(self.record)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:

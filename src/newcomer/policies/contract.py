@@ -16,7 +16,7 @@ then gives the features if `actions` is left out;
 `mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
 all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
 lowest index wins. `rng` is a Generator, or one per row (m); with one per user, results do not depend on how users are
-put into batches.
+put into batches. Calls on one state may come from several threads: they are made one after another (`one_at_a_time`).
 
 `Contract` turns these calls into checked questions and rewards (policies/questions.py). A policy derives from it and
 supplies what is its own:
@@ -48,7 +48,7 @@ from numpy.typing import ArrayLike
 from newcomer import arguments
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
-from newcomer.linear.state import Record, State, positions
+from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
@@ -141,6 +141,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         state.record = self.record
         return state
 
+    @one_at_a_time
     def choose(
         self,
         state: Kind,
@@ -164,6 +165,7 @@ class Contract(Shown, ABC, Generic[Kind]):
             return questions.pick(next(self.draws(state, asked, self._generators(rng, asked))), asked)
         return self.best(state, asked)
 
+    @one_at_a_time
     def probabilities(
         self,
         state: Kind,
@@ -178,6 +180,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         asked = self.ask(state, actions, ids, mask, users)
         return self.law(state, asked, rng) if self.sampled else questions.shares([self.best(state, asked)], asked, 1)
 
+    @one_at_a_time
     def scores(
         self,
         state: Kind,
@@ -192,11 +195,13 @@ class Contract(Shown, ABC, Generic[Kind]):
         asked = self.ask(state, actions, ids, mask, users)
         return questions.masked(self.rank(state, asked), asked)
 
+    @one_at_a_time
     def in_subspace(self, state: Kind) -> Bools:
         """Whether the coming round of each user (n,) relies on what users share; never, for most policies."""
         self._recognise(state)
         return np.array(self.inside(state), dtype=np.bool_)
 
+    @one_at_a_time
     def update(
         self,
         state: Kind,

@@ -25,6 +25,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
+from newcomer.linear.state import one_at_a_time
 from newcomer.policies import questions
 from newcomer.policies.contract import Contract
 from newcomer.policies.questions import Generators, Question, Random, Rewards
@@ -126,6 +127,7 @@ class LinTS(Contract[Ridge]):
         """The same, in one compiled loop that looks at the numbers too."""
         return ridge.learn(state, features, reward, users)
 
+    @one_at_a_time
     def sample(self, state: Ridge, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from N(mean, alpha^2 V^-1)."""
         who = self.positions(state, users)

@@ -25,6 +25,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
+from newcomer.linear.state import one_at_a_time
 from newcomer.local import rounds, upper_bounds
 from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
@@ -90,11 +91,13 @@ class LocalUCB(Contract[Ridge]):
         """V += phi phi^T, b += r phi."""
         ridge.learn(state, told.features, told.reward, told.users)
 
+    @one_at_a_time
     def flagged(self, state: Ridge, *, users: ArrayLike | None = None) -> Bools:
         """Users (m,) for whom no (beta, U) meets all constraints, so that LinUCB is played."""
         asked = self.positions(state, users)
         return np.array([not rounds.possible(self._problem(state, int(u))) for u in asked], dtype=np.bool_)
 
+    @one_at_a_time
     def certificate(self, state: Ridge, actions: ArrayLike, *, users: ArrayLike | None = None) -> Certificate:
         """Solve the round of every action, check each point again from the definitions, and bound it from above."""
         asked = self.ask(state, actions, users=users)

@@ -32,7 +32,7 @@ from newcomer.arguments import number, one_of, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
-from newcomer.linear.state import State
+from newcomer.linear.state import State, one_at_a_time
 from newcomer.model import Model
 from newcomer.policies import questions, two_systems
 from newcomer.policies.contract import Contract, the_model
@@ -253,6 +253,7 @@ class ProBALLTS(Contract[ProBALLState]):
         """The same, in one compiled loop, where the exit only counts and nobody has left."""
         return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
+    @one_at_a_time
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from the distribution of where it is served."""
         who = self.positions(state, users)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import sys
 import traceback
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -24,6 +26,10 @@ CALLS = 2000
 DIM = 4
 POLICIES = ("ProBALLUCB", "ProBALLTS", "LocalUCB", "LinUCB", "LinTS", "PriorTS", "PriorUCB", "EmpiricalArms")
 POLICIES += ("Uniform", "PopulationMean", "MUCB", "MmUCB", "MTS", "MmTS", "MixTS")
+
+
+HALF = "\ud800"  # half of a character that takes two
+RAISING = pl.LazyFrame({"user": [1, 1], "action": ["x", "y"], "reward": [1.0, 2.0]}).map_batches(lambda _: 1 / 0)
 
 
 class Odd:
@@ -108,6 +114,19 @@ def hostile(rng):
         lambda: pl.DataFrame(),
         lambda: pl.Series([1.0, None, 2.0]),
         lambda: pl.LazyFrame({"a": [1]}).select("missing"),
+        lambda: RAISING,
+        lambda: HALF,
+        lambda: [HALF, "a", "b"],
+        lambda: np.array([HALF, "a", "b"]),
+        lambda: np.ones((3, DIM)).view(np.matrix),
+        lambda: np.array(3),
+        lambda: np.array("auto"),
+        lambda: pd.Series(pd.date_range("2020-01-01", periods=3, tz="Europe/Paris")),
+        lambda: pd.Series(["a", "b", "a"], dtype="category"),
+        lambda: pd.DataFrame({"a": ["x", "y", "z"]}),
+        lambda: pd.MultiIndex.from_arrays([[1, 2, 3], ["x", "y", "z"]]),
+        lambda: "x" * 300,
+        lambda: Path("/".join(["y" * 200] * 30)),
         lambda: Path("nowhere/at/all"),
         lambda: "nowhere/*.csv",
         lambda: lambda *_: None,
@@ -266,6 +285,92 @@ def seen(ground, calls, seed, folder):
 def test_hostile_arguments_end_in_a_result_or_a_sentence(ground, tmp_path):
     found = seen(ground, CALLS, 0, tmp_path)
     assert [f"{type(error).__name__}: {error} in {what}" for what, error in found[:5]] == []
+
+
+def refused(said, call, *given, **named):
+    with pytest.raises(NewcomerError, match=said):
+        call(*given, **named)
+
+
+def test_ids_with_half_a_character_are_refused_and_change_nothing(ground):
+    for name in ("PriorUCB", "EmpiricalArms"):
+        policy = ground.policies[name]
+        state, known = policy.start(1), policy.start(1)
+        for ids in ([HALF, "a"], np.array([HALF, "a"], dtype=object)):
+            refused("surrogate", policy.choose, state, ids=ids)
+            refused("surrogate", policy.scores, state, ids=ids)
+            refused("surrogate", policy.probabilities, state, ids=ids)
+            refused("surrogate", policy.update, state, ids=ids, reward=[1.0, 1.0], users=[0, 0])
+            refused("surr", policy.update, state, np.eye(DIM)[:2], [1.0, 1.0], ids=ids, users=[0, 0])
+        assert state == known
+
+
+@pytest.mark.parametrize("arrow", [True, False])
+def test_candidates_of_any_kind_are_lists_or_refused(ground, arrow, monkeypatch):
+    if not arrow:
+        monkeypatch.setitem(sys.modules, "pyarrow", None)
+    action = np.array(["a", "b", "c"])[np.arange(60) % 3]
+    given = {"user": np.repeat(np.arange(10), 6), "action": action, "reward": np.arange(60.0)}
+    two = np.stack([action, np.where(action == "a", "b", "a")], axis=1)
+    for kind in (pd.DataFrame(two), pd.MultiIndex.from_arrays(two.T), two.view(np.matrix), pd.Series(two.tolist())):
+        assert len(next(nc.Logs.from_arrays(**given, candidates=kind).batches()).candidates.actions) == 120
+    one = pd.Series(action, dtype="category")
+    assert len(next(nc.Logs.from_arrays(**given, candidates=one).batches()).candidates.actions) == 60
+    zoned = pd.Series(pd.date_range("2020-01-01", periods=60, tz="Europe/Paris"))
+    for kind in (zoned, pd.period_range("2020", periods=60), np.ma.masked_array(two, mask=True), Odd()):
+        refused("candidates", nc.Logs.from_arrays, **given, candidates=kind)
+
+
+def test_paths_that_are_too_long_are_refused(ground, tmp_path):
+    for path in (tmp_path / ("x" * 300), tmp_path / "/".join(["y" * 200] * 30)):
+        refused("File name too long", nc.read_logs, path)
+        refused("File name too long", nc.read_logs, ground.frame, items=path)
+        refused("too long|no file matches", nc.read_logs, path / "*.csv")
+        refused("File name too long", nc.load, path)
+        refused("File name too long", ground.model.save, path)
+        refused("File name too long", nc.fit, ground.logs, rank=1, journal=path)
+        refused("File name too long", nc.report, ground.few, path, quick=True)
+
+
+def test_settings_of_no_sense_are_refused(ground):
+    for clip in (np.array(3), np.array("auto"), np.eye(2), [1.0, [2.0]], pd.Series([0.0, 1.0])):
+        refused("clip is", nc.Logs.from_arrays, **ground.arrays, clip=clip)
+    model = {"basis": np.eye(1), "spectrum": np.ones(1), "mean": np.ones(1), "factor": np.ones((1, 0))}
+    for name in model:
+        refused(f"{name} is None", nc.Model, **{**model, name: None}, noise_variance=1.0)
+    refused("basis is None", nc.Model, None, None, None, None, 1.0)
+
+
+def test_a_lazy_frame_that_raises_inside_is_refused(ground):
+    refused("the lazy frame cannot be read: division by zero", nc.read_logs, RAISING)
+    refused("the lazy frame cannot be read", nc.Logs.from_frame, RAISING)
+    refused("the lazy frame cannot be read", nc.read_logs, ground.frame, items=RAISING)
+    silent = pl.LazyFrame({"user": [1], "action": [1], "reward": [1.0]}).map_batches(lambda _: {}.pop(""))
+    refused("the lazy frame cannot be read", nc.read_logs, silent)
+
+
+def test_uniform_needs_ids_and_nothing_else():
+    policy, rng = nc.Uniform(), np.random.default_rng(0)
+    state = policy.start(2)
+    assert set(policy.choose(state, rng=rng, ids=["a", "b"]).tolist()) <= {0, 1}
+    assert policy.probabilities(state, ids=[[7, 8], [8, 9]], mask=[True, False]).tolist() == [[1.0, 0.0]] * 2
+    policy.update(state, ids=["a", "b"], reward=[1.0, np.nan])
+    assert state.count.tolist() == [1, 0]
+
+
+def test_what_people_get_back_is_json(ground, tmp_path):
+    named = np.int64(20)
+    known = nc.LinUCB(np.int64(DIM), horizon=named), nc.MUCB(np.eye(2, DIM), horizon=named), *ground.policies.values()
+    page = nc.report(ground.few, tmp_path / "page.html", quick=True)
+    found = nc.check(ground.logs, fit=False)
+    told = [ground.logs, ground.model, ground.named, ground.logs.summary, ground.model.evidence, found, page]
+    told += [*found.findings, *known, *(policy.start(2) for policy in known), ground.named.transform(ground.few)]
+    told.append(nc.evaluate(Synthetic.learnable(dim=4, seed=1).logs(60, 8, seed=1), quick=True))
+    for one in told:
+        assert json.loads(json.dumps(one.facts())).keys() == one.facts().keys()
+    chosen = known[0].choose(known[0].start(2), ground.features)
+    assert json.dumps(chosen.tolist()) and json.dumps(int(chosen[0]))
+    json.dumps(nc.summary(ground.rows).to_dicts())
 
 
 def test_every_public_name_is_tried(ground, tmp_path):

@@ -139,7 +139,8 @@ def fit(
         if journal is not None:
             identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **wanted}
             identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
-            logs = logs.noted(stack.enter_context(_kept(Path(journal), identity, resume=resume)))
+            kept = arguments.location(journal, "journal", kind=ModelError)
+            logs = logs.noted(stack.enter_context(_kept(kept, identity, resume=resume)))
         keep = None if moments is None else Path(moments)
         model = _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
         return model if checks is None else replace(model, evidence=replace(model.evidence, checks=checks))
@@ -148,7 +149,11 @@ def fit(
 @contextmanager
 def _kept(folder: Path, identity: dict[str, Any], *, resume: bool) -> Iterator[Journal]:
     """A journal that is left behind where resuming would help: by what interrupts a fit, or ends a pass of it."""
-    book = Journal(folder, identity, resume=resume)
+    try:
+        book = Journal(folder, identity, resume=resume)
+    except OSError as error:
+        what = f"passes cannot be kept here: {error.strerror}"
+        raise ModelError(what, where=str(folder), todo="name another folder, journal=") from error
     try:
         yield book
     except Exception:

@@ -95,6 +95,9 @@ class Model(Shown):
 
     def _check_facts(self) -> None:
         """Refuse what is no array and makes no sense; what is left out stays so."""
+        missing = next((name for name in ARRAYS if getattr(self, name) is None), None)
+        if missing is not None:
+            raise ModelError(f"{missing} is None", todo="pass an array, or take the model that nc.fit or nc.load gave")
         variance = arguments.number(self.noise_variance, "noise_variance", kind=ModelError)
         object.__setattr__(self, "noise_variance", variance)
         if self.persistence is not None:

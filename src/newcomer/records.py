@@ -32,14 +32,19 @@ class Shown:
                 setattr(cls, name, getattr(cls, name))
 
     def facts(self) -> Mapping[str, Any]:
-        """What is shown, by name: the fields."""
-        return dict(_parts(self))
+        """What there is to know, by name: the fields. In Python's own types, so that `json.dumps` takes it."""
+        return {name: plain(value) for name, value in _parts(self)}
 
     def __repr__(self) -> str:
-        return one_line(f"{type(self).__name__}({', '.join(f'{name}={short(v)}' for name, v in self.facts().items())})")
+        shown = ", ".join(f"{name}={short(value)}" for name, value in self._shown().items())
+        return one_line(f"{type(self).__name__}({shown})")
 
     def _repr_html_(self) -> str:
-        return as_table(type(self).__name__, self.facts())
+        return as_table(type(self).__name__, self._shown())
+
+    def _shown(self) -> Mapping[str, Any]:
+        """What is shown in short: the facts, if a class has its own, or the fields as they are."""
+        return dict(_parts(self)) if type(self).facts is Shown.facts else self.facts()
 
     def __eq__(self, other: object) -> bool:
         # False, not "ask the other one", for what is of another type: some tables would answer with an exception.
@@ -81,6 +86,25 @@ def short(value: Any) -> str:
     if isinstance(value, str):
         return repr(one_line(value, LONG))
     return f"{value:,}" if type(value) is int else repr(value)
+
+
+def plain(value: Any) -> Any:
+    """A value in Python's own types, such as JSON has: arrays as lists, records as dicts.
+
+    >>> plain({"a": np.int64(3), "b": (np.arange(2), None)})
+    {'a': 3, 'b': [[0, 1], None]}
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, Shown):
+        return plain(value.facts())
+    if is_dataclass(value) and not isinstance(value, type):
+        return {name: plain(one) for name, one in _parts(value)}
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def as_table(title: str, facts: Mapping[str, Any]) -> str:

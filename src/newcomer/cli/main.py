@@ -18,7 +18,8 @@ import typer
 from typer.main import get_command
 
 from newcomer import __version__, errors
-from newcomer.cli import check, demo, evaluate, fit, inspect, report, reproduce, screen, wording
+from newcomer.cli import address_space, check, demo, evaluate, fit, inspect, report, reproduce, screen, wording
+from newcomer.errors import one_line
 
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -29,7 +30,7 @@ EXIT_CODES = {
     3: "bad logs",
     4: "bad model",
     5: "a check says broken",
-    6: "missing extra or unreachable store",
+    6: "missing extra, unreachable store, or not enough memory",
     129: "the terminal went away",
     130: "interrupted",
     143: "terminated",
@@ -80,7 +81,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.unraisablehook = _lost
     sys.stdout, sys.stderr = screen.Patient(sys.stdout), screen.Patient(sys.stderr)
     try:
-        code = execute(arguments)
+        inside = address_space.second_process(sys.argv[1:] if arguments is None else arguments)
+        code = execute(arguments) if inside is None else inside
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -137,6 +139,10 @@ def _explain(error: Exception) -> int:
     if isinstance(error, errors.NewcomerError):
         screen.complain(str(error))
         return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 2)
+    if isinstance(error, MemoryError):
+        said = f" ({one_line(str(error))})" if str(error) else ""
+        screen.complain(f"there is not enough memory{said}: {address_space.todo()}")
+        return address_space.NOT_ENOUGH
     if isinstance(error, OSError):
         screen.complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return 2

@@ -39,11 +39,12 @@ class Uniform(Contract[Counts]):
     """Every allowed action is equally likely.
 
     >>> policy = Uniform()
-    >>> policy.probabilities(policy.start(1), np.zeros((4, 2)), mask=[True, True, False, False]).tolist()
-    [[0.5, 0.5, 0.0, 0.0]]
+    >>> policy.probabilities(policy.start(1), ids=["a", "b", "c"], mask=[True, True, False]).tolist()
+    [[0.5, 0.5, 0.0]]
     """
 
     sampled = True
+    by_ids = True
 
     def begin(self, n: int) -> Counts:
         """Nothing seen."""

@@ -122,7 +122,8 @@ class Contract(Shown, ABC, Generic[Kind]):
     """
 
     sampled: ClassVar[bool] = False  # whether choices are drawn at random
-    by_ids: ClassVar[bool] = False  # whether ids alone do, for a model of so many one-hot actions that none is written
+    # Whether ids alone do: without a model, or with one of so many one-hot actions that none is written.
+    by_ids: ClassVar[bool] = False
 
     # What everybody calls.
 
@@ -365,7 +366,8 @@ class Contract(Shown, ABC, Generic[Kind]):
     @cached_property
     def _unwritten(self) -> bool:
         """Whether ids stand for features that are never written out."""
-        return self.by_ids and bool(getattr(getattr(self, "model", None), "by_ids_alone", False))
+        model = getattr(self, "model", None)
+        return self.by_ids and (model is None or bool(getattr(model, "by_ids_alone", False)))
 
     def _width(self, features: Any, ids: questions.Ids | None) -> int | None:
         """Entries of a feature vector: d, or none where ids stand for them."""
@@ -379,11 +381,11 @@ class Contract(Shown, ABC, Generic[Kind]):
         """
         if ids is None:
             raise PolicyError(f"there are no {what}", todo=f"pass {what}, or ids= of the model's catalogue")
+        if self._unwritten:
+            return np.zeros((*ids.shape, 0))  # ids say it all: the policy looks them up, or does not care
         features = getattr(getattr(self, "model", None), "features", None)
         if features is None:
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
-        if self._unwritten:
-            return np.zeros((*ids.shape, 0))  # ids say it all: the policy looks them up
         found = np.asarray(features(ids.ravel(), unknown="average"), dtype=np.float64)
         return found.reshape(*ids.shape, found.shape[-1])
 

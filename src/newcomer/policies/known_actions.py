@@ -20,8 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from newcomer import arguments
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import ANONYMOUS
@@ -208,5 +210,10 @@ class KnownActions:
 
 def _key_of(one: int | str) -> int:
     """A number below zero that stands for an id."""
-    digest = hashlib.blake2b(f"{type(one).__name__} {one}".encode(), digest_size=8).digest()
+    try:
+        text = f"{type(one).__name__} {one}".encode()
+    except UnicodeEncodeError as error:
+        todo = "decode ids as UTF-8, with errors='replace' if need be"
+        raise PolicyError(f"id {arguments.shown(one)} has half a character in it (a surrogate)", todo=todo) from error
+    digest = hashlib.blake2b(text, digest_size=8).digest()
     return -1 - (int.from_bytes(digest, "little") & 0x3FFFFFFFFFFFFFFF)

@@ -60,12 +60,16 @@ def find_files(paths: Paths) -> list[Found]:
     for one in given:
         if not isinstance(one, str | PathLike) or "\0" in str(one):
             raise LogsError(f"{shown(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame")
-    files = {file.name: file for path in given for file in _expand(fspath(path))}
+    try:
+        files = {file.name: file for path in given for file in _expand(fspath(path))}
+        empty = next((file.name for file in files.values() if Path(file.path).stat().st_size == 0), None)
+    except OSError as error:  # a name that is too long, a folder that may not be looked into
+        what, where = f"the path cannot be read: {error.strerror}", str(error.filename or given[0])
+        raise LogsError(what, where=where, todo="check the path") from error
     if not files:
         raise LogsError("no files given", todo="pass a path, a glob or a list of paths")
-    for file in files.values():
-        if Path(file.path).stat().st_size == 0:
-            raise LogsError("the file is empty", where=file.name, todo="remove it or write it again")
+    if empty is not None:
+        raise LogsError("the file is empty", where=empty, todo="remove it or write it again")
     return [files[name] for name in sorted(files)]
 
 

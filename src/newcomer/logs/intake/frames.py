@@ -33,9 +33,12 @@ def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
 
 def with_lists(frame: pl.DataFrame, name: str, lists: Any) -> pl.DataFrame:
     """The frame with a column of lists, one for each row: a list of lists, an array (rows, K), or a Polars column."""
+    refuse_masked(lists, name)
     try:
-        column = pl.Series(name, lists).alias(name)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
+        if not isinstance(lists, pl.Series | pl.DataFrame) and hasattr(lists, "to_numpy"):  # pandas, in all its kinds
+            lists = lists.to_numpy().tolist()
+        column = pl.Series(name, np.asarray(lists) if isinstance(lists, np.ndarray) else lists).alias(name)
+    except Exception as error:  # whatever other libraries make of what is no list of lists
         todo = "pass a list of ids for each row"
         raise LogsError(f"{name} is not a list of lists", where=name, todo=todo) from error
     if len(column) != len(frame):
@@ -104,8 +107,9 @@ def _collecting() -> Iterator[None]:
     """Turn what goes wrong in a lazy frame into one sentence."""
     try:
         yield
-    except (pl.exceptions.PolarsError, OSError) as error:
-        what = f"the lazy frame cannot be read: {str(error).splitlines()[0]}"
+    except Exception as error:  # also what somebody's own functions within the frame raise
+        said = (str(error).splitlines() or [type(error).__name__])[0]
+        what = f"the lazy frame cannot be read: {said}"
         raise LogsError(what, todo="collect it first and see what fails") from error
 
 

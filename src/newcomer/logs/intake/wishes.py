@@ -33,8 +33,8 @@ def checked_clip(clip: Any) -> Clip:
         return None
     if isinstance(clip, str) and clip == "auto":
         return "auto"
-    listed = isinstance(clip, Sequence | np.ndarray) and not isinstance(clip, str | bytes)
-    given = list(clip) if listed and len(clip) == 2 else [0.0, 0.0]
+    listed = isinstance(clip, Sequence) and not isinstance(clip, str | bytes) and len(clip) == 2
+    given = list(clip) if listed or (isinstance(clip, np.ndarray) and clip.shape == (2,)) else [0.0, 0.0]
     low, high = given if all(isinstance(one, int | float | np.number) for one in given) else (0.0, 0.0)
     if not -np.inf < low < high < np.inf:
         todo = "pass two numbers (low, high), low < high, or 'auto'"

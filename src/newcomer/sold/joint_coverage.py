@@ -115,7 +115,7 @@ class JointCorrection:
 
     def bound_actions(self, moment: Floats, rank: int) -> Ints:
         """The actions, by their place among d, whose completed entry in a moment (d, d) is at its bound."""
-        places = np.argmax(self.span, axis=0)
+        places: Ints = np.argmax(self.span, axis=0)
         if not len(self.bounds) or not self.completes(rank):
             return places[:0]
         found: Ints = places[moment.diagonal()[places] >= self.bounds * (1.0 - 1e-12)]

@@ -124,6 +124,21 @@ def longest(name: int, dim: int) -> int:
     return name if name < EXACT_LENGTHS else name + (1 << name.bit_length() - 1) // 4 - 1
 
 
+def share_near_square(moments: Moments) -> float:
+    """The share of users whose halves have about as many rows as there are features.
+
+    The least singular value of such a half is close to zero, and its pseudo-inverse multiplies noise: with |h - d| <= 1
+    for h rows in d dimensions the estimate has no variance. Lengths that share a stratum count as one. One-hot rows are
+    orthogonal or equal, and their halves are never nearly singular.
+    """
+    if moments.joint.size or not moments.count:
+        return 0.0
+    near = max(2.0, moments.dim / 10)
+    last = np.array([longest(int(name), moments.dim) for name in moments.lengths])
+    inside = (moments.lengths <= 2 * (moments.dim + near)) & (last >= 2 * (moments.dim - near))
+    return float(moments.users[inside].sum() / moments.count)
+
+
 def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> Moments:
     """The moments of the users of a batch: SOLD's one pass over the logs. Users with one row are counted, not used.
     `one_hot` says that every feature vector is a unit vector, so that all D are diagonal.

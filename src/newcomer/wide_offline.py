@@ -87,7 +87,7 @@ class WideOffline:
         means = self.moments.coverage / self.moments.count
         missed = (means == 0).sum(axis=0)
         never, once = (np.flatnonzero(missed == halves) for halves in (2, 1))
-        bound = self.moments.at_bound(self.found.diagonal)
+        bound = self.moments.at_bound(self.found.diagonal) if self.way.completes else never[:0]
         largest = self.moments.reward_max
         theta = float(self.spectrum[rank - 1]) / largest**2 if 0 < rank <= len(self.spectrum) and largest else 0.0
         return CoverageFacts(

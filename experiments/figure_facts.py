@@ -3,8 +3,8 @@
 For each figure one function of the folder of results gives `Facts`. Its `words` fill the braces of the verdict's text,
 so that no number there is typed; its `claims` are the statements of the text, each of which must be true of the tables
 (`tests/test_verdicts.py` asks for all of them): results that are made anew and say something else fail there, and the
-text has to change with them. Two means are *level* if they are within two standard errors of their difference, taken
-as independent, which for newcomers who are the same is too wide.
+text has to change with them. Policies are compared newcomer by newcomer (`experiments.paired`): *ahead*, *behind*,
+*better* and *worse* are clear by two standard errors of the difference, and *level* is what is not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,12 +19,15 @@ import polars as pl
 
 from experiments.figure_numbers import RADII_AT, read_table
 from experiments.markdown import number, short
+from experiments.paired import Ends, Gap, Line
 from newcomer.experiments.lines import KINDS
 from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, SIMULATIONS
 
 IMPLIED = 48.0  # Delta_off of the remark that M-ProBALL with tau = 0.5 leaves at t = 70: 200 / (0.5 sqrt 70)
 REMARKED = 70  # the round of that remark
 PAPERS = 0.1  # the least tau of the paper
+LINUCB, LINTS, MEAN, PRIOR = Line("LinUCB"), Line("LinTS"), Line("PopulationMean"), Line("PriorUCB")
+TRUE = Line("LinUCB, true features")
 
 
 @dataclass(frozen=True)
@@ -39,92 +41,29 @@ class Facts:
         return Facts({**self.words, **other.words}, {**self.claims, **other.claims})
 
 
-@dataclass(frozen=True)
-class Value:
-    """A mean and its standard error."""
-
-    mean: float
-    error: float
-
-    def level(self, other: Value) -> bool:
-        """Whether the two are within two standard errors."""
-        return abs(self.mean - other.mean) <= 2 * math.hypot(self.error, other.error)
-
-    def below(self, other: Value) -> bool:
-        """Whether this one is less by more than two standard errors."""
-        return self.mean < other.mean and not self.level(other)
-
-    def no_worse(self, other: Value) -> bool:
-        """Whether this one is not clearly more."""
-        return not other.below(self)
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The lines of a regret figure after its last round."""
-
-    frame: pl.DataFrame
-    value: str = "regret"
-
-    @classmethod
-    def of(cls, results: Path, name: str, value: str = "regret") -> Ends:
-        """Of the table of this figure."""
-        return cls(read_table(results / f"{name}.csv"), value)
-
-    @cached_property
-    def last(self) -> pl.DataFrame:
-        """The rows of the last round of each world."""
-        return self.frame.filter(pl.col("t") == pl.col("t").max().over("world"))
-
-    def at(self, world: str, policy: str, tau: float | None = None) -> Value:
-        """One line, in the panel of this tau or in all."""
-        same = pl.col("tau").is_null() if tau is None else pl.col("tau") == tau
-        row = self.last.filter((pl.col("world") == world) & (pl.col("policy") == policy) & same).row(0, named=True)
-        return Value(row[self.value], row[f"{self.value}_se"])
-
-    def left(self, world: str, policy: str, tau: float) -> float:
-        """The round in which it leaves; infinite if it stays."""
-        own = self.last.filter(world=world, policy=policy, tau=tau)["left_at"].item()
-        return math.inf if own is None else float(own)
-
-    def taus(self, world: str) -> list[float]:
-        """From the largest to the smallest."""
-        return self.last.filter(world=world)["tau"].drop_nulls().unique().sort(descending=True).to_list()
-
-    def kept(self, world: str, policy: str) -> Value:
-        """M-ProBALL at the smallest tau, which keeps everybody in the subspace."""
-        return self.at(world, f"M-{policy}", self.taus(world)[-1])
-
-    def variants(self, world: str, policy: str) -> Iterator[Value]:
-        """ProBALL with every radius at every tau."""
-        return (self.at(world, f"{letter}-{policy}", tau) for tau in self.taus(world) for letter in KINDS)
-
-
 def radii(results: Path) -> Facts:
     """Exits at the paper's tau, the martingale radius without B^2, and the order of the three radii."""
     films, simulated = Ends.of(results, "movielens-ucb-regret"), Ends.of(results, "simulation-ablation")
     found = read_table(results / "subspace-error.csv").filter(series="SOLD", users=RADII_AT)
     bare = {row["world"]: row["martingale"] / row["inverse_coverage"] ** 2 for row in found.iter_rows(named=True)}
     cells = [(ends, world) for ends, worlds in ((films, FILMS), (simulated, SIMULATIONS)) for world in worlds]
-    lines = [(ends, world, tau) for ends, world in cells for tau in ends.taus(world)]
+    panels = [(ends, world, tau) for ends, world in cells for tau in ends.taus(world)]
     claims = {
         "round 1 at the paper's tau": all(
-            ends.left(world, f"{letter}-ProBALL-UCB", tau) == 1
-            for ends, world, tau in lines
-            if tau >= PAPERS
-            for letter in KINDS
+            ends.left(world, line) == 1
+            for ends, world in cells
+            for line in ends.variants(world, "ProBALL-UCB")
+            if line.tau is not None and line.tau >= PAPERS
         ),
         "far larger than 48": all(
             row["martingale"] > 10 * IMPLIED for row in found.iter_rows(named=True) if row["world"] in FILMS
         ),
         "B^2 does not explain it": bare[LITERAL] > 2 * IMPLIED and bare[BALANCED] < IMPLIED / 2,
         "the tighter, the later": all(
-            _sorted(ends.left(world, f"{x}-ProBALL-UCB", tau) for x in "HEM") for ends, world, tau in lines
+            _sorted(ends.left(world, Line(f"{x}-ProBALL-UCB", tau)) for x in "HEM") for ends, world, tau in panels
         ),
         "the tighter, the smaller the regret": all(
-            _falling([ends.at(world, f"{x}-ProBALL-UCB", tau) for x in "HEM"])
-            for ends, world, tau in lines
-            if world != PRINTED
+            tighter_is_better(ends, world, tau) for ends, world, tau in panels if world != PRINTED
         ),
     }
     return Facts({"bare_literal": short(bare[LITERAL]), "bare_balanced": short(bare[BALANCED])}, claims)
@@ -135,39 +74,54 @@ def _sorted(values: Iterator[float]) -> bool:
     return found == sorted(found)
 
 
-def _falling(values: list[Value]) -> bool:
-    return all(b.mean <= a.mean + b.error for a, b in pairwise(values))
+def tighter_is_better(ends: Ends, world: str, tau: float, version: str = "ProBALL-UCB") -> bool:
+    """Whether each radius is ahead of the next looser one, or leaves in the same round and so is the same."""
+    lines = [Line(f"{letter}-{version}", tau) for letter in KINDS]
+    return all(
+        ends.left(world, tight) == ends.left(world, loose) or ends.ahead(world, tight, loose)
+        for loose, tight in pairwise(lines)
+    )
 
 
 def population(results: Path) -> Facts:
     """PopulationMean and PriorUCB beside ProBALL in the subspace."""
-    ends, claims = Ends.of(results, "movielens-ucb-regret"), {}
+    ends = Ends.of(results, "movielens-together")
+    kept = {world: ends.kept(world, "ProBALL-UCB") for world in FILMS}
+    literal, balanced = (ends.gap(world, kept[world], MEAN) for world in FILMS)
+    claims = {"literal: the mean is ahead": literal.more, "balanced: the mean is behind": balanced.less}
     for world in FILMS:
-        mean, prior, kept = (
-            ends.at(world, "PopulationMean"),
-            ends.at(world, "PriorUCB"),
-            ends.kept(world, "ProBALL-UCB"),
+        claims[f"{world}: PriorUCB is far ahead of both"] = all(
+            ends.ahead(world, PRIOR, line) and ends.mean(world, PRIOR) < 0.75 * ends.mean(world, line)
+            for line in (MEAN, kept[world])
         )
-        claims[f"{world}: the mean does as well or better"] = mean.no_worse(kept)
-        claims[f"{world}: PriorUCB does far better than both"] = prior.mean < 0.75 * min(mean.mean, kept.mean)
-    return Facts(claims=claims)
+    return Facts({"mean_literal": literal.words, "mean_balanced": balanced.words}, claims)
 
 
 def main(results: Path) -> Facts:
     """The four panels."""
-    frame = read_table(results / "main.csv").filter(pl.col("x") == pl.col("x").max().over("panel"))
+    frame = read_table(results / "main-newcomers.csv").select("panel", "policy", pl.col("^n[0-9]+$"))
+    rows = {(int(panel[0]), policy): row for panel, policy, *row in frame.iter_rows()}
 
-    def at(panel: int, policy: str) -> Value:
-        row = frame.filter(pl.col("panel").str.starts_with(f"{panel}."), policy=policy).row(0, named=True)
-        return Value(row["regret"], row["regret_se"])
+    def gap(panel: int, ours: str, other: str) -> Gap:
+        return Gap.of(*(pl.Series(rows[panel, name]).to_numpy() for name in (ours, other)))
 
+    far = {panel: sum(rows[panel, "M-ProBALL-UCB"]) < 0.6 * sum(rows[panel, "LinUCB"]) for panel in (1, 2)}
+    near = gap(4, "M-ProBALL-UCB", "LinUCB, true features")
     claims = {
-        "far below LinUCB": all(at(p, "M-ProBALL-UCB").mean < 0.6 * at(p, "LinUCB").mean for p in (1, 2)),
-        "tighter is better": all(_falling([at(p, f"{x}-ProBALL-UCB") for x in "HEM"]) for p in (1, 2)),
-        "it comes to the true subspace": at(4, "M-ProBALL-UCB").level(at(4, "LinUCB, true features")),
-        "not all others": at(3, "M-ProBALL-TS").mean > min(at(3, name).mean for name in ("mTS", "MixTS")),
+        "far below LinUCB": all(gap(p, "M-ProBALL-UCB", "LinUCB").less and far[p] for p in (1, 2)),
+        "tighter is better": all(
+            not gap(p, f"{tight}-ProBALL-UCB", f"{loose}-ProBALL-UCB").more
+            for p in (1, 2)
+            for loose, tight in pairwise(KINDS)
+        )
+        and all(gap(p, "M-ProBALL-UCB", "H-ProBALL-UCB").less for p in (1, 2)),
+        "it comes to the true subspace": near.level,
+        "with Hoeffding sets it nears LinUCB": all(
+            abs(gap(p, "H-ProBALL-UCB", "LinUCB").mean) < 0.05 * sum(rows[p, "LinUCB"]) / 30 for p in (1, 2)
+        ),
+        "not all others": gap(3, "M-ProBALL-TS", "mTS").more and not gap(3, "M-ProBALL-TS", "MixTS").less,
     }
-    return Facts(claims=claims) | radii(results)
+    return Facts({"near": near.words}, claims) | radii(results)
 
 
 def eigenvalues(results: Path) -> Facts:
@@ -205,32 +159,39 @@ def ablation(results: Path) -> Facts:
     """The simulation at both scales."""
     ends, kept = Ends.of(results, "simulation-ablation"), read_table(results / "kept.csv")
     row = kept.filter(pl.col("t") == pl.col("t").max(), world=PRINTED, policy="ProBALL-UCB").row(0, named=True)
-    plain, best = ends.at(LEARNABLE, "LinUCB"), ends.kept(LEARNABLE, "ProBALL-UCB")
+    local = Line("LOCAL-UCB")
+    best = ends.gap(LEARNABLE, local, ends.kept(LEARNABLE, "ProBALL-UCB"))
     claims = {
-        "never worse at the learnable scale": all(v.no_worse(plain) for v in ends.variants(LEARNABLE, "ProBALL-UCB")),
-        "a subspace at chance can hurt": row["more"] > 2 * row["more_se"],
-        "LOCAL-UCB does as well as the best or better": ends.at(LEARNABLE, "LOCAL-UCB").no_worse(best),
-        "LOCAL-UCB does as LinUCB where it is not known": ends.at(PRINTED, "LOCAL-UCB").level(
-            ends.at(PRINTED, "LinUCB")
+        "never worse at the learnable scale": all(
+            ends.no_worse(LEARNABLE, line, LINUCB) for line in ends.variants(LEARNABLE, "ProBALL-UCB")
         ),
+        "a subspace at chance can hurt": row["more"] > 2 * row["more_se"],
+        "LOCAL-UCB is ahead of the best setting": best.less,
+        "LOCAL-UCB is level with LinUCB where it is not known": ends.gap(PRINTED, local, LINUCB).level,
     }
-    words = {"kept": number(row["more"], row["more_se"]), "newcomers": str(row["newcomers"])}
+    words = {"kept": number(row["more"], row["more_se"]), "newcomers": str(row["newcomers"]), "local": best.words}
     return Facts(words, claims) | radii(results)
 
 
 def simulated_ts(results: Path) -> Facts:
     """Thompson samplers in the simulation."""
-    ends, samplers = Ends.of(results, "simulation-ts"), ("LinTS", "mTS", "mmTS", "MixTS")
-    kept, told = ends.kept(LEARNABLE, "ProBALL-UCB"), ("mTS", "mmTS", "MixTS")
-    early = [tau for tau in ends.taus(LEARNABLE) if ends.left(LEARNABLE, "M-ProBALL-UCB", tau) < 100]
-    inside = ends.kept(PRINTED, "ProBALL-UCB").mean
+    ends, told = Ends.of(results, "simulation-ts"), [Line(name) for name in ("mTS", "mmTS", "MixTS")]
+    kept, mixts = ends.kept(LEARNABLE, "ProBALL-UCB"), Line("MixTS")
+    early = [
+        line
+        for line in ends.variants(LEARNABLE, "ProBALL-UCB")
+        if line.policy[0] == "M" and ends.left(LEARNABLE, line) < 100
+    ]
     claims = {
-        "well below every sampler": all(kept.mean < 0.5 * ends.at(LEARNABLE, name).mean for name in samplers),
-        "MixTS is better where it leaves early": all(
-            ends.at(LEARNABLE, "MixTS").mean < ends.at(LEARNABLE, "M-ProBALL-UCB", tau).mean for tau in early
+        "well below every sampler": all(
+            ends.ahead(LEARNABLE, kept, line) and ends.mean(LEARNABLE, kept) < 0.5 * ends.mean(LEARNABLE, line)
+            for line in (LINTS, *told)
         ),
+        "MixTS is better where it leaves early": bool(early) and all(ends.ahead(LEARNABLE, mixts, x) for x in early),
         "as printed clusters win": all(
-            ends.at(PRINTED, name).mean < min(inside, ends.at(PRINTED, "LinUCB").mean) for name in told
+            ends.ahead(PRINTED, line, other)
+            for line in told
+            for other in (LINUCB, *ends.variants(PRINTED, "ProBALL-UCB"))
         ),
     }
     return Facts(claims=claims)
@@ -239,120 +200,169 @@ def simulated_ts(results: Path) -> Facts:
 def together(results: Path) -> Facts:
     """UCB and TS on MovieLens."""
     ends, claims = Ends.of(results, "movielens-together"), {}
+    mixts, mmts = Line("MixTS"), Line("mmTS")
+    kept = {world: ends.kept(world, "ProBALL-TS") for world in FILMS}
     for world in FILMS:
-        ucb, ts = ends.kept(world, "ProBALL-UCB"), ends.kept(world, "ProBALL-TS")
-        claims[f"{world}: better than LinUCB and LinTS in the subspace"] = ucb.below(
-            ends.at(world, "LinUCB")
-        ) and ts.below(ends.at(world, "LinTS"))
-        claims[f"{world}: not better than MixTS"] = ts.mean > ends.at(world, "MixTS").mean
-    claims["nor than mmTS with literal factors"] = ends.kept(LITERAL, "ProBALL-TS").mean > ends.at(LITERAL, "mmTS").mean
-    return Facts(claims=claims) | population(results)
+        claims[f"{world}: ahead of LinUCB and LinTS in the subspace"] = ends.ahead(
+            world, ends.kept(world, "ProBALL-UCB"), LINUCB
+        ) and ends.ahead(world, kept[world], LINTS)
+    against = {world: ends.gap(world, kept[world], mixts) for world in FILMS}
+    claims |= {
+        "literal: behind MixTS and mmTS": against[LITERAL].more and ends.gap(LITERAL, kept[LITERAL], mmts).more,
+        "balanced: level with MixTS, ahead of mmTS": against[BALANCED].level
+        and ends.ahead(BALANCED, kept[BALANCED], mmts),
+    }
+    words = {"mixts_literal": against[LITERAL].words, "mixts_balanced": against[BALANCED].words}
+    return Facts(words, claims) | population(results)
 
 
 def ucb(results: Path) -> Facts:
     """Optimistic algorithms on MovieLens, and the exit of the paper's remark."""
     ends = Ends.of(results, "movielens-ucb-regret")
-    taus = [tau for tau in ends.taus(BALANCED) if tau < PAPERS]
-    exits = {tau: ends.left(BALANCED, "M-ProBALL-UCB", tau) for tau in taus}
-    near = min(taus, key=lambda tau: abs(math.log(exits[tau] / REMARKED)))
+    lines = [Line("M-ProBALL-UCB", tau) for tau in ends.taus(BALANCED) if tau < PAPERS]
+    near = min(lines, key=lambda line: abs(math.log(ends.left(BALANCED, line) / REMARKED)))
     kept = {world: ends.kept(world, "ProBALL-UCB") for world in FILMS}
-    rivals = {world: [ends.at(world, name) for name in ("mUCB", "mmUCB")] for world in FILMS}
-    local = [(ends.at(world, "LOCAL-UCB"), ends.at(world, "LinUCB")) for world in FILMS]
+    gaps = {(world, name): ends.gap(world, kept[world], Line(name)) for world in FILMS for name in ("mUCB", "mmUCB")}
+    local = {world: ends.gap(world, Line("LOCAL-UCB"), LINUCB) for world in FILMS}
     claims = {
         "no worse than LinUCB": all(
-            v.no_worse(ends.at(w, "LinUCB")) for w in FILMS for v in ends.variants(w, "ProBALL-UCB")
+            ends.no_worse(w, line, LINUCB) for w in FILMS for line in ends.variants(w, "ProBALL-UCB")
         ),
-        "balanced: ahead of mUCB, mmUCB worst": kept[BALANCED].mean < rivals[BALANCED][0].mean
-        and rivals[BALANCED][1].mean > ends.at(BALANCED, "LinUCB").mean,
-        "literal: level": all(kept[LITERAL].level(rival) for rival in rivals[LITERAL]),
-        "an exit near round 70, and late learning": REMARKED / 2 < exits[near] < 2 * REMARKED
-        and kept[BALANCED].below(ends.at(BALANCED, "M-ProBALL-UCB", near)),
-        "LOCAL-UCB is safe and gains little": all(0.85 * b.mean < a.mean <= b.mean + b.error for a, b in local),
+        "outside the subspace it is behind mUCB": all(
+            ends.gap(w, Line("M-ProBALL-UCB", tau), Line("mUCB")).more for w in FILMS for tau in (0.5, PAPERS)
+        ),
+        "balanced: ahead of mUCB, mmUCB worst": gaps[BALANCED, "mUCB"].less
+        and ends.ahead(BALANCED, LINUCB, Line("mmUCB")),
+        "literal: behind mUCB, level with mmUCB": gaps[LITERAL, "mUCB"].more and gaps[LITERAL, "mmUCB"].level,
+        "an exit near round 70, and late learning": REMARKED / 2 < ends.left(BALANCED, near) < 2 * REMARKED
+        and ends.ahead(BALANCED, kept[BALANCED], near),
+        "LOCAL-UCB is safe and gains little": all(
+            not gap.more and abs(gap.mean) < 0.15 * ends.mean(world, LINUCB) for world, gap in local.items()
+        ),
     }
-    words = {"exit_tau": f"{near:g}", "exit_round": f"{exits[near]:.0f}"}
+    words = {
+        "exit_tau": f"{near.tau:g}",
+        "exit_round": f"{ends.left(BALANCED, near):.0f}",
+        "mucb_balanced": gaps[BALANCED, "mUCB"].words,
+        "mucb_literal": gaps[LITERAL, "mUCB"].words,
+        "mmucb_literal": gaps[LITERAL, "mmUCB"].words,
+    }
     return Facts(words, claims) | radii(results) | population(results)
 
 
 def ucb_rating(results: Path) -> Facts:
-    """Ratings have the order of regrets, and fall at the exit of the remark."""
+    """Ratings in the subspace beside LinUCB's and mUCB's, and the fall at the exit of the remark."""
     ends, tau = Ends.of(results, "movielens-ucb-rating", "reward"), float(ucb(results).words["exit_tau"])
-    left = ends.left(BALANCED, "M-ProBALL-UCB", tau)
-    own = ends.frame.filter(world=BALANCED, policy="M-ProBALL-UCB", tau=tau)
+    left = ends.left(BALANCED, Line("M-ProBALL-UCB", tau))
+    own = ends.curves.filter(world=BALANCED, policy="M-ProBALL-UCB", tau=tau)
     before, after = (own.filter(t)["reward"] for t in (pl.col("t") <= left, pl.col("t") >= left + 25))
     falls = {"the rating falls at the exit": before[-1] > after[0]}
-    return Facts(claims=falls) | _same(ends, "ProBALL-UCB", "LinUCB")
+    return Facts(claims=falls) | _rated(ends, "ProBALL-UCB", "LinUCB") | _level_with_mucb(ends)
 
 
-def _same(ends: Ends, policy: str, plain: str) -> Facts:
-    """Who is better off in the subspace by regret is so by rating."""
-    return Facts(
-        claims={f"{w}: rated higher in the subspace": ends.at(w, plain).below(ends.kept(w, policy)) for w in FILMS}
-    )
+def _rated(ends: Ends, version: str, plain: str) -> Facts:
+    """Who is better off in the subspace by regret is so by rating, and no variant is worse than the plain bandit."""
+    claims = {f"{w}: rated higher in the subspace": ends.ahead(w, ends.kept(w, version), Line(plain)) for w in FILMS}
+    claims |= {
+        f"{w}: no variant rated lower": all(ends.no_worse(w, x, Line(plain)) for x in ends.variants(w, version))
+        for w in FILMS
+    }
+    return Facts(claims=claims)
+
+
+def _level_with_mucb(ends: Ends) -> Facts:
+    """By rating ProBALL-UCB in the subspace is level with mUCB in both worlds, and ahead of mmUCB in one."""
+    gaps = {(w, p): ends.gap(w, ends.kept(w, "ProBALL-UCB"), Line(p)) for w in FILMS for p in ("mUCB", "mmUCB")}
+    claims = {
+        "by rating level with mUCB": all(gaps[world, "mUCB"].level for world in FILMS),
+        "by rating ahead of mmUCB with balanced factors": gaps[BALANCED, "mmUCB"].more and gaps[LITERAL, "mmUCB"].level,
+    }
+    words = {
+        f"rated_{kind}": gaps[world, "mUCB"].signed for kind, world in (("literal", LITERAL), ("balanced", BALANCED))
+    }
+    return Facts(words, claims)
 
 
 def ts(results: Path) -> Facts:
     """Samplers on MovieLens."""
-    ends, other = Ends.of(results, "movielens-ts-regret"), Ends.of(results, "movielens-ucb-regret")
-    best = {world: min(v.mean for v in ends.variants(world, "ProBALL-TS")) for world in FILMS}
+    ends, both = Ends.of(results, "movielens-ts-regret"), Ends.of(results, "movielens-together")
+    variants = [(w, line) for w in FILMS for line in ends.variants(w, "ProBALL-TS")]
     claims = {
-        "no variant is worse than LinTS": all(
-            v.no_worse(ends.at(w, "LinTS")) for w in FILMS for v in ends.variants(w, "ProBALL-TS")
+        "no variant is worse than LinTS": all(ends.no_worse(w, line, LINTS) for w, line in variants),
+        "none outperforms MixTS or mTS": not any(
+            ends.ahead(w, line, Line(name)) for w, line in variants for name in ("MixTS", "mTS")
         ),
-        "none outperforms MixTS or mTS": all(
-            best[w] > ends.at(w, name).mean for w in FILMS for name in ("MixTS", "mTS")
+        "mmTS only with balanced factors": ends.ahead(BALANCED, ends.kept(BALANCED, "ProBALL-TS"), Line("mmTS"))
+        and not any(ends.ahead(w, line, Line("mmTS")) for w, line in variants if w == LITERAL),
+        "more regret than UCB": all(
+            both.ahead(w, both.kept(w, "ProBALL-UCB"), both.kept(w, "ProBALL-TS")) for w in FILMS
         ),
-        "mmTS only with balanced factors": best[BALANCED] < ends.at(BALANCED, "mmTS").mean
-        and best[LITERAL] > ends.at(LITERAL, "mmTS").mean,
-        "more regret than UCB": all(ends.kept(w, "ProBALL-TS").mean > other.kept(w, "ProBALL-UCB").mean for w in FILMS),
     }
     return Facts(claims=claims)
 
 
 def ts_rating(results: Path) -> Facts:
     """Ratings of the samplers."""
-    return _same(Ends.of(results, "movielens-ts-rating", "reward"), "ProBALL-TS", "LinTS")
+    ends = Ends.of(results, "movielens-ts-rating", "reward")
+    behind = {
+        "none is rated higher than with MixTS or mTS": not any(
+            ends.ahead(w, line, Line(name))
+            for w in FILMS
+            for line in ends.variants(w, "ProBALL-TS")
+            for name in ("MixTS", "mTS")
+        )
+    }
+    return _rated(ends, "ProBALL-TS", "LinTS") | Facts(claims=behind)
 
 
 def lowdim(results: Path) -> Facts:
     """SOLD's subspace against true features."""
     ends = Ends.of(results, "lowdim-regret")
     kept = {world: ends.kept(world, "ProBALL-UCB") for world in FILMS}
-    true = {world: ends.at(world, "LinUCB, true features") for world in FILMS}
-    claims = {
-        "balanced: level with true features": kept[BALANCED].level(true[BALANCED]),
-        "literal: better than true features": kept[LITERAL].below(true[LITERAL]),
-        "ahead of mUCB or level": kept[BALANCED].mean < ends.at(BALANCED, "mUCB").mean
-        and kept[LITERAL].level(ends.at(LITERAL, "mUCB")),
+    gaps = {
+        (kind, name): ends.gap(world, kept[world], Line(policy))
+        for kind, world in (("literal", LITERAL), ("balanced", BALANCED))
+        for name, policy in (("mucb", "mUCB"), ("mmucb", "mmUCB"), ("true", TRUE.policy))
     }
-    return Facts(claims=claims) | population(results)
+    claims = {
+        "balanced: level with true features": gaps["balanced", "true"].level,
+        "literal: better than true features": gaps["literal", "true"].less,
+        "balanced: outperforms mUCB and mmUCB": gaps["balanced", "mucb"].less and gaps["balanced", "mmucb"].less,
+        "literal: behind mUCB, level with mmUCB": gaps["literal", "mucb"].more and gaps["literal", "mmucb"].level,
+    }
+    words = {f"{name}_{kind}": gap.words for (kind, name), gap in gaps.items()}
+    return Facts(words, claims) | population(results)
 
 
 def lowdim_rating(results: Path) -> Facts:
     """Ratings beside true features: never below them."""
     ends = Ends.of(results, "lowdim-rating", "reward")
-    pairs = [(ends.kept(world, "ProBALL-UCB"), ends.at(world, "LinUCB, true features")) for world in FILMS]
-    return Facts(claims={"rated no lower than true features": all(not a.below(b) for a, b in pairs)})
+    level = all(ends.gap(world, ends.kept(world, "ProBALL-UCB"), TRUE).level for world in FILMS)
+    return Facts(claims={"level with true features": level}) | _level_with_mucb(ends)
 
 
 def truth(results: Path) -> Facts:
-    """The true subspace beside SOLD's."""
-    ends, other = Ends.of(results, "truth-regret"), Ends.of(results, "movielens-ucb-regret")
+    """The true subspace beside SOLD's: the newcomers of both figures are the same."""
+    ends, other = Ends.of(results, "truth-regret"), Ends.of(results, "lowdim-regret")
     kept = {world: ends.kept(world, "ProBALL-UCB") for world in FILMS}
-    sold = {world: other.kept(world, "ProBALL-UCB") for world in FILMS}
+    sold = {
+        world: Gap.of(ends.each(world, kept[world]), other.each(world, other.kept(world, "ProBALL-UCB")))
+        for world in FILMS
+    }
+    rivals = [Line("mUCB"), Line("mmUCB")]
     claims = {
         "no worse than LinUCB": all(
-            v.no_worse(ends.at(w, "LinUCB")) for w in FILMS for v in ends.variants(w, "ProBALL-UCB")
+            ends.no_worse(w, line, LINUCB) for w in FILMS for line in ends.variants(w, "ProBALL-UCB")
         ),
-        "balanced: no more than SOLD's": kept[BALANCED].level(sold[BALANCED]),
-        "balanced: ahead of both": all(
-            kept[BALANCED].mean < ends.at(BALANCED, name).mean for name in ("mUCB", "mmUCB")
-        ),
-        "literal: worse than SOLD's and than mUCB": kept[LITERAL].mean
-        > max(sold[LITERAL].mean, ends.at(LITERAL, "mUCB").mean),
+        "balanced: no more than SOLD's": sold[BALANCED].level,
+        "balanced: ahead of both": all(ends.ahead(BALANCED, kept[BALANCED], line) for line in rivals),
+        "literal: worse than SOLD's and than both": sold[LITERAL].more
+        and all(ends.ahead(LITERAL, line, kept[LITERAL]) for line in rivals),
     }
-    return Facts(claims=claims)
+    return Facts({"truth_literal": sold[LITERAL].words, "truth_balanced": sold[BALANCED].words}, claims)
 
 
 def truth_rating(results: Path) -> Facts:
     """Ratings with the true subspace."""
-    return _same(Ends.of(results, "truth-rating", "reward"), "ProBALL-UCB", "LinUCB")
+    ends = Ends.of(results, "truth-rating", "reward")
+    return _rated(ends, "ProBALL-UCB", "LinUCB") | _level_with_mucb(ends)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 
-from experiments.figure_facts import REMARKED, Facts, Value
+from experiments.figure_facts import REMARKED, Facts
 from experiments.figure_numbers import read_table
 from experiments.markdown import number, short
+from experiments.paired import Ends, Gap, Line
 from newcomer.experiments import fig_readings as readings
 from newcomer.experiments.fig_insufficiency import ISOTROPIC
-from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED
+from newcomer.experiments.lines import KINDS
+from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, REPLAY
 
 PCAS = ("PCA of raw rewards", "PCA of single estimates")
 BARE = "M_N without correction"
@@ -42,45 +46,56 @@ def subspace_error(results: Path) -> Facts:
     return Facts(claims=claims)
 
 
-def _sizes(results: Path, name: str) -> dict[tuple[str, str, int], Value]:
-    """Regret of every line at the smallest tau, or without one, by world, policy and number of users."""
-    frame = read_table(results / f"{name}.csv")
-    kept = frame.filter(pl.col("tau").is_null() | (pl.col("tau") == pl.col("tau").min().over("world")))
-    columns = ("world", "policy", "users", "regret", "regret_se")
-    return {(w, p, n): Value(mean, error) for w, p, n, mean, error in kept.select(columns).iter_rows()}
+def _sizes(results: Path, name: str, version: str, plain: str) -> tuple[list[int], dict[tuple[str, str, int], Gap]]:
+    """Numbers of users, and what ProBALL with each radius at the smallest tau has more than on true features."""
+    ends = Ends.of(results, name)
+    users = sorted(set(ends.newcomers["users"]))
+    gaps = {}
+    for world in FILMS:
+        for n in users:
+            true = Line(f"{plain}, true features", None, n)
+            kept = ends.kept(world, version, n)
+            for letter in KINDS:
+                gaps[world, letter, n] = ends.gap(world, replace(kept, policy=f"{letter}-{version}"), true)
+    return users, gaps
 
 
 def sizes_ucb(results: Path) -> Facts:
     """Regret against N, optimistic."""
-    own = _sizes(results, "regret-vs-n-ucb")
-    users = sorted({n for *_, n in own})
-    true = {world: own[world, "LinUCB, true features", users[0]] for world in FILMS}
-    there = [min(n for n in users if own[BALANCED, f"{x}-ProBALL-UCB", n].level(true[BALANCED])) for x in "MEH"]
-    literal = [own[LITERAL, "M-ProBALL-UCB", n].mean < true[LITERAL].mean for n in users]
-    first = next((n for i, n in enumerate(users) if all(literal[i:])), None)
+    users, gaps = _sizes(results, "regret-vs-n-ucb", "ProBALL-UCB", "LinUCB")
+    ends = Ends.of(results, "regret-vs-n-ucb")
+    line = ends.mean(BALANCED, Line("LinUCB, true features", None, users[-1]))
+    near = {x: next(n for n in users if gaps[BALANCED, x, n].mean < 0.1 * line) for x in KINDS}
+    better = [gaps[LITERAL, "M", n].less for n in users]
+    first = next(n for i, n in enumerate(users) if all(better[i:]))
+    late = [gaps[BALANCED, "M", n] for n in users if n >= 1000]
     claims = {
-        "one after the other": there == sorted(there),
-        "costs next to nothing from 1,000 users on": all(
-            own[BALANCED, "M-ProBALL-UCB", n].level(true[BALANCED]) for n in users if n >= 1000
-        ),
-        "literal: better than the true one": first is not None and first < users[-1],
+        "E and M first, then H": near["M"] == near["E"] < near["H"] <= users[-1],
+        "the subspace costs less and less": all(a.mean > b.mean for a, b in pairwise(late)),
+        "clear at 1,000 and 2,000, not at 5,000": [gap.more for gap in late] == [True, True, False],
+        "literal: better than the true one": first < users[-1],
     }
-    return Facts({"better_from": f"{first:,}"}, claims)
+    words = {f"costs_{n}": gaps[BALANCED, "M", n].words for n in (1000, 2000, 5000)}
+    return Facts({"better_from": f"{first:,}", **words}, claims)
 
 
 def sizes_ts(results: Path) -> Facts:
     """Regret against N, samplers."""
-    own, last = _sizes(results, "regret-vs-n-ts"), 5000
-    ours = {world: own[world, "M-ProBALL-TS", last] for world in FILMS}
-    true = {world: own[world, "LinTS, true features", last] for world in FILMS}
+    users, gaps = _sizes(results, "regret-vs-n-ts", "ProBALL-TS", "LinTS")
+    ends, last = Ends.of(results, "regret-vs-n-ts"), users[-1]
+    mean, true = Line("PopulationMean", None, last), Line("LinTS, true features", None, last)
+    late = [gaps[BALANCED, "M", n] for n in users if n >= 1000]
     claims = {
-        "balanced: level": ours[BALANCED].level(true[BALANCED]),
-        "literal: below": ours[LITERAL].below(true[LITERAL]),
-        "the mean is below both": all(
-            own[world, "PopulationMean", last].mean < min(ours[world].mean, true[world].mean) for world in FILMS
+        "balanced: nearer and nearer, and still above": all(a.mean > b.mean for a, b in pairwise(late))
+        and late[-1].more,
+        "literal: below": gaps[LITERAL, "M", last].less,
+        "the mean is ahead of both": all(
+            ends.ahead(world, mean, line) for world in FILMS for line in (true, ends.kept(world, "ProBALL-TS", last))
         ),
     }
-    return Facts(claims=claims)
+    share = late[-1].mean / ends.mean(BALANCED, true)
+    words = {f"costs_{n}": gaps[BALANCED, "M", n].words for n in (1000, 2000, 5000)}
+    return Facts({"share": f"{share:.0%}", **words}, claims)
 
 
 def geometry(results: Path) -> Facts:
@@ -151,15 +166,27 @@ def seeking(results: Path) -> Facts:
 
 def replay(results: Path) -> Facts:
     """Real ratings."""
-    frame = read_table(results / "replay.csv")
-    last = frame.filter(pl.col("t") == pl.col("t").max())
-    own = {name: Value(mean, error) for name, mean, error in last.select("policy", "regret", "regret_se").iter_rows()}
+    regret, rating = (Ends.of(results, "replay", value) for value in ("regret", "reward"))
+    names = [name for name in regret.newcomers["policy"] if name not in ("PriorUCB", "PriorTS")]
+    mean, prior, sampled = Line("PopulationMean"), Line("PriorUCB"), Line("PriorTS")
     claims = {
-        "PriorUCB is first": last.sort("regret")["policy"][0] == last.sort("reward")["policy"][-1] == "PriorUCB",
-        "logs help": own["ProBALL-UCB"].below(own["LinUCB"]) and own["ProBALL-TS"].below(own["LinTS"]),
-        "not ahead of the mean": own["ProBALL-UCB"].mean > own["PopulationMean"].mean,
+        "PriorUCB is ahead of all but PriorTS": all(
+            ends.ahead(REPLAY, prior, Line(name)) for ends in (regret, rating) for name in names
+        )
+        and regret.gap(REPLAY, prior, sampled).level
+        and rating.gap(REPLAY, prior, sampled).level,
+        "logs help": all(
+            ends.ahead(REPLAY, Line(f"ProBALL-{x}"), Line(f"Lin{x}"))
+            for ends in (regret, rating)
+            for x in ("UCB", "TS")
+        ),
+        "level with the mean, TS behind": all(
+            ends.gap(REPLAY, Line("ProBALL-UCB"), mean).level and ends.ahead(REPLAY, mean, Line("ProBALL-TS"))
+            for ends in (regret, rating)
+        ),
     }
-    return Facts(claims=claims)
+    against = regret.gap(REPLAY, Line("ProBALL-UCB"), mean)
+    return Facts({"against_mean": against.signed, "prior": regret.gap(REPLAY, prior, mean).words}, claims)
 
 
 def privacy(results: Path) -> Facts:

@@ -28,7 +28,11 @@ How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein
 (Frobenius, unclipped, coverage
 taken as known, as in the paper's figures). A number is the mean over 30 newcomers and its standard error; every \
 policy meets the same
-newcomers, candidates and noise. Three lines are ours and not the paper's: *PopulationMean*, which scores with E[beta] \
+newcomers, candidates and noise. So policies are compared newcomer by newcomer: whatever a verdict says of two of them \
+rests on the mean of their paired differences \
+(`results/*-newcomers.csv` has every newcomer's), is clear beyond two standard errors of it, and is called level \
+otherwise; the errors in the tables are those of single means. Three lines are ours and not the paper's: \
+*PopulationMean*, which scores with E[beta] \
 and does not personalise; *EmpiricalArms*, which keeps a mean for each action and person (in worlds whose actions \
 come again); and
 *PriorUCB*, which starts from the distribution of users that the same logs show. *LOCAL-UCB* is the paper's, which \

@@ -88,6 +88,7 @@ def test_drawn_logs_follow_the_law(breach):
 
 
 @pytest.mark.parametrize("breach", BREACHES)
+@pytest.mark.filterwarnings("ignore:sold-pinv is not to be trusted")
 @pytest.mark.parametrize("estimator", ["sold", "sold-pinv", "em"])
 def test_sold_and_em_answer_the_same_for_both_twins(breach, estimator):
     logs = [Confounded(breach, twin).logs(1500, 4, seed=1) for twin in (1, 2)]

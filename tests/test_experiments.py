@@ -33,14 +33,14 @@ from newcomer.experiments import fig_geometry, fig_insufficiency, fig_readings, 
 from newcomer.experiments.catalogue import APART, EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
 from newcomer.experiments.job_folder import JobFolder
 from newcomer.experiments.jobs import ExitRule, Fit, Play, Table, from_text, in_order, key, kind_of, to_text
-from newcomer.experiments.lines import proball, sold
+from newcomer.experiments.lines import Line, newcomer_table, proball, sold
 from newcomer.experiments.named_worlds import Seen, true_basis, world_named
 from newcomer.experiments.panels import spread
 from newcomer.experiments.performing import perform_fit, perform_play
 from newcomer.experiments.players import PLAYERS
 from newcomer.experiments.pool import run as run_calls
 from newcomer.experiments.pool import time_left
-from newcomer.experiments.scale import FULL, LEARNABLE, QUICK, SCALES, Scale, Setting
+from newcomer.experiments.scale import FULL, LEARNABLE, LITERAL, QUICK, REPLAY, SCALES, Scale, Setting
 from newcomer.logs.crew import Crew
 from newcomer.worlds import Synthetic
 from tests.compare_results import differences
@@ -305,6 +305,22 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> JobFolder:
         return open_folder(QUICK, data=None, work=folder)
 
 
+def test_of_real_people_only_differences_are_kept() -> None:
+    """Newcomers of the replay are people: what they rated is taken off, what tells policies apart is not."""
+
+    class Played:
+        def rows(self, play: Play) -> pl.DataFrame:
+            rewards = {"LinUCB": [4.0, 2.0], "mUCB": [3.0, 2.5]}[play.policy]
+            rows = {"policy": [play.policy] * 2, "user": [0, 1], "t": [1, 1], "reward": rewards}
+            return pl.DataFrame(rows).with_columns(regret=5 - pl.col("reward"), in_subspace=pl.lit(None))
+
+    for world, centre in ((REPLAY, [1.5, 2.75]), (LITERAL, [0.0, 0.0])):
+        lines = [Line(name, Play(world, name, 1, 2)) for name in ("LinUCB", "mUCB")]
+        found = newcomer_table(Played(), lines)  # type: ignore[arg-type]
+        assert found.select("policy", "value").rows() == [("LinUCB", "regret"), ("mUCB", "regret")]
+        np.testing.assert_allclose(found.select("n1", "n2").to_numpy(), np.array([[1, 3], [2, 2.5]]) - centre)
+
+
 def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny: JobFolder, tmp_path: Path) -> None:
     figures, told = chosen(["simulation-ablation"]), []
 
@@ -317,6 +333,11 @@ def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny
     }
     table = read_table(made[0].table)
     assert {"H-ProBALL-UCB", "LinUCB", "PopulationMean", "PriorUCB"} <= set(table["policy"])
+    newcomers = read_table(tmp_path / "one" / "simulation-ablation-newcomers.csv")
+    ends = table.filter(pl.col("t") == pl.col("t").max())
+    assert newcomers.select("world", "tau", "policy").equals(ends.select("world", "tau", "policy"))
+    means = newcomers.select(pl.mean_horizontal(f"n{i}" for i in range(1, QUICK.trials + 1))).to_series()
+    np.testing.assert_allclose(means, ends["regret"], rtol=1e-4)
     told.clear()
     reproduce(figures, tiny, out=tmp_path / "two", workers=1, progress=progress)
     assert {stage for stage, *_ in told} == {"pictures"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import subprocess
 import sys
+import warnings
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.errors import LogsError, ModelError
+from newcomer.errors import FitWarning, LogsError, ModelError
 from newcomer.fitting import fit
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic
@@ -176,3 +177,34 @@ def modules():
 @pytest.mark.parametrize("module", list(modules()), ids=lambda module: module.__name__)
 def test_examples_give_the_numbers_they_show(module):
     assert doctest.testmod(module).failed == 0
+
+
+def test_pseudo_inverses_are_warned_of_where_half_a_history_has_as_many_rows_as_features():
+    """There they fail whatever the number of users, a ridge does not; shorter and longer histories are fine."""
+    world = Synthetic.learnable(dim=20, seed=1)
+    error = {}
+    for steps in (20, 40, 80):
+        logs = world.logs(2000, steps, seed=1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            models = [fit(logs, rank=2, estimator=e, null=False, calibrate=False) for e in ("sold-pinv", "sold")]
+        error[steps] = [distance(model.basis, world.basis) for model in models]
+        told = [str(one.message) for one in caught if one.category is FitWarning]
+        assert len(told) == (steps == 40) == ("not to be trusted" in models[0].evidence.ridge.why)
+    assert "100% of the users have halves of about 20 rows" in models_warned(world)
+    assert error[40][0] > 0.9 and error[20][0] < 0.15 and error[80][0] < 0.05
+    assert max(ridge for _, ridge in error.values()) < 0.15
+
+
+def models_warned(world):
+    with pytest.warns(FitWarning) as caught:
+        fit(world.logs(50, 40, seed=1), rank=2, estimator="sold-pinv", null=False, calibrate=False)
+    assert caught[0].filename == __file__  # it points to the caller
+    return str(caught[0].message)
+
+
+def test_one_hot_halves_are_never_nearly_singular():
+    rng = np.random.default_rng(0)
+    chosen = np.concatenate([rng.permutation(6) for _ in range(100)])
+    logs = nc.Logs.from_arrays(user=np.repeat(np.arange(100), 6), action=chosen, reward=rng.standard_normal(600))
+    assert fit(logs, rank=1, estimator="sold-pinv", calibrate=False).evidence.ridge.why == "pseudo-inverse: no ridge"

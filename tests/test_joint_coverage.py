@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
+from newcomer.cli.findings import coverage_line, findings_of
 from newcomer.logs.batch import Batch
 from newcomer.sold.correction import correction_of, coverage_of, second_moment
-from newcomer.sold.joint_coverage import JointCorrection, complete_diagonal, leading
+from newcomer.sold.joint_coverage import JointCorrection, complete_diagonal, completion_factor, leading
 from newcomer.sold.moments import merge, moments_of
 from newcomer.sold.rank import flip_tests
 from newcomer.subspace import distance, top_eigenvectors
@@ -126,13 +129,132 @@ def test_few_actions_keep_the_diagonal_that_was_observed():
 
 
 def test_division_by_joint_coverage_is_bounded_as_said():
+    """Off the diagonal where it is completed, with it where it is taken as observed."""
     rng = np.random.default_rng(5)
     found = moments(*ratings(rng, rng.standard_normal((9, 1)), users=300, steps=4), 9)
     correction = JointCorrection.of(found)
+    completed, observed = (correction.norm_of_inverse(rank) ** 2 for rank in (1, correction.most + 1))
+    assert completed < observed / 3
     for _ in range(50):
         error = sold.sym(rng.standard_normal((9, 9)))
-        corrected = np.linalg.norm(error / correction.divisor, 2)
-        assert corrected <= correction.inverse_norm**2 * np.linalg.norm(error, 2) * (1 + 1e-12)
+        corrected = error / correction.divisor
+        size = np.linalg.norm(error, 2) * (1 + 1e-12)
+        assert np.linalg.norm(corrected, 2) <= observed * size
+        assert np.linalg.norm(correction.hollow(corrected), 2) <= completed * size
+
+
+# A completed diagonal stays possible: S_aa <= E[r_a^2].
+
+
+def stars(seed, *, users=1500, films=40, steps=12, tastes=3, popularity=1.0):
+    """Films and ratings (users, steps) of 1 to 5 stars, each film at most once; the a-th is met like a^-popularity."""
+    rng = np.random.default_rng(seed)
+    means, loadings = rng.normal(3.5, 0.5, films), 0.4 * rng.standard_normal((films, tastes))
+    keys = rng.gumbel(size=(users, films)) - popularity * np.log(np.arange(1, films + 1))
+    chosen = rng.permuted(np.argsort(-keys, axis=1)[:, :steps], axis=1)
+    opinions = means + rng.standard_normal((users, tastes)) @ loadings.T
+    rewards = np.take_along_axis(opinions, chosen, 1) + 0.8 * rng.standard_normal((users, steps))
+    return chosen, np.clip(np.rint(rewards), 1, 5), np.outer(means, means) + loadings @ loadings.T
+
+
+def test_a_completed_diagonal_within_bounds_is_the_best_there_is():
+    """The oracle minimises over matrices of this rank, from many starts."""
+    rng = np.random.default_rng(6)
+    for rank in (1, 2):
+        loadings = rng.standard_normal((8, rank))
+        matrix = sold.sym(loadings @ loadings.T + 0.3 * rng.standard_normal((8, 8)))
+        np.fill_diagonal(matrix, 0.0)
+        bounds = 0.7 * (loadings**2).sum(axis=1)
+        found = complete_diagonal(matrix, rank, bounds)
+        expected, best = sold.completed(matrix, rank, bounds)
+        assert (found.diagonal() <= bounds).all() and (found.diagonal() == bounds).any()
+        np.testing.assert_allclose(found.diagonal(), expected, atol=1e-4)
+        assert sold.off_by(found, rank) == pytest.approx(best, rel=1e-5)
+
+
+def test_no_direction_is_a_single_film():
+    """Twelve worlds. Without the bounds a direction is one film in seven of them, and S_aa up to 101 of 25."""
+    for seed in range(12):
+        chosen, rewards, truth = stars(seed)
+        found = moments(chosen, rewards, 40)
+        correction = JointCorrection.of(found)
+        moment = second_moment(found, correction=correction, rank=3)
+        values, directions = top_eigenvectors(moment, 40)
+        squares = np.bincount(chosen.ravel(), rewards.ravel() ** 2) / np.bincount(chosen.ravel())
+        assert (moment.diagonal() <= squares * (1 + 1e-12)).all()
+        assert (directions[:, :3] ** 2).max() < 0.5
+        assert values[1] < 25 and values[2] < 25
+        at_bound = correction.bound_actions(moment, 3)
+        np.testing.assert_array_equal(at_bound, np.flatnonzero(moment.diagonal() >= squares * (1 - 1e-9)))
+        if seed in (0, 5):
+            free = second_moment(found, correction=replace(correction, bounds=np.zeros(0)), rank=3)
+            assert (top_eigenvectors(free, 3)[1] ** 2).max() > 0.9
+            assert np.linalg.norm(moment - truth) < 0.8 * np.linalg.norm(free - truth)
+
+
+def test_a_fit_says_which_actions_are_at_their_bound():
+    chosen, rewards, _ = stars(0)
+    logs = nc.Logs.from_arrays(user=np.repeat(np.arange(1500), 12), action=chosen.ravel(), reward=rewards.ravel())
+    model = nc.fit(logs, rank=3, estimator="sold", null=False, calibrate=False)
+    coverage = model.evidence.coverage
+    assert coverage.bounded > len(coverage.bounded_actions) == 10
+    assert f"for {coverage.bounded} actions ({', '.join(coverage.bounded_actions[:6])}, ...)" in coverage.bounds()
+    assert model.noise_variance > 0.3  # rounding and clipping stars change the 0.64 that were drawn
+    assert coverage.bounds() in " ".join(coverage_line(findings_of(model)).split())
+    literal = nc.fit(logs, rank=3, estimator="sold", literal=True, null=False, calibrate=False)
+    assert literal.evidence.coverage.bounded == 0
+
+
+def test_the_covariance_is_bounded_by_the_variance():
+    chosen, rewards, _ = stars(1)
+    found = moments(chosen, rewards, 40)
+    spread = JointCorrection.of(found).of_covariance().bounds
+    expected = [rewards[chosen == film].var() for film in range(40)]
+    np.testing.assert_allclose(spread, expected, rtol=1e-9)
+
+
+# The radius: what is not used is not in the norm.
+
+
+def test_completing_the_diagonal_enlarges_an_error_no_more_than_said():
+    rng = np.random.default_rng(7)
+    for count, rank in ((12, 2), (40, 3), (60, 1)):
+        loadings = rng.standard_normal((count, rank))
+        truth, basis = loadings @ loadings.T, np.linalg.svd(loadings, full_matrices=False)[0]
+        most = completion_factor(basis)
+        for _ in range(10):
+            error = 1e-5 * sold.sym(rng.standard_normal((count, count))) * (1 - np.eye(count))
+            found = complete_diagonal(truth * (1 - np.eye(count)) + error, rank)
+            assert np.linalg.norm(found - truth, 2) <= most * np.linalg.norm(error, 2)
+    basis = np.linalg.qr(rng.standard_normal((3000, 2)))[0]  # many actions: no inverse, and close to what it would say
+    least = 1.0 - (basis**2).sum(axis=1).max()
+    assert completion_factor(basis) == pytest.approx(1 + 1 / (2 * least - 1)) and completion_factor(basis) < 2.1
+    assert completion_factor(np.eye(3000)[:, :1]) == 0.0  # a direction that is one action: its entry may be anything
+
+
+def test_radii_of_ratings_fall_with_the_number_of_users_and_cover_the_error():
+    loadings = np.random.default_rng(0).standard_normal((12, 2)) * [0.8, 0.5]
+    truth = np.linalg.svd(loadings, full_matrices=False)[0]
+
+    def fitted(users, seed):
+        chosen, rewards = ratings(np.random.default_rng(seed), loadings, users=users, steps=6)
+        who = np.repeat(np.arange(users), 6)
+        logs = nc.Logs.from_arrays(user=who, action=chosen.ravel(), reward=rewards.ravel())
+        return nc.fit(logs, rank=2, estimator="sold", null=False, calibrate=False)
+
+    few, many = fitted(1000, 1), fitted(64_000, 2)
+    assert many.evidence.radius.inverse_norm < few.evidence.radius.inverse_norm < 12
+    for kind in ("hoeffding", "bernstein", "martingale"):
+        for form in ("theorem", "identity"):
+            a, b = (one.radius(kind, clip=False, simplified=True, form=form) for one in (few, many))
+            assert b < a / 4  # 1/8 by the rate, but R, the largest reward that was seen, grows with N
+    for seed in range(20):
+        model = fitted(500, 10 + seed)
+        error = distance(model.basis, truth)
+        for kind in ("hoeffding", "bernstein", "martingale"):
+            assert all(
+                error <= model.radius(kind, clip=False, simplified=True, form=form) for form in ("theorem", "identity")
+            )
 
 
 def test_matrices_without_anything_in_them_are_no_error():

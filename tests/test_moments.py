@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -91,6 +93,13 @@ def test_joint_coverage_of_one_hot_features_is_a_sum_over_users_too():
         close(whole.joint, sum(np.outer(D1.diagonal(), D2.diagonal()) for _, D1, D2, _, _ in terms))
         halves = [moments_of(batch_of(parts[i::2], np.arange(40)[i::2]), ridge, one_hot=True) for i in (1, 0)]
         close(merge(*halves).joint, whole.joint, 1e-12)
+        used = [(X.argmax(axis=1), r) for X, r in parts if len(r) >= 2]
+        met, rewards = (np.concatenate(side) for side in zip(*used, strict=True))
+        close(whole.by_action, np.array([[(rewards[met == a] ** p).sum() for a in range(6)] for p in range(3)]))
+        close(merge(*halves).by_action, whole.by_action, 1e-12)
+        before = replace(halves[0], by_action=np.zeros((3, 0)))  # of a file of before it was added up
+        close(merge(before, halves[1]).by_action, halves[1].by_action, 1e-12)
+        assert not merge(before, before).by_action.size
     with pytest.raises(LogsError, match="cannot be merged"):
         merge(whole, moments_of(batch_of(parts), None))
 

@@ -22,10 +22,10 @@ def setting(ridge, lengths=(8, 8), users=150, dim=5, literal=False):
     parts = histories(np.random.default_rng(0), users=users, dim=dim, lengths=lengths)
     batch = batch_of(parts)
     moments = moments_of(batch, ridge)
-    spectrum = top_eigenvectors(second_moment(moments, literal=literal), 2)[0]
+    spectrum, basis = top_eigenvectors(second_moment(moments, literal=literal), 2)
     terms = [sold.user_terms(X, r, ridge) for X, r in parts]
     correction = correction_of(moments, coverage_of(moments), literal=literal)
-    return parts, batch, terms, moments, ingredients_of(moments, correction, spectrum, 2)
+    return parts, batch, terms, moments, ingredients_of(moments, correction, spectrum, basis)
 
 
 def in_groups(matrices, batch):

@@ -32,6 +32,7 @@ def gap(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).max() / np.abs(b).max())
 
 
+@pytest.mark.filterwarnings("ignore:sold-pinv is not to be trusted")
 @pytest.mark.parametrize("estimator", ["sold", "sold-pinv"])
 def test_moments_that_are_added_to_are_those_of_all_logs(folders, tmp_path, estimator) -> None:
     kept = [tmp_path / f"{i}.moments" for i in range(2)]

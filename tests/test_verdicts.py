@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
-from experiments.figure_facts import Facts, Value
+from experiments.figure_captions import ALL_VARIANTS, CAPTIONS, COMPARED, answer, comparisons
+from experiments.figure_facts import Facts
 from experiments.figure_facts_errors import _within, chance
 from experiments.figure_verdicts import VERDICTS
+from experiments.paired import Ends, Gap, Line
+
+from newcomer.experiments.catalogue import FIGURES
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"
@@ -22,11 +27,59 @@ def test_what_a_verdict_says_is_true_of_the_tables(name: str) -> None:
     assert "{" not in VERDICTS[name].told(RESULTS)
 
 
-def test_level_and_below_are_about_two_standard_errors() -> None:
-    one = Value(10.0, 3.0)
-    assert one.level(Value(19.9, 4.0)) and not one.below(Value(19.9, 4.0)) and one.below(Value(20.1, 4.0))
-    assert one.no_worse(Value(0.1, 4.0)) and not one.no_worse(Value(-0.1, 4.0))
+def test_differences_are_paired_and_clear_beyond_two_standard_errors() -> None:
+    """Newcomers differ far more than policies do: means as if independent would call these two level."""
+    newcomers = np.array([10.0, 60.0, 35.0, 90.0])
+    gap = Gap.of(newcomers + [1.0, 2.0, 1.0, 2.0], newcomers)
+    assert gap.mean == 1.5 and gap.error == pytest.approx(np.sqrt(1 / 3) / 2) and gap.more and not gap.level
+    assert Gap(1.0, 0.5).level and Gap(-1.1, 0.5).less and Gap(0.0, 0.0).level  # the same run is level with itself
+    assert (Gap(-1.1, 0.5).words, Gap(1.0, 0.5).signed) == ("1.1 ± 0.5", "+1.0 ± 0.5")
     assert (Facts({"a": "1"}, {"x": True}) | Facts({"b": "2"}, {"y": False})).claims == {"x": True, "y": False}
+
+
+def test_newcomers_are_those_of_the_curves() -> None:
+    """The mean over newcomers is the last point of a line, and its standard error the one drawn there."""
+    for name in COMPARED:
+        value = "reward" if name.endswith("rating") else "regret"
+        ends = Ends.of(RESULTS, name, value)
+        last = (
+            ends.curves
+            if "t" not in ends.curves.columns
+            else ends.curves.filter(pl.col("t") == pl.col("t").max().over("world"))
+        )
+        for row in last.iter_rows(named=True):
+            own = ends.each(row["world"], Line(row["policy"], row["tau"], row.get("users")))
+            assert own.mean() == pytest.approx(row[value], rel=1e-4), (name, row["policy"])
+            assert own.std(ddof=1) / np.sqrt(len(own)) == pytest.approx(row[f"{value}_se"], rel=1e-3)
+
+
+def test_figures_share_their_newcomers() -> None:
+    """A line that two figures have is the same, newcomer by newcomer: what pairs lines across figures."""
+    first, second = Ends.of(RESULTS, "lowdim-regret"), Ends.of(RESULTS, "movielens-together")
+    for world in first.newcomers["world"].unique():
+        for line in (Line("PopulationMean"), Line("PriorUCB"), first.kept(world, "ProBALL-UCB")):
+            np.testing.assert_array_equal(first.each(world, line), second.each(world, line))
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_a_claim_has_the_verbs_of_its_caption(name: str) -> None:
+    """Not a weaker one: "no worse than" for "outperform" once made two figures out to be reproduced."""
+    claim, caption = FIGURES[name].claim, CAPTIONS[name]
+    assert comparisons(claim) == comparisons(caption) != set()
+    assert (ALL_VARIANTS in claim.lower()) == (ALL_VARIANTS in caption.lower())
+
+
+def test_weaker_words_are_told_apart() -> None:
+    outperform, no_worse = "It outperforms mUCB, and mmUCB.", "It is no worse than mUCB and mmUCB."
+    assert comparisons(outperform) == {("outperform", "mUCB"), ("outperform", "mmUCB")}
+    assert comparisons(no_worse) == {("no worse than", "mUCB"), ("no worse than", "mmUCB")}
+    mixed = "All are no worse than LinUCB; A outperforms LinTS, and ProBALL-TS outperforms TS algorithms."
+    assert comparisons(mixed) == {("no worse than", "LinUCB"), ("outperform", "TS algorithms")}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_an_answer_is_what_the_caption_and_the_newcomers_give(name: str) -> None:
+    assert VERDICTS[name].answer == answer(RESULTS, name)
 
 
 def test_a_point_is_inside_an_outline_or_not() -> None:

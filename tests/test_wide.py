@@ -231,9 +231,29 @@ def test_sold_by_passes_is_the_dense_one(monkeypatch, estimator, literal) -> Non
     assert abs(sizes[0] / sizes[1] - 1) < 1e-4
     for draws in zip(*(model.evidence.calibrated.spectral for model in (dense, wide)), strict=True):
         assert abs(draws[0] / draws[1] - 1) < 1e-3
+    assert wide.evidence.coverage.bounded == dense.evidence.coverage.bounded
+    assert wide.evidence.coverage.bounded_actions == dense.evidence.coverage.bounded_actions
+    assert wide.evidence.radius.inverse_norm >= dense.evidence.radius.inverse_norm * (1 - 1e-9)
     assert wide.radius("hoeffding") <= 1 and wide.radius("bernstein") <= 1
     with pytest.raises(ModelError, match="martingale"):
         wide.radius("martingale")
+
+
+def test_radii_of_many_actions_fall_with_the_number_of_users(narrow, monkeypatch) -> None:
+    """Whether pairs are kept or margins are."""
+    rng = np.random.default_rng(8)
+    taste = rng.standard_normal(24)
+    for pairs in (20_000_000, 10):
+        monkeypatch.setattr("newcomer.sold.kept_pairs.MOST", pairs)
+        norms, radii = [], []
+        for users in (400, 6400):
+            who = np.repeat(np.arange(users), 8)
+            what = np.concatenate([rng.permutation(24)[:8] for _ in range(users)])
+            reward = rng.uniform(-1.5, 1.5, users)[who] * taste[what] + rng.uniform(-0.5, 0.5, len(who))
+            model = nc.fit(logs_of((who, what, reward)), estimator="sold", rank=1, null=False, calibrate=False)
+            norms.append(model.evidence.radius.inverse_norm)
+            radii.append(model.radius("hoeffding", clip=False, simplified=True, form="identity"))
+        assert norms[1] < 1.05 * norms[0] and radii[1] < 0.4 * radii[0]  # a quarter by the rate
 
 
 def test_more_pairs_than_are_kept_are_corrected_by_margins(narrow, monkeypatch) -> None:

@@ -52,6 +52,10 @@ class EngineError(NewcomerError):
     """The workers of an engine cannot be reached, or do not live long enough."""
 
 
+class FitWarning(UserWarning):
+    """What was asked for can be fitted, but a setting makes the answer worthless; the sentence says which."""
+
+
 class MissingExtra(NewcomerError):
     """An optional part of the package is not installed."""
 

@@ -109,6 +109,10 @@ class CoverageFacts:
     `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
     them. By reason, with names (`newcomer.sold.unreached`): `never` seen; `collinear`, for features that always move
     together; seen in `one_half` of the histories only. (A model of before these were told apart says 0.)
+
+    `bounded` counts the one-hot actions whose diagonal entry in SOLD's moment the rank would complete to more than the
+    mean square of their rewards, which it cannot exceed, and `bounded_actions` names ten of them
+    (`newcomer.sold.joint_coverage`): what is shared cannot be told from such an action's own variance.
     """
 
     lambda_A: float
@@ -122,6 +126,8 @@ class CoverageFacts:
     one_half: int = 0
     one_half_features: tuple[str, ...] = ()
     correction: str = ""  # how the moment of many one-hot actions was corrected; else as SOLD always does
+    bounded: int = 0
+    bounded_actions: tuple[str, ...] = ()
 
     def reasons(self) -> list[str]:
         """What was left out and why, as parts of a sentence.
@@ -144,6 +150,17 @@ class CoverageFacts:
         if self.uncovered and not said:
             said.append(f"{_directions(self.uncovered)} never seen")
         return said
+
+    def bounds(self) -> str:
+        """Which completed entries are at their bound, in words; nothing if there are none.
+
+        >>> CoverageFacts(0.1, 0.5, 0, (), bounded=2, bounded_actions=("tea", "rum")).bounds()
+        'SOLD's moment is cut at the mean squared reward for 2 actions (tea, rum): too few pairs tell what they share'
+        """
+        if not self.bounded:
+            return ""
+        actions = f"{self.bounded:,} action{'s' * (self.bounded != 1)}{_in_brackets(self.bounded_actions)}"
+        return f"SOLD's moment is cut at the mean squared reward for {actions}: too few pairs tell what they share"
 
 
 @dataclass(frozen=True)

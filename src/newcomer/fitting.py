@@ -15,12 +15,13 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
+from warnings import warn
 
 import numpy as np
 
 from newcomer import __version__, arguments
 from newcomer.checks.quick import quick_check
-from newcomer.errors import LogsError, ModelError
+from newcomer.errors import FitWarning, LogsError, ModelError
 from newcomer.evidence import Evidence, RankChoice, RidgeChoice
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
@@ -36,11 +37,12 @@ from newcomer.population.passing import CODED, Passes, Progress
 from newcomer.population.record import Estimate
 from newcomer.population.refit import blend, refit_population
 from newcomer.refitting import Begun, Past, provenance, ridge_of, what_is_left
-from newcomer.sold.moments import merge, moments_of
+from newcomer.sold.moments import merge, moments_of, share_near_square
 from newcomer.wide_offline import WideOffline
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
+NEAR_SQUARE = 0.01  # share of users with nearly square halves from which pseudo-inverses are warned of
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
 
 
@@ -74,7 +76,7 @@ def fit(
     rank : dimension of the shared subspace, or "auto": as held-out users call for (em), or leading eigenvalues above a
         null of sign flips (sold).
     estimator : "em" (the distribution of users, `newcomer.population.estimation`), "sold" (the paper's, with a ridge)
-        or "sold-pinv" (its pseudo-inverse version).
+        or "sold-pinv" (its pseudo-inverse version, which warns where half a history has about d rows: there it fails).
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
@@ -187,6 +189,8 @@ def _fitted(
     offline = (_wide if logs.wide else _narrow)(
         logs, mu, rank=rank, estimator=estimator, literal=literal, null=null, past=past, keep=keep, progress=progress
     )
+    if mu is None and isinstance(offline, Offline) and (share := share_near_square(offline.moments)) >= NEAR_SQUARE:
+        why += _near_square(share, logs.dim)
     if uncovered == "error":
         check_coverage(offline.facts(0), logs)
     # The estimator: the distribution of users, and a basis of the subspace they share.
@@ -270,6 +274,18 @@ def _wide(
         raise ModelError(what, todo="fit all logs together, or start em from a model")
     run = partial(reduce, logs, rows=CODED, progress=progress)
     return WideOffline.of(logs, run, ridge, rank=rank, estimator=estimator, literal=literal, null=null)
+
+
+def _near_square(share: float, dim: int) -> str:
+    """Warn that pseudo-inverses fail on these logs; the same in a few words, for the evidence."""
+    users = f"{share:.0%} of the users have halves of about {dim} rows, as many as there are features"
+    warn(
+        f"sold-pinv is not to be trusted here: {users}, and a pseudo-inverse of such a half multiplies the noise; use "
+        "estimator='sold'",
+        FitWarning,
+        stacklevel=4,
+    )
+    return f"; not to be trusted: {users}"
 
 
 def _choice(rank: int | str, begun: Begun | None) -> str:

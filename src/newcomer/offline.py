@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
 from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logbook import Logs
@@ -33,6 +33,7 @@ from newcomer.sold.unreached import tell_apart
 from newcomer.subspace import top_eigenvectors
 
 SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
+NAMED = 10  # actions that are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,8 @@ class Offline:
     tests: tuple[RankTest, ...]
     moment: Floats  # (d, d)
     spectrum: Floats  # (d,)
-    basis: Floats  # (d, k) of the rank that was asked for, or found by the test
+    directions: Floats  # (d, d) its eigenvectors
+    rank: int  # that was asked for, or found by the test
 
     @classmethod
     def of(cls, logs: Logs, moments: Moments, *, rank: int | Literal["auto"], literal: bool, null: bool) -> Offline:
@@ -60,12 +62,16 @@ class Offline:
         moment = second_moment(moments, correction=correction, rank=asked)
         spectrum, directions = top_eigenvectors(moment, logs.dim)
         told = tuple(test.evidence() for test in tests or ())
-        basis = np.ascontiguousarray(directions[:, :asked])
-        return cls(logs, moments, coverage, correction, told, moment, spectrum, basis)
+        return cls(logs, moments, coverage, correction, told, moment, spectrum, directions, asked)
+
+    @property
+    def basis(self) -> Floats:
+        """The leading directions (d, k)."""
+        return np.ascontiguousarray(self.directions[:, : self.rank])
 
     def radius(self, rank: int) -> Ingredients | None:
         """What the paper's radii of a basis of this rank follow from."""
-        return ingredients_of(self.moments, self.correction, self.spectrum, rank)
+        return ingredients_of(self.moments, self.correction, self.spectrum, self.directions[:, :rank])
 
     def estimate(self, *, calibrate: bool) -> Estimate:
         """The population in the span of SOLD's `basis` (d, k), with mean m and covariance S - m m^T of its moments.
@@ -89,6 +95,7 @@ class Offline:
         coverage, logs, largest = self.coverage, self.logs, self.moments.reward_max
         weights = np.abs(coverage.uncovered).max(axis=1) if coverage.uncovered.size else np.zeros(0)
         never, collinear, one_half = tell_apart(coverage, logs.direction_names, logs.table)
+        bound = self.correction.bound_actions(self.moment, self.rank)
         return CoverageFacts(
             lambda_A=coverage.smallest,
             lambda_theta=float(self.spectrum[rank - 1]) / largest**2 if rank and largest else 0.0,
@@ -100,7 +107,15 @@ class Offline:
             collinear_groups=collinear.groups,
             one_half=one_half.directions,
             one_half_features=one_half.features,
+            bounded=len(bound),
+            bounded_actions=named(bound, logs),
         )
+
+
+def named(places: Ints, logs: Logs) -> tuple[str, ...]:
+    """The first few of these actions by name."""
+    names = logs.action_ids or ()
+    return tuple(str(names[i]) for i in places[:NAMED]) if names else ()
 
 
 def nothing_reached(dim: int) -> LogsError:

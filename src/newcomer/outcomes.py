@@ -40,8 +40,8 @@ def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 2
     [(2.0, 0.0, 1.0), (3.5, 1.5, 1.75)]
     """
     _check(rows, window=window, level=level)
-    totals = _totals(rows, window)
-    table = totals.group_by("policy", maintain_order=True).agg(
+    each = totals(rows, window=window)
+    table = each.group_by("policy", maintain_order=True).agg(
         users=pl.len(),
         horizon=pl.col("horizon").max(),
         **mean_and_error("regret"),
@@ -50,8 +50,8 @@ def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 2
     )
     if reference is None:
         return table
-    _check_reference(totals, reference)
-    return table.join(_differences(totals, reference, level), on="policy", maintain_order="left")
+    _check_reference(each, reference)
+    return table.join(_differences(each, reference, level), on="policy", maintain_order="left")
 
 
 def curves(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
@@ -72,16 +72,12 @@ def curves(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
     return lines.join(order, on="policy").sort("_order", "t").drop("_order")
 
 
-def exits(rows: pl.DataFrame) -> pl.DataFrame:
-    """For each policy that has a subspace and each user: `left_at`, the first round outside it, null if never."""
-    _check(rows)
-    inside = rows.filter(pl.col("in_subspace").is_not_null())
-    first = pl.col("t").filter(~pl.col("in_subspace")).min()
-    return inside.group_by("policy", "user", maintain_order=True).agg(left_at=first)
+def totals(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
+    """One line for each policy and user: what policies are compared by, user by user.
 
-
-def _totals(rows: pl.DataFrame, window: int) -> pl.DataFrame:
-    """One line for each policy and user: regret of all rounds, mean reward of the last `window`, phase at the end."""
+    Columns `policy`, `user`, `horizon`; `regret` of all rounds, mean `reward` of the last `window`, and whether the
+    user `stayed` in the subspace to the end.
+    """
     last = pl.col("t") > pl.col("t").max() - window
     return rows.group_by("policy", "user", maintain_order=True).agg(
         horizon=pl.col("t").max(),
@@ -89,6 +85,14 @@ def _totals(rows: pl.DataFrame, window: int) -> pl.DataFrame:
         reward=pl.col("reward").filter(last).mean(),
         stayed=pl.col("in_subspace").sort_by("t").last(),
     )
+
+
+def exits(rows: pl.DataFrame) -> pl.DataFrame:
+    """For each policy that has a subspace and each user: `left_at`, the first round outside it, null if never."""
+    _check(rows)
+    inside = rows.filter(pl.col("in_subspace").is_not_null())
+    first = pl.col("t").filter(~pl.col("in_subspace")).min()
+    return inside.group_by("policy", "user", maintain_order=True).agg(left_at=first)
 
 
 def mean_and_error(column: str) -> dict[str, pl.Expr]:

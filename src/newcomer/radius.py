@@ -94,6 +94,7 @@ class Ingredients:
     martingale: Martingale | None = None  # of older files
     walk: Walk | None = None
     printed: Printed | None = None
+    completed: float | None = None  # how much completing the diagonal may enlarge ||E||; 0: any; None: not completed
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,7 @@ def subspace_radius(
     dD = 0.0 if simplified else coverage_error(x, delta / 3, printed=printed)
     B, R = 1.0 if simplified == "without B" else x.inverse_norm, x.reward_bound
     left = 1 - B * dD
-    scale = _scale(x, norm, form, printed)
+    scale = _scale(x, norm, form, printed) * (1.0 if printed or x.completed is None else x.completed)
     if not left > 0 or not scale > 0:
         radius = float("inf")
     else:

@@ -17,17 +17,17 @@ from newcomer.arrays import Floats
 from newcomer.errors import ModelError
 from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logbook import Logs
-from newcomer.offline import SMALLEST_NOISE, nothing_reached
+from newcomer.offline import NAMED, SMALLEST_NOISE, named, nothing_reached
 from newcomer.population.calibration import draws_by
 from newcomer.population.record import Estimate, Population
 from newcomer.radius import Ingredients
+from newcomer.sold.joint_coverage import completion_factor
 from newcomer.sold.kept_pairs import fits
 from newcomer.sold.wide_correction import Run
 from newcomer.sold.wide_moments import WideMoments, wide_moments_of
 from newcomer.sold.wide_sold import LEADING, AnyWide, ByMargins, Leading, Pairwise, square_norm
 
 FEW_PASSES = 3  # that em's spectrum is found from
-NAMED = 10  # actions that are named
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +84,10 @@ class WideOffline:
 
     def facts(self, rank: int) -> CoverageFacts:
         """lambda_A and the plug-in for lambda_theta; actions that a half has not met are counted, ten of them named."""
-        means, names = self.moments.coverage / self.moments.count, self.logs.action_ids or ()
+        means = self.moments.coverage / self.moments.count
         missed = (means == 0).sum(axis=0)
         never, once = (np.flatnonzero(missed == halves) for halves in (2, 1))
+        bound = self.moments.at_bound(self.found.diagonal) if self.way.completes else never[:0]
         largest = self.moments.reward_max
         theta = float(self.spectrum[rank - 1]) / largest**2 if 0 < rank <= len(self.spectrum) and largest else 0.0
         return CoverageFacts(
@@ -95,10 +96,12 @@ class WideOffline:
             uncovered=len(never) + len(once),
             uncovered_features=tuple(np.flatnonzero(missed)[:NAMED].tolist()),
             never=len(never),
-            never_features=tuple(str(names[i]) for i in never[:NAMED]),
+            never_features=named(never, self.logs),
             one_half=len(once),
-            one_half_features=tuple(str(names[i]) for i in once[:NAMED]),
+            one_half_features=named(once, self.logs),
             correction=self.way.name,
+            bounded=len(bound),
+            bounded_actions=named(bound, self.logs),
         )
 
     def radius(self, rank: int) -> Ingredients | None:
@@ -117,6 +120,7 @@ class WideOffline:
             rank=rank,
             reward_bound=moments.reward_max,
             inverse_norm=self.way.inverse_norm,
+            completed=completion_factor(self.found.directions[:, :rank]) if self.way.completes else None,
             mean_square_range=float(moments.octaves / moments.count @ ranges**2),
             largest_range=float(ranges[met].max()),
             square_norm=square_norm(self.way.run, self.way.ridge, moments),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.optimize import minimize
 
 
 def half_ridge(X, r, mu):
@@ -87,3 +88,30 @@ def mean(histories, mu):
     """E[beta]: the sum of all half estimates, corrected by the sum of all D."""
     terms = [user_terms(X, r, mu) for X, r in histories if len(r) >= 2]
     return np.linalg.solve(sum(t[1] + t[2] for t in terms), sum(t[3] + t[4] for t in terms))
+
+
+def completed(matrix, rank, bounds):
+    """The diagonal within bounds that is nearest to a positive matrix of this rank, and the least squared distance.
+
+    For a matrix A = L L^T the best entry of the diagonal is min(A_aa, bound_a), so that A is charged for what it has
+    above the bounds, and for its error off the diagonal.
+    """
+    size = len(matrix)
+    off = ~np.eye(size, dtype=bool)
+
+    def charge(flat):
+        A = flat.reshape(size, rank) @ flat.reshape(size, rank).T
+        error = np.where(off, A - matrix, np.diag(np.maximum(A.diagonal() - bounds, 0.0)))
+        return (error**2).sum(), (4 * error @ flat.reshape(size, rank)).ravel()
+
+    starts = np.random.default_rng(0).standard_normal((20, size * rank))
+    fits = [minimize(charge, start, jac=True, method="L-BFGS-B", options={"ftol": 1e-15}) for start in starts]
+    best = min(fits, key=lambda fit: fit.fun)
+    L = best.x.reshape(size, rank)
+    return np.minimum((L**2).sum(axis=1), bounds), best.fun
+
+
+def off_by(matrix, rank):
+    """The squared distance of a symmetric matrix from the nearest positive one of this rank."""
+    values = np.linalg.eigvalsh(matrix)
+    return (values**2).sum() - (np.maximum(values[-rank:], 0.0) ** 2).sum()

@@ -245,9 +245,11 @@ def chance_line(found: Findings) -> str:
 def coverage_line(found: Findings) -> str:
     """How well the logged actions reach the feature space; lambda_A is that of Assumption 2 of the paper."""
     weakest = f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
+    bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
+    cut = f"; {bounds}" if bounds else ""
     if not found.coverage.uncovered:
-        return f"every direction seen; {weakest}"
-    return f"left out: {'; '.join(found.coverage.reasons())}; of the others the {weakest}"
+        return f"every direction seen; {weakest}{cut}"
+    return f"left out: {'; '.join(found.coverage.reasons())}; of the others the {weakest}{cut}"
 
 
 def error_part(found: Findings) -> RenderableType:

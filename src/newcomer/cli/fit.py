@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from newcomer.cli import carriers, log_options, options, schema, screen
 from newcomer.cli.findings import Findings, findings_of, show
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
+from newcomer.errors import FitWarning
 
 
 def shape() -> dict[str, Any]:
@@ -79,7 +81,8 @@ def command(
         if not json:  # before the long work: a column that was guessed wrong is better known now
             screen.advise(read.advice)
         screen.compile_first("array_loops", "sold", "population")
-        with Meter("Fitting", first=", first pass") as meter, _resumable(journal):
+        with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
             model = fit(
                 read,
                 rank=wanted,

@@ -149,7 +149,7 @@ def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFol
 def reproduce(
     figures: Sequence[Figure], kept: JobFolder, *, out: Path, workers: int, progress: Callable[[str], Progress]
 ) -> list[Made]:
-    """Make figures: a picture and a table of each in `out`.
+    """Make figures: a picture and a table of each in `out`, and one of newcomers where policies are compared.
 
     There are three stages. Fits come first, because the jobs of regret figures say which radius was found. Then every
     job of every figure that is not in the folder yet, each once however many figures ask for it. Pictures are made
@@ -195,8 +195,10 @@ def _work(text: str, folder: str, setting: str, identity: str) -> None:
 
 def _draw(name: str, out: str, folder: str, setting: str, identity: str) -> None:
     """What a worker does for one figure whose jobs are finished: the table and the picture."""
-    figure = EVERYTHING[name]
-    frame = figure.table(JobFolder.from_words(folder, setting, identity))
-    frame = frame.with_columns(pl.col(pl.Float64).round_sig_figs(figure.digits))
+    figure, kept = EVERYTHING[name], JobFolder.from_words(folder, setting, identity)
+    rounded = pl.col(pl.Float64).round_sig_figs(figure.digits)
+    frame = figure.table(kept).with_columns(rounded)
     write(Path(out, f"{name}.csv"), frame.write_csv().encode())
+    if figure.newcomers is not None:
+        write(Path(out, f"{name}-newcomers.csv"), figure.newcomers(kept).with_columns(rounded).write_csv().encode())
     figure.draw(frame, Path(out, f"{name}.png"))

@@ -77,7 +77,7 @@ def caption(scale: Scale) -> str:
 FIGURES = tuple(
     Figure(
         name=name,
-        claim="The eigenvalues of SOLD's estimate match those of the completed ratings; both fall after 18.",
+        claim="The eigenvalues of SOLD's estimate match those of the completed ratings; both drop after 18.",
         caption=caption,
         fits=lambda scale: [open_rank(scale, world) for world in FILMS],
         jobs=lambda kept: [],

@@ -20,6 +20,8 @@ def lowdim_lines(kept: JobFolder) -> list[Line]:
 
 FIGURES = regret_and_rating(
     "lowdim",
-    "With tau small enough ProBALL-UCB is no worse than LinUCB, mUCB, mmUCB on the true low-dimensional features.",
+    "With tau small enough all variants of ProBALL-UCB are no worse than LinUCB and outperform mUCB and mmUCB, all on "
+    "the "
+    "true low-dimensional features.",
     lowdim_lines,
 )

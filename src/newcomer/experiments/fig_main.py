@@ -6,6 +6,7 @@ figures of their own, at one tau for each world (`Scale.shown`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -15,7 +16,7 @@ from newcomer.experiments import fig_movielens, fig_regret_vs_n, fig_simulation
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.job_folder import JobFolder
 from newcomer.experiments.jobs import Play
-from newcomer.experiments.lines import Line, curve_table, fits
+from newcomer.experiments.lines import Line, curve_table, fits, newcomer_table
 from newcomer.experiments.panels import REGRET, within_sight
 from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, SIMULATIONS, Scale
 
@@ -42,16 +43,31 @@ def table(kept: JobFolder) -> pl.DataFrame:
 
     Of each panel's own figure the rows of one world and one tau are taken, with the lines that have no tau.
     """
-    parts = [(world, curve_table(kept, lines)) for world, lines in _curves(kept)]
-    parts.append((BALANCED, fig_regret_vs_n.table(kept, fig_regret_vs_n.UCB).rename({"users": "t"})))
-    shown = []
-    for number, (world, part) in enumerate(parts, start=1):
+    parts = [curve_table(kept, lines) for _, lines in _curves(kept)]
+    parts.append(fig_regret_vs_n.table(kept, fig_regret_vs_n.UCB).rename({"users": "t"}))
+    left = pl.col("left_at").cast(pl.Float64)
+    shown = [
+        own.select("panel", "policy", pl.col("t").alias("x"), "regret", "regret_se", left)
+        for own in _of_panels(kept, parts)
+    ]
+    return pl.concat(shown)
+
+
+def newcomers(kept: JobFolder) -> pl.DataFrame:
+    """The regret of every newcomer in each panel, in the last at the largest N."""
+    parts = [newcomer_table(kept, lines) for _, lines in _curves(kept)]
+    against_n = fig_regret_vs_n.newcomers(kept, fig_regret_vs_n.UCB)
+    parts.append(against_n.filter(pl.col("users") == pl.col("users").max()).drop("users"))
+    return pl.concat([own.select("panel", "policy", "value", "^n[0-9]+$") for own in _of_panels(kept, parts)])
+
+
+def _of_panels(kept: JobFolder, parts: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The rows of each panel's world at its one tau, with the name of the `panel`."""
+    worlds = [*(world for world, _ in _curves(kept)), BALANCED]
+    for number, (world, part) in enumerate(zip(worlds, parts, strict=True), start=1):
         tau = kept.scale.shown[world]
         here = part.filter(pl.col("world") == world, pl.col("tau").is_null() | (pl.col("tau") == tau))
-        title = pl.lit(f"{number}. {world}, tau = {tau:g}").alias("panel")
-        left = pl.col("left_at").cast(pl.Float64)
-        shown.append(here.select(title, "policy", pl.col("t").alias("x"), "regret", "regret_se", left))
-    return pl.concat(shown)
+        yield here.with_columns(pl.lit(f"{number}. {world}, tau = {tau:g}").alias("panel"))
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:
@@ -78,12 +94,13 @@ def caption(scale: Scale) -> str:
 FIGURES = (
     Figure(
         name="main",
-        claim="ProBALL-UCB outperforms all others on both problems; with more offline users it nears the true "
-        "subspace.",
+        claim="ProBALL-UCB outperforms all other algorithms, and approaches LinUCB with Hoeffding sets; with more "
+        "offline users its subspace is almost as good as the true one.",
         caption=caption,
         fits=lambda scale: [*fits(scale, (*SIMULATIONS, *FILMS), local=True), *fig_regret_vs_n.fits(scale)],
         jobs=jobs,
         table=table,
         draw=draw,
+        newcomers=newcomers,
     ),
 )

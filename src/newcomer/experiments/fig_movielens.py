@@ -61,13 +61,16 @@ def caption(scale: Scale) -> str:
     )
 
 
-def regret_and_rating(name: str, claim: str, lines: Lines, *, local: bool = False) -> tuple[Figure, Figure]:
-    """The regret figure and the rating figure of the same runs.
+def regret_and_rating(
+    name: str, claim: str, lines: Lines, *, rated: str | None = None, local: bool = False
+) -> tuple[Figure, Figure]:
+    """The regret figure and the rating figure of the same runs; the latter's claim is `rated`, if it is another one.
 
     `local` says that LOCAL-UCB, which has a fit of its own, is among the lines.
     """
-    make = partial(played, claim=claim, caption=caption, fits=partial(fits, worlds=FILMS, local=local), lines=lines)
-    return make(f"{name}-regret", draw=regret_panels), make(f"{name}-rating", draw=rating_panels)
+    make = partial(played, caption=caption, fits=partial(fits, worlds=FILMS, local=local), lines=lines)
+    rating = make(f"{name}-rating", claim=rated or claim, draw=rating_panels, values=("reward",))
+    return make(f"{name}-regret", claim=claim, draw=regret_panels), rating
 
 
 FIGURES = (
@@ -81,8 +84,9 @@ FIGURES = (
     ),
     *regret_and_rating(
         "movielens-ucb",
-        "ProBALL-UCB is no worse than LinUCB for any tau and outperforms mUCB and mmUCB.",
+        "All variants of ProBALL-UCB are no worse than LinUCB and outperform mUCB and mmUCB.",
         ucb_lines,
+        rated="ProBALL-UCB is no worse than LinUCB and outperforms mUCB and mmUCB.",
         local=True,
     ),
     *regret_and_rating("movielens-ts", "All variants of ProBALL-TS outperform TS, mmTS and MixTS.", ts_lines),

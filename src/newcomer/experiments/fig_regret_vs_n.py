@@ -17,7 +17,7 @@ from newcomer.experiments.fig_movielens import caption as films_caption
 from newcomer.experiments.figure import Figure
 from newcomer.experiments.job_folder import JobFolder
 from newcomer.experiments.jobs import Fit
-from newcomer.experiments.lines import Line, own_lines, prior, proball, run, sold
+from newcomer.experiments.lines import Line, newcomer_table, own_lines, prior, proball, run, sold
 from newcomer.experiments.panels import SIZE, spread
 from newcomer.experiments.scale import FILMS, Scale
 from newcomer.outcomes import summary
@@ -59,6 +59,13 @@ def table(kept: JobFolder, versions: tuple[str, str]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
 
 
+def newcomers(kept: JobFolder, versions: tuple[str, str]) -> pl.DataFrame:
+    """The regret of every newcomer, as `newcomer_table` has it, with the number of `users` behind each line."""
+    found = regret_lines(kept, versions)
+    sizes = pl.Series("users", [users for users, _ in found], dtype=pl.Int64)
+    return newcomer_table(kept, [line for _, line in found]).insert_column(3, sizes)
+
+
 def draw(frame: pl.DataFrame, path: Path) -> Path:
     """Regret against N, a panel for each world and tau; titles lose the rounds of exit, which differ with N."""
     panels = spread(frame.rename({"users": "t"})).rename({"t": "users"})
@@ -83,6 +90,7 @@ def _figure(name: str, versions: tuple[str, str], claim: str) -> Figure:
         jobs=lambda kept: [line.play for _, line in regret_lines(kept, versions)],
         table=partial(table, versions=versions),
         draw=draw,
+        newcomers=partial(newcomers, versions=versions),
     )
 
 

@@ -70,5 +70,6 @@ FIGURES = (
         fits=fits,
         lines=lines,
         draw=draw,
+        values=("regret", "reward"),
     ),
 )

@@ -45,7 +45,7 @@ def caption(scale: Scale) -> str:
 FIGURES = (
     played(
         "simulation-ablation",
-        claim="No worse than LinUCB for any tau and radius; tighter radii are better, martingale Bernstein best.",
+        claim="All variants are no worse than LinUCB; tighter radii are better, and martingale Bernstein is best.",
         caption=caption,
         fits=partial(fits, worlds=SIMULATIONS, local=True),
         lines=partial(lines, rivals=ABLATION),
@@ -53,7 +53,7 @@ FIGURES = (
     ),
     played(
         "simulation-ts",
-        claim="ProBALL-UCB is no worse than LinUCB and outperforms the TS algorithms.",
+        claim="All variants are no worse than LinUCB and outperform the TS algorithms; martingale Bernstein is best.",
         caption=caption,
         fits=partial(fits, worlds=SIMULATIONS),
         lines=partial(lines, rivals=SAMPLERS),

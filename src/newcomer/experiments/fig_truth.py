@@ -21,6 +21,6 @@ def truth_lines(kept: JobFolder) -> list[Line]:
 
 FIGURES = regret_and_rating(
     "truth",
-    "With the true subspace ProBALL-UCB is no worse than LinUCB and outperforms mUCB and mmUCB.",
+    "With the true subspace all variants of ProBALL-UCB are no worse than LinUCB and outperform mUCB and mmUCB.",
     truth_lines,
 )

@@ -30,7 +30,8 @@ class Figure:
     `claim` is the paper's, in one line; `caption` says what the paper does not state. `fits` are done before `jobs`
     are asked for, since the jobs of some figures depend on the radii found; `table` puts finished jobs together, its
     numbers are kept to so many significant `digits`, and `draw` makes the PNG of it. `run` is the computation behind
-    the figure's own `Table` jobs.
+    the figure's own `Table` jobs. `newcomers` has what each newcomer got by each line, a column each, where policies
+    are compared: newcomer by newcomer, since all policies meet the same ones.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Figure:
     draw: Draw
     run: Run | None = None
     digits: int = 5
+    newcomers: Callable[[JobFolder], pl.DataFrame] | None = None
 
 
 def swept(

@@ -15,8 +15,8 @@ from newcomer.experiments.figure import Draw, Figure
 from newcomer.experiments.job_folder import JobFolder
 from newcomer.experiments.jobs import SLOW, ExitRule, Fit, Play
 from newcomer.experiments.players import paper_radius
-from newcomer.experiments.scale import SIMULATIONS, Scale
-from newcomer.outcomes import curves
+from newcomer.experiments.scale import REPLAY, SIMULATIONS, Scale
+from newcomer.outcomes import curves, totals
 
 KINDS = {"H": "hoeffding", "E": "bernstein", "M": "martingale"}
 POINTS = 100  # rounds of a curve that are kept
@@ -115,11 +115,13 @@ def played(
     fits: Callable[[Scale], Sequence[Fit]],
     lines: Lines,
     draw: Draw,
+    values: Sequence[str] = ("regret",),
 ) -> Figure:
     """A figure of curves, from policies that play.
 
     `fits` must contain the fit of every play in `lines`; `draw` is one of the pictures of
-    `newcomer.experiments.panels`.
+    `newcomer.experiments.panels`. `values` are what newcomers are compared by: "regret" of all rounds, "reward" of the
+    last 25.
     """
     return Figure(
         name=name,
@@ -129,7 +131,29 @@ def played(
         jobs=lambda kept: [line.play for line in lines(kept)],
         table=lambda kept: curve_table(kept, lines(kept)),
         draw=draw,
+        newcomers=lambda kept: newcomer_table(kept, lines(kept), values),
     )
+
+
+def newcomer_table(kept: JobFolder, lines: Sequence[Line], values: Sequence[str] = ("regret",)) -> pl.DataFrame:
+    """What every newcomer got by every line: `world`, `tau`, `policy`, `value`, then `n1`, `n2`, ..., one a newcomer.
+
+    The same column of the same world is the same newcomer, with the same candidates and noise, in every figure. Of real
+    people the mean over the lines is taken off: differences stay, and what a person rated does not.
+    """
+    found = [_by_newcomer(line, kept.rows(line.play), value) for value in values for line in lines]
+    table = pl.concat(found)
+    if REPLAY in table["world"]:
+        table = table.with_columns(pl.col("^n[0-9]+$") - pl.col("^n[0-9]+$").mean().over("value"))
+    return table
+
+
+def _by_newcomer(line: Line, rows: pl.DataFrame, value: str) -> pl.DataFrame:
+    """One row of the table."""
+    own = totals(rows).sort("user")[value]
+    place = {"world": line.play.world, "tau": line.tau, "policy": line.label, "value": value}
+    row = pl.DataFrame(place | {f"n{i}": number for i, number in enumerate(own, start=1)})
+    return row.with_columns(pl.col("tau").cast(pl.Float64))
 
 
 def curve_table(kept: JobFolder, lines: Sequence[Line]) -> pl.DataFrame:

@@ -119,6 +119,22 @@ class Correction:
             return symmetric(self._pooled(inside))
         return symmetric(conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled))
 
+    def norm_of_inverse(self, rank: int) -> float:
+        """The paper's B, whatever the rank (see `JointCorrection`)."""
+        return self.inverse_norm
+
+    def completes(self, rank: int) -> bool:
+        """Whether a part of the moment is completed: nothing is."""
+        return False
+
+    def bound_actions(self, moment: Floats, rank: int) -> Ints:
+        """Actions whose completed entry is at its bound: there are none."""
+        return np.zeros(0, dtype=np.int64)
+
+    def of_covariance(self) -> Correction:
+        """The correction of a covariance: the same."""
+        return self
+
     def hollow(self, matrices: Floats) -> Floats:
         """Corrected moments as a test of the rank may see them: as they are (see `JointCorrection`)."""
         return matrices

@@ -21,13 +21,14 @@ import numpy as np
 from newcomer.arrays import Floats, symmetric
 from newcomer.radius import FACTORS, LARGEST_STEP, Ingredients, Printed, Walk
 from newcomer.sold.correction import AnyCorrection
-from newcomer.sold.joint_coverage import leading
+from newcomer.sold.joint_coverage import completion_factor, leading
 from newcomer.sold.moments import Moments, longest
 from newcomer.users import group_bounds
 
 
-def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, rank: int) -> Ingredients:
-    """The numbers for the leading `rank` eigenvectors of a corrected moment with this spectrum (d,), largest first."""
+def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, basis: Floats) -> Ingredients:
+    """The numbers for the leading eigenvectors `basis` (d, k) of a corrected moment with this spectrum (d,)."""
+    rank = basis.shape[1]
     ranges = _ranges(moments, whole=not correction.symmetric_first)
     squares = _squares(moments, correction).sum(axis=0)
     return Ingredients(
@@ -35,7 +36,7 @@ def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats
         dim=moments.dim,
         rank=rank,
         reward_bound=moments.reward_max,
-        inverse_norm=correction.inverse_norm,
+        inverse_norm=correction.norm_of_inverse(rank),
         mean_square_range=float(moments.users / moments.count @ ranges**2),
         largest_range=float(ranges.max()),
         square_norm=max(map(_top, squares)) / moments.count,
@@ -44,6 +45,7 @@ def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats
         dilated=not correction.symmetric_first,
         walk=_walked(moments, correction, float(ranges.max())),
         printed=_printed(moments, rank),
+        completed=completion_factor(basis) if correction.completes(rank) else None,
     )
 
 

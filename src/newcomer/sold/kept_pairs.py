@@ -76,6 +76,7 @@ class PairCorrection:
     """Undoes what coverage did to X: pair by pair, or, `literal`, as the paper prints it."""
 
     factors: csr_array  # (d, d) what entries of the mean of M are multiplied with; on the pairs that were met
+    bounds: Floats  # (d,) what the completed diagonal cannot exceed
     literal: bool
 
     @classmethod
@@ -93,7 +94,7 @@ class PairCorrection:
         else:
             damping = 1.0 / np.sqrt(moments.count)
             data = (1.0 + damping) / (shared + damping * outer)
-        return cls(csr_array((data, (row, column)), shape=joint.shape), literal)
+        return cls(csr_array((data, (row, column)), shape=joint.shape), moments.bounds, literal)
 
     def corrected(self, products: csr_array, users: float) -> csr_array:
         """The corrected moment (d, d) of the sum of X over so many users; without its diagonal unless `literal`."""
@@ -109,7 +110,7 @@ class PairCorrection:
         diagonal, start = np.zeros(moment.shape[0]), np.ones(moment.shape[0])
         for _ in range(TURNS):
             values, vectors = leading(csr_array(moment + diags_array(diagonal)), rank, start)
-            now = vectors**2 @ np.maximum(values, 0.0)
+            now = np.minimum(vectors**2 @ np.maximum(values, 0.0), self.bounds)
             change, diagonal, start = np.abs(now - diagonal).max(), now, vectors.sum(axis=1)
             if change <= TOLERANCE * max(diagonal.max(), np.finfo(np.float64).tiny):
                 break

@@ -9,7 +9,8 @@ different length (`newcomer.sold.correction`). The sums are kept
   (signs flipped by bucket) and, at no cost, any resampling by groups of users;
 * of X X^T, X^T X and X^2 per *group*, runs of 1, 1, 2, 4, ... buckets: the predictable steps of the martingale bound;
 * for one-hot features, of d1 d2^T over all users, d_i the diagonal of D_i: how often half 1 met action a and half 2
-  action b (`newcomer.sold.joint_coverage`).
+  action b; and of 1, r and r^2 over the rows of each action, which bound the moment's diagonal
+  (`newcomer.sold.joint_coverage`).
 
 Merging is associative and commutative, so the same record serves one array, files larger than memory, and many
 machines.
@@ -18,7 +19,7 @@ machines.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -70,6 +71,7 @@ class Moments:
     reward_max: float
     too_short: int
     joint: Floats  # (d, d) of one-hot logs: sum of d1 d2^T; else (0, 0)
+    by_action: Floats = field(default_factory=lambda: np.zeros((3, 0)))  # (3, d) of one-hot logs: sums of 1, r, r^2
 
     @property
     def dim(self) -> int:
@@ -122,6 +124,21 @@ def longest(name: int, dim: int) -> int:
     return name if name < EXACT_LENGTHS else name + (1 << name.bit_length() - 1) // 4 - 1
 
 
+def share_near_square(moments: Moments) -> float:
+    """The share of users whose halves have about as many rows as there are features.
+
+    The least singular value of such a half is close to zero, and its pseudo-inverse multiplies noise: with |h - d| <= 1
+    for h rows in d dimensions the estimate has no variance. Lengths that share a stratum count as one. One-hot rows are
+    orthogonal or equal, and their halves are never nearly singular.
+    """
+    if moments.joint.size or not moments.count:
+        return 0.0
+    near = max(2.0, moments.dim / 10)
+    last = np.array([longest(int(name), moments.dim) for name in moments.lengths])
+    inside = (moments.lengths <= 2 * (moments.dim + near)) & (last >= 2 * (moments.dim - near))
+    return float(moments.users[inside].sum() / moments.count)
+
+
 def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> Moments:
     """The moments of the users of a batch: SOLD's one pass over the logs. Users with one row are counted, not used.
     `one_hot` says that every feature vector is a unit vector, so that all D are diagonal.
@@ -133,6 +150,7 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
     users: Counter[int] = Counter()
     coverage: dict[int, tuple[_Squares, _Squares]] = {}
     gram, joint = _Squares(dim), np.zeros((dim, dim) if one_hot else (0, 0))
+    by_action = np.zeros((3, dim if one_hot else 0))
     pairs, hashes, rewards_seen, too_short = [], [], [], 0
     for length, who, features, rewards in batch.by_length():
         if length < 2:
@@ -144,6 +162,9 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
         pairs.append(_half_estimates(features, rewards, ridge, halves, gram, joint))
         hashes.append(batch.hashes[who])
         rewards_seen.append(rewards)
+        if one_hot:
+            each = rewards.ravel()
+            by_action += np.stack([np.ones_like(each), each, each**2]) @ features.reshape(-1, dim)
     odd = np.concatenate([r[:, ::2].ravel() for r in rewards_seen] or [np.empty(0)])
     order = sorted(users)
     return Moments(
@@ -158,6 +179,7 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
         too_short=too_short,
         pairs=_pair_sums(pairs, hashes, dim),
         joint=joint,
+        by_action=by_action,
     )
 
 
@@ -177,6 +199,8 @@ def merge(a: Moments, b: Moments) -> Moments:
         coverage[place] += part.coverage
     names = ("pairs", "gram", "rows", "reward_squares", "too_short", "joint")
     sums = {name: getattr(a, name) + getattr(b, name) for name in names}
+    kept = [part.by_action for part in (a, b) if part.by_action.size]  # older files have none
+    sums["by_action"] = sum(kept[1:], start=kept[0]) if kept else a.by_action
     reward_max = max(a.reward_max, b.reward_max)
     return replace(a, lengths=lengths, users=users, coverage=coverage, reward_max=reward_max, **sums)
 

@@ -73,8 +73,8 @@ def flip_tests(moments: Moments, *, correction: AnyCorrection | None = None) -> 
     means = pairs.estimates.sum(axis=0) / max(moments.count, 1)
     shift = _cross(pairs.estimates[:, 0], means[1]) + _cross(means[0], pairs.estimates[:, 1])
     centred = pairs.products - shift + pairs.counts[:, None, None] * _cross(means[0], means[1])
-    both = (correction.pooled(sums) / max(moments.count, 1) for sums in (pairs.products, centred))
-    return FlipTests(*(_test(correction, parts) for parts in both))
+    of_products, of_centred = (correction.pooled(sums) / max(moments.count, 1) for sums in (pairs.products, centred))
+    return FlipTests(_test(correction, of_products), _test(correction.of_covariance(), of_centred))
 
 
 def _test(correction: AnyCorrection, parts: Floats) -> FlipTest:

@@ -80,6 +80,7 @@ class WideMoments:
     own: Floats  # (d,) of b1 b2, entry by entry: the diagonal of M
     margins: Floats  # (d,) of (d1 |d2| + d2 |d1|) / 2 - d1 d2, |.| sums of entries: pairs of each action with others
     gram: Floats  # (d,) meetings in odd steps
+    by_action: Floats  # (2, d) of 1 and r^2 over the rows of each action
     rows: int  # odd steps
     reward_squares: float  # of odd steps
     reward_max: float
@@ -102,6 +103,17 @@ class WideMoments:
         """Users with at least two rows."""
         return int(self.counts.sum())
 
+    @property
+    def bounds(self) -> Floats:
+        """The mean squared reward (d,) of each action, which a completed diagonal cannot exceed."""
+        rows, squares = self.by_action
+        return np.where(rows > 0, squares / np.maximum(rows, 1.0), np.inf)
+
+    def at_bound(self, diagonal: Floats) -> Ints:
+        """The actions whose entry of a completed `diagonal` (d,) is at its bound."""
+        found: Ints = np.flatnonzero((diagonal > 0) & (diagonal >= self.bounds * (1.0 - 1e-12)))
+        return found
+
 
 def wide_moments_of(batch: Batch, ridge: float | None, *, actions: int) -> WideMoments:
     """The sums of the users of a batch: the map of the first pass."""
@@ -111,7 +123,8 @@ def wide_moments_of(batch: Batch, ridge: float | None, *, actions: int) -> WideM
     lengths = batch.lengths
     step = np.arange(len(batch.rewards)) - np.repeat(batch.offsets[:-1], lengths)
     odd = np.repeat(lengths >= 2, lengths) & (step % 2 == 0)
-    used = batch.rewards[np.repeat(lengths >= 2, lengths)]
+    usable = np.repeat(lengths >= 2, lengths)
+    used, met = batch.rewards[usable], batch.actions[usable]
     norms = np.sqrt(_rows(b1.power(2)) * _rows(b2.power(2)))
     both = b1.multiply(b2)
     return WideMoments(
@@ -123,6 +136,7 @@ def wide_moments_of(batch: Batch, ridge: float | None, *, actions: int) -> WideM
         own=_columns(both),
         margins=(d1.T @ _rows(d2) + d2.T @ _rows(d1)) / 2 - _columns(d1.multiply(d2)),
         gram=np.bincount(batch.actions[odd], minlength=actions).astype(np.float64),
+        by_action=np.stack([np.bincount(met, weights, minlength=actions) for weights in (np.ones_like(used), used**2)]),
         rows=int(odd.sum()),
         reward_squares=float(batch.rewards[odd] @ batch.rewards[odd]),
         reward_max=float(np.abs(used).max(initial=0.0)),

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, diags_array
 
 from newcomer.arrays import Bools, Floats
 from newcomer.sold.joint_coverage import TOLERANCE, TURNS
@@ -100,14 +100,32 @@ class Pairwise:
         return found
 
     @property
+    def completes(self) -> bool:
+        """Whether the diagonal is completed."""
+        return not self.correction.literal
+
+    @property
     def inverse_norm(self) -> float:
-        """The paper's B, or a bound for entrywise division: no entry of the divisor is below its damped part."""
+        """The paper's B, or the root of a bound on what entrywise division by joint coverage does off the diagonal.
+
+        With W one over the divisor it is at most the length of the longest row of W (Schur). W is known for pairs that
+        were met; for others the divisor is its damped part alone, with e = 1/sqrt(N) not below e sqrt(g_a g_b)/(1 + e)
+        for g the product of the mean coverages of both halves.
+        """
         reached = self.moments.coverage / self.moments.count
-        first, second = reached[:, (reached > 0).all(axis=0)]
+        met = (reached > 0).all(axis=0)
+        first, second = reached[:, met]
         if self.correction.literal:
             return float(1.0 / min(first.min(), second.min()))
-        damping, each = 1.0 / np.sqrt(self.moments.count), 1.0 / (first * second)
-        return float(np.sqrt((1.0 + damping) / damping * np.sqrt(each.max() * each.sum())))
+        damping = 1.0 / np.sqrt(self.moments.count)
+        each = np.zeros(self.moments.dim)
+        each[met] = 1.0 / (first * second)
+        pairs = self.correction.factors - diags_array(self.correction.factors.diagonal())
+        pairs.eliminate_zeros()
+        pattern = csr_array((np.ones_like(pairs.data), pairs.indices, pairs.indptr), shape=pairs.shape)
+        unmet = np.maximum(each.sum() - each - pattern @ each, 0.0)
+        rows = np.asarray(pairs.power(2).sum(axis=1)).ravel() + ((1.0 + damping) / damping) ** 2 * each * unmet
+        return float(np.sqrt(np.sqrt(rows.max())))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +163,7 @@ class ByMargins:
         diagonal = np.zeros(self.moments.dim)
         for _ in range(TURNS if rank else 0):
             lengths, turn = np.linalg.eigh(np.diag(values) + vectors.T @ (diagonal[:, None] * vectors))
-            now = (vectors @ turn[:, -rank:]) ** 2 @ np.maximum(lengths[-rank:], 0.0)
+            now = np.minimum((vectors @ turn[:, -rank:]) ** 2 @ np.maximum(lengths[-rank:], 0.0), self.moments.bounds)
             change, diagonal = np.abs(now - diagonal).max(), now
             if change <= TOLERANCE * max(diagonal.max(), np.finfo(np.float64).tiny):
                 break
@@ -172,9 +190,17 @@ class ByMargins:
         return [vectors[:, :rank] for _, vectors in found]
 
     @property
+    def completes(self) -> bool:
+        """Whether the diagonal is completed."""
+        return True
+
+    @property
     def inverse_norm(self) -> float:
-        """The root of the norm of entrywise multiplication with the outer product of the scales."""
-        return float(np.sqrt(self.moments.count) * self.correction.scale.max())
+        """The root of a bound on what multiplication with the outer product of the scales does off the diagonal.
+
+        Leaving the diagonal out can double a norm.
+        """
+        return float(np.sqrt(2.0 * self.moments.count) * self.correction.scale.max())
 
 
 AnyWide = Pairwise | ByMargins

@@ -9,7 +9,9 @@ people who were held out of the fit. With h_u rows whose squared errors, in the 
     log p(rows | s) = -1/2 [ h_u log s + q_u / s ]  +  what does not depend on s,
 
 and the weights of s on a grid are those of highest likelihood (EM; Kiefer and Wolfowitz 1956, Laird 1978), to which
-`BEFORE` people spread over the whole grid are added: no scale is impossible.
+`BEFORE` people spread over scales up to `USUAL` are added. Larger ones must have been seen: who errs by more than
+twice as much as is expected is a stranger, unless people of the logs are like that. Where one scale for all explains
+the errors about as well, that is 1: a test that allows for other scales finds strangers a little later.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ from newcomer.population.likelihood import squared_errors
 from newcomer.population.record import Population
 
 SCALES = 2.0 ** np.arange(-2.0, 4.5, 0.5)  # of squared errors: a quarter to sixteen times what is expected
-BEFORE = 2.0  # people, spread over all scales, who are believed in before anybody is seen
+USUAL = 4.0  # the largest scale that is believed in before anybody is seen
+BEFORE = 0.5  # people, spread over scales up to that, who are believed in before anybody is seen
 FEWEST = 10  # people below whom nothing is said
+ENOUGH = 6.0  # log-likelihood that scales have to gain over the scale 1 for all
 STEPS = 200  # of EM
 
 Run = Callable[[Callable[[Batch], Floats], Callable[[Floats, Floats], Floats]], Floats]
@@ -37,12 +41,14 @@ def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]], unsure:
     """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
 
     `unsure` (A,), or (1,), is how uncertain the population is of each action, which is a part of what is expected.
-    Nothing, (0,), where people are few.
+    Nothing, (0,), where people are few or do not differ.
     """
     wider = tuple((_widened(population, unsure), judged) for population, judged in held_out)
     found = run(partial(squared_errors, held_out=wider), _join) if wider else np.zeros((0, 2))
     found = found[np.isfinite(found).all(axis=1) & (found[:, 0] > 0)]
-    return np.stack([SCALES, weights_of(found)]) if len(found) >= FEWEST else np.zeros(0)
+    weights = weights_of(found)
+    differ = len(found) >= FEWEST and gain_of(found, weights) > ENOUGH
+    return np.stack([SCALES, weights]) if differ else np.zeros(0)
 
 
 def weights_of(errors: Floats) -> Floats:
@@ -51,16 +57,28 @@ def weights_of(errors: Floats) -> Floats:
     >>> people = np.array([[100.0, 100.0]] * 90 + [[100.0, 400.0]] * 10)
     >>> weights = weights_of(people)
     >>> [round(float(weights[SCALES == scale][0]), 2) for scale in (1, 2, 4)]
-    [0.88, 0.0, 0.1]
+    [0.9, 0.0, 0.1]
     """
-    logs = -0.5 * (errors[:, :1] * np.log(SCALES) + errors[:, 1:] / SCALES)
+    logs = _log_likelihoods(errors)
     likely = np.exp(logs - logs.max(axis=1, keepdims=True))
-    weights = np.full(len(SCALES), 1.0 / len(SCALES))
+    weights, before = np.full(len(SCALES), 1.0 / len(SCALES)), BEFORE * (SCALES <= USUAL) / (SCALES <= USUAL).sum()
     for _ in range(STEPS):
         whose = likely * weights
         whose /= whose.sum(axis=1, keepdims=True)
-        weights = (BEFORE / len(SCALES) + whose.sum(axis=0)) / (BEFORE + len(errors))
+        weights = (before + whose.sum(axis=0)) / (BEFORE + len(errors))
     return weights
+
+
+def gain_of(errors: Floats, weights: Floats) -> float:
+    """Log-likelihood of squared errors (n, 2) under weights (J,) of scales, less that of the scale 1 for all."""
+    beyond = _log_likelihoods(errors) + 0.5 * errors[:, 1:]
+    top = beyond.max(axis=1, keepdims=True)
+    return float((top[:, 0] + np.log(np.exp(beyond - top) @ weights)).sum())
+
+
+def _log_likelihoods(errors: Floats) -> Floats:
+    """Of each of n people at each scale (n, J), up to a constant of the person."""
+    return np.asarray(-0.5 * (errors[:, :1] * np.log(SCALES) + errors[:, 1:] / SCALES))
 
 
 def _widened(population: Population, unsure: Floats) -> Population:

@@ -10,7 +10,7 @@ import pytest
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.exits import SIZES, Stranger, evidence, likeliest
+from newcomer.policies.exits import SHARES, SIZES, Stranger, likeliest
 from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.testing import PROMISES, Trial
 
@@ -177,18 +177,35 @@ def test_users_of_the_population_are_rarely_taken_for_strangers_and_strangers_ar
     assert lives(model, strange, 150, 0.01, seed=5).mean() < 0.1
 
 
-@pytest.mark.parametrize("dim", [3, 0])
-def test_the_evidence_has_mean_one_under_the_prior(dim):
+def test_the_evidence_has_mean_one_under_the_prior():
     """The running product is a martingale: its mean over many users stays one, whatever the features."""
     rng = np.random.default_rng(6)
     n, d = 40_000, 3
-    test = Stranger(0.1, 0.01, dim)
+    test = Stranger(0.1, 0.01, d)
     state = test.start(n)
     for _ in range(4):
         features, deviation = 0.5 * rng.standard_normal((n, d)), rng.uniform(1, 2, n)
         test.look(state, np.arange(n), features, rng.standard_normal(n), deviation)
-    products = np.exp(evidence(state, np.arange(n)))
+    products = np.exp(test.evidence(state, np.arange(n)))
     assert products.mean() == pytest.approx(1.0, abs=4 * products.std() / np.sqrt(n))
+
+
+@pytest.mark.parametrize("scales", [np.zeros(0), np.array([[0.5, 1.0, 4.0], [0.3, 0.6, 0.1]])])
+def test_of_one_hot_features_the_evidence_is_a_ratio_of_two_mixtures_of_normal_densities(scales):
+    """The alternative: errors larger by 1 + size; the population: errors of the scales that it was found to have."""
+    errors = np.random.default_rng(6).standard_normal((5, 7))
+    test = Stranger(0.1, 0.3, 0, scales)
+    state = test.start(5)
+    for column in errors.T:
+        test.look(state, np.arange(5), np.zeros((5, 0)), column, np.full(5, 2.0))
+
+    def mixture(variances, weights):
+        each = np.exp(-(errors[:, :, None] ** 2) / (2 * variances)) / np.sqrt(2 * np.pi * variances)
+        return each.prod(axis=1) @ weights
+
+    null = mixture(*scales) if scales.size else mixture(np.ones(1), np.ones(1))
+    wanted = np.log(mixture(1 + SIZES, SHARES) / null)
+    np.testing.assert_allclose(test.evidence(state, np.arange(5)), wanted, rtol=1e-10)
 
 
 def people(share, *, one_hot, users, rounds, seed):

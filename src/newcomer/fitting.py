@@ -31,6 +31,7 @@ from newcomer.logs.logbook import BATCH_BYTES, Logs
 from newcomer.model import Model
 from newcomer.offline import Offline, check_coverage
 from newcomer.population.apart import fit_apart
+from newcomer.population.error_scales import error_scales
 from newcomer.population.estimation import estimate_population
 from newcomer.population.outlook import measure
 from newcomer.population.passing import CODED, Passes, Progress
@@ -225,6 +226,8 @@ def _fitted(
         feature_names=logs.feature_names,
         residual_variance=np.zeros(0) if found.population.by_action is None else found.population.by_action,
         offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
+        uncertainty=np.zeros(0) if found.population.uncertainty is None else found.population.uncertainty,
+        error_scales=np.zeros(0) if found.error_scales is None else found.error_scales,
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
     )
@@ -337,7 +340,9 @@ def _by_em(
     draws = fitted.draws(chosen) if chosen and calibrate else None
     looked = fitted.chosen.logs.summary
     outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)
-    return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook))
+    unsure = population.uncertainty if population.uncertainty is not None else np.zeros(1)
+    scales = error_scales(fitted.chosen.run, fitted.held_out, unsure)
+    return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook), scales)
 
 
 def _check(

@@ -34,6 +34,7 @@ ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
+SURENESS = ("uncertainty", "error_scales")  # arrays that older files do not have; models without them keep their id
 
 
 def _nothing() -> Floats:
@@ -54,7 +55,9 @@ class Model(Shown):
     none; their features are unit vectors where `one_hot`, else `action_features` (A, d), None where rows of the logs
     brought their own. With `intercept`, the last feature is the constant 1. `feature_names` are the names of the
     others, where they have any: policies take tables by them. `parameters` are those that fit was called with,
-    `evidence` says why the model is so.
+    `evidence` says why the model is so. `uncertainty` (A,), or (1,), is the variance of the error of what the model
+    expects of each action, that its rows leave; `error_scales` (2, J) how many times as large as expected the squared
+    errors of people are who were held out of the fit, and how many people each time.
     """
 
     basis: Floats
@@ -76,14 +79,16 @@ class Model(Shown):
     offsets: Floats = field(default_factory=_nothing)  # left out: zero
     persistence: float | None = 0.0
     reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
+    uncertainty: Floats = field(default_factory=_nothing)  # left out: zero
+    error_scales: Floats = field(default_factory=_nothing)  # left out: everybody's errors are as large as expected
 
     def __post_init__(self) -> None:
         self._check_facts()
         actions = len(self.action_ids) if self.action_ids else 1
-        fillers = {"residual_variance": self.noise_variance, "offsets": 0.0}
+        fillers = {"residual_variance": self.noise_variance, "offsets": 0.0, "uncertainty": 0.0}
         for name, filler in fillers.items():
             # Where no action is named the one residual variance is `noise_variance`, also after a replace.
-            given = getattr(self, name) if self.action_ids else None
+            given = getattr(self, name) if self.action_ids or name == "uncertainty" else None
             if given is None or arguments.numbers(given, name, kind=ModelError).size == 0:
                 object.__setattr__(self, name, np.full(actions, float(filler)))
         for name, array in self._arrays().items():
@@ -127,10 +132,18 @@ class Model(Shown):
         leading = min(self.spectrum.size, self.dim) if is_wide(self.dim) else self.dim
         wanted: dict[str, tuple[int, ...]] = {"spectrum": (leading,), "mean": (self.dim,)}
         wanted |= {"factor": (self.dim, self.factor.shape[1]), "action_features": (actions, self.dim)}
-        wanted |= {"residual_variance": (actions,), "offsets": (actions,)}
+        wanted |= {"residual_variance": (actions,), "offsets": (actions,), "uncertainty": (actions,)}
         for name, array in self._arrays().items():
-            if array.shape != wanted.get(name, array.shape) and not (name in BY_ACTION and array.shape == (1,)):
+            single = name in (*BY_ACTION, "uncertainty") and array.shape == (1,)
+            if array.shape != wanted.get(name, array.shape) and not single:
                 raise ModelError(f"{name} must have shape {wanted[name]}, not {array.shape}")
+        if (self.uncertainty < 0).any():
+            raise ModelError("uncertainty must be variances, none below zero")
+        scales = self.error_scales
+        if scales.size and not (scales.ndim == 2 and len(scales) == 2 and (scales[0] > 0).all()):
+            raise ModelError(f"error_scales must be scales above zero and their weights (2, J), not {scales.shape}")
+        if scales.size and not ((scales[1] >= 0).all() and abs(float(scales[1].sum()) - 1.0) < 1e-6):
+            raise ModelError("error_scales must have weights that sum to one")
         if self.one_hot and self.action_features is None and self.dim != len(self.action_ids or ()) + self.intercept:
             what = f"{len(self.action_ids or ())} one-hot actions do not make {self.dim} features"
             raise ModelError(what, todo="pass an action_ids entry for each feature")
@@ -152,6 +165,7 @@ class Model(Shown):
 
     def _arrays(self) -> dict[str, Floats]:
         named = {name: getattr(self, name) for name in (*ARRAYS, *BY_ACTION, "action_features")}
+        named |= {name: getattr(self, name) for name in SURENESS if np.any(getattr(self, name))}
         return {name: array for name, array in named.items() if array is not None}
 
     @property
@@ -367,6 +381,7 @@ class Model(Shown):
             for name in TUPLES:
                 parts[name] = None if facts.get(name) is None else tuple(facts[name])
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
+            parts |= {name: arrays[name] for name in SURENESS if name in arrays}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
             parts["reward_step"] = facts.get("reward_step", 0.0)
             parts["evidence"] = Evidence.from_json(facts["evidence"])

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from newcomer.arrays import Floats
 from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import Summary
 from newcomer.files import digest, read, write
@@ -100,8 +101,20 @@ def begin_at(model: Model, logs: Logs, *, add: bool) -> Begun:
             there = rows >= 0
             mean = np.where(there, mean[rows], mean[: len(model.action_ids or ())].mean())
             factor = np.where(there[:, None], factor[rows], 0.0)
-    population = Population(mean.copy(), factor.copy(), model.noise_variance, by_action, offsets)
+    population = Population(
+        mean.copy(), factor.copy(), model.noise_variance, by_action, offsets, uncertainty=_unsure(model, logs)
+    )
     return Begun(population, facts.precision, summary.users if add else 0, model.id)
+
+
+def _unsure(model: Model, logs: Logs) -> Floats | None:
+    """What the model says of its errors, by the actions of the logs; of a new action it knows what actions vary by."""
+    if not model.uncertainty.any():
+        return None
+    if logs.action_ids is None:
+        return model.uncertainty.copy()
+    place = model.codes(logs.action_ids)
+    return np.where(place >= 0, model.uncertainty[place], float(model.mean.var()) if model.one_hot else 0.0)
 
 
 def what_is_left(start: Any, logs: Logs, estimator: str, *, add: bool) -> tuple[Begun | None, Past | None]:

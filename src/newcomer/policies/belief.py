@@ -100,6 +100,12 @@ class Belief:
         return np.ascontiguousarray(left), sizes**2
 
     @cached_property
+    def _unsure(self) -> Floats:
+        """Uncertainty (A + 1,), or (2,), of each action, and of actions outside the catalogue: see `KnownActions`."""
+        known = self.known
+        return np.append(known.uncertainty, 0.0 if known.named else known.uncertainty[0])
+
+    @cached_property
     def stray(self) -> float:
         """tau^2 at size one: the spread of the prior per direction, or, for one-hot features, the residual variance."""
         if self.flat:
@@ -110,7 +116,7 @@ class Belief:
     @cached_property
     def stranger(self) -> Stranger:
         """The test that takes users out of the prior."""
-        return Stranger(self.level, self.stray, 0 if self.flat else self.model.dim)
+        return Stranger(self.level, self.stray, 0 if self.flat else self.model.dim, np.array(self.model.error_scales))
 
     def start(self, n: int) -> PriorState:
         """n users of whom nothing is known but where they come from."""
@@ -234,6 +240,7 @@ class Belief:
             through=known.factor if taste and not self.model.by_ids_alone else np.zeros((0, 0)),
             variance=known.variance,
             outside=known.outside,
+            lasting=self._unsure,
             before=before,
             least=least,
         )

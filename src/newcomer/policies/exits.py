@@ -38,15 +38,21 @@ of the prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running 
     prod_t N(u_t; eta_t, 1 + v_t) / N(u_t; 0, 1)
 
 is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its
-average over several tau, with any weights. A small delta takes hundreds of rewards to tell and a large one a few, so
-small tau have the larger weights. By Ville's inequality it ever exceeds 1 / level with probability at most `level`:
-looking after every reward costs nothing. eta_t and v_t come from the posterior of delta with a *diagonal* precision, d
-numbers a user, not d x d: that costs power, never validity.
+average over several tau, with any weights. People of the population differ in how large their errors are (the model
+has measured how much, on people whom it was not fitted to: population/error_scales.py), so a newcomer of the population
+has u_t ~ N(0, s) with a scale s drawn from weights p(s), and what the average is divided by is not 1 but
+
+    sum_s p(s) prod_t N(u_t; 0, s) / N(u_t; 0, 1):
+
+the ratio of two mixtures, which has mean one under the lower one. A small delta takes hundreds of rewards to tell and a
+large one a few, so small tau have the larger weights. By Ville's inequality it ever exceeds 1 / level with probability
+at most `level`: looking after every reward costs nothing. eta_t and v_t come from the posterior of delta with a
+*diagonal* precision, d numbers a user, not d x d: that costs power, never validity.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 
@@ -63,8 +69,8 @@ from newcomer.policies.two_systems import TwoSystems
 NEVER = 2**62  # in the place of a number of rewards
 # The tau^2 that the stranger's test tries, in units of the prior's variance per coordinate, and their weights: those
 # that are slowest to tell weigh most.
-SIZES = 4.0 ** np.arange(-3, 3)
-SHARES = 0.5 ** np.arange(1, len(SIZES) + 1)
+SIZES: Floats = 4.0 ** np.arange(-3.0, 3.0)
+SHARES: Floats = 0.5 ** np.arange(1.0, len(SIZES) + 1.0)
 SHARES /= SHARES.sum()
 
 
@@ -201,13 +207,14 @@ class Suspicion(State):
 
     pull: Floats  # (n, d) sum of phi u / deviation
     size: Floats  # (n, d) sum of phi^2 / deviation^2
-    wealth: Floats  # (n, g) log of the running products, for each of the g `SIZES`
+    wealth: Floats  # (n, g + J) log of the running products, for each of the g `SIZES` and of the J scales of errors
 
     def check(self) -> None:
         """Refuse arrays that do not fit together."""
         super().check()
         self.refuse_unless(self.pull.ndim == 2 and self.size.shape == self.pull.shape)
-        self.refuse_unless(self.wealth.shape == (len(self.pull), len(SIZES)))
+        self.refuse_unless(self.wealth.ndim == 2 and len(self.wealth) == len(self.pull))
+        self.refuse_unless(self.wealth.shape[1] >= len(SIZES))
         self.refuse_unless(all(array.dtype == np.float64 for _, array, _ in self.arrays()))
 
 
@@ -216,16 +223,21 @@ class Stranger:
     """The test of whether a user belongs to the population; `variance` is tau^2 at size one.
 
     Where features are one-hot (`dim` 0) a part outside the directions of the prior is a larger residual of each action,
-    of which the first meeting is all that the test looks at: eta is 0, and v is tau^2 over the squared deviation.
+    of which the first meeting is all that the test looks at: eta is 0, and v the size: errors are larger by one factor
+    for all actions. (With the same tau^2 for all actions, the test would take it against the user that the variances of
+    actions with few rows are not well known.)
+    `scales` (2, J) are those of errors in the population and their weights, (0,) where all have the scale 1.
     """
 
     level: float
     variance: float
     dim: int
+    scales: Floats = field(default_factory=lambda: np.zeros(0))
 
     def start(self, n: int) -> Suspicion:
         """n users nothing is known of."""
-        return Suspicion(np.zeros((n, self.dim)), np.zeros((n, self.dim)), np.zeros((n, len(SIZES))))
+        size = len(SIZES) + self.scales[0].size if self.scales.size else len(SIZES)
+        return Suspicion(np.zeros((n, self.dim)), np.zeros((n, self.dim)), np.zeros((n, size)))
 
     def look(self, doubt: Suspicion, users: Ints, features: Floats, error: Floats, deviation: Floats) -> None:
         """Take in the errors of one reward for each of `users`: the running products grow by their density ratios.
@@ -233,33 +245,46 @@ class Stranger:
         `error` (m,) is standardised, `deviation` (m,) what it was divided by, `features` (m, d) the part of phi outside
         the prior's directions; eta and v are those of the module's docstring, for each of the `SIZES`.
         """
-        surprise = error[:, None]
+        surprise, sizes, scales = error[:, None], np.arange(len(SIZES)), self.scales[:1]
+        if scales.size:
+            of_scales = len(SIZES) + np.arange(scales.size)
+            doubt.wealth[users[:, None], of_scales] += _log_ratio(surprise, scales)
         if self.dim == 0:
-            spread = 1.0 + self.variance * SIZES / deviation[:, None] ** 2
-            doubt.wealth[users] += 0.5 * (surprise**2 * (1.0 - 1.0 / spread) - np.log(spread))
+            doubt.wealth[users[:, None], sizes] += _log_ratio(surprise, 1.0 + SIZES)
             return
         scaled = features / deviation[:, None]
         spreads = 1.0 / (1.0 / (self.variance * SIZES)[None, :, None] + doubt.size[users][:, None, :])
         eta = np.einsum("md,mgd,md->mg", scaled, spreads, doubt.pull[users])
         spread = 1.0 + np.einsum("md,mgd->mg", scaled**2, spreads)  # 1 + v
-        doubt.wealth[users] += 0.5 * (surprise**2 - (surprise - eta) ** 2 / spread - np.log(spread))
+        grown = 0.5 * (surprise**2 - (surprise - eta) ** 2 / spread - np.log(spread))
+        doubt.wealth[users[:, None], sizes] += grown
         doubt.pull[users] += scaled * surprise
         doubt.size[users] += scaled**2
 
     def caught(self, doubt: Suspicion, users: Ints) -> Bools:
         """Which of `users` (m,) the test has convinced that they are strangers."""
-        convinced: Bools = evidence(doubt, users) > -np.log(self.level)
+        convinced: Bools = self.evidence(doubt, users) > -np.log(self.level)
         return convinced
 
+    def evidence(self, doubt: Suspicion, users: Ints) -> Floats:
+        """Log of the weighted average of the running products (m,), against that over the scales of the population."""
+        wealth = doubt.wealth[users]
+        against = _log_average(wealth[:, : len(SIZES)], SHARES)
+        return against - _log_average(wealth[:, len(SIZES) :], self.scales[1]) if self.scales.size else against
 
-def evidence(doubt: Suspicion, users: Ints) -> Floats:
-    """Log of the weighted average of the running products (m,): evidence against the prior."""
-    wealth = doubt.wealth[users]
-    top = wealth.max(axis=1)
-    total: Floats = top + np.log((np.exp(wealth - top[:, None]) * SHARES).sum(axis=1))
+
+def _log_ratio(errors: Floats, scale: Floats) -> Floats:
+    """Log of N(u; 0, s) / N(u; 0, 1)."""
+    return np.asarray(0.5 * (errors**2 * (1.0 - 1.0 / scale) - np.log(scale)))
+
+
+def _log_average(logs: Floats, weights: Floats) -> Floats:
+    """Log of the weighted average of numbers (m, g) whose logs are given."""
+    top = logs.max(axis=1)
+    total: Floats = top + np.log((np.exp(logs - top[:, None]) * weights).sum(axis=1))
     return total
 
 
 def likeliest(doubt: Suspicion, user: int) -> int:
     """Which of `SIZES` is likeliest for a user."""
-    return int(np.argmax(doubt.wealth[user] + np.log(SHARES)))
+    return int(np.argmax(doubt.wealth[user, : len(SIZES)] + np.log(SHARES)))

@@ -38,7 +38,7 @@ class Described(NamedTuple):
     low: Floats  # (m, K, k), L^T phi
     keys: Ints  # (m, K), which action; see memory_loops.Entries
     variance: Floats  # (m, K), of the residual
-    lasting: Floats  # (m, K), further variance that lasts: of actions nobody has met
+    lasting: Floats  # (m, K), further variance that lasts: of actions of which the logs tell little or nothing
 
     def rows(self, count: int) -> Described:
         """The same for `count` users, in arrays that compiled loops take."""
@@ -109,6 +109,14 @@ class KnownActions:
         return float(self.model.noise_variance)
 
     @cached_property
+    def uncertainty(self) -> Floats:
+        """Variance (A,), or (1,), of the error of what the model expects of each action.
+
+        For one user that is a part of what they think of this very action: it is there at every meeting.
+        """
+        return np.array(self.model.uncertainty)
+
+    @cached_property
     def spread(self) -> float:
         """Variance between actions of what features do not explain: unknown of an action that nobody has met."""
         if not self.named or len(self.common) < 2:
@@ -152,11 +160,11 @@ class KnownActions:
         with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores
             low, common = np.matmul(actions, self.factor), np.matmul(actions, self.mean)
         if not keys:
-            nothing = np.zeros(shape)
-            return Described(common, low, np.full(shape, ANONYMOUS), np.full(shape, self.variance[0]), nothing)
+            unsure = np.full(shape, self.uncertainty[0])
+            return Described(common, low, np.full(shape, ANONYMOUS), np.full(shape, self.variance[0]), unsure)
         if ids is None and not self.named:  # nothing but the features themselves can be recognised
             found = self.fingerprints(actions.reshape(-1, actions.shape[2])).reshape(shape)
-            return Described(common, low, found, np.full(shape, self.outside), np.zeros(shape))
+            return Described(common, low, found, np.full(shape, self.outside), np.full(shape, self.uncertainty[0]))
         if ids is not None and len(ids) != shape[0]:
             low, common = (np.broadcast_to(part, (len(ids), *part.shape[1:])) for part in (low, common))
         codes = self._recognised(actions) if ids is None else self.model.codes(ids.ravel()).reshape(ids.shape)
@@ -166,6 +174,7 @@ class KnownActions:
         same = known & self._same(codes, low)
         found = codes if same.all() else np.where(same, codes, self._strange(actions, ids))
         lasting = np.where(known, 0.0, self.spread if ids is not None else 0.0)
+        lasting = np.where(same, self.uncertainty[codes % len(self.uncertainty)], lasting)
         return Described(np.asarray(common + offsets), np.ascontiguousarray(low), found, variance, lasting)
 
     def _by_ids(self, ids: Ids) -> Described:
@@ -176,7 +185,8 @@ class KnownActions:
         common = np.where(known, self.common[codes], self.common.mean())
         variance = np.where(known, self.variance[codes % len(self.variance)], self.outside)
         keys = codes if known.all() else np.where(known, codes, self._strange(np.zeros((*ids.shape, 0)), ids))
-        return Described(common, np.ascontiguousarray(low), keys, variance, np.where(known, 0.0, self.spread))
+        lasting = np.where(known, self.uncertainty[codes % len(self.uncertainty)], self.spread)
+        return Described(common, np.ascontiguousarray(low), keys, variance, lasting)
 
     def _recognised(self, actions: Floats) -> Ints:
         """The place (m, K) in the catalogue of features that are a row of it, or -1."""

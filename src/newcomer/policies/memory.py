@@ -201,6 +201,7 @@ def reweigh(
     through: Floats,
     variance: Floats,
     outside: float,
+    lasting: Floats,
     before: tuple[float, float] | None,
     least: float = 2.0,
 ) -> None:
@@ -210,4 +211,5 @@ def reweigh(
     """
     old = np.array([-1.0, 0.0] if before is None else before)
     new = np.array([memory.share[user], memory.more[user]])
-    memory_loops.reweigh(memory.entries, user, system.parts, table, through, variance, outside, old, new, least)
+    known = table, through, variance, outside, lasting
+    memory_loops.reweigh(memory.entries, user, system.parts, *known, old, new, least)

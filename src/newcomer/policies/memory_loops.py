@@ -159,6 +159,7 @@ def reweigh(
     through: Floats,
     variance: Floats,
     outside: float,
+    lasting: Floats,
     before: Floats,
     after: Floats,
     least: float,
@@ -168,7 +169,8 @@ def reweigh(
     n meetings of an action with features f and mean reward y count as one of variance v = se + s2 / n. `before` and
     `after` are (share, more); a share below zero means that the meetings were not counted at all. `table` (A, q) are
     the features of the catalogue in the coordinates of the system, `through` (d, q) takes others there ((0, 0): as they
-    are); `variance` (A,) are residual variances, `outside` that of other actions.
+    are); `variance` (A,) are residual variances, `outside` that of other actions; `lasting` (A + 1,), or (2,), are
+    further variances that last, the last that of other actions.
     """
     size = system.moment.shape[1]
     x = np.empty(size)
@@ -179,9 +181,10 @@ def reweigh(
             continue
         key = entries.keys[user, j]
         residual = variance[min(key, variance.size - 1)] if key >= 0 else outside
-        weight = 1.0 / (residual * (after[0] + (1.0 - after[0]) / count) + after[1])
+        stays = lasting[min(key, lasting.size - 2)] if key >= 0 else lasting[lasting.size - 1]
+        weight = 1.0 / (residual * (after[0] + (1.0 - after[0]) / count) + after[1] + stays)
         if before[0] >= 0.0:
-            weight -= 1.0 / (residual * (before[0] + (1.0 - before[0]) / count) + before[1])
+            weight -= 1.0 / (residual * (before[0] + (1.0 - before[0]) / count) + before[1] + stays)
         if slot < 0:
             x[:] = table[key]
         elif through.size == 0:
@@ -213,4 +216,4 @@ def warm() -> None:
     _free_slot(entries, 0)
     guard = np.array([[1.0, 4.0, 0.0, 8.0]])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
-    reweigh(entries, 0, system, row, row, one, 1.0, np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0)
+    reweigh(entries, 0, system, row, row, one, 1.0, np.zeros(2), np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0)

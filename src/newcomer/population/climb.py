@@ -210,6 +210,28 @@ class Climber:
             self._step *= 0.25
             self._place()
 
+    def uncertainty(self, table: Catalogue | None) -> Floats:
+        """Variance (A,) of the error of phi^T (m + L z) + o at `best`, for the features (A, d) of the actions and z ~
+        N(0, I); its average over rows, (1,), without a table.
+
+        The posterior of W = [m, L] has in the eigenvectors of the Gram matrix one covariance C_i = (g_i E + diag(a))^-1
+        for each row (see `_metric`; E as far as rows tell of z), so the variance is the sum over i of (phi^T x_i)^2
+        trace C_i. For one-hot features that is the action's rows against the shrinkage: about v / n for n rows. An
+        offset adds 1 / (n / v + b).
+        """
+        assert self.sums is not None and self.best is not None
+        values, vectors = self.gram.eigen
+        expected = self._told() / self.gram.mass
+        root = 1.0 / np.sqrt(self.penalty.weights + 1e-12 * values.max() * np.trace(expected))
+        sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
+        traces = (1.0 / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)) @ (root**2 @ turn**2)
+        if table is None:
+            return np.array([float(values @ traces) / self.gram.mass])
+        found = traces if isinstance(self.gram.matrix, Diagonal) else (table @ np.asarray(vectors)) ** 2 @ traces
+        if self.penalty.offsets is not None:
+            found = found + 1.0 / (self.sums.met / self.best.variances + self.penalty.offsets)
+        return np.asarray(found)
+
     def _forget(self) -> None:
         self._memory.taken[0] = 0
 

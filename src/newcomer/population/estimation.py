@@ -158,7 +158,13 @@ def finish(
     climber = _settle(passes, fold, start, shared)
     facts = _facts(passes, begin, climber, precision, trails, ranks)
     assert climber.best is not None
-    return Fitted(climber.best.principal(), climber, begin, facts, passes, parts)
+    return Fitted(_arrived(climber, begin), climber, begin, facts, passes, parts)
+
+
+def _arrived(climber: Climber, begin: Begin) -> Population:
+    """The population where a climb has ended, with how sure it is of each action."""
+    assert climber.best is not None
+    return replace(climber.best.principal(), uncertainty=climber.uncertainty(begin.table))
 
 
 def _rank(population: Population, begin: Begin) -> int:
@@ -202,7 +208,7 @@ def _spread(passes: Passes, chosen: Fitted, persistence: float | None) -> Fitted
     assert climber.best is not None
     facts, about = chosen.facts, _sample_facts(chosen.chosen)
     facts = replace(_facts(passes, begin, climber, facts.precision, facts.tried, facts.ranks), sample=about)
-    return replace(chosen, population=climber.best.principal(), climber=climber, begin=begin, facts=facts)
+    return replace(chosen, population=_arrived(climber, begin), climber=climber, begin=begin, facts=facts)
 
 
 def _facts(

@@ -215,6 +215,27 @@ def _nothing(population: Population) -> Sums:
     return Sums(0, 0, 0.0, np.zeros((dim, size)), np.zeros((size, size)), lean, residual, met, 0, 0, 0.0, 0.0)
 
 
+def squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bools], ...]) -> Floats:
+    """Of each user (n, 2) who was held out of one of the populations: the rows h, and the squared one-step errors in
+    units of their expected squares, summed, in whatever order the rows come: e^T Sigma^-1 e, expected to be h.
+
+    Four times the covariance changes the log-likelihood by -1/2 [h log 4 - 3/4 e^T Sigma^-1 e], which tells it.
+    """
+    where, found = bucket_of(batch.hashes, bucket_count(batch.dim)), [np.zeros((0, 2))]
+    for population, judged in held_out:
+        wide = replace(
+            population,
+            factor=2.0 * population.factor,
+            noise_variance=4.0 * population.noise_variance,
+            by_action=None if population.by_action is None else 4.0 * population.by_action,
+        )
+        for view in _views(batch, judged[where], grouped=population.share > 0):
+            rows = (view.stops - view.starts).astype(np.float64)
+            change = view.judge(wide).likelihood - view.judge(population).likelihood
+            found.append(np.column_stack([rows, (8.0 * change + rows * np.log(256.0)) / 3.0]))
+    return np.concatenate(found)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Gains of P populations on the same users: sums (P,) and sums of products (P, P)."""

@@ -28,7 +28,8 @@ class Population(Shown):
 
     `noise_variance` is the variance of the residual, averaged over rows; `by_action` (A,) that of each action, None
     where it is one for all. `offsets` (A,) are zero where None. `share` of the residual lasts. `units` (A,) are those
-    in which errors of prediction are counted; a climb does not change them.
+    in which errors of prediction are counted; a climb does not change them. `uncertainty` (A,), or (1,) where no action
+    is named: variance of the error of phi^T (m + L z) + o, which few rows leave (`Climber.uncertainty`); None: unknown.
     """
 
     mean: Floats
@@ -38,6 +39,7 @@ class Population(Shown):
     offsets: Floats | None = None
     share: float = 0.0
     units: Floats | None = None
+    uncertainty: Floats | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -150,10 +152,12 @@ class Estimate:
     """What an estimator found: a basis (d, rank) of the shared subspace, and the distribution of users.
 
     `calibrated` has draws of the error of the basis, where they were asked for and there is a basis; `facts` says how
-    the distribution was chosen, where there was a choice (EM).
+    the distribution was chosen, where there was a choice (EM), `error_scales` (2, J) how people who were held out of it
+    fit in.
     """
 
     basis: Floats
     population: Population
     calibrated: Draws | None = None
     facts: PopulationFacts | None = None
+    error_scales: Floats | None = None

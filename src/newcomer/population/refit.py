@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from newcomer.arrays import Floats
 from newcomer.population.beginning import begin_with
 from newcomer.population.calibration import Parts
 from newcomer.population.estimation import Fitted, everybody_of, finish, some_of
@@ -58,4 +59,12 @@ def blend(first: Population, second: Population, share: float) -> Population:
         noise_variance=(1 - share) * first.noise_variance + share * second.noise_variance,
         by_action=(1 - share) * first.variances + share * second.variances if several else second.by_action,
         offsets=None if second.offsets is None else (1 - share) * first.levels + share * second.levels,
+        uncertainty=_blended(first.uncertainty, second.uncertainty, share),
     )
+
+
+def _blended(first: Floats | None, second: Floats | None, share: float) -> Floats | None:
+    """The variance of the error of a weighted mean of two that err independently; as of the second alone if only that
+    is known.
+    """
+    return second if first is None or second is None else (1 - share) ** 2 * first + share**2 * second

@@ -1,0 +1,92 @@
+"""Error scales: how far the people whom a fit has not met are from what it says of them, each person by one number.
+
+A model says how large errors of its predictions should be. For some people they are larger, for some smaller: people
+use a scale of answers differently, variances are estimated, nothing is Gaussian. The test of whether a newcomer belongs
+to the population (`Stranger` of policies/exits.py) must not take that for a stranger. So person u is given a scale s_u:
+squared errors are s_u times as large as the model says, and the distribution of s in the population is estimated from
+people who were held out of the fit. With h_u rows whose squared errors, in the units of the model, sum to q_u,
+
+    log p(rows | s) = -1/2 [ h_u log s + q_u / s ]  +  what does not depend on s,
+
+and the weights of s on a grid are those of highest likelihood (EM; Kiefer and Wolfowitz 1956, Laird 1978), to which
+`BEFORE` people spread over scales up to `USUAL` are added. Larger ones must have been seen: who errs by more than
+twice as much as is expected is a stranger, unless people of the logs are like that. Where one scale for all explains
+the errors about as well, that is 1: a test that allows for other scales finds strangers a little later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats
+from newcomer.logs.batch import Batch
+from newcomer.population.likelihood import squared_errors
+from newcomer.population.record import Population
+
+SCALES = 2.0 ** np.arange(-2.0, 4.5, 0.5)  # of squared errors: a quarter to sixteen times what is expected
+USUAL = 4.0  # the largest scale that is believed in before anybody is seen
+BEFORE = 0.5  # people, spread over scales up to that, who are believed in before anybody is seen
+FEWEST = 10  # people below whom nothing is said
+ENOUGH = 6.0  # log-likelihood that scales have to gain over the scale 1 for all
+STEPS = 200  # of EM
+
+Run = Callable[[Callable[[Batch], Floats], Callable[[Floats, Floats], Floats]], Floats]
+
+
+def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]], unsure: Floats) -> Floats:
+    """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
+
+    `unsure` (A,), or (1,), is how uncertain the population is of each action, which is a part of what is expected.
+    Nothing, (0,), where people are few or do not differ.
+    """
+    wider = tuple((_widened(population, unsure), judged) for population, judged in held_out)
+    found = run(partial(squared_errors, held_out=wider), _join) if wider else np.zeros((0, 2))
+    found = found[np.isfinite(found).all(axis=1) & (found[:, 0] > 0)]
+    weights = weights_of(found)
+    differ = len(found) >= FEWEST and gain_of(found, weights) > ENOUGH
+    return np.stack([SCALES, weights]) if differ else np.zeros(0)
+
+
+def weights_of(errors: Floats) -> Floats:
+    """Weights (J,) of the `SCALES` by people with rows and sums of squared errors (n, 2).
+
+    >>> people = np.array([[100.0, 100.0]] * 90 + [[100.0, 400.0]] * 10)
+    >>> weights = weights_of(people)
+    >>> [round(float(weights[SCALES == scale][0]), 2) for scale in (1, 2, 4)]
+    [0.9, 0.0, 0.1]
+    """
+    logs = _log_likelihoods(errors)
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights, before = np.full(len(SCALES), 1.0 / len(SCALES)), BEFORE * (SCALES <= USUAL) / (SCALES <= USUAL).sum()
+    for _ in range(STEPS):
+        whose = likely * weights
+        whose /= whose.sum(axis=1, keepdims=True)
+        weights = (before + whose.sum(axis=0)) / (BEFORE + len(errors))
+    return weights
+
+
+def gain_of(errors: Floats, weights: Floats) -> float:
+    """Log-likelihood of squared errors (n, 2) under weights (J,) of scales, less that of the scale 1 for all."""
+    beyond = _log_likelihoods(errors) + 0.5 * errors[:, 1:]
+    top = beyond.max(axis=1, keepdims=True)
+    return float((top[:, 0] + np.log(np.exp(beyond - top) @ weights)).sum())
+
+
+def _log_likelihoods(errors: Floats) -> Floats:
+    """Of each of n people at each scale (n, J), up to a constant of the person."""
+    return np.asarray(-0.5 * (errors[:, :1] * np.log(SCALES) + errors[:, 1:] / SCALES))
+
+
+def _widened(population: Population, unsure: Floats) -> Population:
+    """The population with the uncertainty of each action among its residual."""
+    if population.by_action is None:
+        return replace(population, noise_variance=population.noise_variance + float(unsure[0]))
+    return replace(population, by_action=population.by_action + unsure)
+
+
+def _join(first: Floats, second: Floats) -> Floats:
+    return np.concatenate([first, second])

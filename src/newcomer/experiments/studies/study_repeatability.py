@@ -3,9 +3,9 @@
 The list was written down before the first run. Tables: Young People (20 of 134 answers logged), bfi (12 of 25), their
 0/1 versions (answer at least 4), three splits of 200 newcomers each; and of each of the four, ten random sub-tables of
 16 and ten of 20 questions, half of them logged, with 100 newcomers each, 300 on 0/1, where regrets are small. 40 rounds
-of ten questions that come again: with the same answer; with half redrawn (of the residual of ratings; 0/1 answers are drawn afresh with
-probability one half); with everything redrawn; and from people of whom half are consistent and the others redraw
-everything.
+of ten questions that come again: with the same answer; with half redrawn (of the residual of ratings; 0/1 answers are
+drawn afresh with probability one half); with everything redrawn; and from people of whom half are consistent and the
+others redraw everything.
 
 PriorUCB and EmpiricalArms begin with a weight of 0.5, 0.25 or 0.1 on "nothing comes again" and the rest even (where
 the model finds nothing shared: 0.9, as ever), or with what twenty earlier users told; PriorUCB on 0/1 with a curiosity

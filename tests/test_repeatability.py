@@ -267,6 +267,18 @@ def test_states_of_before_load_and_go_on(make):
     policy.choose(together, ids=list("abc"), rng=[np.random.default_rng(i) for i in range(3)])
 
 
+@pytest.mark.parametrize("make", [nc.PriorUCB, nc.PriorTS])
+def test_nobody_is_a_stranger_for_rare_clicks(make):
+    """A click of rate 0.02 is seven deviations from what was expected, and nothing strange."""
+    rng, rates = np.random.default_rng(7), np.full(20, 0.02)
+    model = make_model(rates, two=(0.0, 1.0), variances=rates * (1 - rates))
+    policy = make(model)
+    state = policy.start(300)
+    for action in range(20):
+        policy.update(state, ids=np.full(300, action), reward=(rng.random(300) < 0.02).astype(float))
+    assert state.inside.all()
+
+
 def test_half_of_the_weight_is_on_nothing_where_something_is_shared():
     shared = make_model([0.0, 1.0], factor=np.ones((2, 1)))
     assert repeatability.starting_weights(shared)[0] == pytest.approx(OPEN)

@@ -86,6 +86,11 @@ class Belief:
         return repeatability.starting_weights(self.model) if self.model.persistence is None else None
 
     @cached_property
+    def tested(self) -> bool:
+        """Whether strangers are looked for. The test takes errors for normal; of two values, a rare one is none."""
+        return self.level > 0 and not self.scale[2] > self.scale[1]
+
+    @cached_property
     def scale(self) -> Floats:
         """The scale (3,) of rewards."""
         return repeatability.reward_scale(self.model)
@@ -201,7 +206,7 @@ class Belief:
         spread = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
         low = self.what_is_new(seen.low, found, own, users, taste=True)
         rewards, root = target - found.level[:, 0], np.sqrt(spread)
-        if self.level:
+        if self.tested:
             self._doubt(state, told, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
         foreseen = self._foreseen(state, told, seen, bool((found.entry >= 0).any()))
         ridge.learn(state.small, np.ascontiguousarray(low[:, 0] / root[:, None]), rewards / root, users)
@@ -210,11 +215,11 @@ class Belief:
             high = self.what_is_new(told.features[:, None], found, own, users, taste=False)
             x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
-        if self.remembers or self.level:
+        if self.remembers or self.tested:
             keys, features = seen.keys[:, 0], self.remembered(told, seen)
             again = memory.remember(own, users, keys, target, features, foreseen, self.scale, self.starting)
             self._settle(state, again)
-        if self.level:
+        if self.tested:
             caught = self.stranger.caught(state.doubt, users) & state.inside[users]
             for user in users[caught]:
                 self._leave(state, int(user))

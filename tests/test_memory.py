@@ -11,7 +11,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.model import Model
-from newcomer.policies import memory
+from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
 from tests.oracles import memory as oracle
 
 
@@ -213,11 +213,12 @@ def test_at_most_a_thousand_rows_beside_the_catalogue_the_oldest_dropped():
 
 
 def test_shares_are_learned_from_repeats():
-    weights = np.full(len(memory.SHARES), 1 / len(memory.SHARES))
+    weights = np.full(len(SHARES), 1 / len(SHARES))
     rng = np.random.default_rng(9)
     for share in (0.0, 0.5, 0.9):
         square = (1 - share) * rng.chisquare(400)
-        assert memory.mean_share(weights, np.array([[400.0, square]]))[0] == pytest.approx(share, abs=0.1)
+        told = by_deviations(np.array([[400.0, square]]))
+        assert mean_share(weights, told)[0] == pytest.approx(share, abs=0.1)
 
 
 def test_empirical_arms_learns_each_action_by_itself():

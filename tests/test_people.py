@@ -219,3 +219,53 @@ def test_young_people_are_705_complete_rows_of_134_questions():
     assert world.table.shape == (705, 134) and set(np.unique(world.table)) == {1, 2, 3, 4, 5}
     assert (len(world.logged), len(world.newcomers)) == (493, 212)
     assert world.logs(steps=20).summary.rows == 493 * 20
+
+
+def _likes(**settings):
+    """A larger table of 0 and 1."""
+    return _people(people=400, questions=8, **settings)[2].liked(3)
+
+
+def test_tables_of_two_values_keep_them_and_regret_counts_the_expected_answer():
+    world = replace(_likes(), retest=0.5)
+    assert world.two == (0.0, 1.0) and set(np.unique(world.table)) == {0.0, 1.0}
+    person = int(world.newcomers[0])
+    said = np.clip(world.table[person] - world._residuals(world.table[person]), 0, 1)
+    np.testing.assert_allclose(world._lasting(person), 0.5 * world.table[person] + 0.5 * said)
+    drawn = [world.answers(np.random.default_rng(seed), 200) for seed in range(40)]
+    assert all(set(np.unique(rewards)) <= {0.0, 1.0} for _, _, rewards in drawn)
+    errors = np.concatenate([(rewards - means).ravel() for _, means, rewards in drawn])
+    assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(errors.size)
+    firm = replace(world, retest=0.0).answers(np.random.default_rng(0), 30)
+    np.testing.assert_array_equal(firm[1], firm[2])
+
+
+@pytest.mark.parametrize("likes", [False, True])
+def test_steady_people_answer_as_they_did_and_the_others_waver(likes):
+    world = replace(_likes() if likes else _people(people=400, questions=8)[2], retest=1.0, steady=0.5)
+    firm = [bool(np.array_equal(*world.answers(np.random.default_rng(seed), 20)[1:])) for seed in range(200)]
+    assert 0.35 < np.mean(firm) < 0.65
+    assert 0.35 < np.mean([world.is_steady(int(person)) for person in world.newcomers]) < 0.65
+    model, rows = world.limit(), np.stack([world._lasting(int(person)) for person in world.logged])
+    np.testing.assert_allclose(np.diag(model.covariance), rows.var(axis=0, ddof=1), rtol=1e-9)
+    assert (model.residual_variance > 0.01).all()
+
+
+def test_some_of_the_questions():
+    _, _, world = _people(choices=3)
+    part = world.some(5, seed=2)
+    assert len(part.questions) == 5 and set(part.questions) < set(world.questions)
+    for place, name in enumerate(part.questions):
+        np.testing.assert_array_equal(part.table[:, place], world.table[:, world.questions.index(name)])
+    assert part.questions == world.some(5, seed=2).questions != world.some(5, seed=3).questions
+    with pytest.raises(NewcomerError, match="13 questions"):
+        world.some(13, seed=1)
+
+
+def test_bfi_is_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEWCOMER_DATA", str(tmp_path))
+    with pytest.raises(LogsError, match="set NEWCOMER_DATA to the folder that holds bfi/answers.csv"):
+        People.bfi()
+    (tmp_path / "bfi").mkdir()
+    pl.DataFrame({"A1": [1.0, 2.0, None, 4.0], "A2": [4, 3, 2, 1]}).write_csv(tmp_path / "bfi" / "answers.csv")
+    assert People.bfi(choices=2, held_out=0.4).table.tolist() == [[1, 4], [2, 3], [4, 1]]

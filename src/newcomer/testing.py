@@ -22,6 +22,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
 from newcomer.policies.contract import Contract, Policy
 from newcomer.policies.questions import Ids
+from newcomer.policies.repeatability import Repeatability
 from newcomer.worlds.world import check_world
 
 USERS, ACTIONS, ROUNDS = 4, 6, 12
@@ -224,6 +225,27 @@ def ids(trial: Trial) -> None:
     _say(state.to_bytes() == before, "a refused call changes nothing")
 
 
+def repeatability(trial: Trial) -> None:
+    """What users tell of how much comes again starts the next ones; asked of policies that derive from Contract."""
+    policy, state = trial.policy, trial.learned(UNHEARD + np.arange(ACTIONS))
+    if not isinstance(policy, Contract):
+        return
+    before = state.to_bytes()
+    told = policy.repeatability(state)
+    _say(state.to_bytes() == before, "asking leaves the state as it was")
+    if told is None:
+        one = Repeatability((0.0,), (1.0,))
+        _refused(lambda: policy.start(1, repeatability=one), "a repeatability though it remembers no actions")
+        return
+    begun, alone = policy.start(USERS, repeatability=told), policy.start(1, repeatability=told)
+    _say(begun.take([0]).to_bytes() == alone.to_bytes(), "users begin alike, however many there are")
+    _say(policy.start(1, repeatability=told.to_json()).to_bytes() == alone.to_bytes(), "its JSON serves as well")
+    joint = type(state).concat([begun, policy.start(1), state])
+    _say(np.array_equal(trial.choose(joint.take(range(USERS))), trial.choose(begun)), "users keep what they began with")
+    twice = {"shares": told.shares, "weights": [2.0 * one for one in told.weights]}
+    _refused(lambda: policy.start(1, repeatability=twice), "weights that add up to two")
+
+
 def records(trial: Trial) -> None:
     """States remember who started them, and are never misread; asked of policies that derive from Contract."""
     policy, state = trial.policy, trial.learned()
@@ -287,6 +309,7 @@ PROMISES = (
     ties,
     saving,
     ids,
+    repeatability,
     records,
     refusals,
     small_cases,

@@ -21,8 +21,8 @@ from newcomer.evaluation.persons import Persons, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
 from newcomer.model import Model
-from newcomer.policies import memory
 from newcomer.policies.known_actions import KnownActions
+from newcomer.policies.repeatability import SHARES, starting_weights
 from newcomer.users import lots, reshuffled
 from newcomer.worlds.world import Episode
 
@@ -47,7 +47,7 @@ class FittedWorld:
         """The share of the residual that lasts: the model's, or what it supposes of people who have met nothing."""
         if self.model.persistence is not None:
             return float(self.model.persistence)
-        return float(memory.mean_share(memory.starting_weights(self.model), np.zeros((1, 2)))[0])
+        return float((starting_weights(self.model) * SHARES).sum())
 
     @cached_property
     def _known(self) -> KnownActions:

@@ -54,6 +54,7 @@ from newcomer.experiments.studies import (
     study_prior_users,
     study_ranks,
     study_rates,
+    study_repeatability,
 )
 from newcomer.files import told, write
 from newcomer.logs.crew import Crew
@@ -101,6 +102,7 @@ STUDIES: dict[str, Figure] = {
         study_rates,
         study_kept,
         study_check_rates,
+        study_repeatability,
     )
 }
 EVERYTHING = FIGURES | APART | STUDIES

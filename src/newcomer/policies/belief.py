@@ -24,18 +24,20 @@ import numpy as np
 from newcomer import arguments
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.errors import PolicyError
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
 from newcomer.model import Model
-from newcomer.policies import memory, questions
+from newcomer.policies import memory, questions, repeatability
 from newcomer.policies.contract import the_model
 from newcomer.policies.exits import SIZES, Stranger, Suspicion, likeliest
 from newcomer.policies.known_actions import Described, KnownActions
 from newcomer.policies.memory import Memory
-from newcomer.policies.memory_loops import Recalled
+from newcomer.policies.memory_loops import Foreseen, Recalled
 from newcomer.policies.questions import Generators, Question, Rewards, each_once
+from newcomer.policies.repeatability import SHARES, Repeatability
 
 
 @dataclass
@@ -81,7 +83,12 @@ class Belief:
     @cached_property
     def starting(self) -> Floats | None:
         """Weights of shares that may last, for users who have met nothing twice; None if the model knows."""
-        return memory.starting_weights(self.model) if self.model.persistence is None else None
+        return repeatability.starting_weights(self.model) if self.model.persistence is None else None
+
+    @cached_property
+    def scale(self) -> Floats:
+        """The scale (3,) of rewards."""
+        return repeatability.reward_scale(self.model)
 
     @cached_property
     def remembers(self) -> bool:
@@ -116,7 +123,7 @@ class Belief:
         """n users of whom nothing is known but where they come from."""
         dim, rank, lasts = self.model.dim, self.known.factor.shape[1], self.model.persistence
         if self.starting is not None:
-            lasts = float(memory.mean_share(self.starting, np.zeros((1, 2)))[0])
+            lasts = float((self.starting * SHARES).sum())
         return PriorState(
             small=ridge.start(n, rank),
             full=ridge.start_empty(n, 0 if self.flat else dim),
@@ -124,6 +131,25 @@ class Belief:
             doubt=self.stranger.start(n),
             inside=np.ones(n, dtype=np.bool_),
         )
+
+    def begin_from(self, own: Memory, given: Repeatability) -> None:
+        """Let users who have met nothing yet begin with what earlier users told."""
+        grid = tuple(SHARES.tolist()) if self.starting is not None else (float(self.model.persistence or 0.0),)
+        if len(given.shares) != len(grid) or not np.allclose(given.shares, grid, rtol=0.0, atol=1e-9):
+            what = "this repeatability is of other shares than this policy's"
+            knows = f"its model knows the share, {grid[0]:.0%}" if self.starting is None else f"it has {len(grid)}"
+            raise PolicyError(what, where=knows, todo="pass what policy.repeatability(state) of such a model gave")
+        if self.starting is not None:
+            own.heard[:] = np.log(np.maximum(given.weights, 1e-300)) - np.log(np.maximum(self.starting, 1e-300))
+            memory.believe(own, np.arange(len(own)), self.starting)
+
+    def pooled(self, own: Memory) -> Repeatability:
+        """What the repeats of all users together say."""
+        if self.starting is None:
+            return Repeatability((float(self.model.persistence or 0.0),), (1.0,))
+        met = own.repeats > 0
+        weights = repeatability.pooled(self.starting, own.told[met])
+        return Repeatability(tuple(SHARES.tolist()), tuple(weights.tolist()), int(met.sum()), int(own.repeats.sum()))
 
     def remembered(self, told: Rewards, seen: Described) -> Floats:
         """The features (m, d) that memory keeps of actions outside the catalogue; in the coordinates of taste (m, k)
@@ -177,6 +203,7 @@ class Belief:
         rewards, root = target - found.level[:, 0], np.sqrt(spread)
         if self.level:
             self._doubt(state, told, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
+        foreseen = self._foreseen(state, told, seen, bool((found.entry >= 0).any()))
         ridge.learn(state.small, np.ascontiguousarray(low[:, 0] / root[:, None]), rewards / root, users)
         away = ~state.inside[users]
         if away.any() and not self.flat:
@@ -184,9 +211,8 @@ class Belief:
             x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
         if self.remembers or self.level:
-            keys, step = seen.keys[:, 0], self.model.reward_step
-            features = self.remembered(told, seen)
-            again = memory.remember(own, users, keys, target, features, seen.variance[:, 0], step)
+            keys, features = seen.keys[:, 0], self.remembered(told, seen)
+            again = memory.remember(own, users, keys, target, features, foreseen, self.scale, self.starting)
             self._settle(state, again)
         if self.level:
             caught = self.stranger.caught(state.doubt, users) & state.inside[users]
@@ -207,13 +233,25 @@ class Belief:
         outside = x if self.flat else x - np.einsum("mk,dk->md", np.einsum("md,dk->mk", x, left), left)
         self.stranger.look(state.doubt, users[first], outside[first], error[first], deviation[first])
 
+    def _foreseen(self, state: PriorState, told: Rewards, seen: Described, again: bool) -> Foreseen:
+        """What was known of the rewards before they came; of taste only where an action came `again` and may tell."""
+        users = told.users
+        taste, unsure = np.zeros((2, len(users)))
+        if again and self.starting is not None:
+            taste, unsure = _said(state.small, users, seen.low[:, 0])
+            away = ~state.inside[users]
+            if away.any() and not self.flat:
+                taste[away], unsure[away] = _said(state.full, users[away], told.features[away])
+        lasting = seen.lasting[:, 0] + state.memory.more[users]
+        return Foreseen(plain(seen.common[:, 0]), taste, unsure, plain(seen.variance[:, 0]), lasting)
+
     def _settle(self, state: PriorState, users: Ints) -> None:
         """Users who met an action again have told something of what lasts; what they learned gets the new weight."""
         own, starting = state.memory, self.starting
         if starting is None or not len(users):
             return
         before = own.share[users].copy()
-        own.share[users] = memory.mean_share(starting, own.repeats[users])
+        memory.believe(own, users, starting)
         for user, share in zip(users.tolist(), before.tolist(), strict=True):
             self._reweigh(state, user, (share, float(own.more[user])), taste=True, least=2.0)
             if not state.inside[user] and not self.flat:
@@ -254,6 +292,13 @@ class Belief:
         precision = (np.eye(dim) - (left * (variances / (variances + size))) @ left.T) / size
         full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, 0.0
         self._reweigh(state, user, None, taste=False, least=1.0)
+
+
+def _said(system: Ridge, users: Ints, rows: Floats) -> tuple[Floats, Floats]:
+    """What the users' systems expect (m,) of rows (m, q), and the variance (m,) of that."""
+    x, length = np.ascontiguousarray(rows), np.empty(len(users))
+    scoring_loops.lengths(system.factor, users, x, length)
+    return np.einsum("mq,mq->m", x, system.mean[users]), length**2
 
 
 @dataclass(frozen=True, eq=False)

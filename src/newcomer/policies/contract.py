@@ -2,12 +2,13 @@
 
 A policy is a frozen dataclass of settings; what it learns of its users travels apart, in a state (linear/state.py).
 
-    state = policy.start(n)                                                     n newcomers
+    state = policy.start(n, repeatability=)                                     n newcomers
     policy.choose(state, actions, rng, ids=, mask=, users=) -> (m,)             pure: asking twice gives the same answer
     policy.probabilities(state, actions, rng, ids=, mask=, users=) -> (m, K)    one-hot if certain; votes if sampled
     policy.scores(state, actions, ids=, mask=, users=) -> (m, K)                what it ranks by; -inf where masked
     policy.in_subspace(state) -> (n,)                                           does it still rely on what users share?
     policy.update(state, features, reward, ids=, users=)                        in place, or refused as a whole
+    policy.repeatability(state)                                                 what users tell of how much comes again
 
 `actions` is (m, K, d), or (K, d) for all alike, or, with a model whose features have names, a frame or mapping of
 columns with these names; a model with an intercept takes features with the constant or without it. `ids`, (m, K) or
@@ -28,6 +29,8 @@ supplies what is its own:
     law(state, asked, rng) -> (m, K)         sampled policies that know their probabilities without drawing
     inside(state) -> (n,)                    who is served in the shared subspace, if there is one
     state_settings() -> {name: value}        the settings that give the state its meaning
+    pool_repeatability(state)                what users who met actions again tell; None if actions are not remembered
+    apply_repeatability(state, given)        newcomers begin with that
     best(state, asked) -> (m,)               the best by `rank`, for policies that find it without scoring all
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
 
@@ -52,6 +55,7 @@ from newcomer.linear.state import Record, State, positions
 from newcomer.model import Model
 from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
+from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
 
 Kind = TypeVar("Kind", bound=State)
@@ -126,9 +130,10 @@ class Contract(Shown, ABC, Generic[Kind]):
 
     # What everybody calls.
 
-    def start(self, n: int) -> Kind:
-        """The state of n newcomers."""
+    def start(self, n: int, *, repeatability: Repeatability | Mapping[str, Any] | None = None) -> Kind:
+        """The state of n newcomers, who begin with the `repeatability` that earlier users told, if given."""
         count = questions.newcomers(n)
+        told = None if repeatability is None else the_repeatability(repeatability)
         try:
             state = self.begin(count)
         except (MemoryError, ValueError, OverflowError) as error:
@@ -139,7 +144,18 @@ class Contract(Shown, ABC, Generic[Kind]):
             what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
             raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
         state.record = self.record
+        if told is not None:
+            self.apply_repeatability(state, told)
         return state
+
+    def repeatability(self, state: Kind) -> Repeatability | None:
+        """What the users of `state` tell of how much of a reward comes again, for the next `start`.
+
+        The more users the better: put states together (`concat`) before you ask. None from a policy that does not
+        remember actions.
+        """
+        self._recognise(state)
+        return self.pool_repeatability(state)
 
     def choose(
         self,
@@ -259,6 +275,15 @@ class Contract(Shown, ABC, Generic[Kind]):
     def state_settings(self) -> Mapping[str, str | float]:
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
         return {}
+
+    def pool_repeatability(self, state: Kind) -> Repeatability | None:
+        """What users who met actions again tell."""
+        return None
+
+    def apply_repeatability(self, state: Kind, given: Repeatability) -> None:
+        """Let the users of a state that has just begun begin with what earlier users told."""
+        what = f"{type(self).__name__} does not remember actions, so that nothing comes again"
+        raise PolicyError(what, todo="leave out repeatability=")
 
     def best(self, state: Kind, asked: Question) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""

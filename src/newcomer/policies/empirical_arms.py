@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from newcomer.arguments import number
+from newcomer.array_loops import plain
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.model import Model
@@ -18,7 +19,9 @@ from newcomer.policies.belief import Belief
 from newcomer.policies.contract import Contract
 from newcomer.policies.known_actions import Described
 from newcomer.policies.memory import Memory
+from newcomer.policies.memory_loops import Foreseen
 from newcomer.policies.questions import Question, Rewards, each_once
+from newcomer.policies.repeatability import Repeatability
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +57,14 @@ class EmpiricalArms(Contract[Memory]):
         """Nothing met."""
         return self._belief.start(n).memory
 
+    def apply_repeatability(self, state: Memory, given: Repeatability) -> None:
+        """Begin with what earlier users told."""
+        self._belief.begin_from(state, given)
+
+    def pool_repeatability(self, state: Memory) -> Repeatability:
+        """What the users of the state tell."""
+        return self._belief.pooled(state)
+
     def rank(self, state: Memory, asked: Question) -> Floats:
         """Common part, and what this person's meetings of the action add to it (m, K)."""
         seen = self._described(asked.actions, asked.ids, len(asked.users))
@@ -65,12 +76,14 @@ class EmpiricalArms(Contract[Memory]):
         for part in each_once(told):
             ids = None if part.ids is None else part.ids[:, None]
             seen = self._described(part.features[:, None], ids, len(part.users))
-            target, variance = part.reward - seen.common[:, 0], seen.variance[:, 0]
-            keys, step = seen.keys[:, 0], self.model.reward_step
-            features = self._belief.remembered(part, seen)
-            again = memory.remember(state, part.users, keys, target, features, variance, step)
-            if self._belief.starting is not None and len(again):
-                state.share[again] = memory.mean_share(self._belief.starting, state.repeats[again])
+            keys, target = seen.keys[:, 0], part.reward - seen.common[:, 0]
+            features, starting = self._belief.remembered(part, seen), self._belief.starting
+            common, variance, lasting = (plain(one[:, 0]) for one in (seen.common, seen.variance, seen.lasting))
+            nothing = np.zeros(len(target))  # it knows no directions
+            foreseen = Foreseen(common, nothing, nothing, variance, lasting)
+            again = memory.remember(state, part.users, keys, target, features, foreseen, self._belief.scale, starting)
+            if starting is not None and len(again):
+                memory.believe(state, again, starting)
 
     def _described(self, actions: Floats, ids: questions.Ids | None, rows: int) -> Described:
         """Candidates (m, K), with the variance of shared taste among what lasts of each."""

@@ -16,24 +16,17 @@ again. Features of actions of the catalogue are not kept with the user.
 **What is the same action?** Ids say so, or, without ids, equal features. Where several actions of the catalogue have
 the same features, only ids can tell, and without them nothing is recognised.
 
-**How much lasts?** If the model knows, that. If not, the user's own repeats tell: the deviations of n rewards for one
-action from their own mean have the variance s2 whatever the user likes, so with Q the sum of their squares / v over
-`count` repeats, (1 - share) is Q / count up to noise. Each user starts with weights over shares 0, 0.05, .., 0.95
-(`starting_weights`), which repeats multiply by (1 - share)^(-count / 2) exp(-Q / (2 (1 - share))); the mean of the
-share under these weights is used as if it were known, and everything learned so far is given the weight that it has
-under the new share. (Serving with the whole mixture of shares gave the same regret to 0.3%, at many times the cost.)
-
-On a coarse scale (clicks, stars) equal rewards say less: somebody who would have clicked with a probability of a tenth
-does not click twice, most of the time, whatever lasts. So each repeat has a sixth of the distance of neighbouring
-rewards added to its deviation (in squares). With that the weights of shares follow the probability that rewards which
-were rounded to the scale are equal: on stars (v = 1.2) equal answers speak for a share of 0.75 by 1.9 to 1, for clicks
-of probability 0.3 by 1.6 to 1, where densities would have 2.0 for both.
+**How much lasts?** If the model knows, that. If not, users who meet actions again tell (policies/repeatability.py).
+Each user has weights over shares, whose mean is used as if it were known, and everything learned so far is given the
+weight that it has under the new share. (Serving with the whole mixture of shares gave the same regret to 0.3%, at many
+times the cost.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,15 +34,12 @@ from numpy.typing import NDArray
 from newcomer.array_loops import plain
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.ridge import Ridge
-from newcomer.linear.state import GROWS, State
-from newcomer.model import Model
+from newcomer.linear.state import GROWS, NOBODY, Record, State
 from newcomer.policies import memory_loops
-from newcomer.policies.memory_loops import MOST, Entries, Recalled, Shares
+from newcomer.policies.memory_loops import MOST, Entries, Foreseen, Recalled, Repeats, Shares
+from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
 
-SHARES = np.arange(0.0, 1.0, 0.05)  # of the residual, that may last
-SCEPTICAL, OPEN = 0.9, 0.5  # weight of "nothing lasts" to begin with: where nothing is shared, and where something is
 FIRST = 8  # entries that memory begins with
-ROUNDED = 1 / 6  # of the distance of neighbouring rewards: the deviation that equal rewards on a scale count for
 
 
 @dataclass
@@ -63,7 +53,9 @@ class Memory(State):
     fixed: Floats = field(metadata=GROWS)  # (n, M)
     rows: Floats = field(metadata=GROWS)  # (n, R, d)
     used: Ints  # (n,) entries in use
-    repeats: Floats  # (n, 2) meetings beyond the first, and their squared deviations / v
+    repeats: Floats  # (n,) meetings beyond the first
+    told: Floats  # (n, S) log-likelihood of the user's repeats under each of `SHARES`
+    heard: Floats  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
     share: Floats  # (n,) of the residual that is taken to last
     more: Floats  # (n,) variance beyond it that lasts: of strangers
 
@@ -85,22 +77,34 @@ class Memory(State):
         super().check()
         width = self.keys.shape
         self.refuse_unless(all(part.shape == width for part in (self.counts, self.totals, self.slots, self.fixed)))
-        self.refuse_unless(self.keys.ndim == 2 and self.rows.ndim == 3 and self.repeats.shape == (len(self.used), 2))
-        self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.share, self.more)))
+        self.refuse_unless(self.keys.ndim == 2 and self.rows.ndim == 3)
+        self.refuse_unless(self.told.shape == self.heard.shape == (len(self.used), len(SHARES)))
+        self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.repeats, self.share, self.more)))
         self.refuse_unless(all(part.dtype == np.int64 for part in (self.keys, self.slots, self.used)))
-        floats = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.share, self.more)
-        self.refuse_unless(all(part.dtype == np.float64 for part in floats))
+        floats = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.told, self.heard, self.share)
+        self.refuse_unless(all(part.dtype == np.float64 for part in (*floats, self.more)))
         self.refuse_unless(bool(np.all((self.used >= 0) & (self.used <= width[1]))))
         self.refuse_unless(bool(np.all((self.slots >= -1) & (self.slots < max(self.rows.shape[1], 1)))))
+
+    @classmethod
+    def rebuild(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "", record: Record = NOBODY) -> Self:
+        """As of any state; states of before repeats had likelihoods of their scale kept counts and squares (n, 2)."""
+        repeats = arrays.get(f"{prefix}repeats")
+        if repeats is not None and repeats.ndim == 2 and repeats.shape[1] == 2 and f"{prefix}told" not in arrays:
+            told = by_deviations(repeats)
+            now = {"repeats": repeats[:, 0].copy(), "told": told, "heard": np.zeros_like(told)}
+            arrays = {**arrays, **{prefix + name: array for name, array in now.items()}}
+        return super().rebuild(arrays, prefix, record)
 
 
 def start(n: int, dim: int, share: float) -> Memory:
     """n users who have met nothing; features have `dim` entries."""
     keys, slots = np.zeros((2, n, 0), dtype=np.int64)
     counts, totals, fixed = np.zeros((3, n, 0))
+    told, heard = np.zeros((2, n, len(SHARES)))
     return Memory(
         keys, counts, totals, slots, fixed, np.zeros((n, 0, dim)),
-        np.zeros(n, dtype=np.int64), np.zeros((n, 2)), np.full(n, share), np.zeros(n),
+        np.zeros(n, dtype=np.int64), np.zeros(n), told, heard, np.full(n, share), np.zeros(n),
     )  # fmt: skip
 
 
@@ -114,19 +118,31 @@ def recall(memory: Memory, users: Ints, keys: Ints, variance: Floats, lasting: F
 
 
 def remember(
-    memory: Memory, users: Ints, keys: Ints, targets: Floats, features: Floats, variance: Floats, step: float = 0.0
+    memory: Memory,
+    users: Ints,
+    keys: Ints,
+    targets: Floats,
+    features: Floats,
+    foreseen: Foreseen,
+    scale: Floats,
+    starting: Floats | None,
 ) -> Ints:
     """Write down one meeting of each of `users` (m,), each of them once; returns those who met an action again.
 
-    `targets` (m,) are rewards less their common part, `features` (m, d), `variance` (m,) the residual variances, `step`
-    the distance of neighbouring rewards.
+    `targets` (m,) are rewards less their common part, `features` (m, d), `scale` that of the rewards. `starting` are
+    the model's weights of shares, None if it knows the share: then repeats tell nothing.
     """
     _make_room(memory, users, keys)
-    again = np.empty((len(users), 2))
-    memory_loops.remember(memory.entries, users, keys, targets, features, again)
-    memory.repeats[users, 0] += again[:, 0]
-    memory.repeats[users, 1] += (again[:, 1] + again[:, 0] * (ROUNDED * step) ** 2) / variance
-    return users[again[:, 0] > 0]
+    again = np.empty(len(users))
+    repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.told)
+    memory_loops.remember(memory.entries, users, keys, targets, features, foreseen, repeats, again)
+    memory.repeats[users] += again
+    return users[again > 0]
+
+
+def believe(memory: Memory, users: Ints, starting: Floats) -> None:
+    """Let the shares of `users` (m,) be what their repeats, and those of earlier users, say."""
+    memory.share[users] = mean_share(starting, memory.heard[users] + memory.told[users])
 
 
 def _make_room(memory: Memory, users: Ints, keys: Ints) -> None:
@@ -149,47 +165,6 @@ def _widened(array: NDArray[Any], width: int) -> NDArray[Any]:
     out = np.zeros((len(array), width, *array.shape[2:]), dtype=array.dtype)
     out[:, : array.shape[1]] = array
     return out
-
-
-def starting_weights(model: Model) -> Floats:
-    """Weights of `SHARES` before a user has met anything twice, for a model that does not know how much lasts.
-
-    Half of the weight is on "nothing lasts" where users differ along shared directions, nine tenths where nothing is
-    shared, the rest spread evenly; what few repeats the logs have multiplies that.
-
-    >>> blank = Model(np.eye(1), np.ones(1), np.ones(1), np.ones((1, 0)), 1.0)
-    >>> float(starting_weights(blank)[0])
-    0.9
-    """
-    none = OPEN if np.any(model.factor) else SCEPTICAL
-    weights = np.full(len(SHARES), (1.0 - none) / (len(SHARES) - 1))
-    weights[0] = none
-    facts = model.evidence.population
-    if facts is not None and facts.persistence is not None:
-        told = facts.persistence
-        weights = _told(weights, np.array([[told.repeats, told.repeats * told.ratio]]))[0]
-    return weights
-
-
-def mean_share(weights: Floats, repeats: Floats) -> Floats:
-    """The share that lasts (m,), on average over weights (S,) multiplied by what repeats (m, 2) tell.
-
-    >>> even = np.full(20, 0.05)
-    >>> mean_share(even, np.array([[0.0, 0.0], [8.0, 8.0], [8.0, 0.4]])).round(2).tolist()
-    [0.48, 0.22, 0.9]
-    """
-    # Not a product with a vector: its sums would depend, in the last bit, on how many users there are.
-    told: Floats = (_told(weights, repeats) * SHARES).sum(axis=1)
-    return told
-
-
-def _told(weights: Floats, repeats: Floats) -> Floats:
-    """Weights (m, S) after repeats (m, 2): counts, and sums of squared deviations / v."""
-    rest = 1.0 - SHARES
-    logs = np.log(np.maximum(weights, 1e-300)) - 0.5 * repeats[:, :1] * np.log(rest) - 0.5 * repeats[:, 1:] / rest
-    raw = np.exp(logs - logs.max(axis=1, keepdims=True))
-    normal: Floats = raw / raw.sum(axis=1, keepdims=True)
-    return normal
 
 
 def reweigh(

@@ -6,6 +6,7 @@ actions, and a list of a few hundred keys is read faster than a tree is walked.
 
 from __future__ import annotations
 
+from math import erf, exp, log, pi, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from newcomer.linear.learning_loops import System, refresh
 ANONYMOUS = np.iinfo(np.int64).min  # the key of a row that is never recognised again
 CATALOGUE = -1  # the slot of an entry whose features are a row of the catalogue
 MOST = 1000  # rows of features that a user's memory holds beside the catalogue
+LEAST = 0.003  # probability, or density in residual deviations, that a repeat has at least under any share
 
 
 class Entries(NamedTuple):
@@ -45,6 +47,24 @@ class Recalled(NamedTuple):
     level: Floats  # c y: what these meetings add to the expected reward
     left: Floats  # variance of the lasting part, given these meetings
     entry: Ints  # where the action is in the user's memory, or -1
+
+
+class Foreseen(NamedTuple):
+    """What was known of m rewards before they came, but for what the user's earlier meetings of the action say."""
+
+    common: Floats  # (m,), what everybody thinks
+    taste: Floats  # (m,), what the user's taste adds to it
+    unsure: Floats  # (m,), variance of that
+    variance: Floats  # (m,), residual variance, of which an unknown share lasts
+    lasting: Floats  # (m,), further variance that lasts
+
+
+class Repeats(NamedTuple):
+    """What repeats tell of the shares (S,) that may last; no shares where that is known."""
+
+    shares: Floats  # (S,)
+    scale: Floats  # (3,), of rewards: distance of neighbours, and both values where there are two; see repeatability.py
+    told: Floats  # (n, S), log-likelihood of each user's repeats
 
 
 @compiled
@@ -97,15 +117,25 @@ def recall(
 
 
 @compiled
-def remember(entries: Entries, users: Ints, keys: Ints, targets: Floats, features: Floats, again: Floats) -> None:
+def remember(
+    entries: Entries,
+    users: Ints,
+    keys: Ints,
+    targets: Floats,
+    features: Floats,
+    foreseen: Foreseen,
+    repeats: Repeats,
+    again: Floats,
+) -> None:
     """Write down one meeting of each user with features (m, d) and rewards less their common part (m,).
 
-    There must be room for an entry and a row. `again` (m, 2) becomes the repeats and their squared deviation: a meeting
-    beyond the first of an action whose features stayed the same adds 1 and n / (n + 1) (y - mean of the n before)^2.
+    There must be room for an entry and a row. A meeting beyond the first of an action whose features stayed the same is
+    a repeat: `again` (m,) becomes 1, else 0, and the log-likelihood of the reward under each share is added to what
+    the user has told.
     """
     for i in range(users.size):
         u, j = users[i], find(entries, users[i], keys[i])
-        again[i, 0] = again[i, 1] = 0.0
+        again[i] = 0.0
         if j < 0:
             j = entries.used[u]
             slot = CATALOGUE if keys[i] >= 0 else _free_slot(entries, u)
@@ -124,10 +154,45 @@ def remember(entries: Entries, users: Ints, keys: Ints, targets: Floats, feature
                     entries.fixed[u, j] = 0.0
                 entries.rows[u, slot, d] += features[i, d]
         if entries.fixed[u, j] > 0.0:
-            away = targets[i] - entries.totals[u, j] / count
-            again[i, 0], again[i, 1] = 1.0, count / (count + 1.0) * away * away
+            again[i] = 1.0
+            for s in range(repeats.shares.size):
+                chance = likelihood(
+                    repeats.shares[s], foreseen, i, repeats.scale, count, entries.totals[u, j] / count, targets[i]
+                )
+                repeats.told[u, s] += log(chance)
         entries.counts[u, j] = count + 1.0
         entries.totals[u, j] += targets[i]
+
+
+@compiled
+def likelihood(
+    share: float, foreseen: Foreseen, i: int, scale: Floats, count: float, mean: float, target: float
+) -> float:
+    """How likely the reward of row i is under a share, after `count` rewards with this mean.
+
+    Both are less the common part. A reward between two values has a geometric mean of their probabilities.
+    """
+    variance = foreseen.variance[i]
+    if variance <= 0.0:
+        return 1.0  # there is no residual
+    stays, single = share * variance + foreseen.lasting[i], (1.0 - share) * variance  # se, s2
+    total = single + count * stays
+    c = count * stays / total if stays > 0.0 else 0.0
+    expected = foreseen.taste[i] + c * (mean - foreseen.taste[i])
+    step, low, high = scale[0], scale[1], scale[2]
+    if high > low:
+        common = foreseen.common[i]
+        chance = min(max((common + expected - low) / (high - low), LEAST), 1.0 - LEAST)
+        part = min(max((common + target - low) / (high - low), 0.0), 1.0)
+        return exp(part * log(chance) + (1.0 - part) * log(1.0 - chance))
+    spread = sqrt(single + single * stays / total + (1.0 - c) ** 2 * foreseen.unsure[i])
+    away = (target - expected) / spread
+    if step > 0.0:
+        half = 0.5 * step / spread
+        density = 0.5 * (erf((away + half) / sqrt(2.0)) - erf((away - half) / sqrt(2.0))) / step
+    else:
+        density = exp(-0.5 * away * away) / (spread * sqrt(2.0 * pi))
+    return float(max(density * sqrt(variance), LEAST))
 
 
 @compiled
@@ -209,7 +274,9 @@ def warm() -> None:
     fingerprints(row, np.ones(1, dtype=np.int64), who.copy())
     find(entries, 0, 0)
     recall(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
-    remember(entries, who, np.full(1, -2), one, row, row.repeat(2, axis=1))
+    foreseen, repeats = Foreseen(one, one, one, one, one), Repeats(one * 0.5, np.array([1.0, 0.0, 1.0]), row.copy())
+    remember(entries, who, np.full(1, -2), one, row, foreseen, repeats, one.copy())
+    likelihood(0.5, foreseen, 0, repeats.scale, 1.0, 1.0, 1.0)
     _free_slot(entries, 0)
     guard = np.array([[1.0, 4.0, 0.0, 8.0]])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())

@@ -29,6 +29,7 @@ from newcomer.model import Model
 from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.contract import Contract
 from newcomer.policies.questions import Generators, Question, Rewards
+from newcomer.policies.repeatability import Repeatability
 
 CURIOSITY = 0.5  # of the deviation by which one more reward would move what is expected; see docs/exploration.md
 
@@ -75,6 +76,14 @@ class PriorUCB(Contract[PriorState]):
     def begin(self, n: int) -> PriorState:
         """The prior."""
         return self._belief.start(n)
+
+    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
+        """Begin with what earlier users told."""
+        self._belief.begin_from(state.memory, given)
+
+    def pool_repeatability(self, state: PriorState) -> Repeatability:
+        """What the users of the state tell."""
+        return self._belief.pooled(state.memory)
 
     def rank(self, state: PriorState, asked: Question) -> Floats:
         """Expected reward plus what it is worth to learn more (m, K)."""
@@ -132,6 +141,14 @@ class PriorTS(Contract[PriorState]):
     def begin(self, n: int) -> PriorState:
         """The prior."""
         return self._belief.start(n)
+
+    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
+        """Begin with what earlier users told."""
+        self._belief.begin_from(state.memory, given)
+
+    def pool_repeatability(self, state: PriorState) -> Repeatability:
+        """What the users of the state tell."""
+        return self._belief.pooled(state.memory)
 
     def rank(self, state: PriorState, asked: Question) -> Floats:
         """Expected rewards (m, K)."""

@@ -19,6 +19,11 @@ with mean mu and covariance Sigma of the complete rows of the people in the logs
 residual + sqrt(1 - q) residual + sqrt(q) fresh, where `fresh` is the residual of a person of the logs drawn at random:
 as much variance as before, a share q of it new each time. Regret is counted from the part that stays.
 
+A table of two values (`liked` makes one: answers of at least 4, say) keeps them: with probability q an answer is drawn
+afresh, with the probability that E[x_a | the others] gives to the larger value. What stays is the expected answer.
+
+People differ in this, too: a share `steady` of them answer as they did, whatever `retest` says of the others.
+
 `limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs (of what
 stays of them), as a model.
 """
@@ -27,7 +32,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +60,8 @@ class People:
     not answer everything. questions : names of the columns, which are the ids of the actions. held_out : share of the
     people who are in no log and come as newcomers. choices : questions on offer in a round. repeat : whether a question
     may come again in a later round; without it a round deals questions that were not on offer before. retest : share of
-    a person's residual that is drawn afresh at each meeting. seed : splits the people.
+    a person's residual that is drawn afresh at each meeting. steady : share of the people who always answer as they
+    did. seed : splits the people.
     """
 
     table: Floats
@@ -65,6 +71,7 @@ class People:
     repeat: bool = True
     retest: float = 0.0
     seed: int = 0
+    steady: float = 0.0
 
     def __post_init__(self) -> None:
         given = np.asarray(self.table, dtype=np.float64)
@@ -80,6 +87,7 @@ class People:
         _require(len(set(self.questions)) == len(self.questions), "two questions of one name", "name each differently")
         _require(0 < self.held_out < 1, f"held_out={self.held_out}", "choose a share between 0 and 1")
         _require(0 <= self.retest <= 1, f"retest={self.retest}", "choose a share between 0 and 1")
+        _require(0 <= self.steady <= 1, f"steady={self.steady}", "choose a share between 0 and 1")
         _require(1 <= self.choices <= given.shape[1], f"choices={self.choices}", f"at most {given.shape[1]}")
         # One-hot features of logs are in the order of the ids, and so are those of episodes.
         order = sorted(range(len(self.questions)), key=lambda column: self.questions[column])
@@ -131,15 +139,35 @@ class People:
 
         It is looked for at `path`, or in the folder NEWCOMER_DATA that holds `young-people/`.
         """
+        return cls._found("the Young People Survey", path, "young-people/responses.csv", scale=(1, 5), **settings)
+
+    @classmethod
+    def bfi(cls, path: str | Path | None = None, **settings: Any) -> People:
+        """Twenty-five questions on personality, answered from 1 to 6 by the 2,436 people who left none of them open.
+
+        It is looked for at `path`, or in the folder NEWCOMER_DATA that holds `bfi/`.
+        """
+        return cls._found("the table bfi", path, "bfi/answers.csv", **settings)
+
+    @classmethod
+    def _found(cls, what: str, path: str | Path | None, inside: str, **settings: Any) -> People:
+        """The world of a file that is at `path`, or `inside` it, or inside NEWCOMER_DATA."""
         named = Path(path if path is not None else os.environ.get("NEWCOMER_DATA") or ".")
-        for place in (named / "young-people" / "responses.csv", named / "responses.csv", named):
+        for place in (named / inside, named / Path(inside).name, named):
             if place.is_file():
-                return cls.read(place, scale=(1, 5), **settings)
-        raise LogsError(
-            "the Young People Survey was not found",
-            where=str(named),
-            todo="set NEWCOMER_DATA to the folder that holds young-people/responses.csv",
-        )
+                return cls.read(place, **settings)
+        todo = f"set NEWCOMER_DATA to the folder that holds {inside}"
+        raise LogsError(f"{what} was not found", where=str(named), todo=todo)
+
+    def liked(self, least: float) -> People:
+        """The same people with answers of 0 and 1: whether an answer was at least `least`."""
+        return replace(self, table=(self.table >= least).astype(np.float64))
+
+    def some(self, questions: int, seed: int) -> People:
+        """The same people with some of the questions, drawn at random."""
+        _require(2 <= questions <= self.dim, f"{questions} questions", f"at least 2, at most {self.dim}")
+        drawn = np.sort(stream(seed, "questions").permutation(self.dim)[:questions])
+        return replace(self, table=self.table[:, drawn], questions=tuple(self.questions[place] for place in drawn))
 
     @property
     def dim(self) -> int:
@@ -180,10 +208,31 @@ class People:
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
         """One person who is in no log, for `horizon` rounds."""
         _require(horizon >= 1, f"horizon={horizon}", "at least one round")
+        offered, means, rewards = self.answers(rng, horizon)
+        return Episode(np.eye(self.dim)[offered], means, rewards, ids=np.array(self.questions)[offered])
+
+    def answers(self, rng: np.random.Generator, horizon: int) -> tuple[Ints, Floats, Floats]:
+        """The same without features: questions on offer, what stays of the answers, and the answers, (T, K) each."""
         person, offered = int(rng.choice(self.newcomers)), self._offers(rng, horizon)
-        stays, fresh = self._lasting(person), self._fresh(rng, offered)
-        ids = np.array(self.questions)[offered]
-        return Episode(np.eye(self.dim)[offered], stays[offered], stays[offered] + fresh, ids=ids)
+        means = self._lasting(person)[offered]
+        if self.is_steady(person):
+            return offered, means, means.copy()
+        if self.two is None:
+            return offered, means, means + self._fresh(rng, offered)
+        low, high = self.two
+        afresh = np.where(rng.random(offered.shape) < self._chances(person)[offered], high, low)
+        redrawn = rng.random(offered.shape) < self.retest
+        return offered, means, np.where(redrawn, afresh, self.table[person][offered])
+
+    @cached_property
+    def two(self) -> tuple[float, float] | None:
+        """The two values of the table, if there are two."""
+        values = np.unique(self.table)
+        return (float(values[0]), float(values[1])) if len(values) == 2 else None
+
+    def is_steady(self, person: int) -> bool:
+        """Whether a person always answers as in the table."""
+        return bool(self.steady > 0 and stream(self.seed, "steady", person).random() < self.steady)
 
     def _offers(self, rng: np.random.Generator, horizon: int) -> Ints:
         """Questions (T, K) on offer in each round."""
@@ -196,6 +245,13 @@ class People:
     def _lasting(self, person: int) -> Floats:
         """What stays of a person's answers (A,)."""
         answers = self.table[person]
+        if self.is_steady(person):
+            return np.array(answers)
+        if self.two is not None:
+            low, high = self.two
+            return np.asarray(
+                (1.0 - self.retest) * answers + self.retest * (low + (high - low) * self._chances(person))
+            )
         return np.asarray(answers - (1.0 - np.sqrt(1.0 - self.retest)) * self._residuals(answers))
 
     def _fresh(self, rng: np.random.Generator, offered: Ints) -> Floats:
@@ -205,6 +261,12 @@ class People:
         others = rng.choice(self.logged, size=offered.shape)
         theirs = self._residuals(self.table[others.ravel()])[np.arange(others.size), offered.ravel()]
         return np.asarray(np.sqrt(self.retest) * theirs.reshape(offered.shape))
+
+    def _chances(self, person: int) -> Floats:
+        """The probability (A,) of the larger of two values, by what a person's other answers say."""
+        low, high = self.two or (0.0, 1.0)
+        said = self.table[person] - self._residuals(self.table[person])
+        return np.asarray(np.clip((said - low) / (high - low), 0.0, 1.0))
 
     def _residuals(self, answers: Floats) -> Floats:
         """Distance of answers (..., A) from what the same person's other answers say."""
@@ -216,8 +278,7 @@ class People:
     def _moments(self) -> tuple[Floats, Floats, Floats]:
         """Mean, covariance and precision of the complete rows of the people in the logs."""
         rows = self.table[self.logged]
-        covariance = np.cov(rows.T)
-        covariance = (1 - SHRINK) * covariance + SHRINK * np.diag(np.maximum(np.diag(covariance), 1e-9))
+        covariance = _shrunk(np.cov(rows.T))
         return np.asarray(rows.mean(axis=0)), covariance, np.linalg.inv(covariance).astype(np.float64)
 
     def limit(self) -> Model:
@@ -228,12 +289,18 @@ class People:
 
         mean, covariance, precision = self._moments
         residual = 1.0 / np.diag(precision)
-        # What stays of answers is linear in them: x - (1 - sqrt(1 - retest)) residual, see `_lasting`.
-        stays = np.eye(self.dim) - (1.0 - np.sqrt(1.0 - self.retest)) * residual[:, None] * precision
-        values, vectors = np.linalg.eigh(stays @ covariance @ stays.T)
+        if self.retest and (self.steady or self.two):
+            # What stays is not linear in the answers: its moments are those of the people in the logs.
+            kept = np.stack([self._lasting(int(person)) for person in self.logged])
+            noise = np.maximum(np.diag(covariance) - kept.var(axis=0, ddof=1), FIRM * residual)
+            covariance = _shrunk(np.cov(kept.T))
+        else:
+            # What stays of answers is linear in them: x - (1 - sqrt(1 - retest)) residual, see `_lasting`.
+            stays = np.eye(self.dim) - (1.0 - np.sqrt(1.0 - self.retest)) * residual[:, None] * precision
+            covariance, noise = stays @ covariance @ stays.T, np.maximum(self.retest, FIRM) * residual
+        values, vectors = np.linalg.eigh(covariance)
         basis = np.ascontiguousarray(vectors[:, ::-1])
         lengths = np.sqrt(np.maximum(values[::-1], 0.0))
-        noise = np.maximum(self.retest, FIRM) * residual
         return Model(
             basis=basis,
             spectrum=values[::-1].copy(),
@@ -245,6 +312,12 @@ class People:
             residual_variance=noise,
             persistence=0.0,
         )
+
+
+def _shrunk(covariance: Floats) -> Floats:
+    """A covariance with its off-diagonal entries a little smaller."""
+    variances = np.maximum(np.diag(covariance), 1e-9)
+    return np.asarray((1 - SHRINK) * covariance + SHRINK * np.diag(variances))
 
 
 def _uses(column: Any, scale: tuple[int, int] | None) -> bool:

@@ -181,7 +181,7 @@ def with_weak_directions(fitted: Fitted) -> Fitted:
     both = found.among(slice(0, 2))
     without, gain = (float(total) / both.users for total in both.sums)
     facts = WeakDirections(population.rank, without, gain, float(both.deficits()[1].max()))
-    if both.sums[1] < both.sums[0] or (not fit.rank and clarity(both) <= SURE):
+    if not accepted(both, fit.rank):
         return replace(fitted, facts=replace(fitted.facts, weak=replace(facts, kept=0)))
     directions = fit.rank or _fewest(found.among(slice(1, None)))
     return replace(
@@ -190,6 +190,11 @@ def with_weak_directions(fitted: Fitted) -> Fitted:
         held_out=tuple(zip(apart, judged, strict=True)),
         facts=replace(fitted.facts, weak=facts, directions=directions),
     )
+
+
+def accepted(both: Comparison, rank: int) -> bool:
+    """Whether held-out users are predicted at least as well as by the fit; clearly better, where it is their mean."""
+    return bool(both.sums[1] >= both.sums[0]) and (rank > 0 or clarity(both) > SURE)
 
 
 def _averaged(

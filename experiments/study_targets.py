@@ -342,6 +342,26 @@ def ranks_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     ]
 
 
+def weak_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """What `fit` keeps must not be worse by more than 1% anywhere; the rivals are reported."""
+    kept, others = frame.filter(policy="average"), frame.filter(pl.col("policy").is_in(["always", "ranks", "entries"]))
+    asked = [
+        at_most(f"{_table(line)}: average / clear directions", line["ratio"], 1.01, line["ratio_se"])
+        for line in kept.iter_rows(named=True)
+    ]
+    rest = others.group_by("policy", maintain_order=True).agg(
+        pl.col("ratio").log().mean().exp(), pl.col("ratio").max().alias("worst")
+    )
+    return asked + [
+        Verdict(f"{name}: mean ratio, and the worst", REPORTED, f"{ratio:.3f}, {worst:.3f}", None)
+        for name, ratio, worst in rest.rows()
+    ]
+
+
+def _table(line: Mapping[str, object]) -> str:
+    return f"{line['people']}, {line['answers']} answers, {line['case']}"
+
+
 def outlook_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     """Splits whose interval has what happened."""
     return [
@@ -468,6 +488,7 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "exploration": (exploration_verdicts, exploration_details),
     "outlook": (outlook_verdicts, lambda frame: frame),
     "ranks": (ranks_verdicts, lambda frame: frame),
+    "weak-directions": (weak_verdicts, lambda frame: frame),
     "hard": (hard_verdicts, hard_details),
     "rates": (rates_verdicts, rates_details),
     "kept": (kept_verdicts, last_round),

@@ -294,6 +294,20 @@ class SampleFacts:
 
 
 @dataclass(frozen=True)
+class WeakDirections:
+    """What held-out users say of weak directions (`newcomer.population.full_covariance`).
+
+    `kept` directions in all are in the factor, 0 if they were tried and dropped; `without` and `gain` are the held-out
+    gains per user of the fit without and with them, `error` the standard error of the difference.
+    """
+
+    kept: int
+    without: float
+    gain: float
+    error: float
+
+
+@dataclass(frozen=True)
 class PopulationFacts:
     """How EM found the distribution of users: `passes` over the logs, `directions` k, `likelihood` per row.
 
@@ -316,6 +330,7 @@ class PopulationFacts:
     persistence: PersistenceFacts | None = None
     outlook: Outlook | None = None
     sample: SampleFacts | None = None
+    weak: WeakDirections | None = None
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from newcomer.offline import Offline, check_coverage
 from newcomer.population.apart import fit_apart
 from newcomer.population.error_scales import error_scales
 from newcomer.population.estimation import estimate_population
+from newcomer.population.full_covariance import with_weak_directions
 from newcomer.population.outlook import measure
 from newcomer.population.passing import CODED, Passes, Progress
 from newcomer.population.record import Estimate
@@ -333,10 +334,16 @@ def _by_em(
         mixed = [(blend(begun.population, one, share), judged) for one, judged in fitted.held_out]
         population = blend(begun.population, fitted.population, share)
         fitted = replace(fitted, population=population, held_out=tuple(mixed))
-    pairs, population = fitted.pairs, fitted.population
+    pairs, clear = fitted.pairs, fitted.population
+    if rank == "auto":
+        fitted = with_weak_directions(fitted)
+    population = fitted.population
     rows = float(pairs.rows.sum())
-    chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
-    basis = population.leading(chosen)
+    gram = pairs.gram.sum(axis=0) / rows
+    if not clear.rank:  # weak directions may have been found together where none is clear by itself
+        clear = population.truncated(gram, fitted.facts.directions, fitted.begin.table)
+    chosen = clear.basis_rank(gram, rows) if rank == "auto" else rank
+    basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
     looked = fitted.chosen.logs.summary
     outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)

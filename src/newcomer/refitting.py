@@ -90,11 +90,13 @@ def begin_at(model: Model, logs: Logs, *, add: bool) -> Begun:
     if wanted != (logs.one_hot, logs.intercept, logs.feature_names) or (not logs.one_hot and model.dim != logs.dim):
         todo = "read the logs as those of the model were read"
         raise ModelError("the model to start from has other features than the logs", todo=todo)
-    mean, factor, by_action, offsets = model.mean, model.factor, None, None
+    mean, factor, by_action, offsets = model.mean, model.factor[:, : facts.directions], None, None
+    weak = model.factor[:, facts.directions :]  # found again by the refit; until then part of the residual
     if logs.action_ids is not None:
         place = model.codes(logs.action_ids)
         known = place >= 0
-        by_action = np.where(known, model.residual_variance[place], model.noise_variance)
+        residual = model.residual_variance + (np.einsum("ak,ak->a", weak, weak) if model.one_hot and weak.size else 0.0)
+        by_action = np.where(known, residual[place], model.noise_variance)
         offsets = np.where(known, model.offsets[place], 0.0) if model.offsets.any() else None
         if logs.one_hot:
             rows = np.append(place, model.dim - 1) if logs.intercept else place

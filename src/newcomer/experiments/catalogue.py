@@ -55,6 +55,7 @@ from newcomer.experiments.studies import (
     study_ranks,
     study_rates,
     study_repeatability,
+    study_weak_directions,
 )
 from newcomer.files import told, write
 from newcomer.logs.crew import Crew
@@ -100,6 +101,7 @@ STUDIES: dict[str, Figure] = {
         study_ranks,
         study_hard,
         study_rates,
+        study_weak_directions,
         study_kept,
         study_check_rates,
         study_repeatability,

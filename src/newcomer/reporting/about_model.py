@@ -43,7 +43,8 @@ def _spectrum(model: Model, *, broken: bool) -> Markup:
     doubt = "These logs are broken: what was learned from them may be the doing of whoever chose the actions."
     warned = [tag("p", tag("b", doubt))] if broken else []
     head, test = tag("h2", "What users have in common"), model.evidence.rank.moment if model.evidence.rank else None
-    differing = model.factor.shape[1]
+    facts = model.evidence.population
+    differing = facts.directions if facts else model.factor.shape[1]
     if differing:
         told = (
             f"Users differ along {_directions(differing)}: the fewest with which held-out people are predicted as well "

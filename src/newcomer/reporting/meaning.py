@@ -53,7 +53,8 @@ def directions_of(model: Model) -> tuple[Direction, ...]:
 def _loadings(model: Model) -> tuple[Sequence[str], Floats]:
     """Names and f (A, k) of the actions of the catalogue; of the features where there is none."""
     ids = model.action_names or model.action_ids
-    factor = model.factor
+    facts = model.evidence.population
+    factor = model.factor[:, : facts.directions] if facts else model.factor  # without weak directions
     if ids is not None and model.one_hot:
         return [*map(str, ids)], factor[:-1] + factor[-1] if model.intercept else factor
     if ids is not None and model.action_features is not None:

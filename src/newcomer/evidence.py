@@ -160,9 +160,11 @@ class RankComparison:
 class Forecast:
     """What a newcomer may expect of a population (`newcomer.population.forecast` says how it is computed).
 
-    Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`.
-    `interactions` until a newcomer's gain is within 10% of a known user's; `mean_value`, `early_value`: gain of the
-    population mean, and after 20 interactions, as shares of a known user's.
+    Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`. Of
+    the personal variance `level` moves all candidates of a user alike and changes no choice; the rest are preferences.
+    (A model of before they were told apart has None.) `interactions` until a newcomer's gain is within 10% of a known
+    user's; `mean_value`, `early_value`: gain of the population mean, and after 20 interactions, as shares of a known
+    user's.
     """
 
     common: float
@@ -171,17 +173,51 @@ class Forecast:
     interactions: int
     mean_value: float
     early_value: float
+    level: float | None = None
 
-    def parts(self) -> str:
+    def shares(self, persistence: float | None) -> tuple[tuple[str, float], ...]:
+        """The parts of the variance of rewards, each with its name, as shares of their sum.
+
+        `persistence` is the share of the residual that is this user and this very action; where it is not known, that
+        and noise are one part.
+
+        >>> Forecast(1.0, 2.0, 1.0, 0, 1.0, 1.0, level=1.5).shares(0.2)[1:3]
+        (("the user's level", 0.375), ('preferences', 0.125))
+        """
+        total = self.common + self.personal + self.noise_variance
+        own = 0.0 if persistence is None else persistence * self.noise_variance
+        if self.level is None:
+            differ: tuple[tuple[str, float], ...] = ((DIFFER, self.personal),)
+        else:
+            differ = (LEVEL, self.level), (PREFERENCES, max(self.personal - self.level, 0.0))
+        left = (EITHER, self.noise_variance) if persistence is None else (NOISE, self.noise_variance - own)
+        very = () if persistence is None else ((VERY, own),)
+        parts = ((COMMON, self.common), *differ, *very, left)
+        return tuple((name, value / total if total > 0 else 0.0) for name, value in parts)
+
+    def parts(self, persistence: float | None = 0.0) -> str:
         """What the variance of rewards is made of, in plain words.
 
-        >>> Forecast(0.5, 0.0, 0.5, 0, 1.0, 1.0).parts()
-        'Of the variance of rewards 50% is common to all users, 0% taste along shared directions, 50% the rest.'
+        >>> print(Forecast(0.5, 0.2, 0.3, 0, 1.0, 1.0, level=0.2).parts().split(", ")[2])
+        0% preferences (what changes an order)
         """
-        each = (self.common, self.personal, self.noise_variance)
-        common, personal, noise = (round(100 * part / sum(each)) if sum(each) else 0 for part in each)
-        first = f"Of the variance of rewards {common}% is common to all users"
-        return f"{first}, {personal}% taste along shared directions, {noise}% the rest."
+        each = [f"{share:.0%} {name}{_in_short(name)}" for name, share in self.shares(persistence)]
+        return f"Of the variance of rewards {', '.join(each).replace('% ', '% is ', 1)}."
+
+
+COMMON, LEVEL, PREFERENCES = "common to all users", "the user's level", "preferences"
+DIFFER = "how users differ, in level or preferences"  # of models that do not tell them apart
+VERY, NOISE = "this user and this very action", "noise"
+EITHER = "noise, or this user and this very action (too few came again to tell)"
+MEANING = {
+    COMMON: "the population mean",
+    LEVEL: "it moves all candidates alike",
+    PREFERENCES: "what changes an order",
+}
+
+
+def _in_short(name: str) -> str:
+    return f" ({MEANING[name]})" if name in MEANING else ""
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def _outlook(model: Model) -> tuple[str, ...]:
         return ("Nothing is promised: these logs are broken, and what people would gain cannot be told from them.",)
     if kept.population is None or kept.logs is None:
         return ()
-    parts, outlook = kept.population.forecast.parts(), kept.population.outlook
+    parts, outlook = kept.population.forecast.parts(model.persistence), kept.population.outlook
     if outlook is None:
         return parts, "Too few people, or too short histories, to measure what personalising would be worth."
     return parts, *map(in_options, outlook.sentences(kept.logs.hiding))

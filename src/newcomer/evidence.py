@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
+from newcomer.interval import Stretch, shown
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
 from newcomer.verdicts import Findings as Checked
@@ -222,11 +223,14 @@ def _in_short(name: str) -> str:
 
 @dataclass(frozen=True)
 class OutlookStep:
-    """What `interactions` with a held-out person were worth in one choice (`newcomer.population.outlook`).
+    """What `interactions` with a held-out person are worth in one choice by PriorUCB (`newcomer.gain.heldout_gain`).
 
-    `gain` over the choice of the population's mean, averaged over `people`, within `low` and `high` for another group
-    of as many; `shared` of it by shared directions alone, `lasting` by memory of the very action (None: too few actions
-    came again to tell). `mean` is the reward by the population's mean, `chance` that of a random candidate.
+    `gain` over the choice of the population mean, averaged over `people`, with its standard `error` and its 95%
+    interval from `low` to `high`; `shared` of it by shared directions alone, `lasting` by memory of the very action
+    (None: too few actions came again to tell). `mean` is the reward by the population mean, `chance` that of a random
+    candidate, which is what was logged. `reward` of PriorUCB, and its gain `over_arms`, each action by itself (None
+    where logs name no actions), and `over_logged`. (In a model of before PriorUCB was measured these are None, and
+    the gain is that of a greedy choice, its interval one for another group of as many people.)
     """
 
     interactions: int
@@ -238,55 +242,98 @@ class OutlookStep:
     lasting: float | None
     mean: float
     chance: float
+    error: float = 0.0
+    reward: Stretch | None = None
+    over_arms: Stretch | None = None
+    over_logged: Stretch | None = None
+
+    @property
+    def over_mean(self) -> Stretch:
+        """The gain over the population mean."""
+        error = self.error or (self.high - self.low) / 4.0  # a model that does not tell has the interval
+        return Stretch(self.gain, error, self.low, self.high, self.people)
 
     @property
     def clear(self) -> bool:
-        """Whether the gain is clear of zero, also for another group of as many people."""
-        return self.low > 0
+        """Whether the gain is clear of zero."""
+        return self.over_mean.clear
+
+
+@dataclass(frozen=True)
+class BestAction:
+    """An action that is among the best by the population mean: what it pays on average, and the 95% interval.
+
+    The interval is that of the best of many (`newcomer.gain.everybody`): an action does not get there by luck alone.
+    """
+
+    action: int | str
+    name: str
+    rows: int
+    users: int
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """What it is worth to serve everybody the best by the population mean, which knows no user.
+
+    `reward` of it and its `gain` over what was logged, `logged` on average; `by` "propensities" (doubly robust, carried
+    by so many `effective` rows), or by "own rows", a choice among `choices` of each person's own. All on people who
+    were held out of the fit. `best` are the best actions of `actions` that were logged, which are `alike` if they do
+    not differ beyond chance; `why` says why propensities could not be used.
+    """
+
+    by: str
+    reward: Stretch
+    logged: float
+    gain: Stretch
+    choices: int = 0
+    effective: float | None = None
+    best: tuple[BestAction, ...] = ()
+    actions: int = 0
+    alike: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What held-out people would have gained, choosing among `choices` of their own logged rows."""
+    """What held-out people would have gained, choosing among `choices` of their own logged rows.
+
+    `rows` are those of a usual history (0 in a model of before they were counted).
+    """
 
     choices: int
     steps: tuple[OutlookStep, ...]
+    rows: int = 0
+    everybody: Everybody | None = None
 
-    def sentences(self, hiding: str = "") -> list[str]:
-        """The outlook in plain words; nobody is promised anything that people did not show.
+    def sentences(self) -> list[str]:
+        """What was measured, in plain words; what follows from it says `newcomer.gain.verdict.decide`.
 
-        >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0)
+        >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0, error=0.05)
         >>> Outlook(10, (step,)).sentences()[1]
-        'After 5 interactions: +0.2 (0.1 to 0.3) over the population mean, which gets 3.5 where chance gets 3.'
+        'After 5 interactions: +0.200 (+0.100 to +0.300) over the population mean, which gets 3.5 where chance gets 3.'
         """
         first = f"Measured on people kept out of the fit, who choose among {self.choices} of their own logged actions."
         told = [first]
         for step in self.steps:
-            after = f"After {step.interactions} interactions: {step.gain:+.2g} ({step.low:.2g} to {step.high:.2g})"
+            after = f"After {step.interactions} interaction{'s' * (step.interactions != 1)}: {shown(step.over_mean)}"
             beside = f"which gets {step.mean:.3g} where chance gets {step.chance:.3g}"
             told.append(f"{after} over the population mean, {beside}.")
-        return [*told, *self._memory(), self.verdict(hiding)]
+        return [*told, *self._memory()]
 
     def _memory(self) -> list[str]:
         """What comes from memory of the very action."""
+        if not self.steps:
+            return []
         last = self.steps[-1]
         if last.lasting is None:
             return ["That is by shared directions; what memory of single actions is worth, these logs cannot tell."]
         return [
             f"Of the last, {last.shared:+.2g} is by shared directions and {last.lasting:+.2g} by memory of actions."
         ]
-
-    def verdict(self, hiding: str = "") -> str:
-        """Whether it is worth the trouble."""
-        clear = [step for step in self.steps if step.clear]
-        if clear:
-            return f"Worth it from about {clear[0].interactions} interactions on."
-        if hiding:
-            clip = "clip='auto' (--clip auto) limits what they do"
-            return f"Whether it helps cannot be told, for {hiding} may hide it: {clip}."
-        if any(step.high > 0 for step in self.steps) and any(step.gain > 0 for step in self.steps):
-            return "Not clear of chance; where actions do not come again, the population mean is as good."
-        return "Do not bother: serve everybody the population mean."
 
 
 @dataclass(frozen=True)

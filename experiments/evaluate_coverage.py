@@ -23,17 +23,19 @@ import polars as pl
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import propensities
 from newcomer.evaluation.contenders import MEAN, OURS, POSTERIOR
-from newcomer.evaluation.judging import ByPolicy, judge
-from newcomer.evaluation.persons import Persons, Table
+from newcomer.evaluation.judging import CHANCE, REWARD, ByPolicy, judge
 from newcomer.evaluation.replaying import replay
-from newcomer.evaluation.splitting import split
-from newcomer.evaluation.stretches import CurveStep, HeadlineStep, PolicyRow, Stretch
-from newcomer.evaluation.summing import STEPS, curves_of, headline_of, table_rows
+from newcomer.evaluation.splitting import Fold
+from newcomer.evaluation.stretches import CurveStep, PolicyRow
+from newcomer.evaluation.summing import STEPS, curves_of, table_rows
 from newcomer.fitting import fit
+from newcomer.gain.per_user import Persons, Table
+from newcomer.interval import Stretch
 from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior_policies import PriorTS, PriorUCB
+from newcomer.users import folds as split
 
 WORLDS, USERS, OTHERS, ROWS, ACTIONS = 400, 300, 1000, 14, 12  # OTHERS: for each fit
 CHOICES, LOOK, ROUNDS = 5, 5, 5
@@ -79,7 +81,7 @@ def run(seed: int) -> list[dict[str, float | str | int]]:
     rng = np.random.default_rng([seed, 16])
     world = World.of(rng)
     some = world.people(rng, USERS)
-    folds, _ = split(some.logs, seed, rows=CHOICES + 1)
+    folds = [Fold(one.fitted, one.judged, seed) for one in split(np.ones(64, dtype=np.int64), every=True)]
     models = [fit(fold.to_fit(some.logs), rank=2, estimator="sold", null=False, calibrate=False) for fold in folds]
     others = [world.people(rng, OTHERS, first=USERS + OTHERS * number) for number in range(len(folds))]
     held_out = [fold.held_out(some.logs) for fold in folds]
@@ -118,15 +120,15 @@ def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[Table, Table]:
 def _judged(found: list[tuple[Table, Table]]) -> dict[str, Stretch]:
     """The estimates of the folds together."""
     judged, played = (Table.joined([one[i] for one in found]) for i in (0, 1))
-    head: HeadlineStep = next(step for step in headline_of(judged) if step.interactions == LOOK)
+    ours, mean, chance = (judged.of(name)[:, STEPS.index(LOOK), REWARD] for name in (OURS, MEAN, CHANCE))
     curve: CurveStep = next(
         step for step in curves_of(judged) if (step.predictor, step.interactions) == (POSTERIOR, LOOK)
     )
     game: PolicyRow = next(row for row in table_rows(played, (ROUNDS,)) if (row.policy, row.rounds) == (OURS, ROUNDS))
     return {
-        "choice, reward": head.reward,
-        "choice, over the population mean": head.population_mean,
-        "choice, over logging": head.logging,
+        "choice, reward": Stretch.of(ours),
+        "choice, over the population mean": Stretch.of(ours - mean),
+        "choice, over logging": Stretch.of(ours - chance),
         "prediction, squared error": curve.squared_error,
         "prediction, squared error saved": curve.saved,
         "prediction, concordance": curve.concordance,

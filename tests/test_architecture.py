@@ -29,16 +29,17 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 FLOW = (
     ("errors", "arrays", "arguments", "records", "onehot"),
     ("files", "keeping", "users", "array_loops"),
-    ("subspace", "radius", "verdicts", "evidence"),  # formulas and records, which import no learning
+    ("subspace", "radius", "interval", "verdicts", "evidence"),  # formulas and records, which import no learning
     ("logs",),
     ("engines",),
     ("sold",),
     ("population",),
     ("model", "coordinates"),  # where users are: a model asks for it, and knows nothing of logs itself
-    ("offline", "wide_offline", "refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
     ("linear",),
     ("local",),
     ("policies",),
+    ("gain",),  # what policies would have been worth to people held out of a fit, and what that decides
+    ("offline", "wide_offline", "refitting", "fitting", "checks"),  # fit makes the cheap checks; the others make fits
     ("warming",),
     ("worlds",),
     ("simulation", "outcomes", "clusters", "testing"),

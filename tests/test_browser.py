@@ -95,7 +95,7 @@ def test_nothing_complains_and_nothing_is_asked_for(browser: Any, pages: dict[st
     shown.wait_for_load_state("networkidle")
     assert said == []
     assert [url for url in asked if not url.startswith("data:")] == [pages[kind].as_uri()]
-    assert shown.title().startswith("Will it help newcomers?"), "nothing that was logged ran"
+    assert shown.title().startswith("What should newcomers get?"), "nothing that was logged ran"
     assert shown.locator("script, img, iframe, object, embed").count() == 0
 
 

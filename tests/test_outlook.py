@@ -1,22 +1,23 @@
-"""The outlook: exact beside the policies themselves, blind to order and batches, honest where there is nothing."""
+"""The held-out gain: that of the policies themselves, blind to order and batches, honest where there is nothing."""
 
 from __future__ import annotations
-
-import operator
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
 import newcomer as nc
 from newcomer.evaluation.served import served
-from newcomer.evidence import Evidence, Outlook, OutlookStep
+from newcomer.evidence import Evidence
+from newcomer.gain import everybody
+from newcomer.gain.deals import choices_of, deal, lengths_of, usual_length
+from newcomer.gain.heldout_gain import measure
+from newcomer.interval import Stretch
 from newcomer.logs.engine import reduce
-from newcomer.population.outlook import deal, look_at, measure
-from newcomer.population.record import Population
+from newcomer.users import folds
 from newcomer.worlds import Synthetic
 from newcomer.worlds.people import People
+
+EVERYBODY = np.ones(64, dtype=np.bool_)
 
 
 def people(seed: int = 0, users: int = 240, items: int = 30, taste: float = 1.0) -> People:
@@ -26,44 +27,43 @@ def people(seed: int = 0, users: int = 240, items: int = 30, taste: float = 1.0)
     return People(answers, tuple(f"q{i:02d}" for i in range(items)), seed=seed)
 
 
-def population_of(model: nc.Model, share: float) -> Population:
-    return Population(model.mean, model.factor, model.noise_variance, by_action=model.residual_variance, share=share)
+def again_and_again(users: int = 120, seed: int = 0) -> nc.Logs:
+    """People with opinions of single actions, which they meet several times."""
+    rng = np.random.default_rng(seed)
+    own = rng.standard_normal((users, 6))
+    user, action = np.repeat(np.arange(users), 20), rng.integers(6, size=20 * users)
+    reward = own[user, action] + 0.3 * rng.standard_normal(20 * users)
+    return nc.Logs.from_arrays(user=user, action=action, reward=reward)
+
+
+def by_own(logs: nc.Logs):
+    """A pass over logs, as a fit makes it."""
+    return lambda look, join, rows=None: reduce(logs, look, join, rows=rows)
 
 
 @pytest.mark.parametrize("repeats", [False, True])
-def test_choices_are_those_of_the_policy(repeats):
-    world = people()
-    model = nc.fit(world.logs(steps=12), null=False, calibrate=False)
-    rng = np.random.default_rng(3)
-    who = np.repeat(world.newcomers, 16)
-    which = rng.integers(8 if repeats else 30, size=(len(world.newcomers), 16)) if repeats else None
-    asked = which if which is not None else np.stack([rng.permutation(30)[:16] for _ in world.newcomers])
-    reward = world.table[who, asked.ravel()] + 0.1 * rng.standard_normal(len(who))
-    logs = nc.Logs.from_arrays(user=who, action=np.array(world.questions)[asked.ravel()], reward=reward)
-    share = 0.4 if repeats else 0.0
-    ours = replace(model, persistence=share)
-    # The logs name the actions in their own order: the population has to follow it.
-    place = [model.action_ids.index(name) for name in logs.action_ids]
-    known = population_of(model, share)
-    known = Population(
-        known.mean[place], known.factor[place], known.noise_variance, by_action=known.by_action[place], share=share
-    )
-    by_policy = served(
-        {"ours": nc.PriorUCB(ours, width=0.0, level=0.0), "mean": nc.PopulationMean(ours)},
-        logs,
-        steps=5,
-        choices=6,
-        deals=2,
-    )
-    buckets = np.ones(64, dtype=np.bool_)
-    found = reduce(logs, partial(look_at, held_out=((known, buckets),), choices=6, deals=2, every=1), operator.add)
-    count, gain = found.sums[1, :2]
-    assert count == len(by_policy["ours"]) == len(world.newcomers)
-    assert gain / count == pytest.approx(float((by_policy["ours"] - by_policy["mean"]).mean()), abs=1e-12)
-    assert (found.again[1] > 0) == repeats
+def test_what_is_measured_is_what_is_served(repeats: bool) -> None:
+    """Oracle: the policies themselves, told all rows known at once, choose among the same candidates."""
+    logs = again_and_again() if repeats else people().logs(steps=12)
+    model = nc.fit(logs, null=False, calibrate=False)
+    length = 20 if repeats else 12
+    found = measure(by_own(logs), [(model, EVERYBODY)], people=5 * logs.summary.users, length=length)
+    assert found is not None and found.choices == choices_of(length)
+    policies = {"ours": nc.PriorUCB(model), "mean": nc.PopulationMean(model), "arms": nc.EmpiricalArms(model)}
+    for step in found.steps:
+        got = served(policies, logs, steps=step.interactions, choices=found.choices)
+        wanted = Stretch.of(got["ours"] - got["mean"])
+        assert (step.people, step.gain, step.low, step.high) == pytest.approx(
+            (wanted.people, wanted.value, wanted.low, wanted.high), abs=1e-12
+        )
+        assert step.over_arms.value == pytest.approx(float((got["ours"] - got["arms"]).mean()), abs=1e-12)
+        assert step.mean == pytest.approx(float(got["mean"].mean()), abs=1e-12)
+        assert (step.lasting is not None) == repeats
+    best = found.everybody
+    assert best.by == "own rows" and best.gain.value == pytest.approx(found.steps[0].mean - found.steps[0].chance)
 
 
-def test_a_deal_depends_on_the_person_alone():
+def test_a_deal_depends_on_the_person_alone() -> None:
     world = people(users=60)
     logs = world.logs(steps=12)
     (batch,) = list(logs.batches())
@@ -77,59 +77,144 @@ def test_a_deal_depends_on_the_person_alone():
     assert (rows >= batch.offsets[:-1, None]).all() and (rows < batch.offsets[1:, None]).all()
     longer = deal(batch, np.arange(len(batch.users)), 4, 6, number=1)
     np.testing.assert_array_equal(longer.candidates, whole.candidates)  # so that numbers of steps are comparable
+    np.testing.assert_array_equal(longer.known[:, :3], whole.known)  # what is known of t is known of more
     assert (deal(batch, np.arange(len(batch.users)), 4, 3, number=2).candidates != whole.candidates).any()
 
 
-def test_batches_do_not_change_it():
-    world = people(seed=2)
-    logs = world.logs(steps=12)
+def test_the_usual_length_is_the_median_of_those_who_have_two_rows() -> None:
+    logs = nc.Logs.from_arrays(user=[1, 2, 2, 3, 3, 3, 4, 4, 4, 4], action=list("abababcabc"), reward=np.zeros(10))
+    lengths = sum(lengths_of(batch) for batch in logs.batches(rows=1))
+    assert usual_length(lengths) == 3 and usual_length(0 * lengths) == 0
+
+
+def test_batches_do_not_change_it() -> None:
+    logs = people(seed=2).logs(steps=12)
     model = nc.fit(logs, null=False, calibrate=False)
-    held_out = [(population_of(model, 0.0), np.ones(64, dtype=np.bool_))]
+    apart = [(model, split.judged) for split in folds(np.ones(64, dtype=np.int64), every=True)]
+    run = by_own(logs)
     one, many = (
-        measure(lambda m, add, rows=rows: reduce(logs, m, add, rows=rows), held_out, people=168, rows=2016)
+        measure(lambda look, join, rows=rows: run(look, join, rows), apart, people=168, length=12)
         for rows in (None, 100)
     )
-    assert one == measure(lambda m, add: reduce(logs, m, add), held_out, people=168, rows=2016)
-    assert [s.gain for s in one.steps] == pytest.approx([s.gain for s in many.steps], abs=1e-12)
+    assert one == many and one.steps[0].people == 168
 
 
-def test_fit_keeps_it_and_says_so(tmp_path):
+def test_fit_keeps_it_and_says_so(tmp_path) -> None:
     model = nc.fit(people(seed=4).logs(steps=12), null=False, calibrate=False)
     found = model.evidence.population.outlook
-    assert found.choices == 6 and [step.interactions for step in found.steps] == [2, 5]
-    assert found.steps[1].clear and "Worth it" in found.sentences()[-1]
-    assert any("these logs cannot tell" in line for line in found.sentences())
+    assert found.choices == 6 and [step.interactions for step in found.steps] == [1, 2, 5] and found.rows == 12
+    assert found.steps[2].clear and any("these logs cannot tell" in line for line in found.sentences())
+    assert [one.name for one in found.everybody.best] == [
+        model.action_ids[a] for a in np.argsort(-model.mean, kind="stable")[:5]
+    ]
     assert Evidence.from_json(model.evidence.to_json()).population.outlook == found
     model.save(tmp_path / "m.newcomer")
     assert nc.load(tmp_path / "m.newcomer").evidence.population.outlook == found
 
 
-def test_where_nobody_differs_nobody_is_promised_anything():
+def test_where_nobody_differs_nobody_gains() -> None:
     model = nc.fit(people(seed=5, taste=0.0).logs(steps=12), null=False, calibrate=False)
     assert not model.factor.any()
     found = model.evidence.population.outlook
     assert all(step.gain == 0 == step.shared for step in found.steps)
-    assert found.verdict().startswith("Do not bother")
-    assert "cannot be told" in found.verdict("5 rewards far from the others")
 
 
-def test_features_without_actions_have_an_outlook_and_few_people_have_none():
+def test_features_without_actions_have_an_outlook_and_few_people_have_none() -> None:
     logs = Synthetic.learnable(dim=8, seed=1).logs(300, 12, seed=1)
-    assert nc.fit(logs, null=False, calibrate=False).evidence.population.outlook.steps[0].gain > 0
+    found = nc.fit(logs, null=False, calibrate=False).evidence.population.outlook
+    assert found.steps[-1].gain > 0 and found.steps[-1].over_arms is None and found.everybody.best == ()
     few = nc.fit(Synthetic.learnable(dim=8, seed=1).logs(12, 12, seed=1), null=False, calibrate=False)
     assert few.evidence.population.outlook is None
 
 
-def test_memory_is_told_where_actions_come_again():
+def test_memory_is_told_where_actions_come_again() -> None:
+    found = nc.fit(again_and_again(users=300), null=False, calibrate=False).evidence.population.outlook
+    assert found.steps[-1].lasting > 0.3 and "by memory of actions" in " ".join(found.sentences())
+
+
+# What everybody should get.
+
+
+def test_sums_by_action_are_those_of_loops() -> None:
+    logs = again_and_again(users=30)
+    (batch,) = logs.batches()
+    wanted = np.zeros((6, 7))
+    for user in range(30):
+        own = slice(batch.offsets[user], batch.offsets[user + 1])
+        for action in range(6):
+            rewards = batch.rewards[own][batch.actions[own] == action]
+            if len(rewards):
+                n, s = len(rewards), rewards.sum()
+                wanted[action] += [n, 1, s, s**2, s * n, n**2, (rewards**2).sum()]
+    np.testing.assert_allclose(everybody.by_action(batch, 6), wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_serving_the_best_is_weighed_row_by_row(listed: bool) -> None:
+    """Oracle: q(b) + 1[a = b] / p (r - q(a)) of each row, b the best candidate."""
+    rng = np.random.default_rng(1)
+    users, rows, actions = 40, 5, 6
+    user, action = np.repeat(np.arange(users), rows), rng.integers(actions, size=users * rows)
+    offers = [sorted({int(a), *rng.permutation(actions)[:2].tolist()}) for a in action]
+    given = {"candidates": offers} if listed else {}
+    p = np.array([1 / len(one) for one in offers]) if listed else np.full(len(user), 1 / actions)
+    logs = nc.Logs.from_arrays(user=user, action=action, reward=rng.standard_normal(len(user)), propensity=p, **given)
+    common = rng.standard_normal(actions)
+    (batch,) = logs.batches()
+    who = np.array([3, 17, 30])
+    found = everybody.weigh(batch, who, common)
+    for place, i in enumerate(who):
+        total = np.zeros(7)
+        for row in range(batch.offsets[i], batch.offsets[i + 1]):
+            a, r, p = int(batch.actions[row]), batch.rewards[row], batch.propensities[row]
+            some = (
+                batch.candidates.actions[batch.candidates.offsets[row] : batch.candidates.offsets[row + 1]]
+                if listed
+                else range(actions)
+            )
+            best = max(some, key=lambda one: common[one])
+            weight = (a == best) / p
+            total += [1, r, weight, weight**2, common[best] + weight * (r - common[a]), 1 / p, len(some)]
+        np.testing.assert_allclose(found[place], total, atol=1e-9)
+
+
+def test_the_best_of_many_is_not_flattered() -> None:
+    """200 worlds of 40 actions with 25 rows each: the mean of the best is too large, its interval is not too narrow."""
+    naive, inside = [], []
+    for seed in range(200):
+        rng = np.random.default_rng([seed, 22])
+        truth, rows = 0.2 * rng.standard_normal(40), 25
+        rewards = truth[:, None] + rng.standard_normal((40, rows))
+        n = np.full(40, float(rows))
+        sums = np.stack([n, n, rewards.sum(1), (rewards**2).sum(1), rewards.sum(1), n, (rewards**2).sum(1)], axis=1)
+        error, _ = everybody.spread(sums)
+        mean, left = rewards.mean(axis=1), everybody.variances(sums)
+        tau2 = everybody.paule_mandel(mean, left)
+        shrunk = mean.mean() + tau2 / (tau2 + left) * (mean - mean.mean())
+        best = int(shrunk.argmax())
+        naive.append(mean[best] - truth[best])
+        inside.append(abs(shrunk[best] - truth[best]) <= 1.96 * error[best])
+    assert np.mean(naive) > 0.1 and np.mean(inside) > 0.92
+
+
+def test_actions_that_pay_alike_are_called_so() -> None:
     rng = np.random.default_rng(0)
-    own = rng.standard_normal((300, 5))
-    user, action = np.repeat(np.arange(300), 20), rng.integers(5, size=6000)
-    reward = own[user, action] + 0.3 * rng.standard_normal(6000)
-    found = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=reward), null=False, calibrate=False)
-    last = found.evidence.population.outlook.steps[-1]
-    assert last.lasting > 0.3 and "by memory of actions" in " ".join(found.evidence.population.outlook.sentences())
+    n = np.full(20, 50.0)
+    rewards = rng.standard_normal((20, 50))
+    sums = np.stack([n, n, rewards.sum(1), (rewards**2).sum(1), rewards.sum(1), n, (rewards**2).sum(1)], axis=1)
+    assert everybody.spread(sums)[1]
+    assert not everybody.spread(sums + np.outer(np.arange(20), [0, 0, 50, 0, 50, 0, 0]))[1]
 
 
-def test_the_interval_of_a_hopeless_gain_is_not_called_clear():
-    step = OutlookStep(5, 100, 0.1, -0.1, 0.3, 0.1, None, 1.0, 0.5)
-    assert not step.clear and "Not clear" in Outlook(5, (step,)).verdict()
+def test_a_randomised_test_is_valued_by_its_propensities() -> None:
+    """Eight messages drawn by lot, rates known: serving the best pays its rate."""
+    rng = np.random.default_rng(4)
+    rates = np.array([0.05, 0.06, 0.04, 0.15, 0.05, 0.07, 0.05, 0.06])
+    user, action = np.repeat(np.arange(1500), 3), rng.integers(8, size=4500)
+    clicks = (rng.random(4500) < rates[action]).astype(float)
+    names = np.array([f"message {letter}" for letter in "ABCDEFGH"])
+    logs = nc.Logs.from_arrays(user=user, action=names[action], reward=clicks, propensity=np.full(4500, 1 / 8))
+    found = nc.fit(logs, null=False, calibrate=False).evidence.population.outlook.everybody
+    assert found.by == "propensities" and found.best[0].name == "message D" and not found.alike
+    assert found.reward.low < 0.15 < found.reward.high and found.best[0].low < 0.15 < found.best[0].high
+    assert found.gain.clear and found.logged == pytest.approx(clicks.mean(), abs=0.02)

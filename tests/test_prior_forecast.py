@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -33,7 +35,31 @@ def test_a_strong_mean_needs_no_interaction_and_a_constant_one_is_worth_nothing(
 
 def test_the_parts_of_the_variance_are_told():
     alike = forecast(Population(np.ones(2), np.zeros((2, 0)), 1.0), np.eye(2), np.zeros(2))
-    assert "67% is common" in alike.parts() and "0% taste" in alike.parts()
+    assert "67% is common" in alike.parts() and "0% preferences" in alike.parts() and "33% noise" in alike.parts()
+    assert "too few came again to tell" in alike.parts(None) and "17% this user and this very" in alike.parts(0.5)
+    assert sum(share for _, share in alike.shares(0.5)) == pytest.approx(1.0)
+    old = replace(alike, level=None, personal=1.0)  # a file of before levels were told apart
+    assert "25% how users differ, in level or preferences" in old.parts()
+
+
+def test_level_is_what_moves_all_actions_alike():
+    """Oracle: drawn users and actions; variance of a user's mean over actions, and mean of the variance within."""
+    rng = np.random.default_rng(3)
+    phi = np.array([1.0, 0.5, 0.0]) + rng.standard_normal((500, 3))
+    population = Population(np.zeros(3), rng.standard_normal((3, 2)), 0.7)
+    found = forecast(population, phi.T @ phi / len(phi), phi.mean(axis=0))
+    scores = rng.standard_normal((40_000, 2)) @ (phi @ population.factor).T
+    assert found.level == pytest.approx(scores.mean(axis=1).var(), rel=0.02)
+    assert found.personal - found.level == pytest.approx(scores.var(axis=1).mean(), rel=0.02)
+
+
+def test_users_who_rate_everything_higher_have_a_level_and_no_preferences():
+    rng = np.random.default_rng(0)
+    user, item = np.repeat(np.arange(500), 12), rng.integers(0, 20, 6000)
+    reward = rng.standard_normal(20)[item] + 2.0 * rng.standard_normal(500)[user] + rng.standard_normal(6000)
+    model = fit(Logs.from_arrays(user=user, action=item, reward=reward), null=False, calibrate=False)
+    shares = dict(model.evidence.population.forecast.shares(model.persistence))
+    assert shares["the user's level"] > 0.5 and shares["preferences"] < 0.02
 
 
 def test_fit_keeps_the_forecast():

@@ -16,7 +16,6 @@ from newcomer.checks import gathering, quick
 from newcomer.cli import main
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.answers import Evaluation, HeadlineStep, LearningStep, OffPolicyRow, PolicyRow, Stretch
-from newcomer.reporting.deciding import decide
 from newcomer.reporting.dossier import Dossier, Seen, Trouble, collect
 from newcomer.reporting.drawing import Axis, Bar, Line, bar_chart, line_chart, round_ticks, share_chart
 from newcomer.reporting.markup import Markup, tag
@@ -93,7 +92,7 @@ def test_what_the_logs_call_things_is_text(dossier: Dossier) -> None:
 
 def test_a_page_of_everything_has_every_section(dossier: Dossier) -> None:
     text = page_of(dossier)
-    for part in ("checks", "people", "policies", "model", "directions", "parts", "radii", "data", "next"):
+    for part in ("everybody", "checks", "people", "policies", "model", "directions", "parts", "radii", "data", "next"):
         assert f'<section id="{part}"' in text and f'href="#{part}"' in text
     assert "By propensities" in text and "doubly robust" in text
     assert "newcomer fit films.csv --out model.newcomer" in text
@@ -116,7 +115,7 @@ def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: 
     assert len(page_of(replace(dossier, model=wide)).encode()) < 300_000
 
 
-# What to decide: stubs of the records, so that every answer is tried.
+# What the page does with a decision; how one is made: tests/test_one_verdict.py.
 
 STEP = HeadlineStep(
     5, 400, Stretch.around(1.0, 0.1, 400), Stretch.around(0.5, 0.1, 400), None, Stretch.around(0.6, 0.1, 400)
@@ -134,40 +133,62 @@ def findings(verdict: str) -> Findings:
     return Findings((one, Finding("coverage", "fine", "Covered.", "Nothing to do.")), users=500, rows=5000)
 
 
-DECISIONS = {
-    ("broken", 0.5): ("no", "No: these logs are broken", "the same logs", "Log in random order."),
-    ("broken", -0.5): ("no", "No: these logs are broken", "the same logs", "Log in random order."),
-    ("fine", 0.5): ("yes", "Yes: nothing", "+0.500 (+0.402 to +0.598) more", "random share"),
-    ("doubtful", 0.5): ("with care", "Only with care", "+0.50", "doubts"),
-    ("fine", 0.02): ("not yet", "Not yet", "+0.02", "Log more users"),
-    ("fine", -0.5): ("no", "No: newcomers would gain nothing", "-0.50", "the population's mean"),
-    ("fine", None): ("not yet", "Not yet", "could not be measured", "Log more users"),
+def gaining(dossier: Dossier, gain: float) -> Dossier:
+    """The same dossier, had held-out people gained this much."""
+    assert dossier.model is not None and dossier.model.evidence.population is not None
+    facts = dossier.model.evidence.population
+    assert facts.outlook is not None
+    steps = [replace(one, gain=gain, low=gain - 0.1, high=gain + 0.1, error=0.05) for one in facts.outlook.steps]
+    kept = replace(
+        dossier.model.evidence, population=replace(facts, outlook=replace(facts.outlook, steps=tuple(steps)))
+    )
+    return replace(dossier, model=replace(dossier.model, evidence=kept))
+
+
+ANSWERS = {
+    ("broken", 0.5): ("no", "no promise", "No: these logs are broken"),
+    ("broken", -0.5): ("no", "no promise", "No: these logs are broken"),
+    ("fine", 0.5): ("yes", "personalise", "Yes: personalise from 1 interaction on"),
+    ("doubtful", 0.5): ("with care", "personalise, with care", "Yes, with care"),
+    ("fine", 0.02): ("best for all", "the best for everybody", "Serve everybody the best;"),
+    ("fine", -0.5): ("best for all", "the best for everybody", "Serve everybody the best;"),
 }
 
 
-@pytest.mark.parametrize(("verdict", "gain"), DECISIONS)
-def test_the_three_sentences(dossier: Dossier, verdict: str, gain: float | None) -> None:
-    found = replace(dossier, findings=findings(verdict), evaluation=None if gain is None else evaluation(gain))
-    decision = decide(found)
-    answer, *said = DECISIONS[verdict, gain]
-    assert decision.answer == answer
-    assert all(part in sentence for part, sentence in zip(said, decision.sentences, strict=True)), decision
+@pytest.mark.parametrize(("verdict", "gain"), ANSWERS)
+def test_the_badge_and_the_sentences(dossier: Dossier, verdict: str, gain: float) -> None:
+    found = gaining(replace(dossier, findings=findings(verdict)), gain)
+    decision = found.decision
+    answer, badge, first = ANSWERS[verdict, gain]
+    assert decision.answer == answer and decision.sentences[0].startswith(first), decision
     text = page_of(found)
     parsed(text)
+    assert f">{badge}</span>" in text and "not yet" not in text[: text.index("<nav")]
     if verdict == "broken":
-        assert "These logs are broken: what was learned" in text
-        assert "Worth it" not in text and "newcomer fit" not in text and "held-out people were served" not in text
+        assert "These logs are broken: what was learned" in text and "newcomer fit" not in text
+        assert "promise nothing" in text and "personalise from" not in text
         assert all("report" in command or "check" in command for command, _ in commands(found, decision))
+    elif answer == "best for all":
+        assert any("PopulationMean" in command for command, _ in commands(found, decision))
+
+
+def test_the_best_actions_are_named_first(dossier: Dossier) -> None:
+    text = page_of(dossier)
+    section = text[text.index('<section id="everybody"') : text.index('<section id="checks"')]
+    assert dossier.everybody is not None and dossier.everybody.best
+    for one in dossier.everybody.best:
+        assert f"{one.mean:.4g}" in section and f"{one.low:.4g} to {one.high:.4g}" in section
+    assert "over what was logged" in section
 
 
 def test_without_a_model_or_checks_it_says_so(dossier: Dossier) -> None:
     trouble = {"fit": Trouble("all features are zero", "log features"), "check": Trouble("nobody", "")}
     bare = replace(dossier, model=None, findings=None, evaluation=None, trouble=trouble)
-    decision = decide(bare)
+    decision = bare.decision
     assert decision.answer == "no" and decision.sentences[0].endswith("from these logs: all features are zero.")
-    assert decision.sentences[2] == "Log features." and "All features are zero: log features." in page_of(bare)
+    assert decision.sentences[3] == "Log features." and "All features are zero: log features." in page_of(bare)
     unchecked = replace(dossier, findings=None)
-    assert decide(unchecked).answer == "not yet" and "It was not tried." in page_of(unchecked)
+    assert unchecked.decision.answer == "not yet" and "It was not tried." in page_of(unchecked)
 
 
 def test_every_record_of_an_evaluation_is_shown(dossier: Dossier) -> None:
@@ -268,7 +289,7 @@ def test_the_command_writes_the_page_and_says_broken(folder: Path, capsys: pytes
     assert main.execute(asked) == 2 and "--force" in capsys.readouterr().err
     assert main.execute([*asked, "--force", "--json"]) == 5
     told = json.loads(capsys.readouterr().out)
-    assert told["answer"] == "no" and told["out"] == str(out) and len(told["sentences"]) == 3
+    assert told["answer"] == "no" and told["out"] == str(out) and len(told["sentences"]) == 4
     assert main.execute(["report", "--json-schema"]) == 0
     assert set(json.loads(capsys.readouterr().out)["required"]) == set(told)
 

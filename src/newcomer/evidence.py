@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
+from newcomer.interval import Stretch, shown
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
 from newcomer.verdicts import Findings as Checked
@@ -177,9 +178,11 @@ class RankComparison:
 class Forecast:
     """What a newcomer may expect of a population (`newcomer.population.forecast` says how it is computed).
 
-    Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`.
-    `interactions` until a newcomer's gain is within 10% of a known user's; `mean_value`, `early_value`: gain of the
-    population mean, and after 20 interactions, as shares of a known user's.
+    Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`. Of
+    the personal variance `level` moves all candidates of a user alike and changes no choice; the rest are preferences.
+    (A model of before they were told apart has None.) `interactions` until a newcomer's gain is within 10% of a known
+    user's; `mean_value`, `early_value`: gain of the population mean, and after 20 interactions, as shares of a known
+    user's.
     """
 
     common: float
@@ -188,26 +191,63 @@ class Forecast:
     interactions: int
     mean_value: float
     early_value: float
+    level: float | None = None
 
-    def parts(self) -> str:
+    def shares(self, persistence: float | None) -> tuple[tuple[str, float], ...]:
+        """The parts of the variance of rewards, each with its name, as shares of their sum.
+
+        `persistence` is the share of the residual that is this user and this very action; where it is not known, that
+        and noise are one part.
+
+        >>> Forecast(1.0, 2.0, 1.0, 0, 1.0, 1.0, level=1.5).shares(0.2)[1:3]
+        (("the user's level", 0.375), ('preferences', 0.125))
+        """
+        total = self.common + self.personal + self.noise_variance
+        own = 0.0 if persistence is None else persistence * self.noise_variance
+        if self.level is None:
+            differ: tuple[tuple[str, float], ...] = ((DIFFER, self.personal),)
+        else:
+            differ = (LEVEL, self.level), (PREFERENCES, max(self.personal - self.level, 0.0))
+        left = (EITHER, self.noise_variance) if persistence is None else (NOISE, self.noise_variance - own)
+        very = () if persistence is None else ((VERY, own),)
+        parts = ((COMMON, self.common), *differ, *very, left)
+        return tuple((name, value / total if total > 0 else 0.0) for name, value in parts)
+
+    def parts(self, persistence: float | None = 0.0) -> str:
         """What the variance of rewards is made of, in plain words.
 
-        >>> Forecast(0.5, 0.0, 0.5, 0, 1.0, 1.0).parts()
-        'Of the variance of rewards 50% is common to all users, 0% taste along shared directions, 50% the rest.'
+        >>> print(Forecast(0.5, 0.2, 0.3, 0, 1.0, 1.0, level=0.2).parts().split(", ")[2])
+        0% preferences (what changes an order)
         """
-        each = (self.common, self.personal, self.noise_variance)
-        common, personal, noise = (round(100 * part / sum(each)) if sum(each) else 0 for part in each)
-        first = f"Of the variance of rewards {common}% is common to all users"
-        return f"{first}, {personal}% taste along shared directions, {noise}% the rest."
+        each = [f"{share:.0%} {name}{_in_short(name)}" for name, share in self.shares(persistence)]
+        return f"Of the variance of rewards {', '.join(each).replace('% ', '% is ', 1)}."
+
+
+COMMON, LEVEL, PREFERENCES = "common to all users", "the user's level", "preferences"
+DIFFER = "how users differ, in level or preferences"  # of models that do not tell them apart
+VERY, NOISE = "this user and this very action", "noise"
+EITHER = "noise, or this user and this very action (too few came again to tell)"
+MEANING = {
+    COMMON: "the population mean",
+    LEVEL: "it moves all candidates alike",
+    PREFERENCES: "what changes an order",
+}
+
+
+def _in_short(name: str) -> str:
+    return f" ({MEANING[name]})" if name in MEANING else ""
 
 
 @dataclass(frozen=True)
 class OutlookStep:
-    """What `interactions` with a held-out person were worth in one choice (`newcomer.population.outlook`).
+    """What `interactions` with a held-out person are worth in one choice by PriorUCB (`newcomer.gain.heldout_gain`).
 
-    `gain` over the choice of the population's mean, averaged over `people`, within `low` and `high` for another group
-    of as many; `shared` of it by shared directions alone, `lasting` by memory of the very action (None: too few actions
-    came again to tell). `mean` is the reward by the population's mean, `chance` that of a random candidate.
+    `gain` over the choice of the population mean, averaged over `people`, with its standard `error` and its 95%
+    interval from `low` to `high`; `shared` of it by shared directions alone, `lasting` by memory of the very action
+    (None: too few actions came again to tell). `mean` is the reward by the population mean, `chance` that of a random
+    candidate, which is what was logged. `reward` of PriorUCB, and its gain `over_arms`, each action by itself (None
+    where logs name no actions), and `over_logged`. (In a model of before PriorUCB was measured these are None, and
+    the gain is that of a greedy choice, its interval one for another group of as many people.)
     """
 
     interactions: int
@@ -219,55 +259,98 @@ class OutlookStep:
     lasting: float | None
     mean: float
     chance: float
+    error: float = 0.0
+    reward: Stretch | None = None
+    over_arms: Stretch | None = None
+    over_logged: Stretch | None = None
+
+    @property
+    def over_mean(self) -> Stretch:
+        """The gain over the population mean."""
+        error = self.error or (self.high - self.low) / 4.0  # a model that does not tell has the interval
+        return Stretch(self.gain, error, self.low, self.high, self.people)
 
     @property
     def clear(self) -> bool:
-        """Whether the gain is clear of zero, also for another group of as many people."""
-        return self.low > 0
+        """Whether the gain is clear of zero."""
+        return self.over_mean.clear
+
+
+@dataclass(frozen=True)
+class BestAction:
+    """An action that is among the best by the population mean: what it pays on average, and the 95% interval.
+
+    The interval is that of the best of many (`newcomer.gain.everybody`): an action does not get there by luck alone.
+    """
+
+    action: int | str
+    name: str
+    rows: int
+    users: int
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Everybody:
+    """What it is worth to serve everybody the best by the population mean, which knows no user.
+
+    `reward` of it and its `gain` over what was logged, `logged` on average; `by` "propensities" (doubly robust, carried
+    by so many `effective` rows), or by "own rows", a choice among `choices` of each person's own. All on people who
+    were held out of the fit. `best` are the best actions of `actions` that were logged, which are `alike` if they do
+    not differ beyond chance; `why` says why propensities could not be used.
+    """
+
+    by: str
+    reward: Stretch
+    logged: float
+    gain: Stretch
+    choices: int = 0
+    effective: float | None = None
+    best: tuple[BestAction, ...] = ()
+    actions: int = 0
+    alike: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What held-out people would have gained, choosing among `choices` of their own logged rows."""
+    """What held-out people would have gained, choosing among `choices` of their own logged rows.
+
+    `rows` are those of a usual history (0 in a model of before they were counted).
+    """
 
     choices: int
     steps: tuple[OutlookStep, ...]
+    rows: int = 0
+    everybody: Everybody | None = None
 
-    def sentences(self, hiding: str = "") -> list[str]:
-        """The outlook in plain words; nobody is promised anything that people did not show.
+    def sentences(self) -> list[str]:
+        """What was measured, in plain words; what follows from it says `newcomer.gain.verdict.decide`.
 
-        >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0)
+        >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0, error=0.05)
         >>> Outlook(10, (step,)).sentences()[1]
-        'After 5 interactions: +0.2 (0.1 to 0.3) over the population mean, which gets 3.5 where chance gets 3.'
+        'After 5 interactions: +0.200 (+0.100 to +0.300) over the population mean, which gets 3.5 where chance gets 3.'
         """
         first = f"Measured on people kept out of the fit, who choose among {self.choices} of their own logged actions."
         told = [first]
         for step in self.steps:
-            after = f"After {step.interactions} interactions: {step.gain:+.2g} ({step.low:.2g} to {step.high:.2g})"
+            after = f"After {step.interactions} interaction{'s' * (step.interactions != 1)}: {shown(step.over_mean)}"
             beside = f"which gets {step.mean:.3g} where chance gets {step.chance:.3g}"
             told.append(f"{after} over the population mean, {beside}.")
-        return [*told, *self._memory(), self.verdict(hiding)]
+        return [*told, *self._memory()]
 
     def _memory(self) -> list[str]:
         """What comes from memory of the very action."""
+        if not self.steps:
+            return []
         last = self.steps[-1]
         if last.lasting is None:
             return ["That is by shared directions; what memory of single actions is worth, these logs cannot tell."]
         return [
             f"Of the last, {last.shared:+.2g} is by shared directions and {last.lasting:+.2g} by memory of actions."
         ]
-
-    def verdict(self, hiding: str = "") -> str:
-        """Whether it is worth the trouble."""
-        clear = [step for step in self.steps if step.clear]
-        if clear:
-            return f"Worth it from about {clear[0].interactions} interactions on."
-        if hiding:
-            clip = "clip='auto' (--clip auto) limits what they do"
-            return f"Whether it helps cannot be told, for {hiding} may hide it: {clip}."
-        if any(step.high > 0 for step in self.steps) and any(step.gain > 0 for step in self.steps):
-            return "Not clear of chance; where actions do not come again, the population mean is as good."
-        return "Do not bother: serve everybody the population mean."
 
 
 @dataclass(frozen=True)

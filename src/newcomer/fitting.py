@@ -3,14 +3,15 @@
 The way of the numbers: one pass adds up SOLD's moments (`newcomer.sold`); from them come the coverage, the spectrum of
 the second moment, the test of its rank, and what the paper's radii need, whatever the estimator. Then the estimator
 finds the distribution of users and the basis: EM (`newcomer.population`) by further passes, SOLD from the moments.
-Last, one Model is put together from all of it.
+One Model is put together from all of it. Last, people who were kept out of the fits that chose it say what it is worth
+to newcomers, as PriorUCB would serve them (`newcomer.gain`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -22,7 +23,10 @@ import numpy as np
 from newcomer import __version__, arguments
 from newcomer.checks.quick import quick_check
 from newcomer.errors import FitWarning, LogsError, ModelError
-from newcomer.evidence import Evidence, RankChoice, RidgeChoice
+from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
+from newcomer.gain import everybody, heldout_gain
+from newcomer.gain.deals import usual_length
+from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.from_files import read_logs
@@ -32,11 +36,10 @@ from newcomer.model import Model
 from newcomer.offline import Offline, check_coverage
 from newcomer.population.apart import fit_apart
 from newcomer.population.error_scales import error_scales
-from newcomer.population.estimation import estimate_population
+from newcomer.population.estimation import Fitted, estimate_population
 from newcomer.population.full_covariance import with_weak_directions
-from newcomer.population.outlook import measure
 from newcomer.population.passing import CODED, Passes, Progress
-from newcomer.population.record import Estimate
+from newcomer.population.record import Estimate, Population
 from newcomer.population.refit import blend, refit_population
 from newcomer.refitting import Begun, Past, provenance, ridge_of, what_is_left
 from newcomer.sold.moments import merge, moments_of, share_near_square
@@ -146,8 +149,46 @@ def fit(
             kept = arguments.location(journal, "journal", kind=ModelError)
             logs = logs.noted(stack.enter_context(_kept(kept, identity, resume=resume)))
         keep = None if moments is None else Path(moments)
-        model = _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
+        found = _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
+        model = found.model
         return model if checks is None else replace(model, evidence=replace(model.evidence, checks=checks))
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A model, and `apart` the fits with its settings to a part of the users, each with the buckets of the others."""
+
+    model: Model
+    apart: Apart = ()
+
+
+def fit_apart_too(
+    logs: Logs,
+    *,
+    calibrate: bool,
+    null: bool = False,
+    measure: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Fitting:
+    """What `fit` does by default, with the fits to a part of the users; without `measure` no gain is measured."""
+    _check(logs, "auto", "em", None, "restrict", null, None)
+    return _fitted(
+        logs,
+        rank="auto",
+        estimator="em",
+        ridge=None,
+        literal=False,
+        uncovered="restrict",
+        null=null,
+        calibrate=calibrate,
+        persistence=None,
+        begun=None,
+        past=None,
+        keep=None,
+        progress=progress,
+        listen=None,
+        measure=measure,
+    )
 
 
 @contextmanager
@@ -183,8 +224,9 @@ def _fitted(
     keep: Path | None,
     progress: Callable[[int, int], None] | None,
     listen: Callable[[Progress], None] | None,
-) -> Model:
-    """What `fit` returns, once everything it was asked has been checked."""
+    measure: bool = True,
+) -> Fitting:
+    """What `fit` returns, once everything it was asked has been checked, and the fits beside it."""
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
     mu, why = _ridge(logs, estimator, ridge) if past is None else (past.ridge, "that of the moments added to")
     summary = logs.summary if past is None else past.summary(logs)
@@ -196,12 +238,13 @@ def _fitted(
     if uncovered == "error":
         check_coverage(offline.facts(0), logs)
     # The estimator: the distribution of users, and a basis of the subspace they share.
+    passes, people = Passes(logs, progress, listen), None
     if estimator == "em":
-        found = _by_em(Passes(logs, progress, listen), rank, begun, calibrate=calibrate, persistence=persistence)
+        found, people = _by_em(passes, rank, begun, calibrate=calibrate, persistence=persistence)
     else:
         found = offline.estimate(calibrate=calibrate)
     chosen = found.basis.shape[1]
-    return Model(
+    model = Model(
         basis=found.basis,
         spectrum=offline.spectrum,
         mean=found.population.mean,
@@ -232,6 +275,36 @@ def _fitted(
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
     )
+    if people is None or found.facts is None:
+        return Fitting(model)
+    apart = [(_with(model, one), judged) for one, judged in people.held_out]
+    outlook = _outlook(passes, people.chosen, apart, model) if measure else None
+    facts = replace(people.counted(passes), outlook=outlook)
+    return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
+
+
+def _with(model: Model, other: Population) -> Model:
+    """The model with another population in place of its own: a fit to a part of its users."""
+    return replace(
+        model,
+        basis=other.leading(model.rank),
+        mean=other.mean,
+        factor=other.factor,
+        noise_variance=other.noise_variance,
+        residual_variance=np.zeros(0) if other.by_action is None else other.by_action,
+        offsets=np.zeros(0) if other.offsets is None else other.offsets,
+        uncertainty=np.zeros(0) if other.uncertainty is None else other.uncertainty,
+    )
+
+
+def _outlook(passes: Passes, chosen: Passes, apart: Apart, model: Model) -> Outlook | None:
+    """What people kept out of fits would have gained: everybody alike, by a pass over all; each by own rows."""
+    if not apart:
+        return None
+    seen = everybody.look(passes.run, passes.logs, apart)
+    told = everybody.told(seen, passes.logs, model)
+    people, length = chosen.logs.summary.users, usual_length(seen.lengths)
+    return heldout_gain.measure(chosen.run, apart, people=people, length=length, everybody=told)
 
 
 def _narrow(
@@ -315,7 +388,7 @@ def _by_em(
     *,
     calibrate: bool,
     persistence: float | None,
-) -> Estimate:
+) -> tuple[Estimate, Fitted]:
     """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
 
     A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
@@ -345,11 +418,9 @@ def _by_em(
     chosen = clear.basis_rank(gram, rows) if rank == "auto" else rank
     basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
-    looked = fitted.chosen.logs.summary
-    outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)
     unsure = population.uncertainty if population.uncertainty is not None else np.zeros(1)
     scales = error_scales(fitted.chosen.run, fitted.held_out, unsure)
-    return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook), scales)
+    return Estimate(basis, population, draws, fitted.counted(passes), scales), fitted
 
 
 def _check(

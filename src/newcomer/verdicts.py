@@ -5,6 +5,9 @@ survives Holm's step-down over all tests of the check (Holm 1979), so that clean
 probability at most `level`, and an effect that is large enough to matter, since with a million rows everything is
 significant. A fault that needs no test (constant rewards, say) counts directly. The verdict of the whole is the worst
 of them; what logs cannot show is listed as unknowable, and makes nothing better or worse.
+
+A `Decision` is what all evidence comes to: what everybody should get, and whether and when to personalise. One function
+makes it for all commands (`newcomer.gain.verdict.decide`).
 """
 
 from __future__ import annotations
@@ -72,12 +75,41 @@ class Finding(Shown):
         return f"{self.name}: {self.verdict}. {self.what}"
 
 
+Answer = Literal["yes", "with care", "best for all", "not yet", "no"]
+Known = Literal["yes", "not clear", "no", "unknown"]
+
+
+@dataclass(frozen=True)
+class Decision(Shown):
+    """What the evidence comes to, in a word and in sentences.
+
+    `answer`: "yes", personalise; "with care", the same from doubtful logs; "best for all", serve everybody the best and
+    do not personalise; "not yet", the logs do not tell; "no", they promise nothing, or there is nothing to gain. `logs`
+    is the verdict on these alone, `everybody` whether serving everybody the best gains over what was logged, `personal`
+    whether personalising adds to it, from `start` interactions on; `steps` say it for each number of interactions.
+    `sentences` are the answer, what everybody should get, what personalising adds, and what to do.
+    """
+
+    answer: Answer
+    logs: str
+    everybody: Known
+    personal: Known
+    start: int | None
+    steps: tuple[tuple[int, Known], ...]
+    sentences: tuple[str, str, str, str]
+
+    def facts(self) -> dict[str, Any]:
+        """The answer and its sentences."""
+        return {"answer": self.answer, **{str(i): said for i, said in enumerate(self.sentences, start=1)}}
+
+
 @dataclass(frozen=True)
 class Findings(Shown):
     """Everything a check found, in the order in which it is told.
 
     `users` and `rows` are those of the logs, `tested` how many users took part in the tests (a sample by hash where
-    there are many), `level` the probability with which clean logs may be called anything but fine.
+    there are many), `level` the probability with which clean logs may be called anything but fine. `decision` is what
+    the findings and the held-out gain of a fit come to, where there was one.
 
     >>> found = Findings((Finding("drift", "fine", "Rewards do not drift.", "Nothing to do."),), level=0.05)
     >>> found.verdict, found["drift"].what
@@ -89,6 +121,7 @@ class Findings(Shown):
     users: int = 0
     rows: int = 0
     tested: int = 0
+    decision: Decision | None = None
 
     @property
     def verdict(self) -> Verdict:

@@ -10,7 +10,9 @@ from newcomer import arguments
 from newcomer.checks.enough import enough_users
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
+from newcomer.evidence import Evidence
 from newcomer.fitting import fit as fit_model
+from newcomer.gain.verdict import decide
 from newcomer.logs.from_files import read_logs
 from newcomer.logs.logbook import Logs
 from newcomer.verdicts import Findings
@@ -52,5 +54,7 @@ def check(
     try:
         model = fit_model(logs, workers=workers, progress=progress)
     except LogsError as error:
-        return replace(found, findings=(*found.findings, enough_users(None, str(error))))
-    return replace(found, findings=(*found.findings, enough_users(model)))
+        decision = decide(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
+        return replace(found, findings=(*found.findings, enough_users(None, decision, str(error))), decision=decision)
+    decision = decide(replace(model.evidence, checks=found))
+    return replace(found, findings=(*found.findings, enough_users(model, decision)), decision=decision)

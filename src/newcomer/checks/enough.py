@@ -7,46 +7,48 @@ radius r, the gain at c N users is about g (1 - r^2 / c) / (1 - r^2), at most do
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from newcomer.evidence import OutlookStep
+from newcomer.interval import shown
 from newcomer.model import Model
-from newcomer.verdicts import Finding, Picture
+from newcomer.verdicts import Decision, Finding, Picture
 
 TIMES = (1, 2, 10)
 NAME = "enough users"
 UNIT = "reward over the population mean"
 
 
-def enough_users(model: Model | None, why: str = "") -> Finding:
+def enough_users(model: Model | None, decision: Decision, why: str = "") -> Finding:
     """What held-out people gained, how sure the directions are, and what more users would change."""
+    advice = "Nothing to do." if decision.personal == "yes" else decision.sentences[-1]
     if model is None:
-        return Finding(NAME, "broken", f"No model can be fitted: {why}.", "Log more users, with several rows each.")
+        return Finding(NAME, "broken", f"No model can be fitted: {why}.", advice)
     users = model.evidence.logs.users if model.evidence.logs else 0
     if model.rank == 0:
-        what = f"{users:,} users show no shared direction at all."
-        return Finding(NAME, "doubtful", what, "Serve everybody the best on average, or log more users.")
+        return Finding(NAME, "doubtful", f"{users:,} users show no shared direction at all.", advice)
     radius = model.radius("calibrated") if model.evidence.calibrated else None
     population = model.evidence.population
     outlook = population.outlook if population else None
     if outlook is None or not outlook.steps:
         what = f"Of {users:,} users too few, or too short histories, could be kept out to measure a gain."
-        return Finding(NAME, "doubtful", what, "Log more users, or longer histories.", effect=radius, unit="radius")
-    return _told(outlook.steps[-1], users, 1.0 if radius is None else radius, clear=any(s.clear for s in outlook.steps))
+        return Finding(NAME, "doubtful", what, advice, effect=radius, unit="radius")
+    told = _told(outlook.steps[-1], users, 1.0 if radius is None else radius)
+    return replace(told, verdict="fine" if decision.personal == "yes" else "doubtful", advice=advice)
 
 
-def _told(step: OutlookStep, users: int, radius: float, *, clear: bool) -> Finding:
+def _told(step: OutlookStep, users: int, radius: float) -> Finding:
     gains = [projected(step.gain, radius, times) for times in TIMES]
-    what = f"After {step.interactions} interactions people who were kept out gain {step.gain:+.2g} ({step.low:.2g} to"
-    what += f" {step.high:.2g}) over the population mean; the directions may be off by {radius:.2f} (sine). With"
+    what = f"After {step.interactions} interactions people who were kept out gain {shown(step.over_mean)}"
+    what += f" over the population mean; the directions may be off by {radius:.2f} (sine). With"
     what += f" {2 * users:,} users about {gains[1]:+.2g} and {radius / 2**0.5:.2f}, with {10 * users:,} about"
     what += f" {gains[2]:+.2g} and {radius / 10**0.5:.2f}."
     width = (step.high - step.low) / 2
     sizes, middle = (users * 1.0, users * 2.0, users * 10.0), tuple(gains)
     low, high = tuple(gain - width for gain in gains), tuple(gain + width for gain in gains)
-    band = "replication interval at N users"
+    band = "95% interval at N users"
     picture = Picture("Are these enough users?", "users", UNIT, sizes, middle, low, high, band=band)
-    advice = "Nothing to do." if clear else "Serve everybody the best on average until more is logged."
-    verdict = "fine" if clear else "doubtful"
-    return Finding(NAME, verdict, what, advice, effect=step.gain, unit=UNIT, picture=picture)
+    return Finding(NAME, "doubtful", what, "", effect=step.gain, unit=UNIT, picture=picture)
 
 
 def projected(gain: float, radius: float, times: float) -> float:

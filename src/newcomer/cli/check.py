@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from newcomer.cli import carriers, log_options, schema, screen
+from newcomer.cli import carriers, decided, log_options, schema, screen
 from newcomer.cli.progress import Meter
 from newcomer.cli.render import facts
 from newcomer.cli.wording import in_options
@@ -60,7 +60,7 @@ def command(
         if not json:
             screen.advise(read.advice)
         if not quick:
-            screen.compile_first("array_loops", "sold", "population")
+            screen.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
             found = check(read, level=level, fit=not quick, seed=seed, progress=meter)
     if json:
@@ -79,6 +79,8 @@ def show(found: Findings) -> None:
     console.print(facts([("Verdict", Text.assemble((found.verdict, colour), f": {head}"))]))
     tested = f"{found.users:,} users, {found.rows:,} rows; {found.tested:,} users in the tests"
     console.print(facts([("Logs", tested)]))
+    if found.decision is not None:
+        console.print(facts(decided.rows(found.decision)))
     console.print("")
     console.print(facts([(one.name, _told(one)) for one in found]))
 

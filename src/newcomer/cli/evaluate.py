@@ -9,14 +9,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli import carriers, log_options, schema, screen
+from newcomer.cli import carriers, decided, log_options, schema, screen
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
 
 if TYPE_CHECKING:
     from newcomer.evaluation.answers import Evaluation
-
-STYLES = {"helps": "bold green", "no help": "bold red", "not clear": "bold yellow", "unknown": "bold yellow"}
 
 
 def shape() -> dict[str, Any]:
@@ -37,7 +35,7 @@ def command(
     grouped: log_options.Grouped = False,
     memory: log_options.Memory = None,
     epoch: log_options.Epoch = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which people are held out.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
@@ -70,14 +68,21 @@ def command(
 
 
 def show(found: Evaluation) -> None:
-    """The answer, then the steps behind it."""
-    console = screen.result()
-    first, *others = found.sentences()
-    console.print(Text.assemble((f"{found.verdict}. ", STYLES[found.verdict]), in_options(first)), soft_wrap=True)
-    if found.headline:
-        console.print(steps(found))
-    for said in others:
-        console.print(Text(in_options(said)), soft_wrap=True)
+    """The answer, what everybody should get, what personalising adds and when, then what is behind it."""
+    console, said = screen.result(), found.sentences()
+    if found.decision is not None:
+        first, alike, added, todo = decided.lines(found.decision)
+        console.print(first, soft_wrap=True)
+        console.print(alike, soft_wrap=True)
+        if found.everybody is not None and found.everybody.best and not found.broken:
+            console.print(decided.best_actions(found.everybody))
+        console.print(added, soft_wrap=True)
+        if found.headline:
+            console.print(steps(found))
+        console.print(todo, soft_wrap=True)
+        said = said[len(found.decision.sentences) :]
+    for one in said:
+        console.print(Text(in_options(one)), soft_wrap=True)
 
 
 def steps(found: Evaluation) -> Table:

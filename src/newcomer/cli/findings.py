@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from newcomer.cli import decided
 from newcomer.cli.render import BLOCKS, Fitted, Glyphs, count, facts, glyphs_for, number, scree, scree_legend
 from newcomer.cli.screen import result
 from newcomer.cli.wording import in_options
@@ -22,6 +23,7 @@ from newcomer.errors import ModelError
 if TYPE_CHECKING:
     from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
     from newcomer.model import Model
+    from newcomer.verdicts import Decision
     from newcomer.verdicts import Findings as Checked
 
 
@@ -101,6 +103,7 @@ class Findings:
     passes: int | None = None  # of em over the logs
     sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
     checks: Checked | None = None
+    decision: Decision | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -109,6 +112,8 @@ class Findings:
 
 def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
     """Everything there is to say about a model that was fitted from logs."""
+    from newcomer.gain.verdict import decide
+
     kept = model.evidence
     if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
         raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
@@ -131,6 +136,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         passes=None if kept.population is None else kept.population.passes,
         sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
+        decision=decide(kept) if model.estimator == "em" else None,
     )
 
 
@@ -145,16 +151,16 @@ def _kinds(model: Model) -> tuple[str, ...]:
 
 
 def _outlook(model: Model) -> tuple[str, ...]:
-    """What rewards are made of, and what held-out people gained; nothing is promised that they did not show."""
+    """What rewards are made of, and what held-out people gained; over broken logs nothing is told."""
     kept = model.evidence
     if kept.checks is not None and kept.checks.verdict == "broken":
         return ("Nothing is promised: these logs are broken, and what people would gain cannot be told from them.",)
     if kept.population is None or kept.logs is None:
         return ()
-    parts, outlook = kept.population.forecast.parts(), kept.population.outlook
+    parts, outlook = kept.population.forecast.parts(model.persistence), kept.population.outlook
     if outlook is None:
         return parts, "Too few people, or too short histories, to measure what personalising would be worth."
-    return parts, *map(in_options, outlook.sentences(kept.logs.hiding))
+    return parts, *outlook.sentences()
 
 
 def show(found: Findings, *, saved: object = None) -> None:
@@ -179,6 +185,8 @@ def tell(found: Findings, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType
         yield facts([("Checks", checks_line(found.checks))])
     if found.outlook:
         yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
+    if found.decision is not None:
+        yield facts(decided.rows(found.decision))
 
 
 def checks_line(checks: Checked) -> Text:

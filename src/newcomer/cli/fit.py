@@ -80,7 +80,7 @@ def command(
         read = how.read(logs if old is None else [old, logs], carrier)
         if not json:  # before the long work: a column that was guessed wrong is better known now
             screen.advise(read.advice)
-        screen.compile_first("array_loops", "sold", "population")
+        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
             model = fit(

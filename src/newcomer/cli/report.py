@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
-from newcomer.cli import carriers, log_options, options, schema, screen
+from newcomer.cli import carriers, decided, log_options, options, schema, screen
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
 
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
     from newcomer.reporting.writing import Report
 
 BROKEN = 5  # exit code
-STYLES = {"yes": "bold green", "with care": "bold yellow", "not yet": "bold yellow", "no": "bold red"}
 
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
+    from newcomer.verdicts import Decision
+
     keys = {
         "logs": str,
         "advice": list[str],
@@ -30,6 +32,7 @@ def shape() -> dict[str, Any]:
         "answer": str,
         "sentences": list[str],
         "trouble": dict[str, str],
+        "decision": Decision,
     }
     return schema.schema_of("report", keys)
 
@@ -45,7 +48,7 @@ def command(
     grouped: log_options.Grouped = False,
     memory: log_options.Memory = None,
     epoch: log_options.Epoch = None,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which people are held out.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
@@ -75,6 +78,7 @@ def command(
             found = report(read, target, seed=seed, quick=quick, called=called, progress=meter)
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
+        told |= {"decision": asdict(found.decision)}
         screen.print_json("report", {"logs": logs, "advice": [*map(in_options, read.advice)], **told})
     else:
         show(found)
@@ -85,6 +89,6 @@ def command(
 def show(found: Report) -> None:
     """The verdict, and where the page is."""
     console = screen.result()
-    for number, said in enumerate(found.sentences):
-        console.print(Text(in_options(said), STYLES[found.answer] if number == 0 else ""), soft_wrap=True)
+    for said in decided.lines(found.decision):
+        console.print(said, soft_wrap=True)
     console.print(Text(f"page: {found.path} ({found.path.stat().st_size / 1000:,.0f} kB)"), soft_wrap=True)

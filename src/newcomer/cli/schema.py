@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from importlib import import_module
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -52,6 +52,8 @@ def of_type(kind: Any) -> dict[str, Any]:
         parts = {one.name: of_type(hints[one.name]) for one in fields(kind)}
         return {"type": "object", "properties": parts, "required": list(parts)}
     arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return {"enum": list(arguments)}
     if get_origin(kind) in (UnionType, Union):
         return {"anyOf": [of_type(one) for one in arguments]}
     if get_origin(kind) in (tuple, list):

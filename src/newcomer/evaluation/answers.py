@@ -1,7 +1,7 @@
 """Evaluation: what `nc.evaluate` found, as typed records that say it in sentences, in JSON and as tables.
 
-The answer comes first, then what stands behind it. "Helps" is said only where the whole interval is above zero, and no
-word of hope without an interval.
+What the evidence comes to stands first (`newcomer.gain.verdict`): what everybody should get, what personalising adds
+after how many interactions, and what to do. Then what is behind it. No word of hope without an interval.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from newcomer.evaluation.stretches import (
     LearningStep,
     OffPolicyRow,
     PolicyRow,
-    Stretch,
     in_steps,
-    shown,
 )
+from newcomer.evidence import Everybody
+from newcomer.interval import Stretch, shown
 from newcomer.records import Shown, as_table
+from newcomer.verdicts import Decision, Known
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,6 +44,7 @@ OURS = "PriorUCB"
 OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its curiosity
 
 Verdict = Literal["helps", "no help", "not clear", "unknown"]
+HELPS: dict[Known, Verdict] = {"yes": "helps", "no": "no help", "not clear": "not clear", "unknown": "unknown"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class Evaluation(Shown):
     of their own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
     `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out and which limits were
     kept to. `far_rewards` lie far outside all others. `broken` and `doubtful` name what the checks found wrong with the
-    logs: the people held out are of the same logs, so that broken ones promise nothing, whatever they say.
+    logs: the people held out are of the same logs, so that broken ones promise nothing, whatever they say. `everybody`
+    is what serving everybody the best is worth, and `decision` what all of it comes to, as `fit` and `check` say it.
     """
 
     users: int
@@ -72,24 +75,19 @@ class Evaluation(Shown):
     far_rewards: int = 0
     broken: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
+    everybody: Everybody | None = None
+    decision: Decision | None = None
 
     @property
     def look(self) -> HeadlineStep | None:
-        """What the first sentence tells: the step of `LOOK` interactions, or the longest below it that people have."""
+        """What is told against every other rule: the step of `LOOK` interactions, or the longest that people have."""
         within = [step for step in self.headline if step.interactions <= LOOK]
         return within[-1] if within else None
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it will help: "helps" only if the interval of the gain over the population mean is above zero.
-
-        A reward far outside all others may decide by itself what everybody seems to like: then nothing is clear.
-        """
-        if self.look is None or self.broken:
-            return "unknown"
-        gain = self.look.population_mean
-        worse = self.look.logging.high < 0  # than what was logged: then the mean is no ranking to be beaten
-        return "no help" if gain.high <= 0 or worse else "helps" if gain.clear and not self.far_rewards else "not clear"
+        """Whether personalising will help: "helps" only if the decision says from how many interactions on."""
+        return HELPS[self.decision.personal if self.decision else "unknown"]
 
     def sentences(self) -> list[str]:
         """The answer first, then what is behind it."""
@@ -137,28 +135,12 @@ def _flat(record: Any) -> dict[str, Any]:
 
 def _sentences(found: Evaluation) -> list[str]:
     """Everything there is to say, in the order in which it matters."""
-    look = found.look
+    decided, look = list(found.decision.sentences) if found.decision else [], found.look
     if look is None:
-        return [_nothing(found), *found.notes]
-    said = [*_broken(found), _answer(found, look), *_trusted(found), *_others(found, look), *_rivals(found, look)]
+        return [*decided, _nothing(found), *found.notes]
+    said = [*decided, _answer(found, look), *_rivals(found, look)]
     said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
     return [*said, *found.notes]
-
-
-def _broken(found: Evaluation) -> list[str]:
-    """What comes before everything else."""
-    if not found.broken:
-        return []
-    what = f"Nothing is promised: these logs are broken ({', '.join(found.broken)}), and the people held out are of the"
-    return [f"{what} same logs; newcomer check says what to do. What was measured all the same:"]
-
-
-def _trusted(found: Evaluation) -> list[str]:
-    """The one word, unless nothing is promised, and what it rests on."""
-    if found.broken:
-        return []
-    care = f"Use it with care: the checks leave doubts about these logs ({', '.join(found.doubtful)})."
-    return [_verdict(found), *([care] if found.doubtful else [])]
 
 
 def _nothing(found: Evaluation) -> str:
@@ -169,36 +151,16 @@ def _nothing(found: Evaluation) -> str:
 
 
 def _answer(found: Evaluation, look: HeadlineStep) -> str:
-    """The first sentence."""
+    """One number of interactions, against every other rule."""
+    measured = "Measured all the same: after" if found.broken else "After"
     arms = [] if look.empirical_arms is None else [f"{shown(look.empirical_arms)} against each action by itself"]
     over = [f"{shown(look.population_mean)} against the population-mean ranking", *arms]
     over += [f"{shown(look.logging)} against what was logged among the same"]
     return (
-        f"After {_times(look.interactions)} a newcomer gets {look.reward.value:.4g} from a choice of {found.choices}: "
-        f"{', '.join(over)}. Judged by {look.people:,} people who were in no log of the fit; intervals of 95%."
+        f"{measured} {_times(look.interactions)} a newcomer gets {look.reward.value:.4g} in a choice of "
+        f"{found.choices}: "
+        f"{', '.join(over)}. Judged by {look.people:,} people who were held out of the fit; intervals of 95%."
     )
-
-
-def _verdict(found: Evaluation) -> str:
-    """The one word, and why; a step that people are too short for is named."""
-    short = ""
-    if found.look is not None and found.look.interactions < LOOK:
-        short = f" Histories are too short to tell of {LOOK} interactions."
-    told = {
-        "helps": "Worth it: the interval of the gain over the population mean is above zero.",
-        "no help": "Do not bother: with these logs newcomers gain nothing over the population mean.",
-        "not clear": "Not clear: the interval of the gain over the population mean has zero in it.",
-    }
-    if found.far_rewards and found.verdict == "not clear":
-        far = "1 reward lies" if found.far_rewards == 1 else f"{found.far_rewards:,} rewards lie"
-        told["not clear"] = f"Not clear: {far} far outside all others; clip='auto' (--clip auto) limits what they do."
-    return told.get(found.verdict, "") + short
-
-
-def _others(found: Evaluation, look: HeadlineStep) -> list[str]:
-    """The gain after other numbers of interactions."""
-    rest = [f"after {s.interactions} {shown(s.population_mean)}" for s in found.headline if s is not look]
-    return [f"Gain over the population mean {', '.join(rest)}."] if rest else []
 
 
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:

@@ -1,9 +1,10 @@
 """evaluate(): will it help newcomers? What people who were kept out of the fit say, and what stands behind it.
 
-People are split by hash; everything is fitted to one part and judged by the other (five parts in turn where users are
-few). For each fold: what predictors and PriorUCB are worth after t interactions (judging.py), policies that begin from
-nothing (replaying.py), values by propensities (propensities.py), and fits to fewer users. Last, policies play in a
-world drawn from the first fit (fitted_world.py), which is a simulation and is called one.
+A fit holds out people by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
+worth to these (`newcomer.gain`). That is the first answer here too, to the number. Behind it, for the same fits without
+the same people: what other predictors are worth after t interactions (judging.py), policies that begin from nothing
+(replaying.py), values by propensities (propensities.py), and fits to fewer users. Last, policies play in a world drawn
+from the first of these fits (fitted_world.py), which is a simulation and is called one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from newcomer import arguments
-from newcomer.arrays import Ints
+from newcomer.arrays import Bools, Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
@@ -24,12 +25,16 @@ from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders, contenders, left_out, named, policies
 from newcomer.evaluation.fitted_world import FittedWorld, menu_of
 from newcomer.evaluation.judging import DEALS, ByPolicy, judge
-from newcomer.evaluation.persons import Progress, Table
-from newcomer.evaluation.splitting import Fold, shares_of, split
+from newcomer.evaluation.splitting import Fold, shares_of
 from newcomer.evaluation.stages import Stages
-from newcomer.evaluation.stretches import LOOK, PolicyRow
-from newcomer.evaluation.summing import STEPS, curves_of, headline_of, learning_of, simulated_rows, table_rows
-from newcomer.fitting import fit
+from newcomer.evaluation.stretches import LOOK, HeadlineStep, PolicyRow
+from newcomer.evaluation.summing import STEPS, curves_of, learning_of, simulated_rows, table_rows
+from newcomer.evidence import Outlook, OutlookStep
+from newcomer.fitting import Fitting, fit_apart_too
+from newcomer.gain.deals import choices_of, lengths_of, usual_length
+from newcomer.gain.offers import why_not
+from newcomer.gain.per_user import Progress, Table
+from newcomer.gain.verdict import decide
 from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
@@ -40,17 +45,16 @@ from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.simulation import play
+from newcomer.users import FOLDS
 from newcomer.verdicts import Findings
 
-LONGEST = 255  # rows from which lengths of histories are not told apart
-CHOICES = 10  # candidates, or fewer where histories are short
 MOST, PLAYED = 2500, 800  # held-out people who are looked at, and for whom policies play from the beginning
 SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
 LEAST = 40  # users whom a fit of the learning curve has at least
 VOTES = 64  # draws by which PriorTS tells its probabilities
-WEIGHTS = {"fit": 1.0, "others": 0.6, "judge": 1.5, "replay": 1.0, "weigh": 0.7, "learn": 1.2}
+WEIGHTS = {"others": 0.6, "judge": 1.5, "replay": 1.0, "weigh": 0.7, "learn": 1.2}
 LONG = ("learn",)  # what a quick evaluation leaves out
-CHECKED = 0.3  # what the checks cost beside a fit
+CHECKED, FITTED = 0.3, 1.0  # what the checks cost beside a fit
 
 
 def evaluate(
@@ -67,7 +71,7 @@ def evaluate(
     Parameters
     ----------
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
-    seed : which people are held out, and what is drawn; the numbers depend on it and on the logs alone.
+    seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
     quick : fewer deals, no learning curve and no simulation.
     workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
     progress : called with (done, total), units of work, again and again.
@@ -87,16 +91,44 @@ def evaluate(
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(Crew(workers)))
-        plan = Plan.of(logs, seed, quick=quick)
-        checks = CHECKED if findings is None else 0.0
-        stages = Stages(progress, checks + len(plan.folds) * sum(plan.weights.values()))
-        checked = findings
-        if checked is None:
-            checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
-        found = _told(plan, [_fold(plan, fold, stages) for fold in plan.folds])
-        stages.end()
-        broken, doubtful = (tuple(one.name for one in checked.of(verdict)) for verdict in ("broken", "doubtful"))
-        return replace(found, broken=broken, doubtful=doubtful)
+        return evaluated(logs, None, seed=seed, quick=quick, progress=progress, findings=findings)
+
+
+def evaluated(
+    logs: Logs,
+    fitted: Fitting | None,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    progress: Progress | None = None,
+    findings: Findings | None = None,
+) -> Evaluation:
+    """The evaluation of logs, by a fit to them and checks of them that were made already, or are made now."""
+    seen = reduce(logs, _Seen.of, operator.add)
+    seen.check(logs)
+    checks = CHECKED if findings is None else 0.0
+    stages = Stages(progress, checks + _work(logs, seen, quick=quick, fit=fitted is None))
+    checked = findings
+    if checked is None:
+        checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
+    if fitted is None:
+        fitted = fit_apart_too(logs, calibrate=not quick, progress=stages.begin_fit(FITTED))
+    plan = Plan.of(logs, seed, seen, [judged for _, judged in fitted.apart], quick=quick)
+    models = [model for model, _ in fitted.apart]
+    each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
+    evidence = replace(fitted.model.evidence, checks=checked)
+    outlook = evidence.population.outlook if evidence.population else None
+    found = _told(plan, each, outlook)
+    stages.end()
+    broken, doubtful = (tuple(one.name for one in checked.of(verdict)) for verdict in ("broken", "doubtful"))
+    return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
+
+
+def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
+    """What all stages cost, if every fifth of the users is held out in turn."""
+    left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
+    each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
+    return FITTED * fit + FOLDS * each
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,15 +146,17 @@ class Plan:
     why_not: str  # of values by propensities
 
     @classmethod
-    def of(cls, logs: Logs, seed: int, *, quick: bool) -> Plan:
-        """Look at the logs."""
-        seen = reduce(logs, _Seen.of, operator.add)
+    def of(cls, logs: Logs, seed: int, seen: _Seen, held_out: list[Bools], *, quick: bool) -> Plan:
+        """By what was seen of the logs, and the buckets of the people whom each fit held out."""
         length = seen.usual_length(logs)
-        # Half of a history is known and half is on offer, unless that keeps people from having `LOOK` interactions.
-        choices = int(np.clip(min(length // 2, max(length - LOOK, 2)), 2, CHOICES))
-        folds, people = split(logs, seed, rows=choices + 1)
+        choices = choices_of(length)
+        able = seen.able(choices)
+        if not held_out:
+            raise too_few(able, choices, logs)
+        folds = [Fold(~judged, judged, seed) for judged in held_out]
+        people = round(able * float(np.mean(np.any(held_out, axis=0))))
         known = logs.action_ids is not None and logs.by_action
-        why = propensities.why_not(logs, seen.propensities, seen.candidates, known)
+        why = why_not(logs, seen.propensities, seen.candidates, known)
         rounds = int(np.clip(length // 2, 1, max(replaying.ROUNDS)))
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
         return cls(logs, seed, quick, choices, rounds, look, folds, people, why)
@@ -131,6 +165,11 @@ class Plan:
     def share(self) -> float:
         """Of the people held out, those who are looked at."""
         return min(1.0, MOST / max(self.people, 1))
+
+    @property
+    def fitted_users(self) -> int:
+        """Users whom a fit without the people held out was fitted to, on average."""
+        return round(self.logs.summary.users * float(np.mean([fold.fitted.mean() for fold in self.folds])))
 
     @property
     def weights(self) -> dict[str, float]:
@@ -149,20 +188,36 @@ class _Seen:
 
     @classmethod
     def of(cls, batch: Batch) -> _Seen:
-        lengths = np.bincount(np.minimum(batch.lengths, LONGEST), minlength=LONGEST + 1).astype(np.int64)
-        return cls(lengths, batch.propensities is not None, getattr(batch, "candidates", None) is not None)
+        return cls(lengths_of(batch), batch.propensities is not None, getattr(batch, "candidates", None) is not None)
 
     def __add__(self, other: _Seen) -> _Seen:
         return _Seen(self.lengths + other.lengths, self.propensities, self.candidates)
 
+    def able(self, choices: int) -> int:
+        """Users with one row more than candidates."""
+        return int(self.lengths[choices + 1 :].sum())
+
+    def check(self, logs: Logs) -> None:
+        """Refuse logs of which nobody can judge a fit, before it is made."""
+        choices = choices_of(self.usual_length(logs))
+        if not self.able(choices):
+            raise too_few(0, choices, logs)
+
     def usual_length(self, logs: Logs) -> int:
         """The median length of histories that have two rows."""
-        able = self.lengths.copy()
-        able[:2] = 0
-        if not able.any():
+        length = usual_length(self.lengths)
+        if not length:
             what = f"none of the {logs.summary.users:,} users has two rows, one to learn from and one to judge by"
             raise LogsError(what, todo="log several rows of each user")
-        return int(np.searchsorted(np.cumsum(able), able.sum() / 2))
+        return length
+
+
+def too_few(able: int, choices: int, logs: Logs) -> LogsError:
+    """Says that too few people have the rows to judge a fit."""
+    return LogsError(
+        f"{able:,} of {logs.summary.users:,} users have the {choices + 1} rows that it takes to judge a fit",
+        todo="log more rows of more users; 150 users of 10 rows are a beginning",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,11 +231,9 @@ class Found:
     learned: dict[float, tuple[int, Table]] = field(default_factory=dict)  # by share of users: how many, and rewards
 
 
-def _fold(plan: Plan, fold: Fold, stages: Stages) -> Found:
-    """Fit, judge, play, weigh, and fit again to fewer."""
+def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> Found:
+    """Judge the model of a fit without some people by these, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
-    begun = stages.begin_fit(plan.weights["fit"])
-    model = _model(train, calibrate=not plan.quick, progress=begun)
     stages.begin(plan.weights["others"])
     made = contenders(train, model)
     deals, told = (1 if plan.quick else DEALS), stages.begin(plan.weights["judge"])
@@ -191,14 +244,6 @@ def _fold(plan: Plan, fold: Fold, stages: Stages) -> Found:
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
     learned = {} if plan.quick else _learned(plan, fold, train, people, stages)
     return Found(made, judged, played, weighed, learned)
-
-
-def _model(train: Logs, *, calibrate: bool, progress: Progress) -> Model:
-    """The fit that is judged; one that fails says that it is not a fit to all logs."""
-    try:
-        return fit(train, null=False, calibrate=calibrate, progress=progress)
-    except LogsError as error:
-        raise LogsError(f"without the people held out: {error.what}", where=error.where, todo=error.todo) from error
 
 
 def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> Table:
@@ -215,7 +260,7 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     for share in shares_of(train.summary.usable, LEAST):
         fewer = fold.to_fit(plan.logs, share)
         try:
-            model = fit(fewer, null=False, calibrate=False, progress=told)
+            model = fit_apart_too(fewer, calibrate=False, measure=False, progress=told).model
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
@@ -223,17 +268,17 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     return found
 
 
-def _told(plan: Plan, found: list[Found]) -> Evaluation:
+def _told(plan: Plan, found: list[Found], outlook: Outlook | None) -> Evaluation:
     """The folds together, in records."""
     logs, first = plan.logs.summary, found[0].made
     judged = Table.joined([one.judged for one in found])
     played = Table.joined([one.played for one in found])
-    headline = headline_of(judged)
+    headline = tuple(_headline(step) for step in outlook.steps) if outlook else ()
     off_policy, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
     return Evaluation(
         users=logs.users,
         rows=logs.rows,
-        judged=len(judged.people.hashes),
+        judged=headline[0].people if headline else 0,
         folds=len(found),
         choices=plan.choices,
         headline=headline,
@@ -242,10 +287,17 @@ def _told(plan: Plan, found: list[Found]) -> Evaluation:
         off_policy=off_policy,
         why_no_off_policy=why,
         simulation=() if plan.quick else _simulated(plan, first),
-        learning=learning_of(judged, [one.learned for one in found], [one.made for one in found], plan.look),
+        learning=learning_of(judged, [one.learned for one in found], plan.fitted_users, plan.look),
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
+        everybody=outlook.everybody if outlook else None,
     )
+
+
+def _headline(step: OutlookStep) -> HeadlineStep:
+    """What a fit told of so many interactions."""
+    assert step.reward is not None and step.over_logged is not None
+    return HeadlineStep(step.interactions, step.people, step.reward, step.over_mean, step.over_arms, step.over_logged)
 
 
 def _off_policy(plan: Plan, weighed: list[Table]) -> tuple[Any, str]:
@@ -253,7 +305,7 @@ def _off_policy(plan: Plan, weighed: list[Table]) -> tuple[Any, str]:
     if not weighed:
         return None, plan.why_not
     table = Table.joined(weighed)
-    odd = propensities.inconsistent(table)
+    odd = propensities.misfit(table)
     rows, missing = propensities.rows_of(table)
     if odd or not rows:
         few = "Propensities are so small, or people so few, that no policy's value is carried by 30 effective rows."
@@ -265,7 +317,7 @@ def _notes(plan: Plan, first: Contenders) -> list[str]:
     """What was left out, and which limits were kept to."""
     said = [*first.notes, *left_out(first)]
     if plan.share < 1:
-        said.append(f"{MOST:,} of the {plan.people:,} people held out were looked at, drawn by hash.")
+        said.append(f"Predictors and policies: {MOST:,} of about {plan.people:,} people held out, drawn by hash.")
     if len(plan.folds) > 1:
         said.append(f"Users are few: {len(plan.folds)} fits, each judged by the people that it was not fitted to.")
     if plan.quick:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.evaluation.persons import Persons, gather
+from newcomer.gain.per_user import Persons, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
 from newcomer.model import Model

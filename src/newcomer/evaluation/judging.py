@@ -1,6 +1,6 @@
 """Judging predictors by people who were in no log that they learned from.
 
-The deals are those of the outlook: of each person's rows K are candidates, t others are told first. A predictor then
+Of each person's rows K are candidates, t others are told first (`newcomer.gain.deals`). A predictor then
 says what it expects of the candidates, and three numbers are kept of each person, averaged over deals: the squared
 error, the share of pairs of candidates in the right order, and the reward of the candidate put first. Candidates are
 the same for every predictor and every t, so that differences are paired.
@@ -16,11 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.evaluation.persons import Persons, Progress, Table, gather
-from newcomer.evaluation.served import informed, meant
+from newcomer.gain.deals import Deal, deal, informed, meant
+from newcomer.gain.per_user import Persons, Progress, Table, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
-from newcomer.population.outlook import Deal, deal
 
 CHANCE = "chance"
 DEALS = 4

@@ -16,70 +16,24 @@ rows, 1 / p is the number of candidates. Where it is not, nothing is told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats, Ints
-from newcomer.evaluation.persons import Persons, Progress, Table, gather
+from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.replaying import generators
-from newcomer.evaluation.stretches import FEWEST, OffPolicyRow, Stretch
+from newcomer.evaluation.stretches import OffPolicyRow
+from newcomer.gain.offers import Menu, Offer, inconsistent
+from newcomer.gain.per_user import Persons, Progress, Table, gather
+from newcomer.interval import FEWEST, ratio
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
 
 WINDOWS = ((0, 1), (1, 2), (2, 5), (5, 10), (10, 20), (20, 30))  # interactions before a row, from and to (excluded)
-CATALOGUE = 500  # actions that are taken for the candidates where the logs name none
-SURE = 4.0  # standard errors by which 1 / p may miss the number of candidates
 PEOPLE = 500  # whose states are held at a time
 KEPT = ("rows", "reward", "weight", "square", "largest", "ips", "robust", "inverse", "candidates")
 ROWS, RESULT, WEIGHT, SQUARE, LARGEST, IPS, ROBUST, INVERSE, OFFERED = range(len(KEPT))
-
-
-class Offer(NamedTuple):
-    """Candidates of some rows: ids (m, K) or (K,), which of them there are (m, K) or None, and the logged one (m,)."""
-
-    ids: Any
-    mask: Bools | None
-    chosen: Ints
-    size: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class _Menu:
-    """The candidates of any row, from the logs or from the catalogue."""
-
-    names: Any
-
-    def of(self, batch: Batch, rows: Ints) -> Offer:
-        """The offer of some rows."""
-        assert batch.actions is not None
-        listed, actions = getattr(batch, "candidates", None), batch.actions[rows]
-        if listed is None:
-            return Offer(self.names, None, actions, np.full(len(rows), len(self.names)))
-        lengths = np.diff(listed.offsets)[rows]
-        places = listed.offsets[rows][:, None] + np.arange(lengths.max())
-        there = np.arange(lengths.max()) < lengths[:, None]
-        codes = np.where(there, listed.actions[np.where(there, places, 0)], -1)
-        chosen = (codes == actions[:, None]).argmax(axis=1)
-        # An id that was shown and never chosen is unknown to the model: it counts, and no policy of ours takes it.
-        return Offer(self.names[np.maximum(codes, 0)], codes >= 0, chosen, lengths)
-
-
-def why_not(logs: Logs, has_propensities: bool, has_candidates: bool, named: bool) -> str:
-    """Why off-policy values cannot be had, in one sentence; empty if they can."""
-    actions = len(logs.action_ids or ())
-    if not has_propensities:
-        return "The logs have no propensities: the value of a policy by inverse propensities cannot be told."
-    if not named:
-        return "There are propensities, but the logs do not say what was on offer and what its features are."
-    if not has_candidates and actions > CATALOGUE:
-        return (
-            f"There are propensities, but no column of candidates, and {actions:,} actions are too many to suppose "
-            "that all of them were on offer."
-        )
-    return ""
 
 
 def weigh(
@@ -87,11 +41,11 @@ def weigh(
 ) -> Table:
     """Sums over rows of each person (n, P, windows, kept); `expects` is the policy whose scores are q."""
     names = np.array(logs.action_ids)
-    look = partial(_look, policies=tuple(policies.values()), expects=expects, menu=_Menu(names), seed=seed)
+    look = partial(_look, policies=tuple(policies.values()), expects=expects, menu=Menu(names), seed=seed)
     return Table(tuple(policies), gather(logs, look, progress))
 
 
-def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: _Menu, seed: int) -> Persons:
+def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int) -> Persons:
     """The sums of the people of a batch: the map of a pass."""
     sums = np.zeros((len(batch.users), len(policies), len(WINDOWS), len(KEPT)))
     for first in range(0, len(batch.users), PEOPLE):
@@ -101,7 +55,7 @@ def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: _Menu,
 
 
 def _walk(
-    batch: Batch, people: Ints, policies: tuple[Any, ...], expects: Any, menu: _Menu, seed: int, sums: Floats
+    batch: Batch, people: Ints, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int, sums: Floats
 ) -> None:
     """Walk along the histories of some people, asking before each row and telling it after."""
     states, belief = [policy.start(len(people)) for policy in policies], expects.start(len(people))
@@ -138,33 +92,11 @@ def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, cha
     sums[people, LARGEST] = np.maximum(sums[people, LARGEST], weight)
 
 
-def inconsistent(table: Table) -> str:
-    """Why propensities cannot be right, if 1 / p does not average to the number of candidates."""
+def misfit(table: Table) -> str:
+    """Why propensities cannot be right, by the rows of the first policy, which are those of all."""
     own = table.people.values[:, 0].sum(axis=1)
     own = own[own[:, ROWS] > 0]
-    off = ratio(own[:, INVERSE] - own[:, OFFERED], own[:, ROWS])
-    inverse, offered = (float(own[:, kind].sum() / own[:, ROWS].sum()) for kind in (INVERSE, OFFERED))
-    if abs(off.value) <= 1e-6 * offered + SURE * (off.error if np.isfinite(off.error) else 0.0):
-        return ""
-    return (
-        f"The propensities do not fit the candidates: 1 / propensity averages {inverse:.3g}, and {offered:.3g} actions "
-        "were on offer. Some were never shown, or the propensities are not those of the logged actions."
-    )
-
-
-def ratio(above: Floats, below: Floats) -> Stretch:
-    """sum(above) / sum(below) over people (n,), with the error of a ratio whose parts both vary from person to person.
-
-    >>> ratio(np.array([1.0, 2.0, 3.0]), np.ones(3)).value
-    2.0
-    """
-    people, total = len(above), float(below.sum())
-    if people < 2 or total == 0:
-        return Stretch(float("nan"), float("inf"), float("-inf"), float("inf"), people)
-    value = float(above.sum()) / total
-    spread = above - value * below
-    error = float(np.sqrt(people / (people - 1) * (spread**2).sum()) / total)
-    return Stretch.around(value, error, people)
+    return inconsistent(own[:, ROWS], own[:, INVERSE], own[:, OFFERED])
 
 
 def rows_of(table: Table) -> tuple[list[OffPolicyRow], int]:

@@ -15,11 +15,10 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.judging import BYTES
-from newcomer.evaluation.persons import Persons, Progress, Table, gather
-from newcomer.evaluation.served import meant
+from newcomer.gain.deals import deal, meant
+from newcomer.gain.per_user import Persons, Progress, Table, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
-from newcomer.population.outlook import deal
 
 POOL = 30  # rows of a person, drawn by lot, that are on offer
 ROUNDS = (1, 2, 5, 10)  # after which the average reward is told

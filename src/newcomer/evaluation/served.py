@@ -1,8 +1,7 @@
 """What policies are worth to the people of some logs, choosing among their own logged rows.
 
-The deals are those of the outlook (`newcomer.population.outlook`): of each person's rows, K are candidates and t others
-are told to the policy first. Here any policy can play, as it would in service, and the logs are those of people whom
-its model has not seen.
+Of each person's rows, K are candidates and t others are told to the policy first (`newcomer.gain.deals`). Any policy
+can play, as it would in service, and the logs are those of people whom its model has not seen.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
+from newcomer.gain.deals import deal, informed, meant
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
-from newcomer.population.outlook import deal
 
 
 def served(
@@ -45,23 +44,3 @@ def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number:
     rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
     chosen = policy.choose(state, features, rngs, ids=ids)
     return np.asarray(np.take_along_axis(batch.rewards[dealt.candidates], chosen[:, None], axis=1)[:, 0])
-
-
-def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
-    """The state of m newcomers who have been told their rows `known` (m, t)."""
-    people, steps = known.shape
-    state = policy.start(people)
-    if steps:
-        told, users = known.ravel(), np.repeat(np.arange(people), steps)
-        features, ids = meant(policy, batch, told, names)
-        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
-    return state
-
-
-def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
-    """Features and ids of rows; a policy whose model has a catalogue is told ids alone, and knows its own features."""
-    ids = None if names is None or batch.actions is None else names[batch.actions[rows]]
-    model = getattr(policy, "model", None)
-    if ids is not None and model is not None and (model.one_hot or model.action_features is not None):
-        return None, ids
-    return batch.take(rows.ravel()).reshape(*rows.shape, batch.dim), ids

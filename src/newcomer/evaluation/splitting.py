@@ -1,29 +1,21 @@
 """Who is fitted to, who is held out, and who is looked at: all by hashes of users.
 
-The split is not the one that a fit makes for itself (`users.folds` of the plain hashes): a fit has to find people of
-every one of its own folds among those it is given.
+Who is held out is told by the buckets of a fit to all users (`newcomer.users.folds`), so that what is compared here is
+judged by the people who judged that fit.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
-from newcomer.arrays import Bools, Hashes, Ints
-from newcomer.errors import LogsError
-from newcomer.logs.batch import Batch
-from newcomer.logs.engine import reduce
+from newcomer.arrays import Bools, Hashes
 from newcomer.logs.logbook import Logs
-from newcomer.users import bucket_of, folds, lots, reshuffled
+from newcomer.users import bucket_of, lots, reshuffled
 
-BUCKETS = 64
-FEW = 500  # users below whom every fifth is held out in turn, whatever it costs ...
-MANY, AFFORDABLE = 10_000, 200_000  # ... and below which it is done where five fits of so many rows are quick
-SPLIT, LOOKED_AT, LEARNED = 1, 2, 3  # purposes of hashes
+LOOKED_AT, LEARNED = 2, 3  # purposes of hashes
 
 
 @dataclass(frozen=True)
@@ -36,7 +28,7 @@ class Chosen:
     purpose: int = LOOKED_AT
 
     def __call__(self, hashes: Hashes) -> Bools:
-        inside = self.buckets[bucket_of(reshuffled(hashes, self.seed, SPLIT), BUCKETS)]
+        inside = self.buckets[bucket_of(hashes, len(self.buckets))]
         drawn = lots(reshuffled(hashes, self.seed, self.purpose)) < self.share
         return np.asarray(inside & drawn)
 
@@ -56,26 +48,6 @@ class Fold:
     def held_out(self, logs: Logs, share: float = 1.0) -> Logs:
         """The logs of those who are held out, or of a share of them."""
         return logs.some(Chosen(self.judged, self.seed, share, LOOKED_AT))
-
-
-def split(logs: Logs, seed: int, *, rows: int) -> tuple[list[Fold], int]:
-    """The folds, and how many of all people who have at least `rows` rows they hold out."""
-    counts = reduce(logs, partial(_count, seed=seed, rows=rows), operator.add)
-    every = counts.sum() < FEW or (counts.sum() < MANY and logs.summary.rows <= AFFORDABLE)
-    splits = folds(counts, every=True)
-    found = [Fold(one.fitted, one.judged, seed) for one in (splits if every else splits[:1])]
-    if not found:
-        raise LogsError(
-            f"{int(counts.sum()):,} of {logs.summary.users:,} users have the {rows} rows that it takes to judge a fit",
-            todo="log more rows of more users; 150 users of 10 rows are a beginning",
-        )
-    return found, int(sum(counts[fold.judged].sum() for fold in found))
-
-
-def _count(batch: Batch, *, seed: int, rows: int) -> Ints:
-    """Users with enough rows, by bucket."""
-    able = batch.hashes[batch.lengths >= rows]
-    return np.bincount(bucket_of(reshuffled(able, seed, SPLIT), BUCKETS), minlength=BUCKETS).astype(np.int64)
 
 
 def shares_of(users: int, least: int) -> Iterator[float]:

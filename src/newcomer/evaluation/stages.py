@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from newcomer.evaluation.persons import Progress
+from newcomer.gain.per_user import Progress
 
 UNITS = 1000  # that a weight of one is told as
 PASSES = 25.0  # of a fit until half of its share is behind it; how many there will be nobody knows

@@ -9,55 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from newcomer.arrays import Floats
+from newcomer.interval import Stretch
 from newcomer.records import Shown
 
-LEVEL = 0.95
-FEWEST = 30  # people with whom an average is worth telling
-HUGE = 1e5  # numbers from which three figures are shown
 LOOK = 5  # interactions after which the first sentence tells the gain
-
-
-@dataclass(frozen=True)
-class Stretch(Shown):
-    """An average over people, its standard error, and the interval that has the true average in 19 of 20 cases."""
-
-    value: float
-    error: float
-    low: float
-    high: float
-    people: int
-
-    @classmethod
-    def of(cls, values: Floats) -> Stretch:
-        """The average of one number a person, NaN for people of whom there is none; Student's t.
-
-        >>> Stretch.of(np.array([1.0, 3.0, np.nan])).value
-        2.0
-        """
-        told = values[np.isfinite(values)]
-        if len(told) < 2:
-            value = float(told[0]) if len(told) else float("nan")
-            return cls(value, float("inf"), float("-inf"), float("inf"), len(told))
-        return cls.around(float(told.mean()), float(told.std(ddof=1) / np.sqrt(len(told))), len(told))
-
-    @classmethod
-    def around(cls, value: float, error: float, people: int) -> Stretch:
-        """The interval of an estimate with a standard error over so many people."""
-        half = _quantile(people) * error
-        return cls(value, error, value - half, value + half, people)
-
-    def again(self, people: int) -> tuple[float, float]:
-        """Where the average of another group of `people` like these falls in 19 of 20 cases."""
-        half = _quantile(self.people) * self.error * float(np.sqrt(1.0 + self.people / people))
-        return self.value - half, self.value + half
-
-    @property
-    def clear(self) -> bool:
-        """Whether the whole interval is above zero, with people enough to say so."""
-        return self.low > 0 and self.people >= FEWEST
 
 
 @dataclass(frozen=True)
@@ -133,27 +88,6 @@ class LearningStep(Shown):
     interactions: int
     gain: Stretch
     lacking: Stretch  # the gain of the fit to all users less this one, paired
-
-
-def shown(stretch: Stretch) -> str:
-    """A value and its interval in words.
-
-    >>> shown(Stretch.around(0.25, 0.05, 1000))
-    '+0.250 (+0.152 to +0.348)'
-    """
-    if stretch.error == 0:
-        return f"{stretch.value:+.2f} (the same for everybody)"
-    digits = max(2, int(np.ceil(-np.log10(max(stretch.error, 1e-12)))) + 1) if np.isfinite(stretch.error) else 2
-    form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
-    value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))
-    return f"{value} ({low} to {high})"
-
-
-def _quantile(people: int) -> float:
-    """Student's t for a mean over so many people."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(max(people - 1, 1), (1 + LEVEL) / 2))
 
 
 def in_steps(rows: Sequence[Any]) -> Mapping[int, list[Any]]:

@@ -8,27 +8,14 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats
-from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders
+from newcomer.evaluation.contenders import MEAN, OURS
 from newcomer.evaluation.judging import CHANCE, ERROR, ORDER, REWARD
-from newcomer.evaluation.persons import Table
-from newcomer.evaluation.stretches import FEWEST, CurveStep, HeadlineStep, LearningStep, PolicyRow, Stretch
+from newcomer.evaluation.stretches import CurveStep, LearningStep, PolicyRow
+from newcomer.gain.per_user import Table
+from newcomer.interval import FEWEST, Stretch
 
 STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
 TOLD = (1, 5, 10, 20)  # rounds of the simulation that are told
-
-
-def headline_of(judged: Table) -> tuple[HeadlineStep, ...]:
-    """The steps, from one interaction on, that people enough have the rows for."""
-    ours, mean, chance = (judged.of(name)[..., REWARD] for name in (OURS, MEAN, CHANCE))
-    arms = judged.of(ARMS)[..., REWARD] if ARMS in judged.names else None
-    told = []
-    for place, t in enumerate(STEPS):
-        reward = Stretch.of(ours[:, place])
-        if t and reward.people >= FEWEST:
-            own = None if arms is None else Stretch.of(ours[:, place] - arms[:, place])
-            over = [Stretch.of(ours[:, place] - other[:, place]) for other in (mean, chance)]
-            told.append(HeadlineStep(t, reward.people, reward, over[0], own, over[1]))
-    return tuple(told)
 
 
 def curves_of(judged: Table) -> tuple[CurveStep, ...]:
@@ -71,9 +58,9 @@ def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
 
 
 def learning_of(
-    judged: Table, learned: Sequence[dict[float, tuple[int, Table]]], made: Sequence[Contenders], look: int
+    judged: Table, learned: Sequence[dict[float, tuple[int, Table]]], users: int, look: int
 ) -> tuple[LearningStep, ...]:
-    """Gains after `look` interactions by users fitted to: those of the folds together, and all users last."""
+    """Gains after `look` interactions by users fitted to: those of the folds together, and all `users` last."""
     place = STEPS.index(look)
     ours, mean = (judged.of(name)[:, place, REWARD] for name in (OURS, MEAN))
     if int(np.isfinite(ours).sum()) < FEWEST:
@@ -82,10 +69,8 @@ def learning_of(
     for share in (share for share in learned[0] if all(share in one for one in learned)):
         fewer = Table.joined([one[share][1] for one in learned])
         own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
-        users = round(np.mean([one[share][0] for one in learned]))
-        told.append(LearningStep(users, look, Stretch.of(own - mean), Stretch.of(ours - own)))
-    logs = [one.model.evidence.logs for one in made]
-    users = round(np.mean([one.users for one in logs if one is not None]))
+        fewer_users = round(np.mean([one[share][0] for one in learned]))
+        told.append(LearningStep(fewer_users, look, Stretch.of(own - mean), Stretch.of(ours - own)))
     return (*told, LearningStep(users, look, Stretch.of(ours - mean), Stretch.of(0.0 * ours))) if told else ()
 
 

@@ -1,9 +1,13 @@
-"""What a newcomer may expect, before anybody comes: three shares of variance, and how fast taste shows.
+"""What a newcomer may expect, before anybody comes: shares of variance, and how fast preferences show.
 
 Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in
-(phi^T L z), and noise. After t random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2 with
-C = E[phi phi^T]. Choices depend on how scores differ between actions, so with C0 = Cov(phi) (a user's general level, or
-everybody's, changes no choice) the part of their variance that can be told is
+(phi^T L z), and noise. With C = E[phi phi^T] and c = E[phi], what users differ in is
+
+    tr(L^T C L)  =  |L^T c|^2  +  tr(L^T C0 L),        C0 = Cov(phi) = C - c c^T,
+
+the variance of a user's level, which moves all actions alike and can change no choice, and that of preferences, which
+change the order of actions. After t random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2,
+and choices depend on how scores differ between actions: the part of their variance that can be told is
 
     common + tr(L^T C0 L (I - P_t^-1)),      common = m^T C0 m,
 
@@ -73,4 +77,5 @@ def forecast(population: Population, gram: Square, centre: Floats) -> Forecast:
         interactions=scores.needed(),
         mean_value=scores.value(0),
         early_value=scores.value(LOOK),
+        level=float(levels @ levels),
     )

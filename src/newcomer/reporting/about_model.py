@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from newcomer import evidence
 from newcomer.errors import ModelError
-from newcomer.evidence import Forecast, RankTest
+from newcomer.evidence import RankTest
 from newcomer.model import Model
 from newcomer.radius import KINDS
 from newcomer.reporting.dossier import Dossier
@@ -15,12 +14,15 @@ from newcomer.reporting.meaning import Direction, directions_of
 
 BLUE, GREY, ORANGE, GREEN = "#0072B2", "#6B7280", "#D55E00", "#009E73"
 LEADING = 20  # eigenvalues that are drawn
-PARTS = (
-    ("what everybody thinks of an action", GREEN),
-    ("taste along shared directions", ORANGE),
-    ("what a person thinks of this very action, beyond that", "#A6761D"),
-    ("noise, gone the next time", "#9AA3AE"),
-)
+SHADES = {
+    evidence.COMMON: GREEN,
+    evidence.LEVEL: "#56B4E9",
+    evidence.PREFERENCES: ORANGE,
+    evidence.DIFFER: ORANGE,
+    evidence.VERY: "#A6761D",
+    evidence.NOISE: "#9AA3AE",
+    evidence.EITHER: "#9AA3AE",
+}
 RADII = {
     "calibrated": "by fits to parts of the users",
     "bernstein": "the paper's, from the spread of the sums",
@@ -107,25 +109,17 @@ def _parts(model: Model) -> Markup:
     head, facts = tag("h2", "What rewards are made of"), model.evidence.population
     if facts is None or facts.forecast.common + facts.forecast.personal + facts.forecast.noise_variance <= 0:
         return tag("section", head, tag("p", "This fit does not tell."), given={"id": "parts"})
-    bars = _shares(facts.forecast, model.persistence)
-    said = "; ".join(f"{bar.value:.0%} {bar.name}" for bar in bars)
+    shares = facts.forecast.shares(model.persistence)
+    bars = [Bar(name, share, SHADES[name]) for name, share in shares]
+    said = facts.forecast.parts(model.persistence)
     names = legend([(f"{bar.value:.0%} {bar.name}", bar.colour, ()) for bar in bars])
     picture = share_chart("Parts of the variance of rewards", said, bars)
     caption = (
-        "Parts of the variance of logged rewards. A ranking by the population's mean serves the first; taste is what "
-        "can be gained beyond it; noise nobody can know."
+        f"{said} A ranking by the population mean serves the first. A user's level moves all candidates alike and can "
+        "change no choice: nothing is gained by knowing it. Preferences are what personalising can gain, and this very "
+        "action where it comes again; noise nobody can know."
     )
     return tag("section", head, figure(picture, caption, beside=[names]), given={"id": "parts"})
-
-
-def _shares(seen: Forecast, lasts: float | None) -> list[Bar]:
-    """The parts as shares of their sum; where it is not known what lasts, the last two are one."""
-    own = 0.0 if lasts is None else lasts * seen.noise_variance
-    values = [seen.common, seen.personal, own, seen.noise_variance - own]
-    bars = [Bar(words, value / sum(values), colour) for value, (words, colour) in zip(values, PARTS, strict=True)]
-    if lasts is not None:
-        return bars
-    return [*bars[:2], replace(bars[3], name=f"{PARTS[3][0]}, or the person and this very action: too few came again")]
 
 
 def _radii(model: Model) -> Markup:

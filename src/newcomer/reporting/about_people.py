@@ -1,4 +1,4 @@
-"""The sections on what people gain: cold-start curves, policies side by side, and whether more logs would help."""
+"""The sections on what people gain: the best for everybody, what personalising adds, policies, and more logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from math import isfinite
 
 from newcomer.charts import palette
 from newcomer.evaluation.answers import CurveStep, Evaluation, OffPolicyRow, PolicyRow, Stretch, in_steps
-from newcomer.evaluation.answers import shown as in_words
+from newcomer.evidence import Everybody
+from newcomer.gain.verdict import worth
+from newcomer.interval import shown as in_words
 from newcomer.reporting.about_logs import numbers
 from newcomer.reporting.dossier import Dossier
 from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, line_chart
@@ -26,24 +28,59 @@ DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
 STEPS = ("after", "people", "reward", "over the population mean", "over each action by itself", "over what was logged")
 
 
+def everybody_section(dossier: Dossier) -> Markup:
+    """The best actions by the population mean, by name, and what serving them to everybody would gain."""
+    head, found = "What should everybody get?", dossier.everybody
+    if found is None:
+        why = "These logs do not tell." if dossier.model is not None else f"That is not known. {dossier.why('fit')}"
+        return _section("everybody", head, tag("p", why))
+    parts = [tag("p", named(f"{worth(found)}: {shown(found.gain)} over what was logged.", 600))]
+    parts += _best(found) if found.best else [tag("p", "The logs name no actions: any candidates can be ranked so.")]
+    by = "These people were held out of the fit; intervals of 95%."
+    if found.by == "propensities":
+        by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of people held out of the fit."
+    reason = found.why if found.by != "propensities" else ""
+    parts += [tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
+    if dossier.broken:
+        warning = "These logs are broken, and this was measured on them."
+        return _section(
+            "everybody", head, tag("p", tag("b", warning)), folded("The numbers, which promise nothing", *parts)
+        )
+    return _section("everybody", head, *parts)
+
+
+def _best(found: Everybody) -> list[Markup]:
+    """The best actions: what each pays on average, beside what was logged."""
+    rows = [
+        [named(one.name, 80), f"{one.mean:.4g}", f"{one.low:.4g} to {one.high:.4g}", f"{one.rows:,}", f"{one.users:,}"]
+        for one in found.best
+    ]
+    caption = f"The best of {found.actions:,} actions by the population mean"
+    heads = ["action", "pays on average", "95% interval", "rows", "users"]
+    alike = "They do not differ beyond chance. " if found.alike else ""
+    note = f"{alike}Means are shrunk, and intervals are those of the best of many: nothing is there by luck alone."
+    return [table(caption, heads, rows), tag("p", note, given={"class": "small"})]
+
+
 def people_sections(dossier: Dossier) -> list[Markup]:
     """All sections on the evaluation; one sentence where there is none.
 
     Over broken logs numbers are shown to whoever asks for them, and no sentence says that they are good.
     """
     found = dossier.evaluation
+    decided = len(found.decision.sentences) if found and found.decision else 0  # they stand at the top of the page
     if found is None or found.look is None:
-        why = found.sentences()[0] if found else dossier.why("evaluate")
-        return [_section("people", "What newcomers would gain", tag("p", f"That could not be measured. {why}"))]
+        why = found.sentences()[decided] if found else dossier.why("evaluate")
+        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"))]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
     if dossier.broken:
         why = "These logs are broken, and the people on whom it was measured are broken in the same way."
         inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
-        return [_section("people", "What newcomers would gain", tag("p", tag("b", why)), inside)]
-    said = listed([named(said, 600) for said in found.sentences()[1:]])
+        return [_section("people", "What personalising adds", tag("p", tag("b", why)), inside)]
+    said = listed([named(said, 600) for said in found.sentences()[decided:]])
     more = [_section("learning", "Would more logs help?", *learned)] if learned else []
     return [
-        _section("people", "What newcomers would gain", *gained, said),
+        _section("people", "What personalising adds", *gained, said),
         _section("policies", "Policies side by side", *compared),
         *more,
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -17,16 +18,17 @@ from newcomer.checks.checking import check
 from newcomer.checks.enough import enough_users
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.answers import Evaluation
-from newcomer.evaluation.evaluating import evaluate
-from newcomer.evaluation.persons import Progress
+from newcomer.evaluation.evaluating import evaluated
 from newcomer.evaluation.stages import Stages
-from newcomer.evidence import Summary
-from newcomer.fitting import fit
+from newcomer.evidence import Everybody, Evidence, Summary
+from newcomer.fitting import fit_apart_too
+from newcomer.gain.per_user import Progress
+from newcomer.gain.verdict import decide
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import Logs
 from newcomer.model import Model
-from newcomer.verdicts import Findings
+from newcomer.verdicts import Decision, Findings
 
 OCTAVES = 20  # of lengths of histories: 1, 2-3, 4-7, ...
 WEIGHTS = {"check": 1.0, "fit": 1.0, "evaluate": 4.0}  # how long each takes, about
@@ -100,6 +102,17 @@ class Dossier:
         """Whether the checks say that nothing learned from these logs may be trusted."""
         return self.findings is not None and self.findings.verdict == "broken"
 
+    @property
+    def everybody(self) -> Everybody | None:
+        """What serving everybody the best is worth, where the fit tells."""
+        facts = self.model.evidence.population if self.model else None
+        return facts.outlook.everybody if facts and facts.outlook else None
+
+    @property
+    def decision(self) -> Decision:
+        """What all of it comes to."""
+        return decide_on(self.findings, self.model, self.summary, self.trouble.get("fit"))
+
     def why(self, part: str) -> str:
         """The sentence that says why a part is missing."""
         return self.trouble[part].sentence if part in self.trouble else "It was not tried."
@@ -114,12 +127,19 @@ def collect(
     findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
     checked = findings  # the checks are made once, for the page and for the evaluation
     told = stages.begin_fit(WEIGHTS["fit"])
-    model = _tried("fit", lambda: fit(logs, progress=told), trouble)
+    fitted = _tried("fit", lambda: fit_apart_too(logs, calibrate=True, null=True, progress=told), trouble)
+    model = None if fitted is None else fitted.model
+    decision = decide_on(findings, model, logs.summary, trouble.get("fit"))
     if findings is not None:  # as `check` does with a fit of its own
-        enough = enough_users(model, trouble["fit"].what if "fit" in trouble else "")
+        enough = enough_users(model, decision, trouble["fit"].what if "fit" in trouble else "")
         findings = replace(findings, findings=(*findings.findings, enough))
     rest = stages.begin(WEIGHTS["evaluate"])
-    found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest, findings=checked), trouble)
+    found = None
+    if fitted is None:
+        trouble["evaluate"] = trouble["fit"]
+    else:
+        judged = partial(evaluated, logs, fitted, seed=seed, quick=quick, progress=rest, findings=checked)
+        found = _tried("evaluate", judged, trouble)
     stages.end()
     return Dossier(
         called=called,
@@ -133,6 +153,15 @@ def collect(
         evaluation=found,
         trouble=trouble,
     )
+
+
+def decide_on(findings: Findings | None, model: Model | None, summary: Summary, trouble: Trouble | None) -> Decision:
+    """What the checks and the fit come to; logs that could not be checked are trusted in nothing."""
+    checks = Findings(()) if findings is None else findings
+    if model is None:
+        what, todo = trouble or Trouble("nothing was fitted", "")
+        return decide(Evidence(checks=checks, logs=summary), trouble=what, todo=todo)
+    return decide(replace(model.evidence, checks=checks))
 
 
 def _tried(part: str, work: Callable[[], Part], trouble: dict[str, Trouble]) -> Part | None:

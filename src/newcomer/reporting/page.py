@@ -8,18 +8,26 @@ from datetime import UTC, datetime
 from newcomer import __version__
 from newcomer.reporting.about_logs import checks_section, data_section
 from newcomer.reporting.about_model import model_sections
-from newcomer.reporting.about_people import people_sections
-from newcomer.reporting.deciding import Decision, decide
+from newcomer.reporting.about_people import everybody_section, people_sections
 from newcomer.reporting.dossier import Dossier
 from newcomer.reporting.markup import Markup, listed, named, tag
 from newcomer.reporting.style import STYLE
+from newcomer.verdicts import Decision
 
 # Nothing is loaded from anywhere, and nothing runs, whatever found its way into the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-CHIPS = {"yes": "fine", "with care": "doubtful", "not yet": "doubtful", "no": "broken"}
+CHIPS = {"yes": "fine", "best for all": "fine", "with care": "doubtful", "not yet": "doubtful", "no": "broken"}
+WORDS = {
+    "yes": "personalise",
+    "with care": "personalise, with care",
+    "best for all": "the best for everybody",
+    "not yet": "not known yet",
+    "no": "no promise",
+}
 PARTS = (
+    ("everybody", "What should everybody get?"),
     ("checks", "Can these logs be trusted?"),
-    ("people", "What newcomers would gain"),
+    ("people", "What personalising adds"),
     ("policies", "Policies side by side"),
     ("learning", "Would more logs help?"),
     ("model", "What users have in common"),
@@ -33,8 +41,8 @@ PARTS = (
 
 def page_of(dossier: Dossier) -> str:
     """The whole page as text."""
-    decision = decide(dossier)
-    title = f"Will it help newcomers? {decision.answer.capitalize()}."
+    decision = dossier.decision
+    title = f"What should newcomers get? {WORDS[decision.answer].capitalize()}."
     head = tag(
         "head",
         tag("meta", given={"charset": "utf-8"}),
@@ -45,6 +53,7 @@ def page_of(dossier: Dossier) -> str:
         tag("style", Markup(STYLE)),
     )
     sections = [
+        everybody_section(dossier),
         checks_section(dossier),
         *people_sections(dossier),
         *model_sections(dossier),
@@ -57,11 +66,11 @@ def page_of(dossier: Dossier) -> str:
 
 
 def _verdict(dossier: Dossier, decision: Decision) -> Markup:
-    """The three sentences, before everything else."""
-    chip = tag("span", decision.answer, given={"class": f"chip {CHIPS[decision.answer]}"})
-    head = tag("h1", "Will it help newcomers? ", chip)
+    """The sentences of the decision, before everything else."""
+    chip = tag("span", WORDS[decision.answer], given={"class": f"chip {CHIPS[decision.answer]}"})
+    head = tag("h1", "What should newcomers get? ", chip)
     first, *others = decision.sentences
-    told = [tag("p", first, given={"class": "lead"}), *(tag("p", said) for said in others)]
+    told = [tag("p", first, given={"class": "lead"}), *(tag("p", named(said, 900)) for said in others)]
     s = dossier.summary
     source = f"From {s.users:,} users and {s.rows:,} rows of {named(dossier.called, 80)}."
     return tag("header", head, *told, tag("p", source, given={"class": "small"}))
@@ -92,6 +101,12 @@ def commands(dossier: Dossier, decision: Decision) -> list[tuple[str, str]]:
     measure = (f"newcomer evaluate {logs}", "Measure the gain again, with every number on the screen.")
     if decision.answer in ("no", "not yet"):
         return [(f"newcomer check {logs}", "See every finding with what to do about it."), measure, again]
+    if decision.answer == "best for all":
+        serve = (
+            "python -c \"import newcomer as nc; print(nc.PopulationMean(nc.load('model.newcomer')))\"",
+            "Serve a random share of newcomers the best for everybody (this policy ranks by it), and compare.",
+        )
+        return [fit, serve, measure, again]
     serve = (
         "python -c \"import newcomer as nc; print(nc.PriorUCB(nc.load('model.newcomer')))\"",
         "Serve a random share of newcomers with this policy (its methods start, choose and update), and compare.",

@@ -11,33 +11,33 @@ from typing import Any
 from newcomer import arguments
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.answers import Evaluation
-from newcomer.evaluation.persons import Progress
 from newcomer.files import write
+from newcomer.gain.per_user import Progress
 from newcomer.logs.crew import Crew
 from newcomer.logs.from_files import read_logs
 from newcomer.logs.logbook import Logs
 from newcomer.model import Model
 from newcomer.records import Shown
-from newcomer.reporting.deciding import decide
 from newcomer.reporting.dossier import collect
 from newcomer.reporting.page import page_of
-from newcomer.verdicts import Findings
+from newcomer.verdicts import Decision, Findings
 
 
 @dataclass(frozen=True)
 class Report(Shown):
-    """What a page says: the `answer` ("yes", "with care", "not yet", "no"), its three sentences, and what is behind.
+    """What a page says: the `decision`, its `answer` in a word and its sentences, and what is behind.
 
     `findings`, `evaluation` and `model` are None where they could not be had; `trouble` says why.
     """
 
     path: Path
     answer: str
-    sentences: tuple[str, str, str]
+    sentences: tuple[str, str, str, str]
     findings: Findings | None
     evaluation: Evaluation | None
     model: Model | None
     trouble: dict[str, str]
+    decision: Decision
 
     def facts(self) -> dict[str, Any]:
         """Where the page is, and its verdict."""
@@ -77,7 +77,7 @@ def report(
             read = read.on(stack.enter_context(Crew(workers)))
         dossier = collect(read, called=named, seed=seed, quick=quick, progress=progress)
     dossier = replace(dossier, page=target.name)
-    decision = decide(dossier)
+    decision = dossier.decision
     write(target, page_of(dossier).encode())
     return Report(
         path=target,
@@ -87,4 +87,5 @@ def report(
         evaluation=dossier.evaluation,
         model=dossier.model,
         trouble={part: one.sentence for part, one in dossier.trouble.items()},
+        decision=decision,
     )

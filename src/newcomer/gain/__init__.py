@@ -1,0 +1,1 @@
+"""What held-out users gain, and what that decides."""

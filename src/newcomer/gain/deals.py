@@ -1,0 +1,91 @@
+"""Deals: a person's own logged rows are dealt at random; K of them become candidates, t others are what is known.
+
+A policy is told the rows known, picks a candidate, and gets the reward that this person really gave. No simulator and
+no propensity is needed: all policies choose among the same rows, whose rewards are known. It supposes that newcomers
+are like the people of the logs, that they are shown what the logs show, and that the rows of a history are as good in
+one order as in another.
+
+Everything that asks what a choice is worth deals in the same way: K is half of a usual history, at most `CHOICES`, and
+fewer where that leaves people `LOOK` rows to be known by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from newcomer.arrays import Floats, Ints
+from newcomer.logs.batch import Batch
+from newcomer.users import mix
+
+STEPS = (1, 2, 5, 10, 20)  # interactions after which a gain is told
+LOOK = 5  # interactions that people should have rows for, beside the candidates
+CHOICES = 10  # candidates, or fewer where histories are short
+LONGEST = 255  # rows from which lengths of histories are not told apart
+
+
+@dataclass(frozen=True)
+class Deal:
+    """Rows of m deals: candidates (m, K) and what is known (m, t), as positions in a batch."""
+
+    candidates: Ints
+    known: Ints
+
+
+def lengths_of(batch: Batch) -> Ints:
+    """How many histories have each length, up to the last, which counts all longer ones."""
+    return np.bincount(np.minimum(batch.lengths, LONGEST), minlength=LONGEST + 1).astype(np.int64)
+
+
+def usual_length(lengths: Ints) -> int:
+    """The median length of histories that have two rows; 0 where there are none."""
+    able = lengths.copy()
+    able[:2] = 0
+    return int(np.searchsorted(np.cumsum(able), able.sum() / 2)) if able.any() else 0
+
+
+def choices_of(length: int) -> int:
+    """How many candidates are dealt where this is the usual length of a history.
+
+    >>> [choices_of(length) for length in (2, 4, 8, 12, 166)]
+    [2, 2, 3, 6, 10]
+    """
+    return int(np.clip(min(length // 2, max(length - LOOK, 2)), 2, CHOICES))
+
+
+def deal(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal:
+    """Deal the rows of some people: which they are depends on the person and the number of the deal alone.
+
+    The candidates of a person are the same for any number of steps.
+    """
+    lengths = batch.lengths[who]
+    ends = np.cumsum(lengths)
+    inside = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
+    seeds = mix(batch.hashes[who] + np.uint64(number))
+    lottery = mix(np.repeat(seeds, lengths) ^ mix(inside.astype(np.uint64)))
+    order = np.lexsort((lottery, np.repeat(np.arange(len(who)), lengths)))
+    first = (ends - lengths)[:, None] + np.arange(choices + steps)
+    taken = inside[order][first] + batch.offsets[who][:, None]
+    return Deal(taken[:, :choices], taken[:, choices:])
+
+
+def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
+    """The state of m newcomers who have been told their rows `known` (m, t)."""
+    people, steps = known.shape
+    state = policy.start(people)
+    if steps:
+        told, users = known.ravel(), np.repeat(np.arange(people), steps)
+        features, ids = meant(policy, batch, told, names)
+        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
+    return state
+
+
+def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
+    """Features and ids of rows; a policy whose model has a catalogue is told ids alone, and knows its own features."""
+    ids = None if names is None or batch.actions is None else names[batch.actions[rows]]
+    model = getattr(policy, "model", None)
+    if ids is not None and model is not None and (model.one_hot or model.action_features is not None):
+        return None, ids
+    return batch.take(rows.ravel()).reshape(*rows.shape, batch.dim), ids

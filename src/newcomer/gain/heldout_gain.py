@@ -1,0 +1,210 @@
+"""The held-out gain: what serving newcomers would have been worth to people who were kept out of the fit.
+
+Each held-out person's own rows are dealt (`newcomer.gain.deals`): K candidates, t rows known. PriorUCB with the model
+of a fit without these people, told the t rewards as it would be in service, picks a candidate; so does the population
+mean, which knows no person. The difference of the two logged rewards, averaged over several deals of each person and
+then over people, is what t interactions are worth in one choice of K. What is measured is what is served.
+
+A memory of single actions changes a choice only where an action comes again among the rows of a deal. PriorUCB without
+memory (what shared directions gain alone) and EmpiricalArms (each action by itself) are asked for those deals; in all
+others the one is PriorUCB, the other the population mean.
+
+Intervals are those of an average over people like these (Student's t). It needs no model of people to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.evidence import Everybody, Outlook, OutlookStep
+from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant
+from newcomer.gain.per_user import Persons
+from newcomer.interval import FEWEST, Stretch
+from newcomer.logs.batch import Batch
+from newcomer.model import Model
+from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.empirical_arms import EmpiricalArms
+from newcomer.policies.prior_policies import PriorUCB
+from newcomer.users import bucket_of, mix
+
+DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people looked at
+BYTES = 16 << 20  # of features that are written out at a time
+PEOPLE = 2_000  # whose states are held at a time
+OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
+
+Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the people it was not fitted to
+Run = Callable[[Callable[[Batch], Persons], Callable[[Persons, Persons], Persons]], Persons]
+
+
+def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
+    """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
+
+    `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
+    """
+    judged = people if len(apart) > 1 else people // 5
+    if not apart or length < 2 or people < 2 * len(apart):
+        return None
+    choices, every = choices_of(length), max(1, -(-judged // MOST))
+    deals = 1 if judged > MANY else DEALS
+    found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, every=every), _join)
+    values = found.values[np.argsort(found.hashes, kind="stable")]  # a single batch comes as it was
+    each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place])]
+    named = all(one.named for one in map(_Rules, (model for model, _ in apart)))
+    steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
+    if not steps:
+        return None
+    return Outlook(choices, steps, length, _with(everybody, values[:, :, 0], choices))
+
+
+def _join(one: Persons, other: Persons) -> Persons:
+    return one + other
+
+
+def _step(t: int, values: Floats) -> list[OutlookStep]:
+    """What is told of t interactions, from the numbers (n, 6) of people; nothing where few histories reach so far."""
+    told = values[np.isfinite(values[:, OURS])]
+    if len(told) < FEWEST:
+        return []
+    gain = Stretch.of(told[:, OURS] - told[:, MEAN])
+    shared = float((told[:, DIRECT] - told[:, MEAN]).mean())
+    return [
+        OutlookStep(
+            interactions=t,
+            people=gain.people,
+            gain=gain.value,
+            low=gain.low,
+            high=gain.high,
+            shared=shared,
+            lasting=gain.value - shared if (told[:, MET] > 0).sum() >= FEWEST else None,
+            mean=float(told[:, MEAN].mean()),
+            chance=float(told[:, CHANCE].mean()),
+            error=gain.error,
+            reward=Stretch.of(told[:, OURS]),
+            over_arms=Stretch.of(told[:, OURS] - told[:, ARMS]),
+            over_logged=Stretch.of(told[:, OURS] - told[:, CHANCE]),
+        )
+    ]
+
+
+def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
+    """What was found by propensities; where that could not be, the population mean's choice among own rows (n, 6)."""
+    if everybody is not None and everybody.by == "propensities":
+        return everybody
+    told = own[np.isfinite(own[:, MEAN])]
+    reward, gain = Stretch.of(told[:, MEAN]), Stretch.of(told[:, MEAN] - told[:, CHANCE])
+    found = Everybody("own rows", reward, float(told[:, CHANCE].mean()), gain, choices)
+    if everybody is None:
+        return found
+    return replace(found, best=everybody.best, actions=everybody.actions, alike=everybody.alike, why=everybody.why)
+
+
+def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> Persons:
+    """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
+    drawn = (mix(batch.hashes ^ np.uint64(0x0071_0077)) >> np.uint64(33)) % np.uint64(every) == 0
+    able = drawn & (batch.lengths >= choices + STEPS[0])
+    found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
+    for model, judged in apart:
+        rules = _Rules(model)
+        who = np.flatnonzero(able & judged[bucket_of(batch.hashes, len(judged))])
+        for some, steps in _chunks(batch, who, choices):
+            each = [rules.play(batch, deal(batch, some, choices, steps, number)) for number in range(deals)]
+            found[some, :, : each[0].shape[2]] = np.mean(each, axis=0)
+    kept = np.isfinite(found[:, OURS, 0])
+    return Persons(batch.hashes[kept], found[kept])
+
+
+def _chunks(batch: Batch, who: Ints, choices: int) -> Iterator[tuple[Ints, int]]:
+    """The people of a batch by the longest of `STEPS` that their rows allow, not too many at a time."""
+    reach = np.searchsorted(STEPS, batch.lengths[who] - choices, side="right") - 1
+    for place, steps in enumerate(STEPS):
+        same = who[reach == place]
+        most = max(1, min(PEOPLE, BYTES // (8 * batch.dim * (choices + steps)) if batch.coded is None else PEOPLE))
+        yield from ((same[first : first + most], steps) for first in range(0, len(same), most))
+
+
+@dataclass(frozen=True, eq=False)
+class _Rules:
+    """Who chooses: policies of one model."""
+
+    model: Model
+
+    @cached_property
+    def named(self) -> bool:
+        """Whether the model knows its actions by their ids."""
+        return self.model.one_hot or self.model.action_features is not None
+
+    @cached_property
+    def names(self) -> Any:
+        """The ids of the actions, which rows call by position."""
+        return None if self.model.action_ids is None else np.array(self.model.action_ids)
+
+    @cached_property
+    def ours(self) -> PriorUCB:
+        """As it is served."""
+        return PriorUCB(self.model)
+
+    @cached_property
+    def direct(self) -> PriorUCB:
+        """Without memory of single actions."""
+        return PriorUCB(replace(self.model, persistence=0.0))
+
+    @cached_property
+    def mean(self) -> PopulationMean:
+        """The best for everybody."""
+        return PopulationMean(self.model)
+
+    def play(self, batch: Batch, dealt: Deal) -> Floats:
+        """Rewards (m, 6, steps) of the choices after each of `STEPS` that the deal reaches."""
+        rewards = batch.rewards[dealt.candidates]
+        told = [t for t in STEPS if t <= dealt.known.shape[1]]
+        found = np.empty((len(rewards), CHANCE + 2, len(told)))
+        found[:, OURS] = self._chosen(self.ours, batch, dealt, told)
+        common = self._pick(self.mean, self.mean.start(len(rewards)), batch, dealt)
+        found[:, MEAN] = _rewards(rewards, common)[:, None]
+        found[:, DIRECT], found[:, ARMS] = found[:, OURS], found[:, MEAN]
+        found[:, CHANCE] = rewards.mean(axis=1)[:, None]
+        found[:, MET], again = _met(batch, dealt, told)
+        if self.named and again.any():
+            some = Deal(dealt.candidates[again], dealt.known[again])
+            if self.ours._belief.remembers:
+                found[again, DIRECT] = self._chosen(self.direct, batch, some, told)
+            found[again, ARMS] = self._chosen(EmpiricalArms(self.model), batch, some, told)
+        return found
+
+    def _chosen(self, policy: Any, batch: Batch, dealt: Deal, told: list[int]) -> Floats:
+        """The rewards (m, steps) of a policy's choices, which learns row after row."""
+        rewards, state = batch.rewards[dealt.candidates], policy.start(len(dealt.known))
+        found = np.empty((len(rewards), len(told)))
+        for t in range(told[-1]):
+            rows = dealt.known[:, t]
+            features, ids = meant(policy, batch, rows, self.names)
+            policy.update(state, features, batch.rewards[rows], ids=ids)
+            if t + 1 in told:
+                found[:, told.index(t + 1)] = _rewards(rewards, self._pick(policy, state, batch, dealt))
+        return found
+
+    def _pick(self, policy: Any, state: Any, batch: Batch, dealt: Deal) -> Ints:
+        """The position (m,) of the candidate that a policy chooses."""
+        features, ids = meant(policy, batch, dealt.candidates, self.names)
+        return np.asarray(policy.choose(state, features, ids=ids))
+
+
+def _rewards(rewards: Floats, chosen: Ints) -> Floats:
+    return np.asarray(np.take_along_axis(rewards, chosen[:, None], axis=1)[:, 0])
+
+
+def _met(batch: Batch, dealt: Deal, told: list[int]) -> tuple[Floats, Bools]:
+    """Whether a candidate is among the first t rows known (m, steps), and whether any action comes twice (m,)."""
+    if batch.actions is None:
+        return np.zeros((len(dealt.known), len(told))), np.zeros(len(dealt.known), dtype=np.bool_)
+    asked, known = batch.actions[dealt.candidates], batch.actions[dealt.known]
+    first = (asked[:, :, None] == known[:, None, :]).any(axis=1)  # (m, t)
+    met = np.stack([first[:, :t].any(axis=1) for t in told], axis=1)
+    ordered = np.sort(np.concatenate([asked, known], axis=1), axis=1)
+    return met.astype(np.float64), (np.diff(ordered, axis=1) == 0).any(axis=1)

@@ -1,0 +1,161 @@
+"""One verdict: the function that decides, case by case; and all four commands on small logs of every kind."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+from experiments import one_verdict
+
+import newcomer as nc
+from newcomer.cli import main
+from newcomer.evidence import BestAction, Everybody, Evidence, Forecast, Outlook, OutlookStep, PopulationFacts, Summary
+from newcomer.gain.verdict import by_step, decide
+from newcomer.interval import FEWEST, Stretch
+from newcomer.verdicts import Finding, Findings
+
+SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
+BEST = (BestAction(7, "tea", 900, 400, 4.2, 4.0, 4.4), BestAction(8, "milk", 800, 390, 4.1, 3.9, 4.3))
+
+
+def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> OutlookStep:
+    over = Stretch.around(gain, error, people)
+    beside = {"reward": Stretch.around(4.0, 0.1, people), "over_logged": Stretch.around(logged, 0.1, people)}
+    return OutlookStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
+
+
+def serving(gain: float, error: float = 0.05) -> Everybody:
+    return Everybody("own rows", Stretch.around(4.0, 0.1, 400), 3.5, Stretch.around(gain, error, 400), 10, best=BEST)
+
+
+def findings(verdict: str = "fine", *, taste: float = 0.5) -> Findings:
+    one = Finding("drift", verdict, "Rewards drift.", "log in random order")
+    shared = Finding("shared taste", "fine" if taste < 0.05 else "doubtful", "Tastes.", "Serve all.", p_value=taste)
+    return Findings((one, shared), users=500, rows=20_000)
+
+
+def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
+    outlook = Outlook(10, steps, rows, everybody or serving(0.5))
+    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1, 5, 0.5, 0.9), (), 1.0, 1.0, outlook=outlook)
+    return Evidence(**{"logs": SUMMARY, "checks": findings(), "population": facts} | given)
+
+
+@pytest.mark.parametrize(
+    ("gains", "start", "known"),
+    [
+        ((0.2, 0.3, 0.4), 1, ["yes", "yes", "yes"]),
+        ((0.02, 0.3, 0.4), 5, ["not clear", "yes", "yes"]),
+        ((0.02, 0.05, 0.4), 20, ["not clear", "not clear", "yes"]),
+        ((0.2, 0.05, 0.4), 20, ["not clear", "not clear", "yes"]),  # 5 is not clear: 1 is not asked
+        ((0.2, 0.3, 0.05), None, ["not clear", "not clear", "not clear"]),
+        ((-0.2, -0.3, -0.4), None, ["no", "no", "no"]),
+        ((-0.2, 0.05, 0.4), 20, ["no", "not clear", "yes"]),
+    ],
+)
+def test_steps_are_asked_from_the_longest_down(gains, start, known):
+    outlook = Outlook(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
+    steps, found = by_step(outlook, SUMMARY)
+    assert found == start and [one for _, one in steps] == known
+
+
+def test_a_long_step_of_few_people_does_not_close_the_gate():
+    outlook = Outlook(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
+    assert by_step(outlook, SUMMARY)[1] == 5
+    assert by_step(Outlook(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
+
+
+CASES = {
+    ("fine", 0.3, 0.5): ("yes", "Yes: personalise from 5 interactions on", "random share"),
+    ("doubtful", 0.3, 0.5): ("with care", "Only with care: personalise from 5 interactions on", "Settle the doubts"),
+    ("broken", 0.3, 0.5): ("no", "No: these logs are broken (drift)", "Log in random order."),
+    ("fine", 0.05, 0.5): ("best for all", "Serve everybody the best", "log more users; 40 rows a user are enough"),
+    ("fine", -0.3, 0.5): ("best for all", "Serve everybody the best", "users do not differ in what they prefer"),
+    ("doubtful", -0.3, 0.5): ("best for all", "with care: the logs leave doubts (drift)", "Serve everybody the best"),
+    ("fine", 0.05, 0.01): ("not yet", "Not yet: these logs do not show", "log more users; 40 rows a user are enough"),
+    ("fine", -0.3, -0.5): ("no", "No: neither", "users do not differ"),
+    ("unknowable", 0.3, 0.5): ("not yet", "Not yet: these logs are too few", ""),
+}
+
+
+@pytest.mark.parametrize(("logs", "gain", "alike"), CASES)
+def test_what_the_evidence_comes_to(logs, gain, alike):
+    checks = findings(logs) if logs != "unknowable" else Findings((Finding("drift", logs, "Few.", "Log more."),))
+    found = decide(evidence(step(1, 0.0), step(5, gain), everybody=serving(alike), checks=checks))
+    answer, first, last = CASES[logs, gain, alike]
+    assert found.answer == answer and first in found.sentences[0] and last in found.sentences[3], found
+    assert found.logs == logs
+    if logs == "broken":
+        assert found.everybody == found.personal == "unknown" and "+0" not in " ".join(found.sentences)
+    else:
+        assert "tea at 4.2 (4 to 4.4), milk" in found.sentences[1] and "after 5" in found.sentences[2]
+
+
+def test_words_follow_the_number_of_interactions():
+    found = decide(evidence(step(2, 0.01), step(5, 0.02), step(20, 0.3)))
+    assert "not after 2 or 5 interactions, yes after 20" in found.sentences[2] and found.start == 20
+    assert found.steps == ((2, "not clear"), (5, "not clear"), (20, "yes"))
+
+
+def test_advice_follows_from_the_evidence():
+    short = decide(evidence(step(1, 0.05), step(2, 0.05), rows=4))
+    assert "longer histories: with 4 rows of a usual user" in short.sentences[3]
+    many = decide(evidence(step(5, 0.02), step(20, 0.08)))
+    assert "about 760 users (now 500)" in many.sentences[3] and "rows each" not in many.sentences[3]
+    tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(taste=0.006)))
+    assert "Halves of histories do agree on tastes (p = 0.006)" in tiny.sentences[2]
+    hidden = decide(evidence(step(5, 0.3), logs=replace(SUMMARY, far_rewards=3)))
+    assert hidden.personal == "not clear" and "clip='auto'" in hidden.sentences[3]
+    nothing = decide(Evidence(checks=findings()), trouble="all features are zero", todo="log features")
+    assert nothing.answer == "no" and nothing.sentences[3] == "Log features."
+    few = decide(Evidence(logs=replace(SUMMARY, usable=3), checks=findings()))
+    assert few.answer == "not yet" and "several rows of each user" in few.sentences[3]
+    worse = decide(evidence(step(5, 0.3, logged=-0.5), everybody=serving(-0.5)))
+    assert worse.answer == "no"
+
+
+def test_a_model_of_before_these_numbers_is_decided_on_as_well():
+    old = [replace(step(t, 0.3), error=0.0, reward=None, over_logged=None) for t in (2, 5)]
+    facts = evidence(*old).population
+    found = decide(Evidence(logs=SUMMARY, population=replace(facts, outlook=Outlook(10, tuple(old)))))
+    assert found.answer == "yes" and found.logs == "unchecked" and found.everybody == "unknown"
+
+
+# All four commands.
+
+
+@pytest.mark.parametrize("name", one_verdict.LOGS)
+def test_all_four_come_to_one_verdict(name: str, tmp_path: Path) -> None:
+    frame = one_verdict.LOGS[name](True)
+    logs = nc.read_logs(frame)
+    model = nc.fit(logs, check=True)
+    found = nc.evaluate(logs, quick=True)
+    checked = nc.check(logs)
+    page = nc.report(logs, tmp_path / "report.html", quick=True)
+    decision = decide(model.evidence)
+    assert decision == found.decision == checked.decision == page.decision
+    outlook = model.evidence.population.outlook
+    assert [one.population_mean for one in found.headline] == [one.over_mean for one in outlook.steps]
+    assert found.choices == outlook.choices and found.everybody == outlook.everybody
+    text = page.path.read_text(encoding="utf-8")
+    assert text.index("What should everybody get?") < text.index("What personalising adds")
+    wanted = {"films": "yes", "young": "yes", "taxes": "yes"}.get(name, "best for all")
+    assert decision.answer == wanted, decision.sentences
+
+
+def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "email.parquet"
+    frame = one_verdict.email(True)
+    assert isinstance(frame, pl.DataFrame)
+    frame.write_parquet(file)
+    said = {command: one_verdict.asked(file, command)["decision"] for command in one_verdict.COMMANDS}
+    assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
+    capsys.readouterr()
+    first = said["fit"]["sentences"][0]
+    for command, given in (("check", []), ("evaluate", ["--quick", "--workers", "1"])):
+        assert main.execute([command, str(file), *given]) == 0
+        assert " ".join(first.split()[:4]) in " ".join(capsys.readouterr().out.split())
+    assert main.execute(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]

@@ -10,7 +10,7 @@ samples, also where x and y are uncorrelated but not independent (Chung and Roma
 are. The larger of the two, each in deviations of its permutations, is the statistic.
 
 `pair_test`: do x_u (n, a) and y_u (n, a) of the same users point the same way? The same permutations; the statistic is
-|sum_u t_u| / sqrt(sum_u t_u^2) with t_u = x_u . y_u, centred by stratum.
+sum_u t_u / sqrt(sum_u t_u^2) with t_u = x_u . y_u, centred by stratum, and only large values of it count.
 
 `flip_test`: is the mean of vectors t_u (n, p) zero, if t_u and -t_u are equally likely? Signs of users are flipped; the
 statistic is S^T (sum_u t_u t_u^T)^-1 S with S = sum_u t_u, whose middle is the same for all flips.
@@ -75,9 +75,9 @@ def cross_test(
 
 
 def pair_test(x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int) -> Chance | None:
-    """Whether x (n, a) and y (n, a) of a user have a product that other users' do not; None where nothing can be told.
+    """Whether x (n, a) and y (n, a) of a user point the same way; None where nothing can be told.
 
-    Sizes are means of the product over the sum of weights; `matrix` is the mean with its sign.
+    Sizes are sums of products over the sum of weights, zero where the sum is negative.
     """
     if not several(strata).any() or not x.shape[1]:
         return None
@@ -90,9 +90,9 @@ def pair_test(x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int)
     sums = np.concatenate([np.stack([part.sum(axis=1), (part**2).sum(axis=1)]) for part in parts], axis=1)
     if not sums[1, 0] > 0:
         return None
-    statistics = np.abs(sums[0]) / np.sqrt(np.maximum(sums[1], ROUNDING * sums[1].max()))
+    statistics = sums[0] / np.sqrt(np.maximum(sums[1], ROUNDING * sums[1].max()))
     means = sums[0] / total
-    return Chance(_p_value(statistics[:, None]), float(abs(means[0])), np.abs(means[1:]), means[:1])
+    return Chance(_p_value(statistics[:, None]), max(float(means[0]), 0.0), np.abs(means[1:]), means[:1])
 
 
 def _grouped(x: Floats, y: Floats, strata: Ints, weights: Floats) -> tuple[Floats, Floats, Ints, float]:

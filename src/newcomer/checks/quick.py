@@ -10,7 +10,7 @@ from newcomer.checks import dependence
 from newcomer.checks.crowd import Crowd, View
 from newcomer.checks.drafts import Draft, judged
 from newcomer.checks.gathering import gather
-from newcomer.checks.liking import self_selection
+from newcomer.checks.liking import self_selection, unseen
 from newcomer.checks.shared import shared_taste, unknowable
 from newcomer.checks.surface import coverage, propensities, repeats, rewards
 from newcomer.logs.logbook import Logs
@@ -36,7 +36,8 @@ def quick_check(
     deviation = logs.summary.reward_deviation
     random = found.propensities is not None and weighed.verdict == "fine"
     hidden = unknowable(next(one for one in told if one.name == "shared taste"), shown, deviation, random=random)
-    return Findings((*told, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
+    first = unseen(crowd, deviation, random=random)
+    return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
 
 
 def _why_not(crowd: Crowd) -> str:

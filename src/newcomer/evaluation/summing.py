@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders
 from newcomer.evaluation.judging import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.persons import Table
@@ -21,12 +21,12 @@ def headline_of(judged: Table) -> tuple[HeadlineStep, ...]:
     """The steps, from one interaction on, that people enough have the rows for."""
     ours, mean, chance = (judged.of(name)[..., REWARD] for name in (OURS, MEAN, CHANCE))
     arms = judged.of(ARMS)[..., REWARD] if ARMS in judged.names else None
-    told = []
+    told, folds = [], judged.folds
     for place, t in enumerate(STEPS):
-        reward = Stretch.of(ours[:, place])
+        reward = Stretch.of(ours[:, place], folds)
         if t and reward.people >= FEWEST:
-            own = None if arms is None else Stretch.of(ours[:, place] - arms[:, place])
-            over = [Stretch.of(ours[:, place] - other[:, place]) for other in (mean, chance)]
+            own = None if arms is None else Stretch.of(ours[:, place] - arms[:, place], folds)
+            over = [Stretch.of(ours[:, place] - other[:, place], folds) for other in (mean, chance)]
             told.append(HeadlineStep(t, reward.people, reward, over[0], own, over[1]))
     return tuple(told)
 
@@ -39,8 +39,8 @@ def curves_of(judged: Table) -> tuple[CurveStep, ...]:
             own, mean = judged.of(name)[:, place], judged.of(MEAN)[:, place]
             people = int(np.isfinite(own[:, REWARD]).sum())
             if people >= FEWEST:
-                error, order, reward = (Stretch.of(own[:, kind]) for kind in (ERROR, ORDER, REWARD))
-                saved = Stretch.of(mean[:, ERROR] - own[:, ERROR])
+                error, order, reward = (Stretch.of(own[:, kind], judged.folds) for kind in (ERROR, ORDER, REWARD))
+                saved = Stretch.of(mean[:, ERROR] - own[:, ERROR], judged.folds)
                 told.append(CurveStep(name, t, people, error, saved, order, reward))
     return tuple(told)
 
@@ -51,12 +51,12 @@ def table_rows(played: Table, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
     if people < FEWEST:
         return ()
     told = sorted({t for t in rounds if t <= length} | {length})
-    return tuple(_row(name, t, played.of(name), played.of(MEAN)) for name in played.names for t in told)
+    return tuple(_row(name, t, played.of(name), played.of(MEAN), played.folds) for name in played.names for t in told)
 
 
-def _row(name: str, rounds: int, own: Floats, mean: Floats) -> PolicyRow:
+def _row(name: str, rounds: int, own: Floats, mean: Floats, folds: Ints | None = None) -> PolicyRow:
     first, other = (one[:, :rounds].mean(axis=1) for one in (own, mean))
-    return PolicyRow(name, rounds, len(first), Stretch.of(first), Stretch.of(first - other))
+    return PolicyRow(name, rounds, len(first), Stretch.of(first, folds), Stretch.of(first - other, folds))
 
 
 def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
@@ -83,10 +83,15 @@ def learning_of(
         fewer = Table.joined([one[share][1] for one in learned])
         own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
         users = round(np.mean([one[share][0] for one in learned]))
-        told.append(LearningStep(users, look, Stretch.of(own - mean), Stretch.of(ours - own)))
+        gains = (Stretch.of(one, judged.folds) for one in (own - mean, ours - own))
+        told.append(LearningStep(users, look, *gains))
     logs = [one.model.evidence.logs for one in made]
     users = round(np.mean([one.users for one in logs if one is not None]))
-    return (*told, LearningStep(users, look, Stretch.of(ours - mean), Stretch.of(0.0 * ours))) if told else ()
+    return (
+        (*told, LearningStep(users, look, Stretch.of(ours - mean, judged.folds), Stretch.of(0.0 * ours)))
+        if told
+        else ()
+    )
 
 
 def _aligned(judged: Table, other: Table, values: Floats) -> Floats:

@@ -35,3 +35,13 @@ def short(value: float) -> str:
     '2,174,240'
     """
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def replaced(page: str, start: str, text: str) -> str:
+    """The page with the table that begins with `start`, up to the next empty line, in other words.
+
+    >>> replaced("before\\n\\n| a |\\n| 1 |\\n\\nafter", "| a |", "| b |")
+    'before\\n\\n| b |\\n\\nafter'
+    """
+    first = page.index(start)
+    return page[:first] + text + page[page.index("\n\n", first) :]

@@ -56,8 +56,7 @@ def with_table(page: str, results: Path) -> str:
         return page
     found = medians(pl.read_csv(results / "radii.csv", infer_schema_length=None))
     text = markdown.table(found.columns, [[name, *map(markdown.short, values)] for name, *values in found.rows()])
-    start = page.index(START)
-    return page[:start] + text + page[page.index("\n\n", start) :]
+    return markdown.replaced(page, START, text)
 
 
 if __name__ == "__main__":

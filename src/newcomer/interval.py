@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.records import Shown
 
 LEVEL = 0.95
 FEWEST = 30  # people with whom an average is worth telling
+FEW = 500  # people below whom the fits that judge them differ enough to count
 HUGE = 1e5  # numbers from which three figures are shown
 
 
@@ -28,17 +29,23 @@ class Stretch(Shown):
     people: int
 
     @classmethod
-    def of(cls, values: Floats) -> Stretch:
+    def of(cls, values: Floats, folds: Ints | None = None) -> Stretch:
         """The average of one number a person, NaN for people of whom there is none; Student's t.
+
+        Where fewer than `FEW` people were judged, by the fits of several `folds` (n,), the error counts chance in who
+        was fitted to, too (`_fitted`).
 
         >>> Stretch.of(np.array([1.0, 3.0, np.nan])).value
         2.0
         """
-        told = values[np.isfinite(values)]
+        there = np.isfinite(values)
+        told = values[there]
         if len(told) < 2:
             value = float(told[0]) if len(told) else float("nan")
             return cls(value, float("inf"), float("-inf"), float("inf"), len(told))
-        return cls.around(float(told.mean()), float(told.std(ddof=1) / np.sqrt(len(told))), len(told))
+        variance = float(told.var(ddof=1))
+        spread = variance if folds is None or len(told) >= FEW else _fitted(told, folds[there], variance)
+        return cls.around(float(told.mean()), float(np.sqrt(spread / len(told))), len(told))
 
     @classmethod
     def around(cls, value: float, error: float, people: int) -> Stretch:
@@ -84,6 +91,26 @@ def shown(stretch: Stretch) -> str:
     form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
     value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))
     return f"{value} ({low} to {high})"
+
+
+def _fitted(values: Floats, folds: Ints, variance: float) -> float:
+    """The variance to put in place of that of single people, where K fits judge a part of them each.
+
+    Every person helps to fit what the others are judged by, so that the parts are not independent: the correction of
+    Nadeau and Bengio (2003) for a split adds people judged over people fitted to, 1 / (K - 1), to one. Where the parts
+    differ by more than that, fits differ: then it is the mean square between parts, sum_f n_f (mean_f - mean)^2 / (K -
+    1). It is for what fits to logs like these are worth; of one fit as it is the people alone tell.
+
+    >>> _fitted(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 0, 1]), 5 / 3)
+    3.3333333333333335
+    """
+    counts = np.bincount(folds)
+    parts = counts[counts > 0]
+    if len(parts) < 2:
+        return variance
+    means = np.bincount(folds, weights=values)[counts > 0] / parts
+    between = float((parts * (means - values.mean()) ** 2).sum()) / (len(parts) - 1)
+    return max(variance * len(parts) / (len(parts) - 1), between)
 
 
 def _quantile(people: int) -> float:

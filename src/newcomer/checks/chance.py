@@ -1,6 +1,6 @@
 """Chance: what permutations and flips of sign make of a statistic, and the p-value that follows.
 
-Two tests, both exact where their null holds, whatever the distribution of the data.
+Three tests, exact where their null holds, whatever the distribution of the data.
 
 `cross_test`: are two sums of vectors x_u (n, a) and y_u (n, b), of the same users, independent? Which y goes with which
 x is permuted among users of equal stratum (equally long histories). With C = sum_u x_u y_u^T, centred by stratum, two
@@ -9,10 +9,13 @@ and |sum_i C_ii| / sqrt(sum_i V_ii) for dependence along the same direction. Div
 samples, also where x and y are uncorrelated but not independent (Chung and Romano 2013): actions that come once each
 are. The larger of the two, each in deviations of its permutations, is the statistic.
 
+`pair_test`: do x_u (n, a) and y_u (n, a) of the same users point the same way? The same permutations; the statistic is
+sum_u t_u / sqrt(sum_u t_u^2) with t_u = x_u . y_u, centred by stratum, and only large values of it count.
+
 `flip_test`: is the mean of vectors t_u (n, p) zero, if t_u and -t_u are equally likely? Signs of users are flipped; the
 statistic is S^T (sum_u t_u t_u^T)^-1 S with S = sum_u t_u, whose middle is the same for all flips.
 
-Both return how large the effect is beside what chance gives: sizes of the observed and of every permuted matrix.
+All return how large the effect is beside what chance gives: sizes of the observed and of every permuted matrix.
 """
 
 from __future__ import annotations
@@ -59,22 +62,50 @@ def cross_test(
     The last `matched` columns of x and y belong together, pair by pair. `weights` (n,) are the products of the numbers
     of rows that were summed: sizes are norms of C over the sum of weights.
     """
-    usable = several(strata)
-    if not usable.any() or not x.shape[1] or not y.shape[1]:
+    if not several(strata).any() or not x.shape[1] or not y.shape[1]:
         return None
-    order = np.argsort(strata[usable], kind="stable")
-    x, y, weights = (one[usable][order] for one in (x, y, weights))
-    strata = strata[usable][order]
-    groups = np.unique(strata, return_inverse=True, return_counts=True)
-    x, y = (_centred(one, groups[1], groups[2]) for one in (x, y))
-    total = float((weights * (1 - 1 / groups[2][groups[1]])).sum())
-    crossed = np.concatenate(list(_permuted(x, y, groups[1], np.random.default_rng(seed))))
+    x, y, groups, total = _grouped(x, y, strata, weights)
+    crossed = np.concatenate(list(_permuted(x, y, groups, np.random.default_rng(seed))))
     products, squares = crossed[:, 0], crossed[:, 1]
     if not squares[0].any():
         return None
     values = np.linalg.svd(products / total, compute_uv=False)
     sizes = np.asarray(values.sum(axis=1) if norm == "nuclear" else values[:, 0], np.float64)
     return Chance(_p_value(_statistics(products, squares, matched)), float(sizes[0]), sizes[1:], products[0] / total)
+
+
+def pair_test(x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int) -> Chance | None:
+    """Whether x (n, a) and y (n, a) of a user point the same way; None where nothing can be told.
+
+    Sizes are sums of products over the sum of weights, zero where the sum is negative.
+    """
+    if not several(strata).any() or not x.shape[1]:
+        return None
+    x, y, groups, total = _grouped(x, y, strata, weights)
+    rng, step = np.random.default_rng(seed), max(1, CHUNK // x.size)
+    parts = [np.einsum("na,na->n", x, y)[None]]
+    for first in range(0, DRAWS, step):
+        who = np.argsort(groups + rng.random((min(step, DRAWS - first), len(groups))), axis=1)
+        parts.append(np.einsum("na,mna->mn", x, y[who]))
+    sums = np.concatenate([np.stack([part.sum(axis=1), (part**2).sum(axis=1)]) for part in parts], axis=1)
+    if not sums[1, 0] > 0:
+        return None
+    statistics = sums[0] / np.sqrt(np.maximum(sums[1], ROUNDING * sums[1].max()))
+    means = sums[0] / total
+    return Chance(_p_value(statistics[:, None]), max(float(means[0]), 0.0), np.abs(means[1:]), means[:1])
+
+
+def _grouped(x: Floats, y: Floats, strata: Ints, weights: Floats) -> tuple[Floats, Floats, Ints, float]:
+    """Users who have another in their stratum, sorted by it: x and y less its mean, its number, and the sum of weights.
+
+    The means of a stratum take away a part of the weights, as they do of degrees of freedom.
+    """
+    usable = several(strata)
+    order = np.argsort(strata[usable], kind="stable")
+    x, y, weights = (one[usable][order] for one in (x, y, weights))
+    _, groups, counts = np.unique(strata[usable][order], return_inverse=True, return_counts=True)
+    total = float((weights * (1 - 1 / counts[groups])).sum())
+    return _centred(x, groups, counts), _centred(y, groups, counts), groups, total
 
 
 def _permuted(x: Floats, y: Floats, groups: Ints, rng: np.random.Generator) -> list[Floats]:

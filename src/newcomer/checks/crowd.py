@@ -116,6 +116,16 @@ class Crowd:
         """Variance of the residuals."""
         return float(np.mean(self.residual**2)) if len(self.residual) else 0.0
 
+    @cached_property
+    def usual(self) -> tuple[Floats, Floats]:
+        """Mean and deviation (dim,) of each feature over the rows."""
+        if self.features.shape[1]:
+            return self.features.mean(axis=0), self.features.std(axis=0)
+        if not self.table.shape[1]:
+            return self.shares, np.sqrt(self.shares * (1.0 - self.shares))
+        mean = self.shares @ self.table
+        return mean, np.sqrt(np.maximum(self.shares @ (self.table - mean) ** 2, 0.0))
+
     def project(self, directions: Floats) -> Floats:
         """Features of all rows along directions (dim, q): (R, q)."""
         if self.features.shape[1]:
@@ -149,11 +159,15 @@ class View:
     def of(cls, crowd: Crowd, *, shuffled: bool) -> View:
         """The view in time, or after a shuffle that depends on user and position alone."""
         order = _shuffled(crowd) if shuffled else np.arange(len(crowd.residual))
-        halves = _halves(crowd.window)
-        z, leading = _whitened(crowd, *directions_of(crowd, order, halves))
+        return cls.along(crowd, order, *directions_of(crowd, order, halves_of(crowd.window)))
+
+    @classmethod
+    def along(cls, crowd: Crowd, order: Ints, directions: Floats, leading: int) -> View:
+        """The view in an order along some directions (dim, q), of which the `leading` first are those of taste."""
+        z, told = _whitened(crowd, directions, leading)
         z = z[order]
         due = z - _expected(z, crowd.actions[order], crowd) if crowd.once else z
-        return cls(crowd, order, z, leading, due)
+        return cls(crowd, order, z, told, due)
 
     @property
     def residual(self) -> Floats:
@@ -172,7 +186,7 @@ class View:
 
     def sums(self, values: Floats) -> tuple[Floats, Floats]:
         """Sums over the first and the second halves of values (R, q): (n, q) each."""
-        both = np.add.reduceat(values, _halves(self.crowd.window), axis=0)
+        both = np.add.reduceat(values, halves_of(self.crowd.window), axis=0)
         return both[::2], both[1::2]
 
     def paid(self, *, level: bool) -> Floats:
@@ -210,13 +224,16 @@ def directions_of(crowd: Crowd, order: Ints, halves: Ints) -> tuple[Floats, int]
     fill = min(crowd.dim, 2 * LEADING + RANDOM)
     start = random_directions(crowd.dim, fill)
     e = crowd.residual[order][:, None]
-    paid = e * crowd.project(start)[order]
-    counts = np.diff(np.append(halves, len(e)))
-    others = np.repeat(np.add.reduceat(paid, halves, axis=0), counts, axis=0) - paid
-    back = np.empty_like(others)
-    back[order] = e * others
+    back = np.empty((len(e), fill))
+    back[order] = e * others_of(e * crowd.project(start)[order], halves)
     leading = np.linalg.svd(crowd.spread_out(back), full_matrices=False)[0][:, :LEADING]
     return np.hstack([leading, start[:, : LEADING + RANDOM]]), LEADING
+
+
+def others_of(values: Floats, halves: Ints) -> Floats:
+    """Sums (R, q) of values over the other rows of the same half; halves (2 n,) begin where `halves` says."""
+    counts = np.diff(np.append(halves, len(values)))
+    return np.asarray(np.repeat(np.add.reduceat(values, halves, axis=0), counts, axis=0) - values)
 
 
 def drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
@@ -255,7 +272,7 @@ def _starts(window: Ints) -> Ints:
     return np.cumsum(window) - window
 
 
-def _halves(window: Ints) -> Ints:
+def halves_of(window: Ints) -> Ints:
     """Where the halves begin, (2 n,): the first of a user, then the second."""
     starts = _starts(window)
     return np.stack([starts, starts + window // 2], axis=1).ravel()

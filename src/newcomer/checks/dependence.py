@@ -38,12 +38,12 @@ DRIFT = Limits(0.1, 0.5)
 SHIFT = "sd of actions an sd of taste"
 
 
-def taste_size(view: View) -> float:
+def taste_size(view: View, *, level: bool = True) -> float:
     """The sd of what users' tastes do to rewards, level and leading directions together, at least a tenth of the rest.
 
     From products of the two halves, whose noise is independent: E[x1 . x2] = n1 n2 E|(level, b)|^2.
     """
-    first, second = view.sums(view.paid(level=True))
+    first, second = view.sums(view.paid(level=level))
     before, after = view.sizes
     found = float((first * second).sum()) / max(float((before * after).sum()), 1.0)
     return float(np.sqrt(max(found, LEAST_TASTE**2 * view.crowd.spread)))

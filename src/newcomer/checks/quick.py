@@ -10,13 +10,14 @@ from newcomer.checks import dependence
 from newcomer.checks.crowd import Crowd, View
 from newcomer.checks.drafts import Draft, judged
 from newcomer.checks.gathering import gather
+from newcomer.checks.liking import self_selection, unseen
 from newcomer.checks.shared import shared_taste, unknowable
 from newcomer.checks.surface import coverage, propensities, repeats, rewards
 from newcomer.logs.logbook import Logs
 from newcomer.verdicts import Finding, Findings
 
 FEWEST = 10  # users below whom no test is made
-TESTS = ("adaptive logging", "taste-dependent logging", "contexts", "history length", "drift")
+TESTS = ("adaptive logging", "taste-dependent logging", "self-selection", "contexts", "history length", "drift")
 
 
 def quick_check(
@@ -35,7 +36,8 @@ def quick_check(
     deviation = logs.summary.reward_deviation
     random = found.propensities is not None and weighed.verdict == "fine"
     hidden = unknowable(next(one for one in told if one.name == "shared taste"), shown, deviation, random=random)
-    return Findings((*told, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
+    first = unseen(crowd, deviation, random=random)
+    return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
 
 
 def _why_not(crowd: Crowd) -> str:
@@ -50,10 +52,11 @@ def _tests(crowd: Crowd, level: float, seed: int) -> list[Draft | Finding]:
     """The tests of chance, each with permutations of its own."""
     timed, shuffled = View.of(crowd, shuffled=False), View.of(crowd, shuffled=True)
     unit = dependence.taste_size(shuffled)
-    seeds = np.random.SeedSequence(seed).generate_state(6).tolist()
+    seeds = np.random.SeedSequence(seed).generate_state(7).tolist()
     found = [
         dependence.forward(timed, unit, seeds[0]),
         dependence.backward(timed, unit, seeds[1]),
+        self_selection(shuffled, seeds[6]),
         dependence.contexts(shuffled, seeds[2]),
         dependence.lengths(timed, unit, seeds[3]),
         dependence.drift(timed, seeds[4]),

@@ -25,6 +25,16 @@ CHOSEN: dict[Verdict, str] = {
     " the users random actions and run this again on them; until then a model of these logs is an experiment, beside"
     " what runs today, and no promise.",
 }
+LIKED: dict[Verdict, str] = {
+    "fine": FINE,
+    "unknowable": MORE,
+    "doubtful": "People, or a logger that knew or learned their taste, chose what was logged: the mean of an action"
+    " that few log is that of its friends, and too high for others. Offer a small random part of newcomers random"
+    " actions, and compare the means.",
+    "broken": "People log what they like: the mean of an action is that of its friends, and both the population mean"
+    " and what is learned promise too much for what somebody would not have chosen. Ask a part of the users about"
+    " random actions and fit to those; until then offer only what newcomers themselves chose to look at.",
+}
 SHOWN_ADVICE: dict[Verdict, str] = {
     "fine": FINE,
     "unknowable": MORE,

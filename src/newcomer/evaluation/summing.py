@@ -26,8 +26,8 @@ def curves_of(judged: Table) -> tuple[CurveStep, ...]:
             own, mean = judged.of(name)[:, place], judged.of(MEAN)[:, place]
             people = int(np.isfinite(own[:, REWARD]).sum())
             if people >= FEWEST:
-                error, order, reward = (Stretch.of(own[:, kind]) for kind in (ERROR, ORDER, REWARD))
-                saved = Stretch.of(mean[:, ERROR] - own[:, ERROR])
+                error, order, reward = (Stretch.of(own[:, kind], judged.folds) for kind in (ERROR, ORDER, REWARD))
+                saved = Stretch.of(mean[:, ERROR] - own[:, ERROR], judged.folds)
                 told.append(CurveStep(name, t, people, error, saved, order, reward))
     return tuple(told)
 
@@ -38,12 +38,12 @@ def table_rows(played: Table, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
     if people < FEWEST:
         return ()
     told = sorted({t for t in rounds if t <= length} | {length})
-    return tuple(_row(name, t, played.of(name), played.of(MEAN)) for name in played.names for t in told)
+    return tuple(_row(name, t, played.of(name), played.of(MEAN), played.folds) for name in played.names for t in told)
 
 
-def _row(name: str, rounds: int, own: Floats, mean: Floats) -> PolicyRow:
+def _row(name: str, rounds: int, own: Floats, mean: Floats, folds: Ints | None = None) -> PolicyRow:
     first, other = (one[:, :rounds].mean(axis=1) for one in (own, mean))
-    return PolicyRow(name, rounds, len(first), Stretch.of(first), Stretch.of(first - other))
+    return PolicyRow(name, rounds, len(first), Stretch.of(first, folds), Stretch.of(first - other, folds))
 
 
 def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
@@ -70,8 +70,10 @@ def learning_of(
         fewer = Table.joined([one[share][1] for one in learned])
         own = _aligned(judged, fewer, fewer.of(OURS)[:, 0, REWARD])
         fewer_users = round(np.mean([one[share][0] for one in learned]))
-        told.append(LearningStep(fewer_users, look, Stretch.of(own - mean), Stretch.of(ours - own)))
-    return (*told, LearningStep(users, look, Stretch.of(ours - mean), Stretch.of(0.0 * ours))) if told else ()
+        gains = (Stretch.of(one, judged.folds) for one in (own - mean, ours - own))
+        told.append(LearningStep(fewer_users, look, *gains))
+    whole = LearningStep(users, look, Stretch.of(ours - mean, judged.folds), Stretch.of(0.0 * ours))
+    return (*told, whole) if told else ()
 
 
 def _aligned(judged: Table, other: Table, values: Floats) -> Floats:

@@ -9,7 +9,8 @@ A memory of single actions changes a choice only where an action comes again amo
 memory (what shared directions gain alone) and EmpiricalArms (each action by itself) are asked for those deals; in all
 others the one is PriorUCB, the other the population mean.
 
-Intervals are those of an average over people like these (Student's t). It needs no model of people to be right.
+Intervals are those of an average over people like these (Student's t); where people are few they count chance in who
+was fitted to as well (`newcomer.interval`). It needs no model of people to be right.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats, Ints
+from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, Outlook, OutlookStep
 from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant
 from newcomer.gain.per_user import Persons
@@ -53,8 +54,9 @@ def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Ever
     choices, every = choices_of(length), max(1, -(-judged // MOST))
     deals = 1 if judged > MANY else DEALS
     found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, every=every), _join)
-    values = found.values[np.argsort(found.hashes, kind="stable")]  # a single batch comes as it was
-    each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place])]
+    order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
+    values, folds = found.values[order], _folds(found.hashes[order], apart)
+    each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
     named = all(one.named for one in map(_Rules, (model for model, _ in apart)))
     steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
     if not steps:
@@ -66,12 +68,21 @@ def _join(one: Persons, other: Persons) -> Persons:
     return one + other
 
 
-def _step(t: int, values: Floats) -> list[OutlookStep]:
+def _folds(hashes: Hashes, apart: Apart) -> Ints:
+    """The number (n,) of the model that each of the people was judged by."""
+    found = np.zeros(len(hashes), dtype=np.int64)
+    for number, (_, judged) in enumerate(apart):
+        found[judged[bucket_of(hashes, len(judged))]] = number
+    return found
+
+
+def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
     """What is told of t interactions, from the numbers (n, 6) of people; nothing where few histories reach so far."""
-    told = values[np.isfinite(values[:, OURS])]
+    reached = np.isfinite(values[:, OURS])
+    told, folds = values[reached], folds[reached]
     if len(told) < FEWEST:
         return []
-    gain = Stretch.of(told[:, OURS] - told[:, MEAN])
+    gain = Stretch.of(told[:, OURS] - told[:, MEAN], folds)
     shared = float((told[:, DIRECT] - told[:, MEAN]).mean())
     return [
         OutlookStep(
@@ -85,9 +96,9 @@ def _step(t: int, values: Floats) -> list[OutlookStep]:
             mean=float(told[:, MEAN].mean()),
             chance=float(told[:, CHANCE].mean()),
             error=gain.error,
-            reward=Stretch.of(told[:, OURS]),
-            over_arms=Stretch.of(told[:, OURS] - told[:, ARMS]),
-            over_logged=Stretch.of(told[:, OURS] - told[:, CHANCE]),
+            reward=Stretch.of(told[:, OURS], folds),
+            over_arms=Stretch.of(told[:, OURS] - told[:, ARMS], folds),
+            over_logged=Stretch.of(told[:, OURS] - told[:, CHANCE], folds),
         )
     ]
 

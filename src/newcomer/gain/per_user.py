@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from newcomer.arrays import Floats, Hashes
+from newcomer.arrays import Floats, Hashes, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import Logs
@@ -44,10 +44,14 @@ def _join(one: Persons, other: Persons) -> Persons:
 
 @dataclass(frozen=True)
 class Table:
-    """Numbers of people by name of a predictor or policy: `people.values` are (n, names, ...)."""
+    """Numbers of people by name of a predictor or policy: `people.values` are (n, names, ...).
+
+    `folds` (n,) says by which of several fits each of the people was judged; None where there is one.
+    """
 
     names: tuple[str, ...]
     people: Persons
+    folds: Ints | None = None
 
     def of(self, name: str) -> Floats:
         """The numbers (n, ...) under a name."""
@@ -57,8 +61,8 @@ class Table:
     def joined(cls, tables: Sequence[Table]) -> Table:
         """The people of several folds, under the names that all of these have."""
         names = tuple(name for name in tables[0].names if all(name in table.names for table in tables))
-        parts = [Persons(one.people.hashes, np.stack([one.of(name) for name in names], axis=1)) for one in tables]
-        total = parts[0]
-        for part in parts[1:]:
-            total += part
-        return cls(names, total)
+        hashes = np.concatenate([one.people.hashes for one in tables])
+        values = np.concatenate([np.stack([one.of(name) for name in names], axis=1) for one in tables])
+        folds = np.repeat(np.arange(len(tables)), [len(one.people.hashes) for one in tables])
+        order = np.argsort(hashes, kind="stable")
+        return cls(names, Persons(hashes[order], values[order]), folds[order] if len(tables) > 1 else None)

@@ -5,6 +5,8 @@ every kind logs as Assumption 1 asks: actions drawn uniformly, histories of one 
 
 taste      the logger knows the taste: of the candidates of a step it takes one with probability proportional to
            exp(strength phi . beta), uniform at 0 and nearly always the best at 16
+liking     people log what they like: the same, by the reward that this user gives, noise and all, in place of what the
+           user is expected to give
 adaptive   the logger learns: with probability `strength` a step is chosen by LinUCB from what this user paid before,
            else uniformly. Actions depend on logged rewards only, so the likelihood stays right where SOLD does not
 lengths    how long a history is depends on the taste: length = steps (1 - strength q), q in (0, 1) the share of users
@@ -31,7 +33,7 @@ from newcomer.worlds.world import Episode, stream
 if TYPE_CHECKING:
     from newcomer.logs import Logs
 
-Bias = Literal["taste", "adaptive", "lengths", "drift"]
+Bias = Literal["taste", "liking", "adaptive", "lengths", "drift"]
 SHARES = ("adaptive", "lengths")  # whose strength is a share
 
 
@@ -42,7 +44,7 @@ class BiasedLogs:
     Parameters
     ----------
     world : whose users, actions and newcomers these are; without a catalogue.
-    bias : "taste", "adaptive", "lengths" or "drift", as the module says.
+    bias : "taste", "liking", "adaptive", "lengths" or "drift", as the module says.
     strength : how strong the bias is, 0 for none; a share for "adaptive" and "lengths".
     """
 
@@ -111,14 +113,19 @@ class BiasedLogs:
         shown, paid = np.empty((BLOCK, steps, self.dim)), np.empty((BLOCK, steps))
         for step in range(steps):
             offers = self.world.draw_actions(rng, BLOCK)
-            if self.bias == "taste":
-                chosen = softmax_choice(rng, self.strength * np.einsum("nkd,nd->nk", offers, betas))
+            liked = np.einsum("nkd,nd->nk", offers, betas)
+            if self.bias == "liking":
+                liked = liked + self.world.draw_noise(rng, liked.shape)
+            if self.bias in ("taste", "liking"):
+                chosen = softmax_choice(rng, self.strength * liked)
             else:
                 chosen = rng.integers(offers.shape[1], size=BLOCK)
             if self.bias == "adaptive":
                 chosen = np.where(rng.random(BLOCK) < self.strength, learner.choose(state, offers), chosen)
             shown[:, step] = offers[everyone, chosen]
-            paid[:, step] = np.einsum("nd,nd->n", shown[:, step], betas) + self.world.draw_noise(rng, (BLOCK,))
+            paid[:, step] = liked[everyone, chosen]
+            if self.bias != "liking":
+                paid[:, step] += self.world.draw_noise(rng, (BLOCK,))
             if self.bias == "adaptive":
                 learner.update(state, shown[:, step], paid[:, step])
         return shown, paid

@@ -116,7 +116,8 @@ VERDICTS: dict[str, Verdict] = {
         "partly",
         "No worse than LinUCB for any tau and radius: yes. All variants outperform mUCB and mmUCB: no. At the paper's "
         "tau ProBALL is LinUCB and far behind mUCB. In the subspace it is ahead of mUCB with balanced factors, by "
-        "{mucb_balanced}, and mmUCB (which with such an epsilon never drops a model) is worst; with literal factors it "
+        "{mucb_balanced}, and mmUCB (which with such an epsilon never drops a model) is behind LinUCB; with literal "
+        "factors it "
         "is *behind* mUCB, by {mucb_literal}, and level with mmUCB ({mmucb_literal} behind), since there users differ "
         "little from their mean. With balanced factors the "
         "exit nearest to the paper's t = 70 is at tau = {exit_tau}, in round {exit_round}, and from there on the "

@@ -116,11 +116,12 @@ VERDICTS: dict[str, Verdict] = {
         "partly",
         "No worse than LinUCB for any tau and radius: yes. All variants outperform mUCB and mmUCB: no. At the paper's "
         "tau ProBALL is LinUCB and far behind mUCB. In the subspace it is ahead of mUCB with balanced factors, by "
-        "{mucb_balanced}, and mmUCB (which with such an epsilon never drops a model) is worst; with literal factors it "
+        "{mucb_balanced}, and mmUCB (which with such an epsilon never drops a model) is behind LinUCB; with literal "
+        "factors it "
         "is *behind* mUCB, by {mucb_literal}, and level with mmUCB ({mmucb_literal} behind), since there users differ "
         "little from their mean. With balanced factors the "
         "exit nearest to the paper's t = 70 is at tau = {exit_tau}, in round {exit_round}, and from there on the "
-        "policy pays for learning 200 dimensions late. LOCAL-UCB is safe and gains little here: with literal factors "
+        "policy pays for learning 200 dimensions late. LOCAL-UCB is level with LinUCB here: with literal factors "
         "the calibrated radius says that nothing is known of the last directions, and with balanced ones it still "
         "allows one of 18 directions to be far off, for which it has to be optimistic. " + _RADII + " " + _MEAN,
         curves.ucb,

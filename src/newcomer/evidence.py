@@ -156,7 +156,7 @@ class CoverageFacts:
         """Which completed entries are at their bound, in words; nothing if there are none.
 
         >>> CoverageFacts(0.1, 0.5, 0, (), bounded=2, bounded_actions=("tea", "rum")).bounds()
-        'SOLD's moment is cut at the mean squared reward for 2 actions (tea, rum): too few pairs tell what they share'
+        "SOLD's moment is cut at the mean squared reward for 2 actions (tea, rum): too few pairs tell what they share"
         """
         if not self.bounded:
             return ""

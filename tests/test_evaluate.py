@@ -28,11 +28,11 @@ from newcomer.evaluation.splitting import Fold
 from newcomer.gain.deals import deal
 from newcomer.gain.offers import Menu
 from newcomer.gain.per_user import Persons, Table
-from newcomer.interval import FEWEST, ratio
+from newcomer.interval import ratio
 from newcomer.logs import carrying
 from newcomer.logs.crew import Crew
 from newcomer.logs.intake import shelving
-from newcomer.users import folds
+from newcomer.users import bucket_count, folds
 from newcomer.worlds import Synthetic
 from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import check_world, stream
@@ -146,10 +146,11 @@ def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
     logs = logs_of(users=40)
     with Crew(2) as crew:
         moved = logs.on(crew)
-        part = split(moved, seed=1, rows=2)[0][0].to_fit(moved)
+        half = np.arange(bucket_count(logs.dim)) % 2 == 0
+        part = Fold(half, ~half, seed=1).to_fit(moved)
         assert moved.engine is crew and part.engine is crew
         assert logs.engine is None and pickle.loads(pickle.dumps(part)).engine is None
-        alone = split(logs, seed=1, rows=2)[0][0].to_fit(logs)
+        alone = Fold(half, ~half, seed=1).to_fit(logs)
         assert nc.fit(part, rank=1).mean == pytest.approx(nc.fit(alone, rank=1).mean, rel=1e-9)
     assert dealt["expect"] > 5
 

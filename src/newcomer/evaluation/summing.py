@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.contenders import MEAN, OURS
 from newcomer.evaluation.judging import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.stretches import CurveStep, LearningStep, PolicyRow

@@ -26,7 +26,7 @@ from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.experiments.figure import Point, study
 from newcomer.experiments.scale import Scale, Setting
 from newcomer.experiments.studies.comparison import ratio_of_means, regrets
-from newcomer.experiments.studies.study_repeatability import table_of
+from newcomer.experiments.studies.study_people import table_of
 from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch

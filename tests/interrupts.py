@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import random
+import resource
 import select
 import shutil
 import signal
@@ -65,7 +66,7 @@ class Trial:
         write_logs(folder / "logs.csv")
         self.ended: Counter[tuple[str, str]] = Counter()  # by what was interrupted, and how
         self.wrong: list[str] = []
-        self.latest = 0.0
+        self.latest = self.busiest = 0.0  # seconds from an interrupt to its answer, on the clock and of the processor
         paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
         self.env = {**os.environ, **threads, "TMPDIR": str(self.scratch), MARK: str(folder), "PYTHONPATH": paths}
@@ -83,10 +84,12 @@ class Trial:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(self.random.uniform(0.0, within))
         early = process.poll() is not None
-        sent = time.monotonic()
+        sent, spent = time.monotonic(), 0.0 if early else seconds_of(process.pid)
+        before = seconds_of_children()
         if not early:
             os.killpg(process.pid, signal.SIGINT)
         _, told = process.communicate(timeout=60)
+        self.busiest = max(self.busiest, seconds_of_children() - before - spent)
         if early or (process.returncode == 0 and "Traceback" not in told):  # all was done when the interrupt came
             self.tidy()
             return False
@@ -95,7 +98,8 @@ class Trial:
 
     def note(self, label: str, code: int, late: float, told: str) -> None:
         """How an interrupted process ended, and what is left."""
-        if "Traceback" in told and "newcomer/cli" not in told and "KeyboardInterrupt" in told.splitlines()[-1]:
+        unheard = code == -signal.SIGINT and not told  # the process was not Python yet
+        if unheard or ("Traceback" in told and "newcomer/cli" not in told and "KeyboardInterrupt" in told):
             self.ended[label, "before"] += 1
         else:
             self.ended[label, str(code)] += 1
@@ -142,11 +146,12 @@ class Trial:
         def asked(name: str, after: float | None) -> tuple[dict[str, Any], float]:
             print(name, file=process.stdin, flush=True)
             process.stdout.readline()  # it begins
-            sent = time.monotonic()
+            sent, spent = time.monotonic(), None
             if after is not None and not select.select([process.stdout], [], [], after)[0]:
+                sent, spent = time.monotonic(), seconds_of(process.pid)
                 os.kill(process.pid, signal.SIGINT)
-                sent = time.monotonic()
             line = process.stdout.readline()
+            self.busiest = max(self.busiest, 0.0 if spent is None or not line else seconds_of(process.pid) - spent)
             if not line:
                 process.wait(10)
                 raise ConnectionError(f"{name}: Python ended with {process.returncode}")
@@ -178,6 +183,20 @@ class Trial:
             self.wrong.append(f"nc.{name}: {answer}")
         self.timely(f"nc.{name}", late)
         self.wrong += [f"nc.{name}: left {one}" for one in self.left()]
+
+
+def seconds_of(pid: int) -> float:
+    """Of the processor that a process has used."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def seconds_of_children() -> float:
+    """Of the processor that processes have used which this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def serve() -> None:
@@ -249,7 +268,8 @@ def main() -> int:
     found = trial(asked.count, asked.seed)
     for (name, how), count in sorted(found.ended.items()):
         print(f"{name:24} {how:20} {count}")
-    print(f"latest: {found.latest:.2f} s after the interrupt; wrong: {len(found.wrong)}")
+    told = f"latest: {found.latest:.2f} s after the interrupt, {found.busiest:.2f} s of the processor"
+    print(f"{told}; load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores; wrong: {len(found.wrong)}")
     print(*found.wrong, sep="\n")
     return int(bool(found.wrong))
 

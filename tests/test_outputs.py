@@ -14,16 +14,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import newcomer as nc
 from newcomer import files
 from newcomer.charts.pictures import regret_curves
-from newcomer.cli import main
+from newcomer.cli import address_space, main
 from newcomer.errors import LogsError, ModelError, NewcomerError, OutputError
 from newcomer.logs.intake.spilling import Spill
 from newcomer.worlds import Synthetic
+from tests.interrupts import write_logs
 
 ROOT = Path(__file__).resolve().parent.parent
 NEWCOMER = [sys.executable, "-m", "newcomer"]
@@ -255,10 +257,55 @@ def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> No
     told = " ".join(capsys.readouterr().out.split())
     for code, meaning in main.EXIT_CODES.items():
         assert f"{code} {meaning}" in told and f"| {code} | {meaning}" in page
-    raised = {
-        main._explain(error) for error in (LogsError(""), ModelError(""), NewcomerError(""), OSError(), KeyError())
-    }
-    assert raised <= main.EXIT_CODES.keys()
+    errors = (LogsError(""), ModelError(""), NewcomerError(""), OSError(), KeyError(), MemoryError())
+    assert {main._explain(error) for error in errors} <= main.EXIT_CODES.keys()
+
+
+def test_too_little_memory_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main._explain(MemoryError("Unable to allocate 72.1 MiB")) == 6
+    assert capsys.readouterr().err.startswith("error: there is not enough memory (Unable to allocate 72.1 MiB): ")
+
+
+def limited(gigabytes: float) -> dict[str, Any]:
+    """For a process with so much address space."""
+    most = int(gigabytes * 1e9)
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))}
+
+
+def test_too_little_address_space_is_refused_at_once() -> None:
+    done = subprocess.run(
+        [*NEWCOMER, "fit", "logs.csv"], check=False, capture_output=True, text=True, timeout=60, **limited(0.5)
+    )
+    assert done.returncode == 6 and done.stdout == "" and done.stderr.count("\n") == 1
+    assert "needs 1 GB of address space" in done.stderr and "ulimit -v" in done.stderr
+    asked = subprocess.run([*NEWCOMER, "--help"], check=False, capture_output=True, text=True, **limited(0.5))
+    assert asked.returncode == 0 and "fit" in asked.stdout
+
+
+def test_a_small_address_space_will_do(tmp_path: Path) -> None:
+    write_logs(tmp_path / "logs.csv", users=100)
+    for given, code in ((["--rank", "1"], 0), (["--rank", "one"], 2)):
+        command = [*NEWCOMER, "fit", str(tmp_path / "logs.csv"), "--out", str(tmp_path / "m.newcomer"), *given]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, **limited(1.05))
+        assert done.returncode == code, done.stderr
+
+
+@pytest.mark.parametrize(("end", "code"), [("kill -ABRT $$", 6), ("exit 3", 3), ("kill -TERM $$", 143)])
+def test_what_becomes_of_the_second_process_is_told(
+    end: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stub = tmp_path / "python"
+    stub.write_text(f"#!/bin/sh\n{end}\n")
+    stub.chmod(0o700)
+    before = {name: signal.getsignal(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGHUP")}
+    monkeypatch.setattr(address_space, "limit", lambda: 2_000_000_000)
+    monkeypatch.setattr(address_space.sys, "executable", str(stub))
+    assert address_space.second_process(["fit", "logs.csv"]) == code
+    assert ("not enough memory: raise the limit of 2.0 GB" in capsys.readouterr().err) == (code == 6)
+    monkeypatch.setenv(address_space.INSIDE, "1")
+    assert address_space.second_process(["fit", "logs.csv"]) is None
+    for name, handler in before.items():
+        signal.signal(getattr(signal, name), handler)
 
 
 def test_a_model_that_cannot_be_written_as_json_is_refused(model: nc.Model, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import pickle
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,22 @@ import pytest
 
 import newcomer as nc
 from newcomer.linear.state import State
+from newcomer.policies import memory
 
 DIM, USERS, ROUNDS = 6, 8, 60
 
 
 @pytest.fixture(autouse=True)
-def restless() -> Iterator[None]:
-    """Threads take turns as often as Python can have them do."""
-    usual = sys.getswitchinterval()
+def restless(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Threads take turns as often as Python can have them do, and others have a turn while a state grows."""
+    usual, widened = sys.getswitchinterval(), memory._widened
+
+    def slowly(array: np.ndarray, width: int) -> np.ndarray:
+        longer = widened(array, width)
+        time.sleep(0.002)
+        return longer
+
+    monkeypatch.setattr(memory, "_widened", slowly)
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(usual)
@@ -52,12 +62,15 @@ def events(user: int) -> Iterator[tuple[np.ndarray, float]]:
         yield row[None], float(rng.standard_normal())
 
 
-def serve(policy: Any, state: Any, user: int) -> None:
+def serve(policy: Any, state: Any, user: int, together: Barrier | None = None) -> None:
+    if together is not None:
+        together.wait()
     for row, reward in events(user):
         policy.update(state, row, [reward], users=[user])
 
 
-def watch(policy: Any, state: Any) -> None:
+def watch(policy: Any, state: Any, together: Barrier) -> None:
+    together.wait()
     for _ in range(ROUNDS):
         assert np.isfinite(policy.scores(state, np.eye(DIM))).all()
         assert len(type(state).from_bytes(state.to_bytes())) == USERS
@@ -71,8 +84,9 @@ def test_eight_threads_serve_eight_users_of_one_state(model: nc.Model) -> None:
         for user in range(USERS):
             serve(policy, alone, user)
         with ThreadPoolExecutor(USERS + 1) as pool:
-            calls = [pool.submit(serve, policy, together, user) for user in range(USERS)]
-            calls.append(pool.submit(watch, policy, together))
+            begin = Barrier(USERS + 1)
+            calls = [pool.submit(serve, policy, together, user, begin) for user in range(USERS)]
+            calls.append(pool.submit(watch, policy, together, begin))
             for call in calls:
                 call.result()
         name = type(policy).__name__

@@ -170,7 +170,10 @@ class Contract(Shown, ABC, Generic[Kind]):
         mask: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> Ints:
-        """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw."""
+        """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw.
+
+        An array of int64, whatever was asked: `chosen.tolist()` or `int(chosen[0])` is plain Python, for JSON say.
+        """
         # The commonest call needs no question: plain arrays for everybody, nothing masked.
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
             n, given = len(state), questions.plain_actions(actions, self.dimension)

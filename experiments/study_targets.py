@@ -458,7 +458,8 @@ def check_rates_verdicts(frame: pl.DataFrame) -> list[Verdict]:
         _alarms(line["test"], line["alarm"], line["sets"])
         for line in clean.filter(pl.col("test") != "any").iter_rows(named=True)
     ]
-    for fault, strength in (("all rewards drift", 0.25), ("a direction drifts", 0.25), ("logger knows taste", 1.0)):
+    named = (("all rewards drift", 0.25), ("a direction drifts", 0.25), ("logger knows taste", 1.0))
+    for fault, strength in (*named, ("people log what they like", 1.0)):
         line = frame.filter(pl.col("test") != "any", design=fault, strength=strength)
         if len(line):
             found.append(at_least(f"power: {fault}, {strength:g}", line["alarm"][0], 0.9))

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import figure_page, people_page, radius_sweep, readme_people, study_page
+from experiments import (
+    evaluate_coverage,
+    figure_page,
+    people_page,
+    radius_sweep,
+    readme_people,
+    self_selection,
+    study_page,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -17,11 +25,14 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
+    enough, helps = docs / "good-enough.md", docs / "will-it-help.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),
+        enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
+        helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 

@@ -10,15 +10,16 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.checks.chance import DRAWS, Chance, cross_test, flip_test
-from newcomer.checks.crowd import Crowd, View, drawing_weights, residuals
+from newcomer.checks.chance import DRAWS, Chance, cross_test, flip_test, pair_test
+from newcomer.checks.crowd import LEADING, Crowd, View, drawing_weights, residuals
 from newcomer.checks.drafts import Draft, Limits, judged
 from newcomer.checks.enough import enough_users
 from newcomer.checks.gathering import LONGEST, gather, look_at
+from newcomer.checks.liking import leading
 from newcomer.checks.quick import TESTS, quick_check
 from newcomer.checks.surface import agreement
 from newcomer.evidence import Evidence
-from newcomer.experiments.studies.study_check_rates import clean
+from newcomer.experiments.studies.study_check_rates import clean, self_selected
 from newcomer.logs.crew import Crew
 from newcomer.verdicts import Finding, Findings, holm
 from newcomer.worlds.biased_logs import BiasedLogs
@@ -156,6 +157,69 @@ def test_holm_against_its_definition():
     for _ in range(200):
         p_values = rng.random(rng.integers(1, 8)) ** 2
         assert [p <= 0.1 for p in holm(list(p_values))] == oracle.holm(list(p_values), 0.1)
+
+
+def test_the_pair_test_against_loops():
+    rng = np.random.default_rng(9)
+    strata = np.array([4] * 30 + [6] * 20 + [9])
+    x = rng.standard_normal((51, 3))
+    y, weights = x + 2.0 * rng.standard_normal((51, 3)), rng.random(51) + 0.5
+    found = pair_test(x, y, strata, weights, seed=1)
+    products, total = [], 0.0
+    for stratum in (4, 6):
+        own = np.flatnonzero(strata == stratum)
+        for u in own:
+            products.append((x[u] - x[own].mean(axis=0)) @ (y[u] - y[own].mean(axis=0)))
+            total += weights[u] * (1 - 1 / len(own))
+    assert found.size == pytest.approx(sum(products) / total) and found.p_value <= 0.01
+    away = pair_test(x, -y, strata, weights, seed=1)
+    assert away.size == 0.0 and away.effect == 0.0 and away.p_value >= 0.98
+    assert pair_test(x, y, np.arange(51), weights, seed=1) is None
+
+
+def test_directions_of_liking_are_those_of_the_dense_matrix():
+    """Within halves, weights w: sum over users and pairs of different rows of w w f f^T, f standardised one-hot."""
+    rng = np.random.default_rng(10)
+    crowd = Crowd.of(gather(self_selected(rng, 2.0, users=200)), None)
+    view = View.of(crowd, shuffled=True)
+    features = (np.eye(crowd.count)[crowd.actions[view.order]] - crowd.shares) / crowd.usual[1]
+    for weights in (crowd.residual, np.ones(len(crowd.residual))):
+        weighted = weights[view.order][:, None] * features
+        dense = -weighted.T @ weighted
+        for half in oracle.half_sums(crowd.user, weighted):
+            dense += half.T @ half
+        best = np.linalg.eigvalsh(dense)[::-1][:LEADING].sum()
+        found = leading(view, weights) * crowd.usual[1][:, None]
+        assert np.allclose(found.T @ found, np.eye(LEADING), atol=1e-8)
+        assert 0.9 * best < np.trace(found.T @ dense @ found) <= best + 1e-8
+
+
+def test_self_selection_is_seen_and_popularity_is_not():
+    """Strong self-selection leaves rewards that are all high, which tests that look along rewards do not see."""
+    rng = np.random.default_rng(12)
+    found = quick_check(self_selected(rng, 2.0, users=300))
+    assert found["self-selection"].verdict == "broken" and found["self-selection"].adjusted <= 0.05
+    assert "say they like" in found["self-selection"].what and "random actions" in found["self-selection"].advice
+    alarms = [
+        quick_check(clean(rng, "actions once, good ones popular"), seed=number)["self-selection"].p_value <= 0.05
+        for number in range(20)
+    ]
+    assert sum(alarms) <= 4
+
+
+def test_what_shows_in_no_logs_is_said_first():
+    """Liking of single actions, nothing shared: means are too high, nothing accuses, the unknowable begin with it."""
+    rng = np.random.default_rng(13)
+    liked = rng.standard_normal((400, 40))
+    action = rng.permuted(np.argsort(-(liked + rng.gumbel(size=liked.shape)), axis=1)[:, :8], axis=1)
+    reward = np.take_along_axis(liked, action, axis=1)
+    found = quick_check(
+        nc.Logs.from_arrays(user=np.repeat(np.arange(400), 8), action=action.ravel(), reward=reward.ravel())
+    )
+    assert reward.mean() > 0.6 and found["self-selection"].verdict in ("fine", "unknowable")
+    unseen = next(one for one in found if one.name not in {*NAMES, "coverage", "rewards", "propensities", "repeats"})
+    assert unseen.name == "unseen self-selection" and unseen.verdict == "unknowable"
+    assert unseen.effect == pytest.approx(reward.std(), rel=0.05)
 
 
 def test_the_cross_test_against_loops():

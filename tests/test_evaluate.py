@@ -94,6 +94,26 @@ def test_a_stretch_is_a_mean_with_students_interval():
     assert np.isinf(Stretch.of(np.array([1.0])).high) and not Stretch.of(np.array([1.0])).clear
 
 
+def test_the_spread_between_folds_counts_where_people_are_few():
+    """Nadeau and Bengio's 5/4, or the mean square between parts if larger; only below 500 people."""
+    rng = np.random.default_rng(8)
+    values, folds = rng.standard_normal(200), np.repeat(np.arange(5), [50, 50, 40, 40, 20])
+    values[:3] = np.nan
+    people, apart = Stretch.of(values), values + 0.6 * folds
+    assert Stretch.of(values, folds).error == pytest.approx(np.sqrt(1.25) * people.error)
+    told = Stretch.of(apart, folds)
+    kept = np.isfinite(apart)
+    between = 0.0
+    for fold in range(5):
+        own = apart[kept & (folds == fold)]
+        between += len(own) * (own.mean() - apart[kept].mean()) ** 2 / 4
+    assert told.error == pytest.approx(np.sqrt(between / kept.sum())) and told.error > 2 * Stretch.of(apart).error
+    assert told.value == Stretch.of(apart).value
+    many = np.tile(apart, 3)
+    assert Stretch.of(many, np.tile(folds, 3)) == Stretch.of(many)
+    assert Stretch.of(values, np.zeros(200, np.int64)) == people
+
+
 def test_an_evaluation_is_sentences_json_and_frames(found):
     assert found.sentences()[:4] == list(found.decision.sentences)
     assert found.sentences()[4].startswith("After 5 interactions a newcomer gets")
@@ -491,6 +511,15 @@ def test_other_people_get_what_was_said():
 
 
 # Coverage: a short form of experiments/evaluate_coverage.py.
+
+
+def test_tables_of_few_people_are_held_against_what_happened():
+    rows = pl.DataFrame(evaluate_coverage.few("stars", 120, 12, 1))
+    assert rows["interactions"].to_list() == [1, 2, 5] and (rows["error"] > 1.1 * rows["alone"]).all()
+    found = evaluate_coverage.held(rows)
+    assert found["kind"].to_list() == ["stars", "all"] and found["intervals"].to_list() == [3, 3]
+    inside = ((rows["low"] <= rows["happened"]) & (rows["happened"] <= rows["high"])).mean()
+    assert found["held"][0] == inside and found["before"][0] <= inside <= found["allowing"][0]
 
 
 def test_intervals_have_the_truth_in_them():

@@ -16,9 +16,8 @@ from math import ceil
 
 from newcomer.evidence import Everybody, Evidence, Outlook, OutlookStep, Summary
 from newcomer.interval import FEWEST, shown
-from newcomer.verdicts import Answer, Decision, Finding, Findings, Known
+from newcomer.verdicts import GAIN, Answer, Decision, Finding, Findings, Known
 
-GAIN = ("shared taste", "enough users")  # findings on what is to be gained, not on whether logs can be trusted
 LOOK = 5  # interactions that histories should have room for
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 PROMISE = "what is learned from them promises nothing"
@@ -57,16 +56,15 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
 
 
 def trust(checks: Findings | None) -> str:
-    """The verdict on the logs alone: the worst finding, whatever there is to gain; "unchecked" without checks."""
-    if checks is None:
-        return "unchecked"
-    found = {one.verdict for one in checks if one.name not in GAIN}
-    return next((one for one in ("broken", "doubtful", "fine") if one in found), "unknowable")
+    """The verdict on the logs, whatever there is to gain; "unchecked" without checks."""
+    return "unchecked" if checks is None else checks.verdict
 
 
 def wrong(checks: Findings | None, verdict: str) -> tuple[Finding, ...]:
     """The findings on the logs with this verdict."""
-    return tuple(one for one in checks or () if one.verdict == verdict and one.name not in GAIN)
+    return tuple(
+        one for one in checks or () if one.verdict == verdict and (verdict == "broken" or one.name not in GAIN)
+    )
 
 
 def by_step(outlook: Outlook | None, summary: Summary | None) -> tuple[tuple[tuple[int, Known], ...], int | None]:

@@ -103,12 +103,12 @@ def no_taste(small: bool) -> pl.DataFrame:
 
 
 LOGS: dict[str, Callable[[bool], pl.DataFrame | None]] = {
-    "films": films,
     "young": young,
     "taxes": taxes,
     "email": email,
     "patients": patients,
     "no taste": no_taste,
+    "films": films,
 }
 
 

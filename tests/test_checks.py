@@ -467,7 +467,7 @@ def test_enough_users_are_told_by_people_kept_out():
     told = found["enough users"]
     assert told.verdict == "fine" and told.effect > 0
     assert told.picture.x == (600.0, 1200.0, 6000.0) and told.picture.y[2] >= told.picture.y[1] >= told.picture.y[0]
-    assert enough_users(None, "too few").verdict == "broken"
+    assert found.decision.personal == "yes" and enough_users(None, found.decision, "too few").verdict == "broken"
 
 
 def test_a_fit_keeps_what_checks_found_and_its_id(tmp_path):

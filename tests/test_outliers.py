@@ -54,8 +54,10 @@ def test_one_reward_far_outside_is_named_and_not_taken_for_people_who_are_alike(
     assert "1 of 4,000 rewards" in sentence and "user 123, row 5" in sentence and "--clip auto" in sentence
     found = findings_of(nc.fit(logs))
     assert found.rank == 0 and "1 reward far outside all others may hide it" in rank_line(found)
-    assert not any("bother" in line for line in found.outlook)
-    assert any("cannot be told" in line and "--clip auto" in line for line in found.outlook)
+    assert found.decision.answer == "not yet" and found.decision.everybody == found.decision.personal == "not clear"
+    assert (
+        "hidden by 1 reward far outside" in found.decision.sentences[3] and "--clip auto" in found.decision.sentences[3]
+    )
 
 
 @pytest.mark.parametrize("clip", ["auto", (-5.0, 5.0)])
@@ -81,7 +83,7 @@ def test_heavy_tailed_noise_is_said_and_clipping_finds_the_taste(degrees: float,
     assert plain.summary.hiding
     clipped = nc.fit(nc.Logs.from_arrays(**arrays, clip="auto"))
     assert clipped.rank >= RANK and distance(clipped, basis) < 0.2
-    assert any("Worth it" in line for line in findings_of(clipped).outlook)
+    assert findings_of(clipped).decision.personal == "yes"
 
 
 def test_rewards_of_every_usual_kind_get_no_word() -> None:

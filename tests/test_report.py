@@ -139,9 +139,10 @@ def gaining(dossier: Dossier, gain: float) -> Dossier:
     facts = dossier.model.evidence.population
     assert facts.outlook is not None
     steps = [replace(one, gain=gain, low=gain - 0.1, high=gain + 0.1, error=0.05) for one in facts.outlook.steps]
-    kept = replace(
-        dossier.model.evidence, population=replace(facts, outlook=replace(facts.outlook, steps=tuple(steps)))
-    )
+    assert facts.outlook.everybody is not None
+    alike = replace(facts.outlook.everybody, gain=Stretch.around(0.5, 0.05, 400))
+    outlook = replace(facts.outlook, steps=tuple(steps), everybody=alike)
+    kept = replace(dossier.model.evidence, population=replace(facts, outlook=outlook))
     return replace(dossier, model=replace(dossier.model, evidence=kept))
 
 
@@ -149,7 +150,7 @@ ANSWERS = {
     ("broken", 0.5): ("no", "no promise", "No: these logs are broken"),
     ("broken", -0.5): ("no", "no promise", "No: these logs are broken"),
     ("fine", 0.5): ("yes", "personalise", "Yes: personalise from 1 interaction on"),
-    ("doubtful", 0.5): ("with care", "personalise, with care", "Yes, with care"),
+    ("doubtful", 0.5): ("with care", "personalise, with care", "Only with care"),
     ("fine", 0.02): ("best for all", "the best for everybody", "Serve everybody the best;"),
     ("fine", -0.5): ("best for all", "the best for everybody", "Serve everybody the best;"),
 }

@@ -4,7 +4,7 @@ A `Finding` answers one question about the logs. Where the answer is a test, its
 survives Holm's step-down over all tests of the check (Holm 1979), so that clean logs are called anything but fine with
 probability at most `level`, and an effect that is large enough to matter, since with a million rows everything is
 significant. A fault that needs no test (constant rewards, say) counts directly. The verdict of the whole is the worst
-of them; what logs cannot show is listed as unknowable, and makes nothing better or worse.
+of those on the logs; what logs cannot show is listed as unknowable, and makes nothing better or worse.
 
 A `Decision` is what all evidence comes to: what everybody should get, and whether and when to personalise. One function
 makes it for all commands (`newcomer.gain.verdict.decide`).
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Verdict = Literal["fine", "doubtful", "broken", "unknowable"]
 WORST_FIRST: tuple[Verdict, ...] = ("broken", "doubtful", "fine", "unknowable")
+GAIN = ("shared taste", "enough users")  # findings on what is to be gained: little of it makes no log doubtful
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,20 @@ class Findings(Shown):
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict of all; "unknowable" only where nothing at all could be told."""
-        found = {finding.verdict for finding in self.findings}
+        """The worst verdict on the logs; "unknowable" only where nothing at all could be told.
+
+        That there is little to gain (`GAIN`) is for the decision to say, and makes no log doubtful.
+        """
+        found = {
+            finding.verdict for finding in self.findings if finding.verdict == "broken" or finding.name not in GAIN
+        }
         return next((one for one in WORST_FIRST if one in found), "unknowable")
 
     @property
     def sentences(self) -> list[str]:
         """The verdict in a sentence, then what stands behind it, worst first."""
-        wrong = [one for one in self.findings if one.verdict == self.verdict]
+        wrong = [one for one in self.findings if one.verdict == self.verdict and one.name not in GAIN]
+        wrong = wrong or [one for one in self.findings if one.verdict == self.verdict]
         if self.verdict == "fine":
             return ["These logs show nothing that speaks against learning from them."]
         if self.verdict == "unknowable":

@@ -151,7 +151,7 @@ def _kinds(model: Model) -> tuple[str, ...]:
 
 
 def _outlook(model: Model) -> tuple[str, ...]:
-    """What rewards are made of, and what held-out people gained; over broken logs nothing is told."""
+    """What rewards are made of, and where the gain comes from, which the decision tells; nothing over broken logs."""
     kept = model.evidence
     if kept.checks is not None and kept.checks.verdict == "broken":
         return ("Nothing is promised: these logs are broken, and what people would gain cannot be told from them.",)
@@ -160,7 +160,7 @@ def _outlook(model: Model) -> tuple[str, ...]:
     parts, outlook = kept.population.forecast.parts(model.persistence), kept.population.outlook
     if outlook is None:
         return parts, "Too few people, or too short histories, to measure what personalising would be worth."
-    return parts, *outlook.sentences()
+    return parts, outlook.sentences()[-1]
 
 
 def show(found: Findings, *, saved: object = None) -> None:

@@ -34,7 +34,7 @@ from newcomer.fitting import Fitting, fit_apart_too
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
 from newcomer.gain.offers import why_not
 from newcomer.gain.per_user import Progress, Table
-from newcomer.gain.verdict import decide
+from newcomer.gain.verdict import decide, wrong
 from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
@@ -120,7 +120,7 @@ def evaluated(
     outlook = evidence.population.outlook if evidence.population else None
     found = _told(plan, each, outlook)
     stages.end()
-    broken, doubtful = (tuple(one.name for one in checked.of(verdict)) for verdict in ("broken", "doubtful"))
+    broken, doubtful = (tuple(one.name for one in wrong(checked, verdict)) for verdict in ("broken", "doubtful"))
     return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
 
 

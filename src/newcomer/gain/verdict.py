@@ -16,9 +16,8 @@ from math import ceil
 
 from newcomer.evidence import Everybody, Evidence, Outlook, OutlookStep, Summary
 from newcomer.interval import FEWEST, shown
-from newcomer.verdicts import Answer, Decision, Finding, Findings, Known
+from newcomer.verdicts import GAIN, Answer, Decision, Finding, Findings, Known
 
-GAIN = ("shared taste", "enough users")  # findings on what is to be gained, not on whether logs can be trusted
 LOOK = 5  # interactions that histories should have room for
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 PROMISE = "what is learned from them promises nothing"
@@ -37,7 +36,7 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
     if logs == "broken" and checks is not None:
         return _broken(checks)
     steps, start = by_step(outlook, summary)
-    everybody, personal = _everybody(outlook), _personal(outlook, steps, start)
+    everybody, personal = _everybody(outlook, summary), _personal(outlook, steps, start)
     answer = _answer(logs, everybody, personal)
     doubts = wrong(checks, "doubtful")
     return Decision(
@@ -57,26 +56,28 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
 
 
 def trust(checks: Findings | None) -> str:
-    """The verdict on the logs alone: the worst finding, whatever there is to gain; "unchecked" without checks."""
-    if checks is None:
-        return "unchecked"
-    found = {one.verdict for one in checks if one.name not in GAIN}
-    return next((one for one in ("broken", "doubtful", "fine") if one in found), "unknowable")
+    """The verdict on the logs, whatever there is to gain; "unchecked" without checks."""
+    return "unchecked" if checks is None else checks.verdict
 
 
 def wrong(checks: Findings | None, verdict: str) -> tuple[Finding, ...]:
     """The findings on the logs with this verdict."""
-    return tuple(one for one in checks or () if one.verdict == verdict and one.name not in GAIN)
+    return tuple(
+        one for one in checks or () if one.verdict == verdict and (verdict == "broken" or one.name not in GAIN)
+    )
 
 
 def by_step(outlook: Outlook | None, summary: Summary | None) -> tuple[tuple[tuple[int, Known], ...], int | None]:
     """Whether personalising adds to the best for everybody after each number of interactions, and from when on it does.
 
-    The steps are tested in a fixed order, the longest first, until one is not clear.
+    The steps are tested in a fixed order, the longest first, until one is not clear. A reward far outside all others
+    may decide by itself what people seem to like, and heavy tails may hide it: then nothing is clear.
     """
     steps = outlook.steps if outlook else ()
     most = max((step.people for step in steps), default=0)
     found: dict[int, Known] = {step.interactions: _alone(step) for step in steps}
+    if summary is not None and summary.hiding:
+        found = {t: "yes" if known == "yes" else "not clear" for t, known in found.items()}
     start, open_ = None, not (summary is not None and summary.far_rewards)
     for step in sorted(steps, key=lambda one: -one.interactions):
         if found[step.interactions] == "yes" and open_:
@@ -94,10 +95,12 @@ def _alone(step: OutlookStep) -> Known:
     return "no" if step.high <= 0 or worse else "yes" if step.clear else "not clear"
 
 
-def _everybody(outlook: Outlook | None) -> Known:
+def _everybody(outlook: Outlook | None, summary: Summary | None) -> Known:
     found = outlook.everybody if outlook else None
     if found is None or found.gain.people < FEWEST:
         return "unknown"
+    if summary is not None and summary.far_rewards:
+        return "not clear"
     return "yes" if found.gain.clear else "no" if found.gain.high <= 0 else "not clear"
 
 

@@ -1,9 +1,9 @@
 """Does the outlook keep its word? What `fit` says of newcomers, and what then happens to other people.
 
 Twenty random splits of each table of real people: 70% are logged and fitted, the rest are newcomers whom no log has.
-`fit` measures the gain over the population's mean after 2, 5 and 20 interactions on people it held out, with an
-interval for another group of as many; then PriorUCB as it comes serves the newcomers, who are told t of their own rows
-and choose among as many candidates as the outlook did. Young People with 20 and with 60 logged answers a person;
+`fit` measures the gain over the population's mean after 1, 2, 5, 10 and 20 interactions on people it held out; the
+interval is one for another group, of the newcomers' size. Then PriorUCB as it comes serves these, who are told t of
+their own rows and choose among as many candidates. Young People with 20 and with 60 logged answers a person;
 MovieLens's 300 most rated films, 1,500 people in the logs with at most 100 ratings each, 1,000 newcomers. `covered`
 counts the splits whose interval has what happened.
 """
@@ -53,7 +53,7 @@ def run(setting: Setting, *, people: str, seed: int) -> pl.DataFrame:
         got = served(policies, newcomers, steps=step.interactions, choices=facts.outlook.choices, deals=12, seed=seed)
         gain = got["ours"] - got["mean"]
         error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
-        said = (step.gain, step.low, step.high)
+        said = (step.gain, *step.over_mean.again(len(gain)))
         rows.append((people, seed, step.interactions, *said, float(gain.mean()), error, float(got["mean"].mean())))
     return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 

@@ -11,10 +11,10 @@ a thousand for each fit: by their rewards for what choices among own rows are wo
 value of a decision. (Its own error lowers the coverage of perfect intervals to about 94%.)
 
 evaluate-few.csv: a row for each table of 150 to 349 people and number of interactions: what is promised of the gain
-over the population mean, as `nc.fit` and `nc.evaluate` promise it, and what happened to people kept apart when a fit to *all* of
-the table served them. Tables are simulated (stars and clicks of 40 actions, wide: stars of 150 actions) or drawn from
-the Young People Survey and bfi (NEWCOMER_DATA names the folder that holds them), whose other people are those kept
-apart. `python -m experiments.evaluate_coverage few 1` makes one table of each kind.
+over the population mean, as `nc.fit` and `nc.evaluate` promise it, and what happened to people kept apart when a fit
+to *all* of the table served them. Tables are simulated (stars and clicks of 40 actions, wide: stars of 150 actions) or
+drawn from the Young People Survey and bfi (NEWCOMER_DATA names the folder that holds them), whose other people are
+those kept apart. `python -m experiments.evaluate_coverage few 1` makes one table of each kind.
 """
 
 from __future__ import annotations

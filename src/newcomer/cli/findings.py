@@ -101,6 +101,7 @@ class Findings:
     passes: int | None = None  # of em over the logs
     sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
     checks: Checked | None = None
+    too_weak: str = ""  # that something is shared for certain, and of no use yet
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -131,6 +132,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         passes=None if kept.population is None else kept.population.passes,
         sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
+        too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
     )
 
 
@@ -204,6 +206,8 @@ def rank_line(found: Findings) -> str:
         return f"{shared}, kept from the fit before{_contrast(found)}"
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
+    if found.too_weak:
+        return f"nothing that can be used: {found.too_weak}"
     if found.rank == 0:
         hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
         return f"nothing: no direction stands out from chance (rank 0){hidden}"

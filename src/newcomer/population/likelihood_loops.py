@@ -42,16 +42,18 @@ class Histories(NamedTuple):
 
 
 class Posteriors(NamedTuple):
-    """Of each user: the posterior mean mu of z, the log-likelihood of the rewards, and the gain.
+    """Of each user: the posterior mean mu of z, the log-likelihood of the rewards, the gain and its linear part.
 
     The gain is how much better each action's reward is predicted from the user's *other* actions than by the
     population's mean: squared errors, in units that are the same for all populations that are compared, summed over
-    actions.
+    actions. With e the error of the population's mean and p what the other actions add to the prediction it is e^2 -
+    (e - p)^2 = 2 e p - p^2; its linear part is the sum of e p.
     """
 
     mean: Floats  # (users, k)
     likelihood: Floats  # (users,)
     gain: Floats  # (users,)
+    linear: Floats  # (users,)
 
 
 class Expectations(NamedTuple):
@@ -141,15 +143,15 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats
 
 
 @fast
-def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> float:
-    """Of user n, whose posterior is given: the gain, by leaving out one action at a time.
+def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> tuple[float, float]:
+    """Of user n, whose posterior is given: the gain and its linear part, by leaving out one action at a time.
 
     Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x,
     the residual is x / (1 - h), h = f^T P^-1 f / v: no system has to be solved again. That is exact where an action
     has the same features at every meeting, and else leaves a little of its rows in.
     """
     begin, end, rank = seen.starts[n], seen.stops[n], mean.size
-    gain = 0.0
+    gain = linear = 0.0
     first = begin
     while first < end:
         stop = run_end(seen, first, end)
@@ -168,19 +170,20 @@ def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floa
             lever += dot(root[a, : a + 1], total) ** 2
         left /= max(1.0 - lever / variance, 1e-9)
         gain += (error * error - left * left) / seen.units[seen.actions[first]]
+        linear += error * (error - left) / seen.units[seen.actions[first]]
         first = stop
-    return gain
+    return gain, linear
 
 
 @fast
 def likelihoods(seen: Histories) -> Posteriors:
     """What the rewards say of each user, how likely they were, and how well they predict each other."""
     users, rank = seen.starts.size, seen.product.shape[1] - 1
-    found = Posteriors(np.empty((users, rank)), np.empty(users), np.empty(users))
+    found = Posteriors(np.empty((users, rank)), np.empty(users), np.empty(users), np.empty(users))
     root, total = np.empty((rank, rank)), np.empty(rank)
     for n in range(users):
         found.likelihood[n] = posterior(seen, n, found.mean[n], root, total)
-        found.gain[n] = others_gain(seen, n, found.mean[n], root, total)
+        found.gain[n], found.linear[n] = others_gain(seen, n, found.mean[n], root, total)
     return found
 
 

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from experiments import click_worlds
 
 import newcomer as nc
-from experiments import click_worlds
 from newcomer.cli.findings import findings_of, rank_line
 from newcomer.evidence import RankComparison
 from newcomer.population.likelihood import Comparison, compare

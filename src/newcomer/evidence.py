@@ -300,8 +300,9 @@ class PopulationFacts:
 
     `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out
     log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
-    the rank was given. `sample` is None where everything was chosen by all users. (A model of before passes of the
-    calibration and of the outlook were counted has fewer.)
+    the rank was given. `sample` is None where users are few, and all of them chose; with `by_all`, all chose although
+    there was a sample, since they showed more than it did. (A model of before passes of the calibration and of the
+    outlook were counted has fewer.)
     """
 
     passes: int
@@ -317,6 +318,7 @@ class PopulationFacts:
     persistence: PersistenceFacts | None = None
     outlook: Outlook | None = None
     sample: SampleFacts | None = None
+    by_all: bool = False
 
 
 @dataclass(frozen=True)

@@ -314,8 +314,8 @@ def _by_em(
     chosen = population.basis_rank(pairs.gram.sum(axis=0) / rows, rows) if rank == "auto" else rank
     basis = population.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
-    looked = fitted.chosen.logs.summary
-    outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)
+    looked = fitted.judges.logs.summary
+    outlook = measure(fitted.judges.run, fitted.held_out, people=looked.users, rows=looked.rows)
     return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook))
 
 

@@ -101,6 +101,7 @@ class Findings:
     passes: int | None = None  # of em over the logs
     sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
     checks: Checked | None = None
+    by_all: bool = False  # whether all users chose, although there was a sample
     too_weak: str = ""  # that something is shared for certain, and of no use yet
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,6 +133,7 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         passes=None if kept.population is None else kept.population.passes,
         sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
+        by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
     )
 
@@ -238,6 +240,9 @@ def method_line(found: Findings) -> str:
     if found.sample is None:
         return method
     chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    if found.by_all:
+        few = f"a sample of {found.sample.users:,} shows less"
+        chosen = f"rank, shrinkage and what is told of errors and gains by all users ({few})"
     return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 

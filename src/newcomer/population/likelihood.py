@@ -37,7 +37,7 @@ from newcomer.logs.batch import Batch
 from newcomer.onehot import Catalogue, OneHot
 from newcomer.population import likelihood_loops
 from newcomer.population.record import Population
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import bucket_count, bucket_of, drawn
 
 FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
@@ -268,13 +268,19 @@ class Comparison:
         return means[best] - means, np.sqrt(np.maximum(spread, 0.0) / max(self.users - 1, 1))
 
 
-def compare(batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tuple[Bools, ...]) -> Comparison:
-    """Judge, fold by fold, the P rivals that were fitted without the fold on the users of its buckets."""
+def compare(
+    batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tuple[Bools, ...], sampled: float = 0.0
+) -> Comparison:
+    """Judge, fold by fold, the P rivals that were fitted without the fold on the users of its buckets.
+
+    Users who are in the sample of a share `sampled` of all do not judge: some of the rivals may be fitted to them.
+    """
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    others = ~drawn(batch.hashes, sampled)
     size = len(rivals[0])
     total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))
     for populations, buckets in zip(rivals, judged, strict=True):
-        for view in _views(batch, buckets[where], grouped=populations[0].share > 0):
+        for view in _views(batch, buckets[where] & others, grouped=populations[0].share > 0):
             each = [view.judge(population) for population in populations]
             values = np.clip(np.stack([one.gain for one in each]), -FARTHEST, FARTHEST)
             linear = np.clip(np.stack([one.linear for one in each]), -FARTHEST, FARTHEST)

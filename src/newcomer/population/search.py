@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -113,9 +113,7 @@ class Search:
 
     def _middling(self, rank: int) -> float:
         """A precision somewhat above what the lengths of the directions of moments suggest."""
-        starts = self._moments(rank)
-        size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
-        return MIDDLING * len(starts[0].mean) * max(rank, 1) / max(float(size), TINY)
+        return middling(self._moments(rank))
 
     def around(self, first: Found, stage: str, *, settled: bool = False) -> list[Found]:
         """Fits at neighbouring precisions, the best first; farther away while the outermost is the best.
@@ -194,10 +192,8 @@ class Search:
 
     def _wider(self, found: Found, rank: int) -> Found:
         """A fit of more directions, from those found and the moments of the others."""
-        starts = []
-        for one, start, fold in zip(found.populations, self._moments(rank), self.folds, strict=True):
-            room = np.zeros((len(one.mean), rank - one.rank))
-            starts.append(replace(one, factor=np.column_stack([one.factor, room])).revived(start, fold.gram.matrix))
+        each = zip(found.populations, self._moments(rank), self.folds, strict=True)
+        starts = [one.widened(start, fold.gram.matrix) for one, start, fold in each]
         return self._fits([(found.precision, self._climbers(found.precision, starts))], "choosing the rank")[0]
 
     def _cut(self, found: Found, rank: int) -> Found:
@@ -256,6 +252,12 @@ class Search:
             gram = some.gram[0] / float(some.rows[0])
             each.append({rank: one.truncated(gram, rank, self.origin.table) for rank in ranks})
         return each
+
+
+def middling(starts: Sequence[Population]) -> float:
+    """A precision of the entries of L somewhat above what the lengths of the directions of moments suggest."""
+    size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
+    return MIDDLING * len(starts[0].mean) * max(starts[0].rank, 1) / max(float(size), TINY)
 
 
 def _precision(found: Found) -> float:

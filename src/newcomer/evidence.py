@@ -20,6 +20,7 @@ from newcomer.verdicts import Findings as Checked
 
 LOOK = 20  # interactions after which the gain over the population mean is told
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
+CERTAIN = 3.1  # standard errors from which something is shared, whether or not it is of use: level 1 / 1000
 NAMED = 6  # features of a group that are named in a sentence
 RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files of format 1
 
@@ -166,12 +167,29 @@ class CoverageFacts:
 
 @dataclass(frozen=True)
 class RankComparison:
-    """Ranks 0, 1, 2, ... on held-out `users`: the log-likelihood per user each lacks to the best, and its error."""
+    """Ranks 0, 1, 2, ... on held-out `users`: the gain per user that each lacks to the best, and its standard error.
+
+    `certainty` that anything is shared: standard errors by which users' other actions tell of each reward, the linear
+    part of the gain of the best rank above zero. (A model of before this was told says 0.)
+    """
 
     chosen: int
     deficits: tuple[float, ...]
     errors: tuple[float, ...]
     users: int
+    certainty: float = 0.0
+
+    @property
+    def too_weak(self) -> str:
+        """That something is shared for certain and of no use yet, in words; empty if that is not so.
+
+        >>> RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2).too_weak[:58]
+        'users share tastes for certain (4.2 standard errors), but '
+        """
+        if self.chosen or self.certainty < CERTAIN:
+            return ""
+        sure = f"users share tastes for certain ({self.certainty:.1f} standard errors)"
+        return f"{sure}, but too weakly to use: held-out users are predicted no better than by the population mean"
 
 
 @dataclass(frozen=True)
@@ -396,8 +414,9 @@ class PopulationFacts:
 
     `tried` lists, search by search, the precisions of the factor that were tried, each with its held-out
     log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
-    the rank was given. `sample` is None where everything was chosen by all users. (A model of before passes of the
-    calibration and of the outlook were counted has fewer.)
+    the rank was given. `sample` is None where users are few, and all of them chose; with `by_all`, all chose although
+    there was a sample, since they showed more than it did. (A model of before passes of the calibration and of the
+    outlook were counted has fewer.)
     """
 
     passes: int
@@ -414,6 +433,7 @@ class PopulationFacts:
     outlook: Outlook | None = None
     sample: SampleFacts | None = None
     weak: WeakDirections | None = None
+    by_all: bool = False
 
 
 @dataclass(frozen=True)

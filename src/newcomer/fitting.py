@@ -278,7 +278,7 @@ def _fitted(
     if people is None or found.facts is None:
         return Fitting(model)
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
-    outlook = _outlook(passes, people.chosen, apart, model) if measure else None
+    outlook = _outlook(passes, people.judges, apart, model) if measure else None
     facts = replace(people.counted(passes), outlook=outlook)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
 
@@ -419,7 +419,7 @@ def _by_em(
     basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
     unsure = population.uncertainty if population.uncertainty is not None else np.zeros(1)
-    scales = error_scales(fitted.chosen.run, fitted.held_out, unsure)
+    scales = error_scales(fitted.judges.run, fitted.held_out, unsure)
     return Estimate(basis, population, draws, fitted.counted(passes), scales), fitted
 
 

@@ -33,7 +33,8 @@ def check(
     ----------
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     level : probability with which clean logs may be called anything but fine, by all tests together.
-    fit : fit a model as well, to say whether there are enough users; without it one pass over the logs is all.
+    fit : fit a model as well, to say whether there are enough users; without it one pass over the logs is all, or a few
+        where users are many and a sample of them shows no taste.
     seed : of the permutations; the answer depends on it and on the logs, in whatever order they come.
     workers : processes that pass over the logs when the model is fitted.
     progress : called with (rows done, rows in all) again and again within each pass over the logs.

@@ -1,4 +1,7 @@
-"""Quick: every check that needs one pass over the logs and no fit, in the order in which they are told."""
+"""Quick: every check that needs no fit, in the order in which they are told.
+
+One pass over the logs, and some more where users are many and a sample of them shows no taste worth serving.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from newcomer.checks.crowd import Crowd, View
 from newcomer.checks.drafts import Draft, judged
 from newcomer.checks.gathering import gather
 from newcomer.checks.liking import self_selection, unseen
-from newcomer.checks.shared import shared_taste, unknowable
+from newcomer.checks.shared import asked_of_all, shared_taste, unknowable
 from newcomer.checks.surface import coverage, propensities, repeats, rewards
 from newcomer.logs.logbook import Logs
 from newcomer.verdicts import Finding, Findings
@@ -23,7 +26,7 @@ TESTS = ("adaptive logging", "taste-dependent logging", "self-selection", "conte
 def quick_check(
     logs: Logs, *, level: float = 0.05, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> Findings:
-    """Check logs in one pass; `progress` is called with (rows done, rows in all)."""
+    """Check logs without a fit; `progress` is called with (rows done, rows in all)."""
     found = gather(logs, progress=progress)
     crowd = Crowd.of(found, logs.item_features)
     drafts: list[Draft | Finding] = [coverage(logs, found), rewards(logs)]
@@ -32,6 +35,8 @@ def quick_check(
     drafts += [weighed, repeats(crowd) if len(crowd) else _untold("repeats", why)]
     tests = [_untold(name, why) for name in (*TESTS, "shared taste")] if why else _tests(crowd, level, seed)
     told = judged([*drafts, *tests], level)
+    if not why:
+        told = [asked_of_all(logs, one, level, progress) if one.name == "shared taste" else one for one in told]
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation = logs.summary.reward_deviation
     random = found.propensities is not None and weighed.verdict == "fine"

@@ -4,6 +4,10 @@ What both halves of a history say of a user's taste agrees only if there is one:
 second, rows shuffled, each residual less the mean of its half, so that a user's general level does not count. The trace
 of their covariance is the variance of rewards that taste explains, along the directions looked at.
 
+Of many users a sample is looked at. Where it shows no taste worth serving, all users are asked: do the other actions of
+users who are held out tell of each reward, along the directions that moments of the others show
+(`newcomer.population.choice`)?
+
 What logs cannot show is listed with how strong it would have to be. A hidden cause that moved both what was shown and
 what was paid would have to explain a share of the variance of both: the robustness value of Cinelli and Hazlett (2020),
 f = R^2 / (1 - R^2), RV = (sqrt(f^2 + 4 f) - f) / 2 at equal shares, is what explains all of it away. A cause that stays
@@ -13,6 +17,8 @@ with the user shows in what halves of histories have in common: `newcomer.checks
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,11 +27,17 @@ from newcomer.arrays import Floats
 from newcomer.checks.chance import Chance, cross_test
 from newcomer.checks.crowd import View
 from newcomer.checks.drafts import Draft, in_bins, leading_pair
+from newcomer.checks.gathering import MOST
+from newcomer.logs.logbook import Logs
+from newcomer.population.beginning import begin_with
+from newcomer.population.choice import shared_by_all
+from newcomer.population.passing import Passes
 from newcomer.verdicts import Finding
 
 TOLD = 5e-4  # share of what is left of rewards below which it is not told as a number
 SLIGHT = 0.01  # share of what is left of rewards below which tastes are hardly worth serving
 UNIT = "of what is left of rewards"
+LITTLE = "There is little to gain from serving tastes."
 
 
 def shared_taste(view: View, level: float, seed: int) -> Finding:
@@ -48,8 +60,26 @@ def shared_taste(view: View, level: float, seed: int) -> Finding:
     size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
     what = f"Tastes that halves of histories agree on {size} (p = {found.p_value:.2g})."
     if share < SLIGHT:
-        return made("doubtful", what, "There is little to gain from serving tastes.")
+        return made("doubtful", what, LITTLE)
     return made("fine", what, "Nothing to do.")
+
+
+def asked_of_all(logs: Logs, taste: Finding, level: float, progress: Callable[[int, int], None] | None) -> Finding:
+    """The finding by all users, where a sample of them shows no taste worth serving; by three passes, six where actions
+    are many.
+    """
+    users = logs.summary.users
+    if users <= 2 * MOST or taste.verdict == "fine" or (logs.wide and logs.intercept):
+        return taste
+    passes = Passes(logs, progress)
+    sure, share = shared_by_all(passes, begin_with(passes, None))
+    chance = 0.5 * math.erfc(sure / math.sqrt(2.0))
+    if chance > level or share <= (taste.effect or 0.0):
+        return replace(taste, what=f"{taste.what} All {users:,} users together show no more (p = {chance:.2g}).")
+    size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
+    what = f"Tastes that all {users:,} users together show {size} (p = {chance:.2g}); a sample of them is too few."
+    verdict, advice = ("doubtful", LITTLE) if share < SLIGHT else ("fine", "Nothing to do.")
+    return replace(taste, verdict=verdict, what=what, advice=advice, effect=share, p_value=chance)
 
 
 def _without_level(view: View) -> Floats:

@@ -104,6 +104,8 @@ class Findings:
     sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
     checks: Checked | None = None
     decision: Decision | None = None
+    by_all: bool = False  # whether all users chose, although there was a sample
+    too_weak: str = ""  # that something is shared for certain, and of no use yet
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -137,6 +139,8 @@ def findings_of(model: Model, *, delta: float = 0.05) -> Findings:
         sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
         decision=decide(kept) if model.estimator == "em" else None,
+        by_all=kept.population is not None and kept.population.by_all,
+        too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
     )
 
 
@@ -212,6 +216,8 @@ def rank_line(found: Findings) -> str:
         return f"{shared}, kept from the fit before{_contrast(found)}"
     if found.evidence.chosen != "auto":
         return f"{shared}, as asked{_contrast(found)}"
+    if found.too_weak:
+        return f"nothing that can be used: {found.too_weak}"
     if found.rank == 0:
         hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
         return f"nothing: no direction stands out from chance (rank 0){hidden}"
@@ -242,6 +248,9 @@ def method_line(found: Findings) -> str:
     if found.sample is None:
         return method
     chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    if found.by_all:
+        few = f"a sample of {found.sample.users:,} shows less"
+        chosen = f"rank, shrinkage and what is told of errors and gains by all users ({few})"
     return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 

@@ -58,12 +58,16 @@ def sample(logs: Logs, users: int, *, run: Run | None = None) -> Logs:
     >>> 70 < some.summary.users < 130, some.summary.rows == 2 * some.summary.users
     (True, True)
     """
-    whole, width = logs.summary, 12 + (0 if logs.by_action else 8 * logs.dim)
-    wanted = min(users, max(1, ROOM * whole.users // (width * whole.rows)))
-    look = partial(gather, share=wanted / whole.users, constant=logs.intercept)
+    look = partial(gather, share=share_in(logs, users), constant=logs.intercept)
     found: Gathered = reduce(logs, look, add) if run is None else run(look, add)
     held = logs.holding(_together(found))
     return held if logs.engine is None else held.on(logs.engine)
+
+
+def share_in(logs: Logs, users: int) -> float:
+    """The share of the users of the logs who are in a sample of about so many, or of as many as there is room for."""
+    whole, width = logs.summary, 12 + (0 if logs.by_action else 8 * logs.dim)
+    return min(users, max(1, ROOM * whole.users // (width * whole.rows))) / whole.users
 
 
 def gather(batch: Batch, *, share: float, constant: bool) -> Gathered:

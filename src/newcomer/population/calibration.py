@@ -30,9 +30,10 @@ from newcomer.population.beginning import Begin, Fold, noise_floor
 from newcomer.population.climb import Climber, Penalty
 from newcomer.population.passing import Ascent, Passes
 from newcomer.population.record import Population
+from newcomer.population.spikes import Moments
 from newcomer.radius import Draws
 from newcomer.sold.correction import AnyCorrection
-from newcomer.sold.moments import Moments
+from newcomer.sold.moments import Moments as SoldMoments
 from newcomer.users import Split, balanced_signs, dealt
 
 PARTS = 8
@@ -61,7 +62,7 @@ class Parts:
         self._climbing: dict[int, list[Ascent]] = {}
         # Fits of eighths are worth their passes if at least the moments of halves are close.
         few = _all_have(begin.pairs.users, dealt(buckets, PARTS))
-        self.roomy = len(penalty.anchor) * (self.size + 1) <= ROOM
+        self.roomy = room_for(len(penalty.anchor), self.size)
         self.eighths = self.possible and self.roomy and few and self._moments_agree()
 
     def _moments_agree(self) -> bool:
@@ -78,7 +79,7 @@ class Parts:
         if not self.possible or not self.roomy:
             return []
         buckets = len(self.begin.pairs.users)
-        return self._of(dealt(buckets, PARTS) if self.eighths else _splits(buckets))
+        return self._of(dealt(buckets, PARTS) if self.eighths else splits(buckets))
 
     def _of(self, parts: list[Bools]) -> list[Ascent]:
         """The climbs of parts of some size, begun when they are first asked for."""
@@ -113,12 +114,43 @@ class Parts:
         return _compare(fit, len(self.begin.pairs.users), eighths=self.eighths)
 
 
+class MomentParts:
+    """The same by the moments of all users, where these have chosen: a climb of parts of them would take too many
+    passes.
+
+    Moments err more than the fit does, so the radius errs on the large side. `base` has everything but directions.
+    """
+
+    def __init__(self, moments: Moments, base: Population) -> None:
+        self.moments, self.base, self.begin = moments, base, moments.begin
+
+    def draws(self, passes: Passes, rank: int) -> Draws:
+        """Draws of the error of a basis of this rank, without a pass; where many actions leave no room, none is known.
+
+        `passes` is not used.
+        """
+        wide, buckets = self.begin.directions is not None, len(self.moments.every)
+        if wide and not room_for(len(self.base.mean), self.moments.most):
+            return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)
+
+        def fit(parts: list[Bools]) -> list[Floats]:
+            size = min(rank, self.moments.most)
+            return [_basis(one.population(self.base, size), rank) for one in self.moments.of(parts)]
+
+        return _compare(fit, buckets, eighths=False) if wide else draws_by(fit, buckets)
+
+
+def room_for(dim: int, rank: int) -> bool:
+    """Whether there is memory for fits of several parts of the users at once."""
+    return dim * (rank + 1) <= ROOM
+
+
 def _all_have(users: Ints, parts: list[Bools]) -> bool:
     """Whether each part of the buckets, and the rest, has users; `users` (B,) are counted by bucket."""
     return all(users[part].sum() and users[~part].sum() for part in parts)
 
 
-def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
+def sold_draws(moments: SoldMoments, correction: AnyCorrection, rank: int) -> Draws:
     """The same for SOLD's basis, from the moments it was made of: no further pass.
 
     Parts are corrected with everybody's coverage, so what coverage varies between them counts as error too: the radius
@@ -149,12 +181,12 @@ def _compare(fit: Callable[[list[Bools]], list[Floats]], buckets: int, *, eighth
         cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
         if np.median([_tangents(c, 1)[0] for c in cosines]) <= SMALL:
             return _draws(cosines, PARTS, hopeless=False)
-    bases = fit(_splits(buckets))
+    bases = fit(splits(buckets))
     cosines = [_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
     return _draws(cosines, 2, hopeless=_by_chance(cosines, *bases[0].shape))
 
 
-def _splits(buckets: int) -> list[Bools]:
+def splits(buckets: int) -> list[Bools]:
     """Several splits of the buckets in halves: one half after another, side by side."""
     return [side for signs in balanced_signs(buckets)[:SPLITS] for side in (signs > 0, signs < 0)]
 

@@ -9,7 +9,8 @@ shrunk (`beginning`), by as much as people who were not fitted call for (`search
 
 Where there are many users all of this is done for a sample of them, drawn by a hash of the id, and so is what tells how
 sure the answer is. Then everybody is fitted from there: precisions are beliefs about L, which do not depend on how many
-people are looked at.
+people are looked at. What a sample has not the power to see, moments of all users may show (`choice`): then all users
+choose, and tell how sure the answer is.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import numpy as np
 
 from newcomer.arrays import Bools
 from newcomer.evidence import PopulationFacts, RankComparison, SampleFacts
-from newcomer.logs.sampling import sample
+from newcomer.logs.sampling import sample, share_in
 from newcomer.population.all_pairs import AnyPairs
 from newcomer.population.beginning import Begin, Fold, begin_with
-from newcomer.population.calibration import Parts
+from newcomer.population.calibration import MomentParts, Parts
+from newcomer.population.choice import choose, judge, without_taste
 from newcomer.population.climb import Climber
 from newcomer.population.forecast import forecast
 from newcomer.population.passing import LONGEST, Ascent, Passes
@@ -47,6 +49,7 @@ class Fitted:
     """The population fitted to everybody, what it began with, and why it is so.
 
     `parts` tell how sure it is, by `chosen`, passes over the users by whom everything was chosen: all, or a sample.
+    Where there is a sample and all users chose nevertheless, `decided` is passes over all.
     """
 
     population: Population
@@ -54,8 +57,14 @@ class Fitted:
     begin: Begin
     facts: PopulationFacts
     chosen: Passes
-    parts: Parts
+    parts: Parts | MomentParts
     held_out: tuple[tuple[Population, Bools], ...] = ()  # fits to a part of them, and the buckets of the others
+    decided: Passes | None = None
+
+    @property
+    def judges(self) -> Passes:
+        """Passes over the users among whom those are whom nothing was fitted to."""
+        return self.decided or self.chosen
 
     @property
     def pairs(self) -> AnyPairs:
@@ -64,8 +73,8 @@ class Fitted:
 
     def draws(self, rank: int) -> Draws:
         """Draws of the error of a basis of this rank, scaled to all users where a sample of them told: see `Parts`."""
-        found = self.parts.draws(self.chosen, rank)
-        return found.scaled(self.chosen.logs.summary.users / self.facts.users)
+        found = self.parts.draws(self.judges, rank)
+        return found.scaled(self.judges.logs.summary.users / self.facts.users)
 
     def counted(self, passes: Passes) -> PopulationFacts:
         """The facts, with the passes made by now over all users and over the sample."""
@@ -96,7 +105,7 @@ def estimate_population(
     """
     few = some_of(passes)
     found = _estimate(few, rank, persistence, calibrate)
-    return found if few is passes else _spread(passes, found, persistence)
+    return found if few is passes else _spread(passes, found, rank, persistence)
 
 
 def some_of(passes: Passes) -> Passes:
@@ -118,9 +127,9 @@ def _estimate(passes: Passes, rank: int | Literal["auto"], persistence: float | 
         return _finish(search, search.shrinkage(search.first(int(rank))), None, calibrate)
     most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
     found, ranks = search.rank(most)
-    if len(search.folds) == 1 and ranks.deficits[0] < PLAIN * ranks.errors[0]:
+    if len(search.folds) == 1 and ranks.deficits[0] <= PLAIN * ranks.errors[0]:
         search = Search(passes, begin, [Fold(begin, split) for split in folds(users, every=True)])
-        found, ranks = search.rank(most, near=found.precision)
+        found, ranks = search.rank(most, near=found.precision if found.rank else None)
     return _finish(search, found, ranks, calibrate)
 
 
@@ -178,7 +187,7 @@ def _settle(passes: Passes, fold: Fold, start: Climber, beside: list[Ascent], lo
     share = fold.begin.share_for(best)
     for _ in range(SETTLING):
         climber = _among(fold, climber, replace(best, share=share))
-        ascents = [Ascent(climber, fold.split, FINE, FINELY), *beside]
+        ascents = [_ascent(climber, fold), *beside]
         passes.climb(ascents, stage=STAGE, longest=longest)
         assert climber.best is not None
         best, before = climber.best, share
@@ -196,19 +205,49 @@ def _among(fold: Fold, climber: Climber, start: Population) -> Climber:
     return climber.among(fold.gram, fold.penalised(precision, start.rank), times, start)
 
 
-def _spread(passes: Passes, chosen: Fitted, persistence: float | None) -> Fitted:
-    """Fit all users from what was found for a sample of them, with its rank, its precision and what it says lasts."""
-    begin, best = begin_with(passes, persistence), chosen.population
+def _spread(passes: Passes, sampled: Fitted, rank: int | Literal["auto"], persistence: float | None) -> Fitted:
+    """Fit all users from what was found for a sample of them, or from more that all of them show."""
+    begin = begin_with(passes, persistence)
     if begin.directions is not None:  # by passes, which those over the sample have saved
-        begin = replace(begin, towards=chosen.climber.penalty.variance)
-    fold = everybody_of(begin)
-    climber = _among(fold, chosen.climber, replace(chosen.climber.best or best, share=begin.share_for(best)))
-    passes.most = passes.count + SPREADING
-    passes.climb([Ascent(climber, fold.split, FINE, FINELY)], stage=STAGE, longest=SPREADING)
+        begin = replace(begin, towards=sampled.climber.penalty.variance)
+    best = sampled.climber.best or sampled.population
+    best = replace(best, share=begin.share_for(sampled.population))
+    base = without_taste(best, begin)
+    judged = judge(passes, begin, base, rank, rival=best, sampled=share_in(passes.logs, SAMPLE))
+    apart = sampled.held_out[0][0] if sampled.held_out else base
+    choice = choose(judged, begin, best, apart, sampled.facts.precision)
+    every, ranks = everybody_of(begin), sampled.facts.ranks
+    if choice is None:
+        if ranks is not None and not ranks.chosen:  # which all users have confirmed
+            ranks = judged.told(0)
+        return _climbed(passes, sampled, every, [_ascent(_among(every, sampled.climber, best), every)], ranks)
+    other = Fold(begin, choice.split)
+    ascents = [_ascent(every.climber(choice.precision, choice.start), every)]
+    ascents.append(_ascent(other.climber(choice.precision, choice.apart), other))
+    ranks = None if ranks is None else judged.told(choice.start.rank)
+    found = _climbed(passes, sampled, every, ascents, ranks)
+    held_out = ((ascents[1].climber.best or choice.apart, choice.split.judged),)
+    facts, parts = replace(found.facts, by_all=True), MomentParts(choice.moments, base)
+    return replace(found, facts=facts, parts=parts, held_out=held_out, decided=passes)
+
+
+def _ascent(climber: Climber, fold: Fold) -> Ascent:
+    """A climb to the end."""
+    return Ascent(climber, fold.split, FINE, FINELY)
+
+
+def _climbed(
+    passes: Passes, sampled: Fitted, every: Fold, ascents: list[Ascent], ranks: RankComparison | None
+) -> Fitted:
+    """What a sample has found, with all users fitted instead: the first of the climbs."""
+    passes.most = passes.count + SPREADING + (len(ascents) > 1)  # those held out are met once more
+    passes.climb(ascents, stage=STAGE, longest=SPREADING)
+    climber, begin = ascents[0].climber, every.begin
     assert climber.best is not None
-    facts, about = chosen.facts, _sample_facts(chosen.chosen)
-    facts = replace(_facts(passes, begin, climber, facts.precision, facts.tried, facts.ranks), sample=about)
-    return replace(chosen, population=_arrived(climber, begin), climber=climber, begin=begin, facts=facts)
+    precision = float(climber.penalty.weights[-1]) if climber.best.rank else sampled.facts.precision
+    facts = _facts(passes, begin, climber, precision, sampled.facts.tried, ranks)
+    facts = replace(facts, sample=_sample_facts(sampled.chosen))
+    return replace(sampled, population=_arrived(climber, begin), climber=climber, begin=begin, facts=facts)
 
 
 def _facts(

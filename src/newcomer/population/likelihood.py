@@ -37,7 +37,7 @@ from newcomer.logs.batch import Batch
 from newcomer.onehot import Catalogue, OneHot
 from newcomer.population import likelihood_loops
 from newcomer.population.record import Population
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import bucket_count, bucket_of, drawn
 
 FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
@@ -86,6 +86,7 @@ class Posterior:
     mean: Floats  # mu (n, k)
     likelihood: Floats  # (n,)
     gain: Floats  # (n,)
+    linear: Floats  # (n,) its linear part
 
 
 def posterior_of(population: Population, features: Floats, rewards: Floats) -> Posterior:
@@ -119,8 +120,8 @@ class _View:
     def judge(self, population: Population) -> Posterior:
         """Posterior means, likelihoods and gains."""
         users = len(self.starts)
-        found = Posterior(np.empty((users, population.rank)), np.empty(users), np.empty(users))
-        likelihood_loops.likelihoods(self._seen(population), found.mean, found.likelihood, found.gain)
+        found = Posterior(np.empty((users, population.rank)), *np.empty((3, users)))
+        likelihood_loops.likelihoods(self._seen(population), found.mean, found.likelihood, found.gain, found.linear)
         return found
 
     def fit(self, population: Population) -> Sums:
@@ -238,25 +239,43 @@ def squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bools], ...])
 
 @dataclass(frozen=True)
 class Comparison:
-    """Gains of P populations on the same users: sums (P,) and sums of products (P, P)."""
+    """Gains of P populations on the same users: sums (P,) and sums of products (P, P).
+
+    Of the linear parts of the gains: sums (0) and sums of squares (1), (2, P).
+    """
 
     users: int
     sums: Floats
     products: Floats
+    linear: Floats
 
     def __add__(self, other: Comparison) -> Comparison:
-        return Comparison(self.users + other.users, self.sums + other.sums, self.products + other.products)
+        return Comparison(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
     def among(self, some: slice) -> Comparison:
         """The comparison of some of the populations."""
-        return Comparison(self.users, self.sums[some], self.products[some, some])
+        return Comparison(self.users, self.sums[some], self.products[some, some], self.linear[:, some])
+
+    def certainty(self, rival: int) -> float:
+        """Standard errors by which the linear part of a population's gain exceeds zero, its mean if nothing is shared.
+
+        The gain 2 e p - p^2 itself is a strict test: it takes the square of the prediction p off, which is certain to
+        be there, also where users do differ. The error e has mean zero whatever the other actions gave, unless they
+        tell of it.
+
+        >>> round(Comparison(4, np.ones(1), np.ones((1, 1)), np.array([[4.0], [8.0]])).certainty(0), 3)
+        1.732
+        """
+        mean, square = self.linear[:, rival] / self.users
+        spread = max(square - mean**2, 0.0)
+        return float(mean / np.sqrt(spread / max(self.users - 1, 1))) if spread > 0 else 0.0
 
     def deficits(self) -> tuple[Floats, Floats]:
         """The mean gain per user that each lacks to the best, and the standard error of that, (P,) each.
 
         Users are the same for all, so the error is that of the *difference*, which varies less than either.
 
-        >>> twice = Comparison(2, np.array([4.0, 2.0]), np.array([[10.0, 4.0], [4.0, 2.0]]))
+        >>> twice = Comparison(2, np.array([4.0, 2.0]), np.array([[10.0, 4.0], [4.0, 2.0]]), np.zeros((2, 2)))
         >>> [values.tolist() for values in twice.deficits()]
         [[0.0, 1.0], [0.0, 1.0]]
         """
@@ -266,14 +285,22 @@ class Comparison:
         return means[best] - means, np.sqrt(np.maximum(spread, 0.0) / max(self.users - 1, 1))
 
 
-def compare(batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tuple[Bools, ...]) -> Comparison:
-    """Judge, fold by fold, the P rivals that were fitted without the fold on the users of its buckets."""
+def compare(
+    batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tuple[Bools, ...], sampled: float = 0.0
+) -> Comparison:
+    """Judge, fold by fold, the P rivals that were fitted without the fold on the users of its buckets.
+
+    Users who are in the sample of a share `sampled` of all do not judge: some of the rivals may be fitted to them.
+    """
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    others = ~drawn(batch.hashes, sampled)
     size = len(rivals[0])
-    total = Comparison(0, np.zeros(size), np.zeros((size, size)))
+    total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))
     for populations, buckets in zip(rivals, judged, strict=True):
-        for view in _views(batch, buckets[where], grouped=populations[0].share > 0):
-            values = np.stack([view.judge(population).gain for population in populations])
-            values = np.clip(values, -FARTHEST, FARTHEST)
-            total += Comparison(len(view.starts), values.sum(axis=1), values @ values.T)
+        for view in _views(batch, buckets[where] & others, grouped=populations[0].share > 0):
+            each = [view.judge(population) for population in populations]
+            values = np.clip(np.stack([one.gain for one in each]), -FARTHEST, FARTHEST)
+            linear = np.clip(np.stack([one.linear for one in each]), -FARTHEST, FARTHEST)
+            sums = np.stack([linear.sum(axis=1), (linear**2).sum(axis=1)])
+            total += Comparison(len(view.starts), values.sum(axis=1), values @ values.T, sums)
     return total

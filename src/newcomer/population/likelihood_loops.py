@@ -117,15 +117,15 @@ def posterior(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats
 
 
 @fast
-def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> float:
-    """Of user n, whose posterior is given: the gain, by leaving out one action at a time.
+def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floats) -> tuple[float, float]:
+    """Of user n, whose posterior is given: the gain and its linear part, by leaving out one action at a time.
 
     Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x,
     the residual is x / (1 - h), h = f^T P^-1 f / v: no system has to be solved again. That is exact where an action
     has the same features at every meeting, and else leaves a little of its rows in.
     """
     begin, end, rank = seen.starts[n], seen.stops[n], mean.size
-    gain = 0.0
+    gain = linear = 0.0
     first = begin
     while first < end:
         stop = run_end(seen, first, end)
@@ -144,23 +144,25 @@ def others_gain(seen: Histories, n: int, mean: Floats, root: Floats, total: Floa
             lever += dot(root[a, : a + 1], total) ** 2
         left /= max(1.0 - lever / variance, 1e-9)
         gain += (error * error - left * left) / seen.units[seen.actions[first]]
+        linear += error * (error - left) / seen.units[seen.actions[first]]
         first = stop
-    return gain
+    return gain, linear
 
 
 @fast
-def likelihoods(seen: Histories, mean: Floats, likelihood: Floats, gain: Floats) -> None:
-    """Of each user: write the posterior mean of z (users, k), the log-likelihood (users,) and the gain (users,).
+def likelihoods(seen: Histories, mean: Floats, likelihood: Floats, gain: Floats, linear: Floats) -> None:
+    """Of each user: write the posterior mean of z (users, k), the log-likelihood, the gain, its linear part (users,).
 
     The gain is how much better each action's reward is predicted from the user's *other* actions than by the
     population's mean: squared errors, in units that are the same for all populations that are compared, summed over
-    actions.
+    actions. With e the error of the population's mean and p what the other actions add to the prediction it is e^2 -
+    (e - p)^2 = 2 e p - p^2; its linear part is the sum of e p.
     """
     rank = mean.shape[1]
     root, total = np.empty((rank, rank)), np.empty(rank)
     for n in range(seen.starts.size):
         likelihood[n] = posterior(seen, n, mean[n], root, total)
-        gain[n] = others_gain(seen, n, mean[n], root, total)
+        gain[n], linear[n] = others_gain(seen, n, mean[n], root, total)
 
 
 @fast
@@ -262,7 +264,7 @@ def warm() -> None:
     posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
     others_gain(seen, 0, np.zeros(1), np.ones((1, 1)), np.empty(1))
     square, two = np.ones((1, 1)), np.ones(1)
-    likelihoods(seen, square.copy(), two, two)
+    likelihoods(seen, square.copy(), two, two, two.copy())
     add_covariance(square, square.copy())
     coordinates(seen, square.copy(), np.zeros((1, 1, 1)))
     expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), two, two, two)

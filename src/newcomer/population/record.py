@@ -108,8 +108,8 @@ class Population(Shown):
         by_action = None if self.by_action is None else self.by_action + more
         return replace(self, factor=self.factor @ kept, noise_variance=self.noise_variance + rest, by_action=by_action)
 
-    def revived(self, start: Population, gram: Square) -> Population:
-        """The population with its dead directions replaced by a tenth of those of `start` beyond the living ones.
+    def revived(self, start: Population, gram: Square, share: float = 0.1) -> Population:
+        """The population with its dead directions replaced by a `share` of those of `start` beyond the living ones.
 
         A direction that shrank to nothing has no gradient and cannot return by itself. Axes are those of the metric
         `gram` (d, d), the sum of phi phi^T.
@@ -123,8 +123,13 @@ class Population(Shown):
         beyond = start.factor
         if living:
             beyond = beyond - alive @ np.linalg.solve(image.T @ alive, image.T @ beyond)
-        fresh = 0.1 * beyond @ _axes(beyond, gram)[1][:, : len(values) - living]
+        fresh = share * beyond @ _axes(beyond, gram)[1][:, : len(values) - living]
         return replace(self, factor=np.column_stack([alive, fresh]))
+
+    def widened(self, start: Population, gram: Square, share: float = 0.1) -> Population:
+        """The population with the rank of `start`: its directions, and a `share` of those of `start` beyond them."""
+        room = np.zeros((len(self.mean), start.rank - self.rank))
+        return replace(self, factor=np.column_stack([self.factor, room])).revived(start, gram, share)
 
     def basis_rank(self, gram: Square, rows: float) -> int:
         """The rank of E[beta beta^T]: that of the factor, and one more if the mean lies outside its span.

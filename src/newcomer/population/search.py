@@ -3,8 +3,9 @@
 The precision a of the entries of L and the rank are those with which each reward of *users who were not fitted* is
 predicted best from their *other* actions (`likelihood_loops.others_gain`): five folds of users by a hash of their ids
 where there are few, one held-out fifth where there are many. The rank is the smallest whose gain is within one (paired)
-standard error of the best, and zero unless the gain is clear of chance (`CLEAR` standard errors): noise that differs
-between actions, or a few heavy users, then do not pass for taste.
+standard error of the best, and zero unless something is shared, clear of chance: there is a gain, and its linear part
+is above zero by `CLEAR` standard errors (`Comparison.certainty`). Noise that differs between actions, or a few heavy
+users, do not pass for taste.
 
 Passes are few because they are shared. A first fit is made at a middling precision; those at its neighbours start from
 it, all in the same passes, with what its climb has learned about how the likelihood bends. More directions start from
@@ -15,12 +16,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from newcomer.evidence import RankComparison
+from newcomer.evidence import CERTAIN, RankComparison
 from newcomer.population.all_pairs import TINY
 from newcomer.population.beginning import USUAL, Begin, Fold
 from newcomer.population.climb import Climber
@@ -35,8 +36,8 @@ COARSE, FINER = 4.0, 2.0  # steps of the search for the precision
 NEIGHBOURS = (1 / COARSE, 1 / FINER, FINER, COARSE)  # of a precision, that are tried at once
 MIDDLING = 2.0  # times the precision that moments suggest: where the search begins
 SLIGHTLY = 0.01  # share of the whole gain that is no reason for another direction
-CLEAR = 2.2  # standard errors of gain over the population mean below which nothing is shared: level 1 / 64
-SURE = 3.0  # the same, where it is that of the clearest of several fits
+CLEAR = 2.33  # standard errors of the linear part of the gain below which nothing is shared: level 1 / 100
+SURE = CERTAIN  # the same, where it is that of the clearest of several fits
 FAR_BEHIND, PATIENCE = 30.0, 4  # of gain over all held-out users, after some passes: such a fit is given up
 LOSS = 10.0  # of gain over all held-out users that likelihood does not make up for
 FARTHEST = 12  # steps from the first precision tried
@@ -92,7 +93,7 @@ class Search:
         assert best is not None
         cut = best if chosen == best.rank else self._cut(best, chosen)
         deficits, errors = (tuple(values.tolist()) for values in comparison.deficits())
-        return self.shrinkage(cut), RankComparison(chosen, deficits, errors, comparison.users)
+        return self.shrinkage(cut), RankComparison(chosen, deficits, errors, comparison.users, certainty(comparison))
 
     def shrinkage(self, first: Found) -> Found:
         """The precision for a rank that is settled, near that of a first fit.
@@ -112,9 +113,7 @@ class Search:
 
     def _middling(self, rank: int) -> float:
         """A precision somewhat above what the lengths of the directions of moments suggest."""
-        starts = self._moments(rank)
-        size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
-        return MIDDLING * len(starts[0].mean) * max(rank, 1) / max(float(size), TINY)
+        return middling(self._moments(rank))
 
     def around(self, first: Found, stage: str, *, settled: bool = False) -> list[Found]:
         """Fits at neighbouring precisions, the best first; farther away while the outermost is the best.
@@ -193,10 +192,8 @@ class Search:
 
     def _wider(self, found: Found, rank: int) -> Found:
         """A fit of more directions, from those found and the moments of the others."""
-        starts = []
-        for one, start, fold in zip(found.populations, self._moments(rank), self.folds, strict=True):
-            room = np.zeros((len(one.mean), rank - one.rank))
-            starts.append(replace(one, factor=np.column_stack([one.factor, room])).revived(start, fold.gram.matrix))
+        each = zip(found.populations, self._moments(rank), self.folds, strict=True)
+        starts = [one.widened(start, fold.gram.matrix) for one, start, fold in each]
         return self._fits([(found.precision, self._climbers(found.precision, starts))], "choosing the rank")[0]
 
     def _cut(self, found: Found, rank: int) -> Found:
@@ -257,6 +254,12 @@ class Search:
         return each
 
 
+def middling(starts: Sequence[Population]) -> float:
+    """A precision of the entries of L somewhat above what the lengths of the directions of moments suggest."""
+    size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
+    return MIDDLING * len(starts[0].mean) * max(starts[0].rank, 1) / max(float(size), TINY)
+
+
 def _precision(found: Found) -> float:
     return found.precision
 
@@ -284,19 +287,25 @@ def _behind(climbers: list[Climber], least: float) -> bool:
 
 
 def clarity(comparison: Comparison) -> float:
-    """Standard errors by which the best rank predicts held-out users better than their mean."""
-    deficits, errors = comparison.deficits()
-    return float(deficits[0] / max(errors[0], ROUGH / comparison.users))
+    """Standard errors by which other actions tell of each reward of held-out users, with the rank that predicts them
+    best; zero where that is not better than their mean.
+    """
+    return certainty(comparison) if comparison.sums.max() - comparison.sums[0] > ROUGH else 0.0
+
+
+def certainty(comparison: Comparison) -> float:
+    """Standard errors by which the linear part of the gain is above zero, of the best rank that has directions."""
+    return comparison.certainty(1 + int(np.argmax(comparison.sums[1:]))) if len(comparison.sums) > 1 else 0.0
 
 
 def smallest_good(comparison: Comparison) -> int:
     """The smallest rank whose held-out gain is within one standard error, or a hundredth, of the best.
 
-    Rank 0 predicts the population's mean for everybody: there is nothing else unless the best gain over it is clear of
-    chance.
+    Rank 0 predicts the population's mean for everybody: it is the answer unless something is shared that is clear of
+    chance, and not the answer if there is.
     """
-    deficits, errors = comparison.deficits()
-    enough = np.maximum(np.maximum(errors, ROUGH / comparison.users), SLIGHTLY * deficits[0])
     if clarity(comparison) <= CLEAR:
         return 0
-    return int(np.flatnonzero(deficits <= enough)[0])
+    deficits, errors = comparison.deficits()
+    enough = np.maximum(np.maximum(errors, ROUGH / comparison.users), SLIGHTLY * deficits[0])
+    return 1 + int(np.flatnonzero((deficits <= enough)[1:])[0])

@@ -42,9 +42,9 @@ MORE = 7  # columns beyond the directions wanted, and the one after them
 
 
 class Probe(NamedTuple):
-    """Some buckets (B,) of users, and the columns (A, q) that their products are multiplied with."""
+    """The weight (B,) of each bucket of users, and the columns (A, q) that their products are multiplied with."""
 
-    buckets: Bools
+    weights: Floats
     columns: Floats
 
 
@@ -62,7 +62,7 @@ Run = Callable[[Callable[[Batch], Images], Callable[[Images, Images], Images]], 
 
 
 def images_of(batch: Batch, *, probes: tuple[Probe, ...], centre: Floats) -> Images:
-    """sum_n share_n b_n (b_n^T Q) over the users of a batch in the buckets of each probe: the map of a pass."""
+    """sum_n share_n b_n (b_n^T Q) over the users of a batch, by the weights of each probe: the map of a pass."""
     assert batch.actions is not None
     users, actions = len(batch.lengths), len(centre)
     where = bucket_of(batch.hashes, bucket_count(actions))
@@ -71,9 +71,10 @@ def images_of(batch: Batch, *, probes: tuple[Probe, ...], centre: Floats) -> Ima
     rows = csr_array((rewards, batch.actions, batch.offsets), shape=(users, actions))
     blocks = []
     for probe in probes:
-        own = np.flatnonzero(probe.buckets[where])
+        weights = probe.weights[where]
+        own = np.flatnonzero(weights)
         some = rows if len(own) == users else rows[own]
-        blocks.append(np.asarray(some.T @ (share[own, None] * (some @ probe.columns))))
+        blocks.append(np.asarray(some.T @ ((weights * share)[own, None] * (some @ probe.columns))))
     return Images(tuple(blocks))
 
 
@@ -104,23 +105,35 @@ class Directions:
         missing = {part.tobytes(): part for part in parts if not self._known(part, rank)}
         if not missing or not rank:
             return
-        sums = [self.pairs.take(part) for part in missing.values()]
-        scales = [_scale(some) for some in sums]
+        weights = [part.astype(np.float64) for part in missing.values()]
+        scales = [_scale(self.pairs.take(part)) for part in missing.values()]
+        for name, (lengths, axes) in zip(missing, self.spectra(weights, scales, [rank + 1] * len(scales)), strict=True):
+            self._kept[name] = lengths[: rank + 1], axes[:, : rank + 1].copy()
+
+    def spectra(
+        self, weights: Sequence[Floats], scales: Sequence[Floats], counts: Sequence[int]
+    ) -> list[tuple[Floats, Floats]]:
+        """Leading eigenvalues and eigenvectors (A, .) of diag(scale) P diag(scale) over users, or over rows.
+
+        For each: the `weights` (B,) with which the buckets of users count in P, which may be negative, and the `scale`
+        (A,). At least so many as `counts` says are returned of each, where there are so many actions.
+        """
+        pairs = self.pairs
+        alike = [one @ pairs.alike for one in weights]
+        mass = [max(float(np.abs(one) @ pairs.pairable), 1.0) for one in weights]
 
         def products(blocks: Sequence[Floats]) -> list[Floats]:
-            asked = zip(missing.values(), blocks, scales, strict=True)
-            probes = tuple(Probe(part, scale[:, None] * block) for part, block, scale in asked)
+            asked = zip(weights, blocks, scales, strict=True)
+            probes = tuple(Probe(one, scale[:, None] * block) for one, block, scale in asked)
             found = self.run(partial(images_of, probes=probes, centre=self.centre), operator.add).blocks
             return [
-                scale[:, None] * (image - some.alike[0][:, None] * probe.columns) / max(float(some.pairable[0]), 1.0)
-                for image, probe, some, scale in zip(found, probes, sums, scales, strict=True)
+                scale[:, None] * (image - same[:, None] * probe.columns) / size
+                for image, probe, same, size, scale in zip(found, probes, alike, mass, scales, strict=True)
             ]
 
-        columns = min(rank + 1 + MORE, len(self.centre))
-        first = np.random.default_rng(0).standard_normal((len(self.centre), columns))
-        found = leading_by_products(products, [first] * len(missing), passes=PASSES)
-        for name, (lengths, axes) in zip(missing, found, strict=True):
-            self._kept[name] = lengths[: rank + 1], axes[:, : rank + 1].copy()
+        actions = len(self.centre)
+        starts = [np.random.default_rng(0).standard_normal((actions, min(count + MORE, actions))) for count in counts]
+        return leading_by_products(products, starts, passes=PASSES)
 
     def _known(self, part: Bools, rank: int) -> bool:
         """Whether so many directions, and the length of the next, are there already."""

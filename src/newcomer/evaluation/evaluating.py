@@ -24,7 +24,7 @@ from newcomer.evaluation import propensities, replaying
 from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders, contenders, left_out, named, policies
 from newcomer.evaluation.fitted_world import FittedWorld, menu_of
-from newcomer.evaluation.judging import DEALS, ByPolicy, judge
+from newcomer.evaluation.judging import ByPolicy, judge
 from newcomer.evaluation.splitting import Fold, shares_of
 from newcomer.evaluation.stages import Stages
 from newcomer.evaluation.stretches import LOOK, HeadlineStep, PolicyRow
@@ -32,6 +32,7 @@ from newcomer.evaluation.summing import STEPS, curves_of, learning_of, simulated
 from newcomer.evidence import Outlook, OutlookStep
 from newcomer.fitting import Fitting, fit_apart_too
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
+from newcomer.gain.heldout_gain import MOST, deals_of
 from newcomer.gain.offers import why_not
 from newcomer.gain.per_user import Progress, Table
 from newcomer.gain.verdict import decide, wrong
@@ -47,7 +48,7 @@ from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.simulation import play
 from newcomer.users import FOLDS
 
-MOST, PLAYED = 2500, 800  # held-out people who are looked at, and for whom policies play from the beginning
+PLAYED = 800  # held-out people for whom policies play from the beginning
 SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
 LEAST = 40  # users whom a fit of the learning curve has at least
 VOTES = 64  # draws by which PriorTS tells its probabilities
@@ -153,6 +154,11 @@ class Plan:
         return min(1.0, MOST / max(self.people, 1))
 
     @property
+    def deals(self) -> int:
+        """Of each person's rows: as for the held-out gain, unless it is to be quick."""
+        return 1 if self.quick else deals_of(self.people)
+
+    @property
     def fitted_users(self) -> int:
         """Users whom a fit without the people held out was fitted to, on average."""
         return round(self.logs.summary.users * float(np.mean([fold.fitted.mean() for fold in self.folds])))
@@ -222,7 +228,7 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> Found:
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
     stages.begin(plan.weights["others"])
     made = contenders(train, model)
-    deals, told = (1 if plan.quick else DEALS), stages.begin(plan.weights["judge"])
+    deals, told = plan.deals, stages.begin(plan.weights["judge"])
     judged = judge(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
     told = stages.begin(plan.weights["replay"])
     some = fold.held_out(plan.logs, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
@@ -250,7 +256,10 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
-        found[share] = fewer.summary.users, judge(look, people, steps=(plan.look,), choices=plan.choices)
+        found[share] = (
+            fewer.summary.users,
+            judge(look, people, steps=(plan.look,), choices=plan.choices, deals=plan.deals),
+        )
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from newcomer import arguments
-from newcomer.arrays import Bools, Ints
+from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
@@ -100,7 +100,7 @@ def evaluated(
     checked = quick_check(logs, seed=seed, progress=stages.begin(CHECKED))
     if fitted is None:
         fitted = fit_apart_too(logs, calibrate=not quick, progress=stages.begin_fit(FITTED))
-    plan = Plan.of(logs, seed, seen, [judged for _, judged in fitted.apart], quick=quick)
+    plan = Plan.of(logs, seed, seen, fitted, quick=quick)
     models = [model for model, _ in fitted.apart]
     each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
     evidence = replace(fitted.model.evidence, checks=checked)
@@ -131,10 +131,12 @@ class Plan:
     folds: list[Fold]
     people: int  # held out, with enough rows
     why_not: str  # of values by propensities
+    sample: int | None  # users by whom everything was chosen, where there are many
 
     @classmethod
-    def of(cls, logs: Logs, seed: int, seen: _Seen, held_out: list[Bools], *, quick: bool) -> Plan:
+    def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
         """By what was seen of the logs, and the buckets of the people whom each fit held out."""
+        held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
         length = seen.usual_length(logs)
         choices = choices_of(length)
         able = seen.able(choices)
@@ -146,7 +148,8 @@ class Plan:
         why = why_not(logs, seen.propensities, seen.candidates, known)
         rounds = int(np.clip(length // 2, 1, max(replaying.ROUNDS)))
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
-        return cls(logs, seed, quick, choices, rounds, look, folds, people, why)
+        sample = facts.sample.users if facts is not None and facts.sample is not None else None
+        return cls(logs, seed, quick, choices, rounds, look, folds, people, why, sample)
 
     @property
     def share(self) -> float:
@@ -166,7 +169,7 @@ class Plan:
     @property
     def weights(self) -> dict[str, float]:
         """What the stages of a fold cost."""
-        leave = {*(LONG if self.quick else ()), *(("weigh",) if self.why_not else ())}
+        leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
         return {name: weight for name, weight in WEIGHTS.items() if name not in leave}
 
 
@@ -234,7 +237,7 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> Found:
     some = fold.held_out(plan.logs, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
     played = replaying.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
-    learned = {} if plan.quick else _learned(plan, fold, train, people, stages)
+    learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
     return Found(made, judged, played, weighed, learned)
 
 
@@ -315,6 +318,11 @@ def _notes(plan: Plan, first: Contenders) -> list[str]:
         said.append(f"Predictors and policies: {MOST:,} of about {plan.people:,} people held out, drawn by hash.")
     if len(plan.folds) > 1:
         said.append(f"Users are few: {len(plan.folds)} fits, each judged by the people that it was not fitted to.")
+    if plan.sample is not None:
+        said.append(
+            f"The gain is that of fits to a sample of {plan.sample:,} users: there is no learning curve, and a fit to all "
+            "may be worth more."
+        )
     if plan.quick:
         said.append("Quick: one deal a person, no learning curve and no simulation.")
     return said

@@ -320,8 +320,8 @@ def _notes(plan: Plan, first: Contenders) -> list[str]:
         said.append(f"Users are few: {len(plan.folds)} fits, each judged by the people that it was not fitted to.")
     if plan.sample is not None:
         said.append(
-            f"The gain is that of fits to a sample of {plan.sample:,} users: there is no learning curve, and a fit to all "
-            "may be worth more."
+            f"The gain is that of fits to a sample of {plan.sample:,} users: there is no learning curve, and a fit to "
+            "all may be worth more."
         )
     if plan.quick:
         said.append("Quick: one deal a person, no learning curve and no simulation.")

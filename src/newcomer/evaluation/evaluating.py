@@ -324,7 +324,7 @@ def _notes(plan: Plan, first: Contenders) -> list[str]:
             "all may be worth more."
         )
     if plan.quick:
-        said.append("Quick: one deal a person, no learning curve and no simulation.")
+        said.append("Quick: predictors are judged by one deal a person; no learning curve and no simulation.")
     return said
 
 

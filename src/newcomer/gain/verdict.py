@@ -181,11 +181,17 @@ def worth(found: Everybody) -> str:
 def _names(found: Everybody) -> str:
     """The best actions with what they pay."""
     best = found.best[:NAMED]
-    return ", ".join(f"{_short(one.name)} at {one.mean:.3g} ({one.low:.3g} to {one.high:.3g})" for one in best)
+    return ", ".join(f"{short_name(one.name)} at {one.mean:.3g} ({one.low:.3g} to {one.high:.3g})" for one in best)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONG else f"{name[: LONG - 3]}..."
+def short_name(name: str) -> str:
+    """A name in one line, without what a terminal would take for a command, and not too long.
+
+    >>> short_name("a\\nfilm")
+    'a film'
+    """
+    plain = "".join(letter for letter in " ".join(name.split()) if letter.isprintable())
+    return plain if len(plain) <= LONG else f"{plain[: LONG - 3]}..."
 
 
 def _added(

@@ -36,11 +36,13 @@ def rows(decision: Decision) -> list[tuple[str, Text]]:
 
 def best_actions(found: Everybody) -> Table:
     """The best actions by the population mean."""
+    from newcomer.gain.verdict import short_name
+
     table = Table(box=None, pad_edge=False)
     table.add_column("best for everybody")
     for head in ("pays on average", "95% interval", "rows", "users"):
         table.add_column(head, justify="right")
     for one in found.best:
         interval = f"{one.low:.4g} to {one.high:.4g}"
-        table.add_row(Text(one.name), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
+        table.add_row(Text(short_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
     return table

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from newcomer import arguments
-from newcomer.arrays import Bools, Ints
+from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import propensities, replaying
 from newcomer.evaluation.answers import Evaluation
 from newcomer.evaluation.contenders import ARMS, MEAN, OURS, Contenders, contenders, left_out, named, policies
 from newcomer.evaluation.fitted_world import FittedWorld, menu_of
-from newcomer.evaluation.judging import DEALS, ByPolicy, judge
+from newcomer.evaluation.judging import ByPolicy, judge
 from newcomer.evaluation.splitting import Fold, shares_of
 from newcomer.evaluation.stages import Stages
 from newcomer.evaluation.stretches import LOOK, HeadlineStep, PolicyRow
@@ -32,6 +32,7 @@ from newcomer.evaluation.summing import STEPS, curves_of, learning_of, simulated
 from newcomer.evidence import Outlook, OutlookStep
 from newcomer.fitting import Fitting, fit_apart_too
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
+from newcomer.gain.heldout_gain import MOST, deals_of
 from newcomer.gain.offers import why_not
 from newcomer.gain.per_user import Progress, Table
 from newcomer.gain.verdict import decide, wrong
@@ -48,7 +49,7 @@ from newcomer.simulation import play
 from newcomer.users import FOLDS
 from newcomer.verdicts import Findings
 
-MOST, PLAYED = 2500, 800  # held-out people who are looked at, and for whom policies play from the beginning
+PLAYED = 800  # held-out people for whom policies play from the beginning
 SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
 LEAST = 40  # users whom a fit of the learning curve has at least
 VOTES = 64  # draws by which PriorTS tells its probabilities
@@ -113,7 +114,7 @@ def evaluated(
         checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
     if fitted is None:
         fitted = fit_apart_too(logs, calibrate=not quick, progress=stages.begin_fit(FITTED))
-    plan = Plan.of(logs, seed, seen, [judged for _, judged in fitted.apart], quick=quick)
+    plan = Plan.of(logs, seed, seen, fitted, quick=quick)
     models = [model for model, _ in fitted.apart]
     each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
     evidence = replace(fitted.model.evidence, checks=checked)
@@ -144,10 +145,12 @@ class Plan:
     folds: list[Fold]
     people: int  # held out, with enough rows
     why_not: str  # of values by propensities
+    sample: int | None  # users by whom everything was chosen, where there are many
 
     @classmethod
-    def of(cls, logs: Logs, seed: int, seen: _Seen, held_out: list[Bools], *, quick: bool) -> Plan:
+    def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
         """By what was seen of the logs, and the buckets of the people whom each fit held out."""
+        held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
         length = seen.usual_length(logs)
         choices = choices_of(length)
         able = seen.able(choices)
@@ -159,12 +162,18 @@ class Plan:
         why = why_not(logs, seen.propensities, seen.candidates, known)
         rounds = int(np.clip(length // 2, 1, max(replaying.ROUNDS)))
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
-        return cls(logs, seed, quick, choices, rounds, look, folds, people, why)
+        sample = facts.sample.users if facts is not None and facts.sample is not None else None
+        return cls(logs, seed, quick, choices, rounds, look, folds, people, why, sample)
 
     @property
     def share(self) -> float:
         """Of the people held out, those who are looked at."""
         return min(1.0, MOST / max(self.people, 1))
+
+    @property
+    def deals(self) -> int:
+        """Of each person's rows: as for the held-out gain, unless it is to be quick."""
+        return 1 if self.quick else deals_of(self.people)
 
     @property
     def fitted_users(self) -> int:
@@ -174,7 +183,7 @@ class Plan:
     @property
     def weights(self) -> dict[str, float]:
         """What the stages of a fold cost."""
-        leave = {*(LONG if self.quick else ()), *(("weigh",) if self.why_not else ())}
+        leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
         return {name: weight for name, weight in WEIGHTS.items() if name not in leave}
 
 
@@ -236,13 +245,13 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> Found:
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
     stages.begin(plan.weights["others"])
     made = contenders(train, model)
-    deals, told = (1 if plan.quick else DEALS), stages.begin(plan.weights["judge"])
+    deals, told = plan.deals, stages.begin(plan.weights["judge"])
     judged = judge(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
     told = stages.begin(plan.weights["replay"])
     some = fold.held_out(plan.logs, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
     played = replaying.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
-    learned = {} if plan.quick else _learned(plan, fold, train, people, stages)
+    learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
     return Found(made, judged, played, weighed, learned)
 
 
@@ -264,7 +273,10 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
-        found[share] = fewer.summary.users, judge(look, people, steps=(plan.look,), choices=plan.choices)
+        found[share] = (
+            fewer.summary.users,
+            judge(look, people, steps=(plan.look,), choices=plan.choices, deals=plan.deals),
+        )
     return found
 
 
@@ -320,8 +332,13 @@ def _notes(plan: Plan, first: Contenders) -> list[str]:
         said.append(f"Predictors and policies: {MOST:,} of about {plan.people:,} people held out, drawn by hash.")
     if len(plan.folds) > 1:
         said.append(f"Users are few: {len(plan.folds)} fits, each judged by the people that it was not fitted to.")
+    if plan.sample is not None:
+        said.append(
+            f"The gain is that of fits to a sample of {plan.sample:,} users: there is no learning curve, and a fit to "
+            "all may be worth more."
+        )
     if plan.quick:
-        said.append("Quick: one deal a person, no learning curve and no simulation.")
+        said.append("Quick: predictors are judged by one deal a person; no learning curve and no simulation.")
     return said
 
 

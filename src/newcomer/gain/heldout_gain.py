@@ -51,8 +51,7 @@ def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Ever
     judged = people if len(apart) > 1 else people // 5
     if not apart or length < 2 or people < 2 * len(apart):
         return None
-    choices, every = choices_of(length), max(1, -(-judged // MOST))
-    deals = 1 if judged > MANY else DEALS
+    choices, every, deals = choices_of(length), max(1, -(-judged // MOST)), deals_of(judged)
     found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, every=every), _join)
     order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
     values, folds = found.values[order], _folds(found.hashes[order], apart)
@@ -62,6 +61,11 @@ def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Ever
     if not steps:
         return None
     return Outlook(choices, steps, length, _with(everybody, values[:, :, 0], choices))
+
+
+def deals_of(people: int) -> int:
+    """How often the rows of each of so many people are dealt."""
+    return 1 if people > MANY else DEALS
 
 
 def _join(one: Persons, other: Persons) -> Persons:

@@ -155,7 +155,7 @@ def _first(answer: Answer, start: int | None, logs: str, doubts: tuple[Finding, 
     if logs == "unknowable":
         return "Not yet: these logs are too few, or too short, to be checked."
     if outlook is None:
-        return "Not yet: too few people, or too short histories, to measure what newcomers would gain."
+        return "Not yet: what newcomers would gain was not measured (few people, short histories, or an old model)."
     return "Not yet: these logs do not show clearly that newcomers would be served better."
 
 
@@ -181,11 +181,17 @@ def worth(found: Everybody) -> str:
 def _names(found: Everybody) -> str:
     """The best actions with what they pay."""
     best = found.best[:NAMED]
-    return ", ".join(f"{_short(one.name)} at {one.mean:.3g} ({one.low:.3g} to {one.high:.3g})" for one in best)
+    return ", ".join(f"{short_name(one.name)} at {one.mean:.3g} ({one.low:.3g} to {one.high:.3g})" for one in best)
 
 
-def _short(name: str) -> str:
-    return name if len(name) <= LONG else f"{name[: LONG - 3]}..."
+def short_name(name: str) -> str:
+    """A name in one line, without what a terminal would take for a command, and not too long.
+
+    >>> short_name("a\\nfilm")
+    'a film'
+    """
+    plain = "".join(letter for letter in " ".join(name.split()) if letter.isprintable())
+    return plain if len(plain) <= LONG else f"{plain[: LONG - 3]}..."
 
 
 def _added(
@@ -197,7 +203,7 @@ def _added(
 ) -> str:
     """What personalising adds, by the number of interactions."""
     if outlook is None or not steps:
-        return "What personalising would add could not be measured: too few people have the rows."
+        return "What personalising would add was not measured."
     known = dict(steps)
     told = ", ".join(f"{shown(one.over_mean)} after {one.interactions}" for one in outlook.steps)
     people = f"in a choice of {outlook.choices}, by {outlook.steps[0].people:,} people held out of the fit"

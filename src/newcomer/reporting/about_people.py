@@ -58,7 +58,7 @@ def _best(found: Everybody) -> list[Markup]:
     caption = f"The best of {found.actions:,} actions by the population mean"
     heads = ["action", "pays on average", "95% interval", "rows", "users"]
     alike = "They do not differ beyond chance. " if found.alike else ""
-    note = f"{alike}Means are shrunk, and intervals are those of the best of many: nothing is there by luck alone."
+    note = f"{alike}Means are shrunk, and intervals allow for having picked the best of many."
     return [table(caption, heads, rows), tag("p", note, given={"class": "small"})]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -22,6 +22,7 @@ from newcomer.experiments.studies import study_prior_movielens as movielens
 from newcomer.experiments.studies import study_prior_robust as robust
 from newcomer.experiments.studies import study_prior_users as users
 from newcomer.experiments.studies import study_rates as rates
+from newcomer.experiments.studies import study_repeatability as repeatability
 
 REPORTED = "reported"  # the target of what was only to be measured
 
@@ -257,6 +258,7 @@ def people_verdicts(frame: pl.DataFrame) -> list[Verdict]:
         for best in assumed.sort("regret").head(1).iter_rows(named=True):
             what = f"{best['case']}, {answers} answers: PriorUCB / the best fixed share, afterwards ({best['policy']})"
             found.append(at_most(what, best["ratio"], 1.03, best["ratio_se"]))
+    found += [_no_worse(end, f"{table}, {case}") for table in people.LIKED for case in (people.AGAIN, people.WAVERING)]
     rivals = end.filter(policy=people.MEAN).filter(pl.col("case").is_in([people.ONCE, people.FILMS]))
     return found + [
         Verdict(
@@ -267,6 +269,42 @@ def people_verdicts(frame: pl.DataFrame) -> list[Verdict]:
         )
         for line in rivals.iter_rows(named=True)
     ]
+
+
+def _no_worse(end: pl.DataFrame, case: str) -> Verdict:
+    """Where 0/1 answers come back and earlier users told, PriorUCB against EmpiricalArms."""
+    what = f"{case}: PriorUCB / EmpiricalArms, told by earlier users"
+    found = end.filter(case=case, policy=people.OURS + people.HEARD)
+    if not len(found):
+        return Verdict(what, "upper 95% limit at most 1.03", "not run yet", None)
+    line = found.row(0, named=True)
+    return _upper(what, line["arms"], line["arms_se"], 1.03)
+
+
+def _upper(what: str, value: float, error: float, most: float) -> Verdict:
+    """A ratio whose upper 95% limit should be at most `most`."""
+    upper = value + 1.96 * error
+    return Verdict(what, f"upper 95% limit at most {most:g}", f"{value:.3f}, limit {upper:.3f}", bool(upper <= most))
+
+
+def repeatability_verdicts(frame: pl.DataFrame) -> list[Verdict]:
+    """Told by earlier users and alone, against EmpiricalArms where 0/1 answers come back; the rest is reported."""
+    found = []
+    for told in (repeatability.TOLD, "0.5"):
+        own = frame.filter(policy=f"PriorUCB, start {told}, curiosity 0.25")
+        for line in own.filter(pl.col("people").str.ends_with("0/1")).iter_rows(named=True):
+            size = f", {line['size']} questions" if line["size"] else ""
+            what = f"{line['people']}{size}, {line['case']}: PriorUCB / EmpiricalArms, {told}"
+            verdict = _upper(what, line["arms"], line["arms_se"], 1.03)
+            asked = told == repeatability.TOLD and line["case"] in (people.AGAIN, people.WAVERING)
+            found.append(verdict if asked else replace(verdict, target=REPORTED, holds=None))
+    return found
+
+
+def repeatability_details(frame: pl.DataFrame) -> pl.DataFrame:
+    """Regret of every candidate over that of the first, by table, size and case."""
+    told = frame.with_columns(with_error("ratio", 3), people=pl.format("{} {}", "people", "size"))
+    return told.pivot("case", index=["people", "policy"], values="told")
 
 
 def people_details(frame: pl.DataFrame) -> pl.DataFrame:
@@ -494,4 +532,5 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "rates": (rates_verdicts, rates_details),
     "kept": (kept_verdicts, last_round),
     "check-rates": (check_rates_verdicts, lambda frame: frame),
+    "repeatability": (repeatability_verdicts, repeatability_details),
 }

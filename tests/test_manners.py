@@ -83,7 +83,7 @@ def test_records_are_shown_without_their_arrays(model):
     for one in (logs, model, logs.summary, model.evidence, next(logs.batches()), episode):
         assert len(repr(one)) <= SCREEN and "array(" not in repr(one)
     assert repr(model).startswith("Model(rank=") and "users=40" in repr(model)
-    assert repr(nc.PriorUCB(model)).endswith("curiosity=0.5, width=None, level=0.1, memory_width=0)")
+    assert repr(nc.PriorUCB(model)).endswith("curiosity=None, width=None, level=0.1, memory_width=0)")
 
 
 def test_ids_are_text_in_tables_of_html():

@@ -14,7 +14,7 @@ from newcomer.errors import PolicyError
 from newcomer.evidence import Evidence, Summary
 from newcomer.model import Model
 from newcomer.policies import repeatability
-from newcomer.policies.repeatability import OPEN, SHARES, Repeatability
+from newcomer.policies.repeatability import NOTHING, SHARES, Repeatability
 from tests.oracles import memory as dense
 from tests.oracles import repeatability as oracle
 
@@ -202,7 +202,7 @@ def test_weights_begun_with_are_multiplied_by_own_repeats_and_pooled_without_the
 def test_it_is_said_in_a_sentence_and_goes_through_json():
     policy = nc.PriorUCB(make_model([0.3, 0.4], two=(0.0, 1.0)))
     nothing = policy.repeatability(policy.start(3))
-    assert str(nothing).startswith("Nobody has met an action again yet; to begin with, 5% of the residual")
+    assert str(nothing).startswith("Nobody has met an action again yet; to begin with, 26% of the residual")
     state = policy.start(2)
     for _ in range(4):
         policy.update(state, ids=[0, 1], reward=[1.0, 1.0])
@@ -279,7 +279,15 @@ def test_nobody_is_a_stranger_for_rare_clicks(make):
     assert state.inside.all()
 
 
-def test_half_of_the_weight_is_on_nothing_where_something_is_shared():
-    shared = make_model([0.0, 1.0], factor=np.ones((2, 1)))
-    assert repeatability.starting_weights(shared)[0] == pytest.approx(OPEN)
-    assert repeatability.starting_weights(shared).sum() == pytest.approx(1.0)
+def test_half_of_the_weight_is_on_nothing_to_begin_with():
+    for factor in (np.ones((2, 1)), np.zeros((2, 1))):
+        weights = repeatability.starting_weights(make_model([0.0, 1.0], factor=factor))
+        assert weights[0] == NOTHING == 0.5 and weights.sum() == pytest.approx(1.0)
+
+
+def test_clicks_are_explored_with_half_the_curiosity():
+    factor = np.array([[0.3], [0.1]])
+    clicks, stars = make_model([0.4, 0.5], two=(0.0, 1.0), factor=factor), make_model([0.4, 0.5], factor=factor)
+    for model, curiosity in ((clicks, 0.25), (stars, 0.5)):
+        own, asked = nc.PriorUCB(model), nc.PriorUCB(model, curiosity=curiosity)
+        np.testing.assert_array_equal(own.scores(own.start(1), ids=[0, 1]), asked.scores(asked.start(1), ids=[0, 1]))

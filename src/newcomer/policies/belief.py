@@ -88,7 +88,7 @@ class Belief:
     @cached_property
     def tested(self) -> bool:
         """Whether strangers are looked for. The test takes errors for normal; of two values, a rare one is none."""
-        return self.level > 0 and not self.scale[2] > self.scale[1]
+        return self.level > 0 and not repeatability.two_valued(self.model)
 
     @cached_property
     def scale(self) -> Floats:

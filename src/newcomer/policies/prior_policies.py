@@ -9,10 +9,10 @@ What is believed of a user, and how it learns, is in policies/belief.py. Here it
 of phi^T L z and v that of the rest of the reward, one more reward moves the expectation by s^2 / sqrt(s^2 + v) (a
 standard deviation). Where people differ much and rewards are clear this is nearly s; where a reward is mostly noise, as
 a single answer of a person is, it is a small part of s, and curiosity would cost more than it teaches. So PriorUCB
-scores with half of that, and PriorTS draws with half of the deviation of taste times sqrt(s^2 / (s^2 + v)), averaged
-over the candidates. What an action would tell of itself alone (`memory_width`) is worth nothing where actions do not
-come back, and is not counted. The rules were chosen from a list that was written down before, by regret on real people
-and in simulated worlds: docs/exploration.md.
+scores with half of that (with a quarter where rewards have two values), and PriorTS draws with half of the deviation of
+taste times sqrt(s^2 / (s^2 + v)), averaged over the candidates. What an action would tell of itself alone
+(`memory_width`) is worth nothing where actions do not come back, and is not counted. The rules were chosen from lists
+that were written down before, by regret on real people and in simulated worlds: docs/exploration.md.
 """
 
 from __future__ import annotations
@@ -29,19 +29,22 @@ from newcomer.model import Model
 from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.contract import Contract
 from newcomer.policies.questions import Generators, Question, Rewards
-from newcomer.policies.repeatability import Repeatability
+from newcomer.policies.repeatability import Repeatability, two_valued
 
-CURIOSITY = 0.5  # of the deviation by which one more reward would move what is expected; see docs/exploration.md
+# Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
+# docs/exploration.md.
+CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class PriorUCB(Contract[PriorState]):
     """Optimism under the posterior that starts from the population, with a memory of actions.
 
-    Optimism is `curiosity` times what one more reward could change; a `width` counts posterior standard deviations of
-    taste in place of that. `memory_width` counts those of what this person thinks of the very action, which is
-    worth exploring only where actions come again; `level` is the probability with which a user of the population is
-    ever taken for a stranger (0: nobody is).
+    Optimism is `curiosity` times what one more reward could change (by default a half, a quarter where rewards have two
+    values); a `width` counts posterior standard deviations of taste in place of that. `memory_width` counts those of
+    what this person thinks of the very action, which is worth exploring only where actions come again; `level` is the
+    probability with which a user of the population is ever taken for a stranger (0: nobody is; of rewards of two values
+    that is not tested).
 
     >>> model = Model(np.eye(2)[:, :1], np.ones(2), np.zeros(2), 2 * np.eye(2)[:, :1], noise_variance=1.0)
     >>> policy = PriorUCB(model, width=1.0)
@@ -51,7 +54,7 @@ class PriorUCB(Contract[PriorState]):
 
     model: Model
     _: KW_ONLY
-    curiosity: float = CURIOSITY
+    curiosity: float | None = None
     width: float | None = None
     level: float = 0.1
     memory_width: float = 0.0
@@ -59,7 +62,8 @@ class PriorUCB(Contract[PriorState]):
     by_ids = True
 
     def __post_init__(self) -> None:
-        number(self.curiosity, "curiosity")
+        if self.curiosity is not None:
+            number(self.curiosity, "curiosity")
         if self.width is not None:
             number(self.width, "width")
         number(self.memory_width, "memory_width")
@@ -68,6 +72,12 @@ class PriorUCB(Contract[PriorState]):
     @cached_property
     def _belief(self) -> Belief:
         return Belief(self.model, self.level)
+
+    @cached_property
+    def _curiosity(self) -> float:
+        """What is asked for, or the model's rewards ask for."""
+        default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
+        return default if self.curiosity is None else float(self.curiosity)
 
     def state_settings(self) -> dict[str, float]:
         """Who is taken for a stranger depends on the level."""
@@ -90,7 +100,7 @@ class PriorUCB(Contract[PriorState]):
         view = self._belief.look_at(state, asked)
         if self.width is not None:
             return view.optimistic(self.width, self.memory_width)
-        scores = view.curious(self.curiosity)
+        scores = view.curious(self._curiosity)
         return scores + self.memory_width * np.sqrt(view.recalled.left) if self.memory_width else scores
 
     def inside(self, state: PriorState) -> Bools:

@@ -46,7 +46,7 @@ from newcomer.model import Model
 from newcomer.records import Shown
 
 SHARES = np.append(np.arange(0.0, 1.0, 0.05), 0.99)  # of the residual, that may come again
-SCEPTICAL, OPEN = 0.9, 0.5  # weight of share 0 to begin with: where nothing is shared, and where something is
+NOTHING = 0.5  # weight of share 0 to begin with; see docs/exploration.md
 PRIOR_USERS, ROUNDS = 2.0, 50  # of the pooling of users
 MOST_OF_IT = 0.8  # of the weight lies within the interval that the sentence names
 
@@ -121,16 +121,14 @@ def the_repeatability(given: object) -> Repeatability:
 def starting_weights(model: Model) -> Floats:
     """Weights of `SHARES` before a user has met anything twice, for a model that does not know how much comes again.
 
-    `OPEN` is the weight of 0 where users differ along shared directions, `SCEPTICAL` where nothing is shared; the rest
-    is spread evenly. What few repeats the logs have multiplies that.
+    `NOTHING` is the weight of 0, the rest is spread evenly; what few repeats the logs have multiplies that.
 
     >>> blank = Model(np.eye(1), np.ones(1), np.ones(1), np.ones((1, 0)), 1.0)
     >>> float(starting_weights(blank)[0])
-    0.9
+    0.5
     """
-    none = OPEN if np.any(model.factor) else SCEPTICAL
-    weights = np.full(len(SHARES), (1.0 - none) / (len(SHARES) - 1))
-    weights[0] = none
+    weights = np.full(len(SHARES), (1.0 - NOTHING) / (len(SHARES) - 1))
+    weights[0] = NOTHING
     facts = model.evidence.population
     if facts is not None and facts.persistence is not None:
         told = facts.persistence
@@ -185,6 +183,12 @@ def pooled(weights: Floats, told: Floats) -> Floats:
         theirs /= theirs.sum(axis=1, keepdims=True)
         found = (PRIOR_USERS * weights + theirs.sum(axis=0)) / (PRIOR_USERS + len(told))
     return found
+
+
+def two_valued(model: Model) -> bool:
+    """Whether the rewards of the logs have two values."""
+    _, low, high = reward_scale(model)
+    return bool(high > low)
 
 
 def reward_scale(model: Model) -> Floats:

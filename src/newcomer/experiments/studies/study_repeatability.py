@@ -40,17 +40,16 @@ from newcomer.outcomes import mean_and_error
 from newcomer.policies.repeatability import SHARES, Repeatability
 
 TABLES = ("young", "bfi", "young 0/1", "bfi 0/1")
-STARTS, CURIOSITIES = {0.5: 0.9, 0.25: 0.5, 0.1: 0.25}, (0.5, 0.25)  # starts, and those where nothing is shared
+STARTS, ALONE, CURIOSITIES = (0.5, 0.25, 0.1), (0.9, 0.5, 0.25), (0.5, 0.25)  # ALONE: where nothing is shared
 LOGGED = {"young": 20, "bfi": 12}  # answers of each person in the logs of whole tables
 SPLITS, SUBTABLES, SIZES = 3, 10, (16, 20)
 BASE = "PriorUCB, start 0.5, curiosity 0.5"
 
 
-def begin_with(policy: Any, weight: float) -> Repeatability:
-    """A start with this weight on "nothing comes again", or its partner where nothing is shared; the rest even."""
-    none = weight if np.any(policy.model.factor) else STARTS[weight]
-    weights = np.full(len(SHARES), (1.0 - none) / (len(SHARES) - 1))
-    weights[0] = none
+def begin_with(weight: float) -> Repeatability:
+    """A start with this weight on "nothing comes again", the rest even."""
+    weights = np.full(len(SHARES), (1.0 - weight) / (len(SHARES) - 1))
+    weights[0] = weight
     return Repeatability(tuple(SHARES.tolist()), tuple(weights.tolist()))
 
 
@@ -95,12 +94,12 @@ def candidates(
     policies: dict[str, Any] = {name: nc.PriorUCB(model, curiosity=one) for name, one in makers.items()}
     policies["EmpiricalArms, start {}"] = nc.EmpiricalArms(model)
     for name, policy in policies.items():
-        for weight in STARTS:
-            yield name.format(f"{weight:g}"), policy, begin_with(policy, weight)
+        for weight in STARTS if np.any(model.factor) else ALONE:
+            yield name.format(f"{weight:g}"), policy, begin_with(weight)
         yield name.format(TOLD), policy, policy.repeatability(serve(policy, earlier)[1])
     if whole:
         drawing = nc.PriorTS(model)
-        yield "PriorTS, start 0.5", drawing, begin_with(drawing, 0.5)
+        yield "PriorTS, start 0.5", drawing, begin_with(0.5)
         yield f"PriorTS, start {TOLD}", drawing, drawing.repeatability(serve(drawing, earlier)[1])
 
 

@@ -97,8 +97,8 @@ class Belief:
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether anything may last; if not, memory serves strangers alone."""
-        return self.model.persistence is None or self.model.persistence > 0
+        """Whether anything may last, be it the error of an action's mean; if not, memory serves strangers alone."""
+        return self.model.persistence is None or self.model.persistence > 0 or bool(self.model.uncertainty.any())
 
     @cached_property
     def flat(self) -> bool:

@@ -6,12 +6,12 @@ may show plainly. So where a sample has chosen rank and shrinkage, the direction
 the moments of some folds, with 0, 1, 2, ... directions, by the users of the other fold.
 
 * Nothing is clear of chance in the moments of all users, or no more than the sample has found: the sample's fit stands.
+* The sample's fit predicts as well as the moments do, or nearly (`NEARLY`: all users will climb from it anyway), but these
+  have more directions that matter: it gets the others from them.
 * The moments predict better: all users climb from there, with the precision that the lengths suggest (held-out gain is
   flat around it).
-* The sample's fit predicts better, but the moments have more directions that matter: it gets the others from them.
 
-EM's search on a sample is the better judge where histories are long or actions few: there its fit is the rival to beat,
-and it is not beaten.
+EM's search on a sample is the better judge where histories are long or actions few: there its fit stands.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from newcomer.population.record import Population
 from newcomer.population.search import SURE, certainty, clarity, middling, smallest_good
 from newcomer.population.spikes import Moments
 from newcomer.users import FOLDS, Split, dealt
+
+NEARLY = 0.9  # share of the held-out gain of moments of all users with which the fit of a sample is as good
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +105,7 @@ def choose(judged: Judged, begin: Begin, rival: Population, apart: Population, p
         return None
     place = smallest_good(found)
     rank = judged.ranks[place]
-    beaten = bool(sums[place] > sums[-1])
+    beaten = bool(sums[-1] < NEARLY * sums[place])
     if not beaten and rank <= rival.rank:
         return None
     mine = [one.population(judged.base, rank) for one in judged.moments.of([judged.moments.every, ~judged.folds[0]])]

@@ -100,7 +100,7 @@ def test_unknown_action(write: Write) -> None:
 
 def test_actions_of_another_type_than_items(write: Write) -> None:
     items = pl.DataFrame({"action": ["a", "b"], "x": [1.0, 2.0]})
-    refused(lambda: nc.read_logs(write(), items=items), "actions are integers here and text in the items")
+    refused(lambda: nc.read_logs(write(), items=items), "action 0 is not among the 2 items", "row 1, column action")
 
 
 def test_ragged_features(write: Write, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ policy takes every model.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -197,7 +198,9 @@ class Model(Shown):
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
 
-        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "b")).codes(["b", "c"]).tolist()
+        An id of the other type means the same: "7" is the action 7 where there is no action "7", and 7 the action "7".
+
+        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "7")).codes([7, "c"]).tolist()
         [1, -1]
         """
         ordered = self._ordered
@@ -209,11 +212,37 @@ class Model(Shown):
         ):
             place = np.minimum(np.searchsorted(ordered[0], ids), len(ordered[0]) - 1)
             return np.where(ordered[0][place] == ids, ordered[1][place], -1)
-        places = self._places
         try:
-            return np.fromiter((places.get(one, -1) for one in _listed(ids)), dtype=np.int64)
+            return np.fromiter((self._place(one) for one in _listed(ids)), dtype=np.int64)
         except TypeError as problem:  # a list, say, where an id should be
             raise ModelError("ids must be whole numbers or text, in a flat list") from problem
+
+    def recognise(self, ids: Iterable[int | str]) -> Ints:
+        """The `codes` of what a policy was asked about; that most of the ids are unknown is said once, as a warning."""
+        codes = self.codes(ids)
+        lost = int(np.count_nonzero(codes < 0))
+        if self.action_ids and 2 * lost > len(codes) and not self.__dict__.get("_warned"):
+            self.__dict__["_warned"] = True
+            strange = [one for one, code in zip(_listed(ids), codes.tolist(), strict=True) if code < 0]
+            examples = ", ".join(arguments.shown(one) for one in list(dict.fromkeys(strange))[:3])
+            warnings.warn(
+                f"{lost:,} of {len(codes):,} ids are not among the {len(self.action_ids):,} actions of the model"
+                f" ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
+                " ones. This is said once.",
+                stacklevel=2,
+            )
+        return codes
+
+    def canonical(self, one: int | str) -> int | str:
+        """An id, known or not, in the type of the catalogue's where it can be: "7" is 7 among integers, 7 is "7"."""
+        other = _other_type(one)
+        kinds = {type(known) for known in (self.action_ids or ())[:1]}
+        return other if other is not None and type(other) in kinds else one
+
+    def _place(self, one: Any) -> int:
+        """Place of an action in the catalogue, by its id or by the same id in the other type, or -1."""
+        place, other = self._places.get(one, -1), _other_type(one)
+        return place if place >= 0 or other is None else self._places.get(other, -1)
 
     @cached_property
     def average_features(self) -> Floats:
@@ -239,7 +268,7 @@ class Model(Shown):
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
         wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else _listed(ids)
         arguments.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
-        rows = self.codes(wanted)
+        rows = self.codes(wanted) if unknown == "refuse" else self.recognise(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
             rows[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
         if unknown == "refuse" and (rows < 0).any():
@@ -398,6 +427,20 @@ class Model(Shown):
 def load(path: str | Path) -> Model:
     """Read a model file."""
     return Model.from_bytes(read(arguments.location(path, "path", kind=ModelError)), where=str(path))
+
+
+def _other_type(one: Any) -> int | str | None:
+    """The same id in the other type: the integer that a text spells, or the text of an integer; else None.
+
+    Only the usual spelling counts: "07" and "+7" are other ids than 7.
+
+    >>> _other_type("7"), _other_type(-7), _other_type("07"), _other_type("x")
+    (7, '-7', None, None)
+    """
+    if isinstance(one, str):
+        spelled = len(one) < 20 and one.isascii() and one.removeprefix("-").isdigit() and str(int(one)) == one
+        return int(one) if spelled else None
+    return str(int(one)) if isinstance(one, int | np.integer) and not isinstance(one, bool) else None
 
 
 def _listed(ids: Iterable[int | str]) -> list[Any]:

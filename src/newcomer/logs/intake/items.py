@@ -20,6 +20,7 @@ from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.columns import Place, feature_array, identifiers
 from newcomer.logs.intake.feature_columns import feature_columns
 from newcomer.logs.intake.naming import known_as
+from newcomer.logs.intake.texts import is_no_id
 from newcomer.onehot import Catalogue, OneHot
 
 
@@ -91,22 +92,31 @@ class Items:
         >>> Items.one_hot(pl.Series(["tea", "milk"])).locate(pl.Series(["tea", "tea", "milk"]), place=Place()).tolist()
         [1, 1, 0]
         """
-        if actions.dtype != self.ids.dtype:
-            here, there = ("text" if ids.dtype == pl.String else "integers" for ids in (actions, self.ids))
-            todo = "use one type for action ids in logs and items"
-            raise LogsError(
-                f"actions are {here} here and {there} in the items", where=place.column(actions.name), todo=todo
-            )
+        given, actions = actions, self.alike(actions)
         positions = pl.Series(np.arange(len(self.ids), dtype=np.int32))
         found = actions.replace_strict(self.ids, positions, default=None, return_dtype=pl.Int32)
         if found.null_count():
             row = int(found.is_null().arg_max() or 0)
             raise LogsError(
-                f"action {actions[row]!r} is not among the {len(self.ids):,} items",
-                where=place.column(actions.name, row),
+                f"action {given[row]!r} is not among the {len(self.ids):,} items",
+                where=place.column(given.name, row),
                 todo="add it to the items table or remove its rows",
             )
         return found.to_numpy()
+
+    def alike(self, ids: pl.Series) -> pl.Series:
+        """Ids in the type of the catalogue's: 7 and "7" mean the same; null where text is no integer and has to be.
+
+        >>> Items.one_hot(pl.Series([7, 8])).alike(pl.Series(["8", "08", "x"])).to_list()
+        [8, None, None]
+        """
+        if ids.dtype == self.ids.dtype:
+            return ids
+        if self.ids.dtype == pl.String:
+            return ids.cast(pl.String)
+        return ids.to_frame("ids").select(pl.when(~is_no_id("ids")).then(pl.col("ids").cast(pl.Int64, strict=False)))[
+            "ids"
+        ]
 
     @property
     def features(self) -> Catalogue:

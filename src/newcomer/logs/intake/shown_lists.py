@@ -18,6 +18,7 @@ from newcomer.arrays import Ints
 from newcomer.errors import LogsError, one_line
 from newcomer.logs.intake.columns import Place, identifiers, kind_of, refuse_nulls
 from newcomer.logs.intake.items import Items
+from newcomer.logs.intake.texts import is_no_id
 from newcomer.records import Shown, freeze
 
 NOWHERE = -1  # the position of an id that is no action of the catalogue: it was shown and never chosen
@@ -138,15 +139,15 @@ def _parsed(column: pl.Series, place: Place) -> pl.Series:
 
 
 def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> pl.Series:
-    """Lists of ids as integers or text, whichever the actions are."""
+    """Lists of ids as integers or text, whichever the actions are: 7 and "7" mean the same."""
     inner = lists.list.eval(pl.element().head(0)).explode().dtype
-    texts = inner in (pl.String, pl.Categorical, pl.Enum)
-    wanted = items.ids.dtype == pl.String
-    if texts != wanted and not (texts and column.dtype == pl.String):  # in a CSV integers are text as well
-        here, there = ("text" if one else kind_of(inner) for one in (texts, wanted))
-        todo = "use one type for the ids of actions and candidates"
-        raise LogsError(f"candidates are {here} and actions {there}", where=place.column(column.name), todo=todo)
-    typed = lists.list.eval(pl.element().cast(items.ids.dtype, strict=False))
+    if not (inner.is_integer() or inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)):
+        todo = "use integers or text for ids"
+        raise LogsError(f"candidates are lists {kind_of(inner)}", where=place.column(column.name), todo=todo)
+    element = pl.element() if inner.is_integer() else pl.element().cast(pl.String)
+    if not inner.is_integer() and items.ids.dtype != pl.String:
+        element = pl.when(~is_no_id(element)).then(element)
+    typed = lists.list.eval(element.cast(items.ids.dtype, strict=False))
     missing = typed.list.eval(pl.element().is_null()).list.any()
     if missing.any():
         row = int(missing.arg_max() or 0)

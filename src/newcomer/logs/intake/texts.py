@@ -13,13 +13,13 @@ _ODD = r"^\+|^-?0[0-9]|^-0$"  # integers as nobody writes them: +1, 007, -0
 _COMMA = r"^([+-]?[0-9]*),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
 
 
-def is_no_id(name: str) -> pl.Expr:
-    """Where a column of text holds what is not an integer, or not in its only spelling.
+def is_no_id(name: str | pl.Expr) -> pl.Expr:
+    """Where a column of text (its name, or an expression) holds what is no integer, or not in its only spelling.
 
     >>> pl.DataFrame({"a": ["1", "01", "-7", "x", None]}).select(is_no_id("a"))["a"].to_list()
     [False, True, False, True, False]
     """
-    column = pl.col(name)
+    column = pl.col(name) if isinstance(name, str) else name
     lost = column.cast(pl.Int64, strict=False).is_null() & column.is_not_null()
     return lost | column.str.contains(_ODD).fill_null(False)
 

@@ -218,6 +218,7 @@ def _fitted(
         offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
+        tidy_ids=logs.tidy_ids,
     )
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
+OPTIONAL = ("reward_step", "tidy_ids")  # facts that many models do without, and older files do not have
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
 
 
@@ -77,6 +78,7 @@ class Model(Shown):
     offsets: Floats = field(default_factory=_nothing)  # left out: zero
     persistence: float | None = 0.0
     reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
+    tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
 
     def __post_init__(self) -> None:
         self._check_facts()
@@ -103,7 +105,7 @@ class Model(Shown):
         object.__setattr__(self, "reward_step", arguments.number(self.reward_step, "reward_step", kind=ModelError))
         for name in ("estimator", "fingerprint"):
             arguments.instance(getattr(self, name), str, name, kind=ModelError)
-        for name in ("intercept", "one_hot"):
+        for name in ("intercept", "one_hot", "tidy_ids"):
             object.__setattr__(self, name, arguments.flag(getattr(self, name), name, kind=ModelError))
         if not isinstance(self.parameters, Mapping):
             raise ModelError(f"parameters must be a dict, not {arguments.shown(self.parameters)}")
@@ -190,7 +192,7 @@ class Model(Shown):
             "action_ids": self.action_ids,
             "intercept": self.intercept,
             "one_hot": self.one_hot,
-            **({"reward_step": self.reward_step} if self.reward_step else {}),  # models without one keep their id
+            **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
         return digest(arrays, facts)
@@ -199,6 +201,7 @@ class Model(Shown):
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
 
         An id of the other type means the same: "7" is the action 7 where there is no action "7", and 7 the action "7".
+        With `tidy_ids`, so does one that differs in case, or in blanks at its ends.
 
         >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "7")).codes([7, "c"]).tolist()
         [1, -1]
@@ -211,7 +214,9 @@ class Model(Shown):
             and ids.dtype.kind == ordered[0].dtype.kind
         ):
             place = np.minimum(np.searchsorted(ordered[0], ids), len(ordered[0]) - 1)
-            return np.where(ordered[0][place] == ids, ordered[1][place], -1)
+            found = np.where(ordered[0][place] == ids, ordered[1][place], -1)
+            if not self.tidy_ids or (found >= 0).all():
+                return found
         try:
             return np.fromiter((self._place(one) for one in _listed(ids)), dtype=np.int64)
         except TypeError as problem:  # a list, say, where an id should be
@@ -235,6 +240,7 @@ class Model(Shown):
 
     def canonical(self, one: int | str) -> int | str:
         """An id, known or not, in the type of the catalogue's where it can be: "7" is 7 among integers, 7 is "7"."""
+        one = _tidy(one) if self.tidy_ids and isinstance(one, str) else one
         other = _other_type(one)
         kinds = {type(known) for known in (self.action_ids or ())[:1]}
         return other if other is not None and type(other) in kinds else one
@@ -242,7 +248,16 @@ class Model(Shown):
     def _place(self, one: Any) -> int:
         """Place of an action in the catalogue, by its id or by the same id in the other type, or -1."""
         place, other = self._places.get(one, -1), _other_type(one)
-        return place if place >= 0 or other is None else self._places.get(other, -1)
+        if place < 0 and other is not None:
+            place = self._places.get(other, -1)
+        if place < 0 and self.tidy_ids and isinstance(one, str):
+            place = self._tidied.get(_tidy(one), -1)
+        return place
+
+    @cached_property
+    def _tidied(self) -> dict[str, int]:
+        """Row of each action in the catalogue by its tidied id."""
+        return {_tidy(str(one)): row for row, one in reversed(list(enumerate(self.action_ids or ())))}
 
     @cached_property
     def average_features(self) -> Floats:
@@ -374,8 +389,9 @@ class Model(Shown):
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
-        names = (*FACTS, *TUPLES, "one_hot", "persistence", "reward_step", "dim", "rank")
+        names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
+        facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -394,7 +410,7 @@ class Model(Shown):
                 parts[name] = None if facts.get(name) is None else tuple(facts[name])
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
-            parts["reward_step"] = facts.get("reward_step", 0.0)
+            parts |= {name: facts[name] for name in OPTIONAL if name in facts}
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error
@@ -427,6 +443,15 @@ class Model(Shown):
 def load(path: str | Path) -> Model:
     """Read a model file."""
     return Model.from_bytes(read(arguments.location(path, "path", kind=ModelError)), where=str(path))
+
+
+def _tidy(one: str) -> str:
+    """An id without blanks at its ends, in small letters.
+
+    >>> _tidy(" B"), _tidy("b")
+    ('b', 'b')
+    """
+    return one.strip().lower()
 
 
 def _other_type(one: Any) -> int | str | None:

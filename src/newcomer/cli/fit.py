@@ -53,6 +53,9 @@ def command(
     moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
     workers: log_options.Workers = None,
     epoch: log_options.Epoch = None,
+    missing: log_options.Missing = "error",
+    tidy_ids: log_options.TidyIds = False,
+    dates: log_options.Dates = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -71,7 +74,9 @@ def command(
     carriers.check(engine, scheduler, workers)
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
     begin = carriers.start_of(start, method, old)
-    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how = log_options.Reading(
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates
+    )
     how.arguments()
     journal = target.with_name(f"{target.name}.partial")
     with carriers.engine_of(engine, scheduler, workers) as carrier:

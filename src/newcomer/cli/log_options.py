@@ -27,7 +27,13 @@ Clip = Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring r
 Grouped = Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")]
 Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")]
 Epoch = Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")]
+Missing = Annotated[str, typer.Option(metavar="error|drop", help="Rows that lack a value: refuse, or leave out.")]
+TidyIds = Annotated[bool, typer.Option("--tidy-ids", help="Ids that differ in case or blanks are the same.")]
+Dates = Annotated[str | None, typer.Option(metavar="day-first|month-first", help="How to read 03/02/2020.")]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")]
+
+
+DATES = ("day-first", "month-first")
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,9 @@ class Reading:
     grouped: bool = False
     memory: str | None = None
     epoch: str | None = None
+    missing: str = "error"
+    tidy_ids: bool = False
+    dates: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `read_logs`."""
@@ -54,6 +63,9 @@ class Reading:
             "grouped": self.grouped,
             "memory": None if self.memory is None else options.parse_size(self.memory),
             "epoch": None if self.epoch is None else options.parse_epoch(self.epoch),
+            "missing": options.parse_word(self.missing, "--missing", ("error", "drop")),
+            "tidy_ids": self.tidy_ids,
+            "dates": None if self.dates is None else options.parse_word(self.dates, "--dates", DATES),
         }
 
     def read(self, paths: str | list[str], engine: Engine | None = None) -> Logs:
@@ -68,6 +80,8 @@ class Reading:
         """The same as words of a command, for commands that are suggested."""
         valued = [("--items", self.items), ("--features", self.features), ("--clip", self.clip)]
         valued += [*(("--column", pair) for pair in self.column or ()), ("--memory", self.memory)]
-        valued += [("--epoch", self.epoch)]
+        valued += [("--epoch", self.epoch), ("--missing", None if self.missing == "error" else self.missing)]
+        valued += [("--dates", self.dates)]
         said = [word for name, value in valued if value is not None for word in (name, str(value))]
-        return [*said, *(name for name, on in (("--intercept", self.intercept), ("--grouped", self.grouped)) if on)]
+        flags = (("--intercept", self.intercept), ("--grouped", self.grouped), ("--tidy-ids", self.tidy_ids))
+        return [*said, *(name for name, on in flags if on)]

@@ -45,6 +45,9 @@ def command(
     grouped: log_options.Grouped = False,
     memory: log_options.Memory = None,
     epoch: log_options.Epoch = None,
+    missing: log_options.Missing = "error",
+    tidy_ids: log_options.TidyIds = False,
+    dates: log_options.Dates = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which people are held out.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
@@ -62,7 +65,9 @@ def command(
 
     target = options.free_to_write(out, force=force, option="--out")
     carriers.check("local", None, workers)
-    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how = log_options.Reading(
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates
+    )
     how.arguments()
     hands = (os.cpu_count() or 1) if workers is None else workers
     with carriers.engine_of("local", None, hands) as carrier:

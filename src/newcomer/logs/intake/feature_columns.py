@@ -47,7 +47,8 @@ def feature_columns(frame: pl.DataFrame, place: Place, chosen: Sequence[str] | N
         raise LogsError("items have no numeric columns", where=place.source, todo=todo)
     names = tuple(column.name for column in columns)
     matrix = np.column_stack([numbers(column, place) for column in columns])
-    _refuse_odd(matrix, names, place)
+    if not place.faults:  # nothing is to be said of the size of what is not there
+        _refuse_odd(matrix, names, place)
     others = [name for name in frame.columns if name not in names]
     left = f"; not numeric and left out: {listed(others)}" if others else ""
     note = (

@@ -18,6 +18,7 @@ from newcomer.records import Shown
 from newcomer.verdicts import Findings as Checked
 
 LOOK = 20  # interactions after which the gain over the population mean is told
+LIMITS = "clip='auto' (--clip auto) limits what they do"
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
 NAMED = 6  # features of a group that are named in a sentence
 RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files of format 1
@@ -35,7 +36,8 @@ class Summary(Shown):
     `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
     `reward_step` is the least distance of two different rewards where there are few (1 for clicks and stars), else 0.
     `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
-    these were counted says 0.)
+    these were counted says 0.) `least_reward` is the lowest. With a `reward_transform` all of this is of transformed
+    rewards.
     """
 
     users: int
@@ -56,6 +58,15 @@ class Summary(Shown):
     clip: tuple[float, float] | None = None
     clipped: int = 0
     reward_step: float = 0.0
+    least_reward: float | None = None
+    reward_transform: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What helps against rewards far outside all others and against heavy tails, as an option."""
+        if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
+            return "reward_transform='log1p' (--reward-transform log1p) suits counts, money and seconds"
+        return LIMITS
 
     @property
     def hiding(self) -> str:
@@ -216,7 +227,7 @@ class Outlook:
     choices: int
     steps: tuple[OutlookStep, ...]
 
-    def sentences(self, hiding: str = "") -> list[str]:
+    def sentences(self, hiding: str = "", remedy: str = LIMITS) -> list[str]:
         """The outlook in plain words; nobody is promised anything that people did not show.
 
         >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0)
@@ -229,7 +240,7 @@ class Outlook:
             after = f"After {step.interactions} interactions: {step.gain:+.2g} ({step.low:.2g} to {step.high:.2g})"
             beside = f"which gets {step.mean:.3g} where chance gets {step.chance:.3g}"
             told.append(f"{after} over the population mean, {beside}.")
-        return [*told, *self._memory(), self.verdict(hiding)]
+        return [*told, *self._memory(), self.verdict(hiding, remedy)]
 
     def _memory(self) -> list[str]:
         """What comes from memory of the very action."""
@@ -240,14 +251,13 @@ class Outlook:
             f"Of the last, {last.shared:+.2g} is by shared directions and {last.lasting:+.2g} by memory of actions."
         ]
 
-    def verdict(self, hiding: str = "") -> str:
+    def verdict(self, hiding: str = "", remedy: str = LIMITS) -> str:
         """Whether it is worth the trouble."""
         clear = [step for step in self.steps if step.clear]
         if clear:
             return f"Worth it from about {clear[0].interactions} interactions on."
         if hiding:
-            clip = "clip='auto' (--clip auto) limits what they do"
-            return f"Whether it helps cannot be told, for {hiding} may hide it: {clip}."
+            return f"Whether it helps cannot be told, for {hiding} may hide it: {remedy}."
         if any(step.high > 0 for step in self.steps) and any(step.gain > 0 for step in self.steps):
             return "Not clear of chance; where actions do not come again, the population mean is as good."
         return "Do not bother: serve everybody the population mean."

@@ -219,6 +219,7 @@ def _fitted(
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
         tidy_ids=logs.tidy_ids,
+        reward_transform=logs.reward_transform,
     )
 
 

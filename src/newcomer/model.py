@@ -27,6 +27,7 @@ from newcomer.onehot import is_wide
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
+from newcomer.transforms import TRANSFORMS, Transform, raw
 
 if TYPE_CHECKING:
     from newcomer.coordinates import Coordinates
@@ -34,7 +35,11 @@ if TYPE_CHECKING:
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
-OPTIONAL = ("reward_step", "tidy_ids")  # facts that many models do without, and older files do not have
+OPTIONAL = (
+    "reward_step",
+    "tidy_ids",
+    "reward_transform",
+)  # facts that many models do without, and older files do not have
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
 
 
@@ -78,6 +83,7 @@ class Model(Shown):
     offsets: Floats = field(default_factory=_nothing)  # left out: zero
     persistence: float | None = 0.0
     reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
+    reward_transform: Transform | None = None  # what rewards are learned as, "log1p" or themselves
     tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
 
     def __post_init__(self) -> None:
@@ -103,6 +109,8 @@ class Model(Shown):
         if self.persistence is not None:
             arguments.number(self.persistence, "persistence", kind=ModelError)
         object.__setattr__(self, "reward_step", arguments.number(self.reward_step, "reward_step", kind=ModelError))
+        if self.reward_transform is not None:
+            arguments.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
         for name in ("estimator", "fingerprint"):
             arguments.instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot", "tidy_ids"):
@@ -142,6 +150,7 @@ class Model(Shown):
         told |= {"users": logs.users, "rows": logs.rows} if logs else {}
         told |= {"features" if self.feature_names else "actions": named} if named else {}
         told |= {"intercept": True} if self.intercept else {}
+        told |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
         return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
 
     def __eq__(self, other: object) -> bool:
@@ -368,6 +377,17 @@ class Model(Shown):
         return subspace_radius(
             x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
         )
+
+    def typical(self, scores: Floats) -> Floats:
+        """What `PopulationMean` or a policy of width 0 expects, in the units of the rewards.
+
+        That is the scores themselves, unless rewards were transformed. Then it is a typical reward, about the median,
+        and not the mean, which a few large rewards make larger.
+
+        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, reward_transform="log1p").typical(np.log(8.0))
+        7.0
+        """
+        return raw(scores, self.reward_transform)
 
     def transform(self, logs: Any, *, persistence: float | None = None) -> Coordinates:
         """Each user's coordinates z of taste, where their reward vector is mean + factor z, with the uncertainty.

@@ -40,6 +40,7 @@ def command(
     missing: log_options.Missing = "error",
     tidy_ids: log_options.TidyIds = False,
     dates: log_options.Dates = None,
+    reward_transform: log_options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Which people are held out.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
@@ -57,7 +58,7 @@ def command(
     carriers.check("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
     how = log_options.Reading(
-        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
     )
     how.arguments()
     with carriers.engine_of("local", None, hands) as carrier:

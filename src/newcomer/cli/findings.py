@@ -154,7 +154,7 @@ def _outlook(model: Model) -> tuple[str, ...]:
     parts, outlook = kept.population.forecast.parts(), kept.population.outlook
     if outlook is None:
         return parts, "Too few people, or too short histories, to measure what personalising would be worth."
-    return parts, *map(in_options, outlook.sentences(kept.logs.hiding))
+    return parts, *map(in_options, outlook.sentences(kept.logs.hiding, kept.logs.remedy))
 
 
 def show(found: Findings, *, saved: object = None) -> None:
@@ -194,7 +194,8 @@ def logs_line(found: Findings) -> str:
     plain = [count(logs.users, "user"), count(logs.rows, "row"), features]
     short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
     ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
-    return "; ".join(filter(None, [", ".join(plain), short, ties]))
+    scale = "rewards learned as log(1 + reward), gains in the units of the rewards" if logs.reward_transform else ""
+    return "; ".join(filter(None, [", ".join(plain), short, ties, scale]))
 
 
 def rank_line(found: Findings) -> str:

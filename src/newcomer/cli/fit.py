@@ -56,6 +56,7 @@ def command(
     missing: log_options.Missing = "error",
     tidy_ids: log_options.TidyIds = False,
     dates: log_options.Dates = None,
+    reward_transform: log_options.RewardTransform = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -75,7 +76,7 @@ def command(
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
     begin = carriers.start_of(start, method, old)
     how = log_options.Reading(
-        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
     )
     how.arguments()
     journal = target.with_name(f"{target.name}.partial")

@@ -30,6 +30,9 @@ Epoch = Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step hold
 Missing = Annotated[str, typer.Option(metavar="error|drop", help="Rows that lack a value: refuse, or leave out.")]
 TidyIds = Annotated[bool, typer.Option("--tidy-ids", help="Ids that differ in case or blanks are the same.")]
 Dates = Annotated[str | None, typer.Option(metavar="day-first|month-first", help="How to read 03/02/2020.")]
+RewardTransform = Annotated[
+    str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward): counts, money, seconds.")
+]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")]
 
 
@@ -51,6 +54,7 @@ class Reading:
     missing: str = "error"
     tidy_ids: bool = False
     dates: str | None = None
+    reward_transform: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `read_logs`."""
@@ -66,7 +70,13 @@ class Reading:
             "missing": options.parse_word(self.missing, "--missing", ("error", "drop")),
             "tidy_ids": self.tidy_ids,
             "dates": None if self.dates is None else options.parse_word(self.dates, "--dates", DATES),
+            "reward_transform": self._transform(),
         }
+
+    def _transform(self) -> str | None:
+        from newcomer.transforms import TRANSFORMS
+
+        return self.reward_transform and options.parse_word(self.reward_transform, "--reward-transform", TRANSFORMS)
 
     def read(self, paths: str | list[str], engine: Engine | None = None) -> Logs:
         """The logs, with a bar while they are read."""
@@ -81,7 +91,7 @@ class Reading:
         valued = [("--items", self.items), ("--features", self.features), ("--clip", self.clip)]
         valued += [*(("--column", pair) for pair in self.column or ()), ("--memory", self.memory)]
         valued += [("--epoch", self.epoch), ("--missing", None if self.missing == "error" else self.missing)]
-        valued += [("--dates", self.dates)]
+        valued += [("--dates", self.dates), ("--reward-transform", self.reward_transform)]
         said = [word for name, value in valued if value is not None for word in (name, str(value))]
         flags = (("--intercept", self.intercept), ("--grouped", self.grouped), ("--tidy-ids", self.tidy_ids))
         return [*said, *(name for name, on in flags if on)]

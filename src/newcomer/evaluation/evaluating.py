@@ -237,6 +237,7 @@ def _told(plan: Plan, found: list[Found]) -> Evaluation:
         learning=learning_of(judged, [one.learned for one in found], [one.made for one in found], plan.look),
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
+        remedy=logs.remedy,
     )
 
 

@@ -25,9 +25,11 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.evaluation.persons import Persons, Progress, Table, gather
 from newcomer.evaluation.replaying import generators
+from newcomer.evaluation.served import told_to
 from newcomer.evaluation.stretches import FEWEST, OffPolicyRow, Stretch
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
+from newcomer.transforms import raw
 
 WINDOWS = ((0, 1), (1, 2), (2, 5), (5, 10), (10, 20), (20, 30))  # interactions before a row, from and to (excluded)
 CATALOGUE = 500  # actions that are taken for the candidates where the logs name none
@@ -113,7 +115,7 @@ def _walk(
                 return
             rows = batch.offsets[people[who]] + t
             offer = menu.of(batch, rows)
-            q = expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who)
+            q = raw(expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who), batch.reward_transform)
             for column, (policy, state) in enumerate(zip(policies, states, strict=True)):
                 drawing = rngs[column]
                 own = None if drawing is None else [drawing[one] for one in who]
@@ -122,13 +124,13 @@ def _walk(
             assert batch.actions is not None
             told = menu.names[batch.actions[rows]]
             for policy, state in ((expects, belief), *zip(policies, states, strict=True)):
-                policy.update(state, reward=batch.rewards[rows], ids=told, users=who)
+                policy.update(state, reward=told_to(policy, batch)[rows], ids=told, users=who)
 
 
 def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, chances: Floats, q: Floats) -> None:
     """Add one row of each of some people to their sums (n, kept)."""
     assert batch.propensities is not None
-    each, reward, p = np.arange(len(rows)), batch.rewards[rows], batch.propensities[rows]
+    each, reward, p = np.arange(len(rows)), batch.paid[rows], batch.propensities[rows]
     weight = chances[each, offer.chosen] / p
     expected = np.where(np.isfinite(q), q, 0.0)
     robust = (chances * expected).sum(axis=1) + weight * (reward - expected[each, offer.chosen])

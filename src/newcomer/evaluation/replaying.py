@@ -16,7 +16,7 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.judging import BYTES
 from newcomer.evaluation.persons import Persons, Progress, Table, gather
-from newcomer.evaluation.served import meant
+from newcomer.evaluation.served import meant, told_to
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
 from newcomer.population.outlook import deal
@@ -82,8 +82,9 @@ def _played(
     features, ids = meant(policy, batch, rows, names)
     for t in range(rounds):
         chosen = policy.choose(state, features, rngs, ids=ids, mask=offered)
-        won[:, t] = batch.rewards[rows[who, chosen]]
+        won[:, t] = batch.paid[rows[who, chosen]]
         told = None if features is None else features[who, chosen]
-        policy.update(state, told, won[:, t], ids=None if ids is None else ids[who, chosen])
+        reward = told_to(policy, batch)[rows[who, chosen]]
+        policy.update(state, told, reward, ids=None if ids is None else ids[who, chosen])
         offered[who, chosen] = False
     return won

@@ -44,7 +44,7 @@ def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number:
     features, ids = meant(policy, batch, dealt.candidates, names)
     rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
     chosen = policy.choose(state, features, rngs, ids=ids)
-    return np.asarray(np.take_along_axis(batch.rewards[dealt.candidates], chosen[:, None], axis=1)[:, 0])
+    return np.asarray(np.take_along_axis(batch.paid[dealt.candidates], chosen[:, None], axis=1)[:, 0])
 
 
 def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
@@ -54,8 +54,14 @@ def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
     if steps:
         told, users = known.ravel(), np.repeat(np.arange(people), steps)
         features, ids = meant(policy, batch, told, names)
-        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
+        policy.update(state, features, told_to(policy, batch)[told], ids=ids, users=users)
     return state
+
+
+def told_to(policy: Any, batch: Batch) -> Floats:
+    """The rewards (rows,) as a policy takes them: themselves if its model transforms them, else as they are learned."""
+    keeps = getattr(getattr(policy, "model", None), "reward_transform", None)
+    return batch.paid if keeps is not None else batch.rewards
 
 
 def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:

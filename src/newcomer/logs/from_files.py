@@ -21,6 +21,7 @@ from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
 from newcomer.logs.intake.texts import Dates
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip
 from newcomer.logs.logbook import Logs
+from newcomer.transforms import Transform
 
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
@@ -39,6 +40,7 @@ def read_logs(
     missing: Missing = "error",
     tidy_ids: bool = False,
     dates: Dates | None = None,
+    reward_transform: Transform | None = None,
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> Logs:
@@ -81,6 +83,10 @@ def read_logs(
     dates
         "day-first" or "month-first", where `step` holds dates such as 03/02/2020, which can be read two ways, and none
         of them settles it.
+    reward_transform
+        "log1p" learns log(1 + reward), for play counts, money and seconds. The model keeps this, and policies take
+        rewards as they are; gains are told in the units of the rewards. `clip` has the units of the rewards, too, but
+        for "auto", which looks at the logarithms.
     progress
         Called while reading with (rows done, rows in all).
     engine
@@ -97,6 +103,7 @@ def read_logs(
         missing=missing,
         tidy_ids=tidy_ids,
         dates=dates,
+        reward_transform=reward_transform,
     )
     if is_table(path):
         return Logs.from_frame(
@@ -109,7 +116,7 @@ def read_logs(
             epoch=epoch,
             **wishes._asdict(),
         )
-    limits, chosen = checked_clip(clip), Chosen.of(features, items, columns)
+    limits, chosen = checked_clip(clip, wishes.reward_transform), Chosen.of(features, items, columns)
     reader = Reader.of(path, chosen.columns, epoch, wishes.on)
     if not reader.total:
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
@@ -141,5 +148,6 @@ def read_logs(
         arms=reader.layout.arms,
         notes=list(reader.notes),
         tidy_ids=wishes.tidy_ids,
+        reward_transform=wishes.reward_transform,
     )
     return logs if engine is None else logs.on(engine)

@@ -51,6 +51,7 @@ from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, col
 from newcomer.logs.journal import Journal
 from newcomer.onehot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
+from newcomer.transforms import Transform
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
 
@@ -77,6 +78,7 @@ class Logs(Shown):
         arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
         tidy_ids: bool = False,
+        reward_transform: Transform | None = None,
     ) -> None:
         arguments.instance(
             total, Survey, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
@@ -86,9 +88,10 @@ class Logs(Shown):
         self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept, self.total, self.arms, self.tidy_ids = intercept, total, arms, tidy_ids
+        self.reward_transform = reward_transform
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
-        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits, arms=arms)
+        self.summary: Summary = self._summed(total)
 
     @classmethod
     def from_arrays(
@@ -109,6 +112,7 @@ class Logs(Shown):
         missing: Missing = "error",
         tidy_ids: bool = False,
         dates: Dates | None = None,
+        reward_transform: Transform | None = None,
     ) -> Logs:
         """Logs from arrays with one entry per row; rows of a user in time order, or `step` to sort them by.
 
@@ -129,14 +133,21 @@ class Logs(Shown):
         propensity, candidates, arm
             What else was logged: the probability of the chosen action, the ids on offer (a list for each row) and the
             arm of the experiment.
-        clip, epoch, missing, tidy_ids, dates
+        clip, epoch, missing, tidy_ids, dates, reward_transform
             As in `read_logs`.
 
         >>> logs = Logs.from_arrays(user=["ann", "ben", "ann"], action=[3, 5, 5], reward=[1.0, 0.0, 0.5])
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
-        wishes = check_options(intercept=intercept, epoch=epoch, missing=missing, tidy_ids=tidy_ids, dates=dates)
+        wishes = check_options(
+            intercept=intercept,
+            epoch=epoch,
+            missing=missing,
+            tidy_ids=tidy_ids,
+            dates=dates,
+            reward_transform=reward_transform,
+        )
         given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity, "arm": arm}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
         if candidates is not None:
@@ -180,6 +191,7 @@ class Logs(Shown):
         missing: Missing = "error",
         tidy_ids: bool = False,
         dates: Dates | None = None,
+        reward_transform: Transform | None = None,
     ) -> Logs:
         """Logs from a Polars or pandas frame, or any table that exports Arrow; arguments as in `read_logs`.
 
@@ -189,7 +201,14 @@ class Logs(Shown):
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        wishes = check_options(intercept=intercept, epoch=epoch, missing=missing, tidy_ids=tidy_ids, dates=dates)
+        wishes = check_options(
+            intercept=intercept,
+            epoch=epoch,
+            missing=missing,
+            tidy_ids=tidy_ids,
+            dates=dates,
+            reward_transform=reward_transform,
+        )
         table, chosen = held(frame), Chosen.of(features, items, columns)
         names = names_of(table)
         refuse_twins(names)
@@ -210,7 +229,7 @@ class Logs(Shown):
         chosen: Sequence[str] | None = None,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
-        limits = checked_clip(clip)
+        limits = checked_clip(clip, layout.reward_transform)
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
         layout = looked_at(frame, layout, spare_action=features is not None)
@@ -235,6 +254,7 @@ class Logs(Shown):
             arms=layout.arms,
             notes=(*layout.notes, *users),
             tidy_ids=layout.tidy_ids,
+            reward_transform=layout.reward_transform,
         )
 
     @cached_property
@@ -338,7 +358,7 @@ class Logs(Shown):
         held = copy(self)
         held._source, held.journal = Held(part, self._source.limits), self.journal
         held.total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
-        held.summary = held.total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits)
+        held.summary = held._summed(held.total, arms=())
         return held
 
     def some(self, keep: Keep) -> Logs:
@@ -351,8 +371,7 @@ class Logs(Shown):
         part = copy(self)
         part.__dict__.pop("advice", None)
         part._source, part.total = sift(self._source, keep, self._items, self.engine)
-        limits = self._source.limits
-        part.summary = part.total.summary(dim=self.dim, intercept=self.intercept, limits=limits, arms=self.arms)
+        part.summary = part._summed(part.total)
         return part
 
     def noted(self, journal: Journal) -> Logs:
@@ -360,6 +379,16 @@ class Logs(Shown):
         noted = copy(self)
         noted.engine, noted.journal = self.engine, journal
         return noted
+
+    def _summed(self, total: Survey, arms: tuple[str, ...] | None = None) -> Summary:
+        """The summary of a survey of these logs, or of some of their users."""
+        return total.summary(
+            dim=self.dim,
+            intercept=self.intercept,
+            limits=self._source.limits,
+            arms=self.arms if arms is None else arms,
+            transform=self.reward_transform,
+        )
 
     def tasks(self, rows: int | None) -> tuple[list[tuple[Piece, ...]], list[int]]:
         """A pass in tasks for workers, and the rows of each; only of logs that are on an engine."""
@@ -386,6 +415,7 @@ class Logs(Shown):
             hashes=part.hashes,
             offsets=part.offsets,
             rewards=part.rewards,
+            reward_transform=self.reward_transform,
             row_features=None if part.features is None else self._with_constant(part.features),
             table=self._table if part.features is None else None,
             actions=None if part.actions is None else part.actions.astype(np.int64),
@@ -436,7 +466,8 @@ class Logs(Shown):
     @property
     def _identity(self) -> tuple[object, ...]:
         """What a fit would read, by its fingerprint, and what it would call it."""
-        return self.summary.fingerprint, self.dim, self.intercept, self.action_ids, self.feature_names
+        named = self.intercept, self.action_ids, self.feature_names
+        return self.summary.fingerprint, self.dim, *named, self.reward_transform
 
 
 def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:

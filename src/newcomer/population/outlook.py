@@ -127,7 +127,7 @@ def _gains(batch: Batch, rows: _Rows, who: Ints, choices: int, steps: int, deals
     for number in range(deals):
         dealt = deal(batch, who, choices, steps, number)
         expected, shared, again = rows.expected(dealt)
-        reward, common = batch.rewards[dealt.candidates], rows.common[dealt.candidates]
+        reward, common = batch.paid[dealt.candidates], rows.common[dealt.candidates]
         picks = [one.argmax(axis=1)[:, None] for one in (expected, shared, common)]
         chosen = [np.take_along_axis(reward, pick, 1)[:, 0] for pick in picks]
         each.append(np.stack([chosen[0] - chosen[2], chosen[1] - chosen[2], chosen[2], reward.mean(axis=1), again]))

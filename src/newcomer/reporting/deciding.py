@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from newcomer.evaluation.answers import Evaluation, HeadlineStep, shown
+from newcomer.evaluation.answers import Evaluation, compared
 from newcomer.reporting.dossier import Dossier, Trouble, as_sentence
 from newcomer.verdicts import Findings
 
@@ -80,13 +80,10 @@ def _measured(found: Evaluation | None, dossier: Dossier) -> str:
         return as_sentence(found.sentences()[0])
     return (
         f"After {look.interactions} interaction{'s' * (look.interactions != 1)}, a choice among {found.choices} paid "
-        f"{shown(look.population_mean)} more than by the ranking of the population's mean, which teams run today, and "
-        f"{_beside(look)}; measured on {look.people:,} people who were kept out of the fit (intervals of 95%)."
+        f"{compared(look.population_mean, 'the ranking by the population mean, which teams run today')}, and "
+        f"{compared(look.logging, 'what was logged')}; measured on {look.people:,} people who were kept out of the fit "
+        "(intervals of 95%)."
     )
-
-
-def _beside(look: HeadlineStep) -> str:
-    return f"{shown(look.logging)} more than what was logged"
 
 
 def _more(dossier: Dossier) -> str:

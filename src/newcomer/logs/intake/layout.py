@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from newcomer.arrays import Ints
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.columns import Epoch, Place, feature_lists, identifiers, numbers, probabilities, times
 from newcomer.logs.intake.histories import Rows
@@ -18,6 +18,7 @@ from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.naming import KNOWN, known_as
 from newcomer.logs.intake.shown_lists import arm_names, arm_numbers, located
 from newcomer.logs.intake.texts import Dates, is_missing, tidied
+from newcomer.transforms import LEAST, NEEDED, Transform, transformed
 
 Missing = Literal["error", "drop"]
 Renames = Mapping[str, str | Sequence[str] | None]
@@ -48,6 +49,7 @@ class Layout:
     missing: Missing = "error"
     tidy_ids: bool = False
     dates: Dates | Literal["either"] | None = None
+    reward_transform: Transform | None = None
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
@@ -104,7 +106,15 @@ class Layout:
         return layout
 
 
-_PARTS = {field.name for field in fields(Layout)} - {"arms", "epoch", "notes", "missing", "tidy_ids", "dates"}
+_PARTS = {field.name for field in fields(Layout)} - {
+    "arms",
+    "epoch",
+    "notes",
+    "missing",
+    "tidy_ids",
+    "dates",
+    "reward_transform",
+}
 
 
 def resolve(
@@ -205,7 +215,7 @@ def extract(
         written = frame[layout.step]
         steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates))
     users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
-    rewards = place.attempt("", numbers, frame[layout.reward])
+    rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
     shares = None if layout.propensity is None else place.attempt("", probabilities, frame[layout.propensity])
     arms = None if layout.arm is None else place.attempt("arm", arm_numbers, frame[layout.arm], layout.arms)
     shown = None
@@ -222,6 +232,17 @@ def extract(
         steps=None if steps is None else steps[0],
         timestamps=steps is not None and steps[1],
     )
+
+
+def _rewards(column: pl.Series, transform: Transform | None, place: Place) -> Floats:
+    """Rewards, on the scale that they are learned on."""
+    values = numbers(column, place)
+    if transform is None:
+        return values
+    low = values <= LEAST
+    told, kind = (lambda row: f"{column.name} {values[row]:g} has no logarithm"), "has no logarithm"
+    place.refuse(column.name, low, kind, told, NEEDED, lambda row: float(values[row]))
+    return transformed(np.where(np.isfinite(values) & ~low, values, 0.0), transform)
 
 
 def _users(column: pl.Series, tidy: bool, place: Place) -> pl.Series:

@@ -14,6 +14,7 @@ from newcomer.logs.intake.columns import Epoch
 from newcomer.logs.intake.layout import Layout, Missing, Renames
 from newcomer.logs.intake.sources import Clip
 from newcomer.logs.intake.texts import Dates
+from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transformed
 
 
 class Wishes(NamedTuple):
@@ -22,6 +23,7 @@ class Wishes(NamedTuple):
     missing: Missing = "error"
     tidy_ids: bool = False
     dates: Dates | None = None
+    reward_transform: Transform | None = None
 
     def on(self, layout: Layout) -> Layout:
         """The layout with these."""
@@ -38,6 +40,7 @@ def check_options(
     missing: Any = "error",
     tidy_ids: Any = False,
     dates: Any = None,
+    reward_transform: Any = None,
 ) -> Wishes:
     """Refuse settings of the wrong type, each by its name."""
     for name, value in (("intercept", intercept), ("grouped", grouped), ("tidy_ids", tidy_ids)):
@@ -50,11 +53,13 @@ def check_options(
     arguments.one_of(missing, "missing", get_args(Missing), kind=LogsError)
     if dates is not None:
         arguments.one_of(dates, "dates", get_args(Dates), kind=LogsError)
-    return Wishes(missing, bool(tidy_ids), dates)
+    if reward_transform is not None:
+        arguments.one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
+    return Wishes(missing, bool(tidy_ids), dates, reward_transform)
 
 
-def checked_clip(clip: Any) -> Clip:
-    """The limits of rewards, two finite numbers in order."""
+def checked_clip(clip: Any, transform: Transform | None = None) -> Clip:
+    """The limits of rewards, two finite numbers in order, on the scale that rewards are learned on."""
     if clip is None:
         return None
     if isinstance(clip, str) and clip == "auto":
@@ -65,7 +70,12 @@ def checked_clip(clip: Any) -> Clip:
     if not -np.inf < low < high < np.inf:
         todo = "pass two numbers (low, high), low < high, or 'auto'"
         raise LogsError(f"clip is {arguments.shown(clip)}", where="clip=", todo=todo)
-    return float(low), float(high)
+    if transform is None:
+        return float(low), float(high)
+    if high <= LEAST:
+        raise LogsError(f"clip is {arguments.shown(clip)}", where="clip=", todo=NEEDED)
+    low = max(low, np.nextafter(LEAST, 0.0))
+    return float(transformed(low, transform)), float(transformed(high, transform))
 
 
 def column_names(features: object) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
+from tests.optional import optional
 
 GOOD = {"user": [1, 1, 2, 2], "step": [0, 1, 0, 1], "action": [0, 1, 1, 0], "reward": [0.0, 1.0, 0.5, 0.25]}
 Write = Callable[..., Path]
@@ -289,6 +290,6 @@ def test_batches_of_no_rows(write: Write) -> None:
 
 
 def test_pandas_missing_values() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = optional("pandas")
     frame = pandas.DataFrame({**GOOD, "user": ["a", None, "b", "b"]})
     refused(lambda: nc.Logs.from_frame(frame), "user is missing", "row 2, column user")

@@ -20,6 +20,7 @@ from newcomer.logs import carrying
 from newcomer.logs.crew import Crew
 from newcomer.logs.intake import reading
 from newcomer.logs.intake.texts import iso_dates
+from tests.optional import optional
 
 Read = Callable[..., nc.Logs]
 
@@ -245,7 +246,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path, read: Read) -> None
 
 
 def test_two_columns_of_one_name_are_refused_in_pandas() -> None:
-    pandas = pytest.importorskip("pandas", reason="not run: no pandas")
+    pandas = optional("pandas")
     frame = pandas.DataFrame([[1, 2, 3, 4]], columns=["user", "action", "reward", "reward"])
     with pytest.raises(LogsError, match="there are 2 columns 'reward'"):
         nc.read_logs(frame)

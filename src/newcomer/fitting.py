@@ -321,6 +321,15 @@ def _by_em(
     return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook))
 
 
+def check_fit(logs: Logs, rank: Any, estimator: Any) -> None:
+    """Refuse a rank or an estimator that makes no sense, in one sentence; what the logs lack is for `fit` to say."""
+    arguments.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
+    if not number and not (isinstance(rank, str) and rank == "auto"):
+        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
+        raise ModelError(f"rank is {arguments.shown(rank)}", todo=todo)
+
+
 def _check(
     logs: Logs,
     rank: int | str,
@@ -331,7 +340,7 @@ def _check(
     persistence: float | None,
 ) -> None:
     """Refuse what cannot be fitted, in one sentence, before the logs are read."""
-    arguments.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    check_fit(logs, rank, estimator)
     if ridge is not None:
         arguments.positive(ridge, "ridge", todo="or pass estimator='sold-pinv' for none", kind=ModelError)
         if ridge > HUGE:
@@ -341,11 +350,7 @@ def _check(
     if persistence is not None:
         todo = "pass a share from 0 to less than 1, or None"
         arguments.share(persistence, "persistence", todo=todo, kind=ModelError)
-    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
-    if not number and not (isinstance(rank, str) and rank == "auto"):
-        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
-        raise ModelError(f"rank is {arguments.shown(rank)}", todo=todo)
-    if not number and not null and estimator != "em":
+    if rank == "auto" and not null and estimator != "em":
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
     arguments.one_of(uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
     needed = 2 if rank == "auto" else max(2, int(rank))

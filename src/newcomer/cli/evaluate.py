@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli import carriers, log_options, schema, screen
+from newcomer.cli import carriers, log_options, options, schema, screen
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
 
@@ -31,6 +31,8 @@ def command(
     logs: log_options.LogsFile,
     items: log_options.Items = None,
     features: log_options.Features = None,
+    rank: log_options.Rank = "auto",
+    estimator: log_options.Estimator = "em",
     column: log_options.Column = None,
     intercept: log_options.Intercept = False,
     clip: log_options.Clip = None,
@@ -55,6 +57,7 @@ def command(
     """
     from newcomer import evaluate
 
+    wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     carriers.check("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
     how = log_options.Reading(
@@ -67,7 +70,8 @@ def command(
             screen.advise(read.advice)
         screen.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
-            found = evaluate(read, seed=seed, quick=quick, progress=meter)
+            settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
+            found = evaluate(read, progress=meter, **settings)
     if json:
         advice = [*map(in_options, read.advice)]
         screen.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})

@@ -25,8 +25,8 @@ def command(
     logs: log_options.LogsFile,
     items: log_options.Items = None,
     features: log_options.Features = None,
-    rank: Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")] = "auto",
-    estimator: Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")] = "em",
+    rank: log_options.Rank = "auto",
+    estimator: log_options.Estimator = "em",
     ridge: Annotated[
         float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
     ] = None,

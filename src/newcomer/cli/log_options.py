@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 LogsFile = Annotated[
     str, typer.Argument(metavar="LOGS", help="Parquet, CSV or JSON lines: file, folder, quoted glob, pipe, or -.")
 ]
-Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions and their features.")]
+Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions: features, or names.")]
 Features = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")]
+Rank = Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")]
+Estimator = Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")]
 Column = Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")]
 Intercept = Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")]
 Clip = Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")]

@@ -38,6 +38,8 @@ def command(
     logs: log_options.LogsFile,
     items: log_options.Items = None,
     features: log_options.Features = None,
+    rank: log_options.Rank = "auto",
+    estimator: log_options.Estimator = "em",
     out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
     column: log_options.Column = None,
     intercept: log_options.Intercept = False,
@@ -65,6 +67,7 @@ def command(
     from newcomer import report
 
     target = options.free_to_write(out, force=force, option="--out")
+    wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     carriers.check("local", None, workers)
     how = log_options.Reading(
         items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
@@ -78,7 +81,8 @@ def command(
         screen.compile_first("array_loops", "sold", "population", "linear", "policies")
         called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
         with Meter("Checking, fitting, measuring", unit="") as meter:
-            found = report(read, target, seed=seed, quick=quick, called=called, progress=meter)
+            settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
+            found = report(read, target, called=called, progress=meter, **settings)
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         screen.print_json("report", {"logs": logs, "advice": [*map(in_options, read.advice)], **told})

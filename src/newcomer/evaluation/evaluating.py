@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -57,6 +57,8 @@ def evaluate(
     *,
     seed: int = 0,
     quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -67,6 +69,7 @@ def evaluate(
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     seed : which people are held out, and what is drawn; the numbers depend on it and on the logs alone.
     quick : fewer deals, no learning curve and no simulation.
+    rank, estimator : of the fits, as in `fit`.
     workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
     progress : called with (done, total), units of work, again and again.
 
@@ -82,7 +85,7 @@ def evaluate(
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(Crew(workers)))
-        plan = Plan.of(logs, seed, quick=quick)
+        plan = replace(Plan.of(logs, seed, quick=quick), rank=rank, estimator=estimator)
         stages = Stages(progress, CHECKED + len(plan.folds) * sum(plan.weights.values()))
         checked = quick_check(logs, seed=seed, progress=stages.begin(CHECKED))
         found = _told(plan, [_fold(plan, fold, stages) for fold in plan.folds])
@@ -104,6 +107,8 @@ class Plan:
     folds: list[Fold]
     people: int  # held out, with enough rows
     why_not: str  # of values by propensities
+    rank: int | Literal["auto"] = "auto"
+    estimator: str = "em"
 
     @classmethod
     def of(cls, logs: Logs, seed: int, *, quick: bool) -> Plan:
@@ -118,6 +123,12 @@ class Plan:
         rounds = int(np.clip(length // 2, 1, max(replaying.ROUNDS)))
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
         return cls(logs, seed, quick, choices, rounds, look, folds, people, why)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of every fit; SOLD finds its rank with the null."""
+        null = self.estimator != "em" and self.rank == "auto"
+        return {"rank": self.rank, "estimator": self.estimator, "null": null}
 
     @property
     def share(self) -> float:
@@ -172,7 +183,7 @@ def _fold(plan: Plan, fold: Fold, stages: Stages) -> Found:
     """Fit, judge, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
     begun = stages.begin_fit(plan.weights["fit"])
-    model = _model(train, calibrate=not plan.quick, progress=begun)
+    model = _model(train, plan.settings, calibrate=not plan.quick, progress=begun)
     stages.begin(plan.weights["others"])
     made = contenders(train, model)
     deals, told = (1 if plan.quick else DEALS), stages.begin(plan.weights["judge"])
@@ -185,10 +196,10 @@ def _fold(plan: Plan, fold: Fold, stages: Stages) -> Found:
     return Found(made, judged, played, weighed, learned)
 
 
-def _model(train: Logs, *, calibrate: bool, progress: Progress) -> Model:
+def _model(train: Logs, settings: dict[str, Any], *, calibrate: bool, progress: Progress) -> Model:
     """The fit that is judged; one that fails says that it is not a fit to all logs."""
     try:
-        return fit(train, null=False, calibrate=calibrate, progress=progress)
+        return fit(train, calibrate=calibrate, progress=progress, **settings)
     except LogsError as error:
         raise LogsError(f"without the people held out: {error.what}", where=error.where, todo=error.todo) from error
 
@@ -207,7 +218,7 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     for share in shares_of(train.summary.usable, LEAST):
         fewer = fold.to_fit(plan.logs, share)
         try:
-            model = fit(fewer, null=False, calibrate=False, progress=told)
+            model = fit(fewer, calibrate=False, progress=told, **plan.settings)
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}

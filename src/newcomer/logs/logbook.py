@@ -300,7 +300,8 @@ class Logs(Shown):
     @property
     def direction_names(self) -> tuple[str, ...]:
         """What to call each of the d features: its column, the action whose it is if one-hot, or its number."""
-        names = self.feature_names or (self.one_hot and tuple(str(one) for one in self.action_ids or ()))
+        own = self.item_names or tuple(str(one) for one in self.action_ids or ())
+        names = self.feature_names or (self.one_hot and own)
         named = names or tuple(f"feature {i}" for i in range(self.dim - self.intercept))
         return (*named, *(["the constant"] if self.intercept else []))
 

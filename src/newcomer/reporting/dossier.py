@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -94,6 +94,7 @@ class Dossier:
     evaluation: Evaluation | None = None
     trouble: dict[str, Trouble] = field(default_factory=dict)
     page: str = "report.html"  # its file name
+    options: str = ""  # of the commands that fit
 
     @property
     def broken(self) -> bool:
@@ -106,22 +107,35 @@ class Dossier:
 
 
 def collect(
-    logs: Logs, *, called: str, seed: int = 0, quick: bool = False, progress: Progress | None = None
+    logs: Logs,
+    *,
+    called: str,
+    seed: int = 0,
+    quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
+    progress: Progress | None = None,
 ) -> Dossier:
     """Check, fit and evaluate; what fails with a sentence of ours leaves that sentence behind."""
     stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, Trouble]()
     begun = stages.begin(WEIGHTS["check"])
     findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
     told = stages.begin_fit(WEIGHTS["fit"])
-    model = _tried("fit", lambda: fit(logs, progress=told), trouble)
+    model = _tried("fit", lambda: fit(logs, rank=rank, estimator=estimator, progress=told), trouble)
     if findings is not None:  # as `check` does with a fit of its own
         enough = enough_users(model, trouble["fit"].what if "fit" in trouble else "")
         findings = replace(findings, findings=(*findings.findings, enough))
     rest = stages.begin(WEIGHTS["evaluate"])
-    found = _tried("evaluate", lambda: evaluate(logs, seed=seed, quick=quick, progress=rest), trouble)
+    settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
+    found = _tried("evaluate", lambda: evaluate(logs, progress=rest, **settings), trouble)
     stages.end()
     return Dossier(
         called=called,
+        options="".join(
+            f" --{name} {value}"
+            for name, value, usual in (("rank", rank, "auto"), ("estimator", estimator, "em"))
+            if value != usual
+        ),
         summary=logs.summary,
         actions=None if logs.action_ids is None else len(logs.action_ids),
         seen=reduce(logs, Seen.of, Seen.__add__),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from newcomer.errors import LogsError
 from newcomer.logs.intake.columns import Place, unix_note, unix_unit
 from newcomer.logs.intake.frames import is_table, to_polars
-from newcomer.logs.intake.items import Items, action_column
+from newcomer.logs.intake.items import Items, action_column, only_names
 from newcomer.logs.intake.layout import Layout
 from newcomer.logs.intake.reading import dates_note, read_table
 from newcomer.logs.intake.texts import date_questions, dates_found, spellings_note
@@ -94,10 +94,25 @@ def _catalogue(
         return Items.one_hot(actions(), tidy=tidy)
     if isinstance(items, str | PathLike):
         frame = read_table(items, text=lambda names: [action_column(names, other) or ""] if text else [])
-        return Items.from_frame(frame, source=fspath(items), other=other, features=features, tidy=tidy)
+        return _from_table(frame, actions, fspath(items), other, features, tidy=tidy)
     if is_table(items):
-        return Items.from_frame(to_polars(items), other=other, features=features, tidy=tidy)
+        return _from_table(to_polars(items), actions, "items", other, features, tidy=tidy)
     if features is not None:
         todo = "pass a table with named columns as items=, or only the columns that are to be features"
         raise LogsError("features= names columns and items is an array", where="features=", todo=todo)
     return Items.from_array(items)
+
+
+def _from_table(
+    frame: pl.DataFrame,
+    actions: Callable[[], pl.Series],
+    source: str,
+    other: str,
+    features: Sequence[str] | None,
+    *,
+    tidy: bool,
+) -> Items:
+    """The items of a table; one that has names and no features names the actions of the logs, which are one-hot."""
+    if features is None and only_names(frame, other):
+        return Items.one_hot(actions(), tidy=tidy).naming(frame, other=other, source=source)
+    return Items.from_frame(frame, source=source, other=other, features=features, tidy=tidy)

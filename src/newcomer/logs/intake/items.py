@@ -9,7 +9,7 @@ names the actions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -19,7 +19,7 @@ from newcomer.arrays import Floats
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.columns import Place, feature_array, identifiers
 from newcomer.logs.intake.faults import Faults
-from newcomer.logs.intake.feature_columns import feature_columns
+from newcomer.logs.intake.feature_columns import feature_columns, is_feature
 from newcomer.logs.intake.naming import known_as
 from newcomer.logs.intake.texts import is_no_id, tidied
 from newcomer.onehot import Catalogue, OneHot
@@ -83,10 +83,26 @@ class Items:
         if not len(frame):
             raise LogsError("the items table has no rows", where=source, todo="give every action a row")
         ids = _unique(identifiers(frame[action], place), place, tidy=tidy)
-        names = names_in(frame, action)
-        found = feature_columns(frame.drop(action, *(["name"] if names else [])), place, features)
+        names, column = names_in(frame, action), name_column(frame, action)
+        found = feature_columns(frame.drop(action, *([] if column is None else [column])), place, features)
         faults.refuse()
         return cls(ids, found.matrix, names, feature_names=found.names, notes=found.notes, tidy=tidy)
+
+    def naming(self, frame: pl.DataFrame, *, other: str, source: str) -> Items:
+        """The same actions under the names of a table; one that is not in it goes by its id."""
+        action = str(action_column(frame.columns, other))
+        ids, names = self.alike(identifiers(frame[action].drop_nulls(), Place(source))), names_in(frame, action)
+        named = pl.DataFrame({"id": self.alike(frame[action]), "name": names}).drop_nulls().unique("id", keep="first")
+        found = (
+            self.ids.to_frame("own")
+            .with_columns(id=self.alike(self.ids))
+            .join(named, on="id", how="left", maintain_order="left")
+        )
+        told = tuple(found.select(pl.coalesce(pl.col("name"), pl.col("own").cast(pl.String)))["name"])
+        lost = int(found["name"].null_count())
+        note = f"Items have names and no features: every action is its own direction ({len(ids):,} names"
+        note += f"; {lost:,} of {len(self.ids):,} actions of the logs have none)." if lost else ")."
+        return replace(self, names=told, notes=(*self.notes, note))
 
     @classmethod
     def from_array(cls, features: ArrayLike) -> Items:
@@ -172,11 +188,27 @@ def _distinct(actions: pl.Series, *, tidy: bool) -> pl.Series:
     return spelled.group_by("key").agg(pl.col("id").min())["id"].sort()
 
 
+def name_column(frame: pl.DataFrame, action: str) -> str | None:
+    """Which column of an items table holds the names: `name`, or `title`."""
+    return next((name for name in ("name", "title") if name in frame.columns and name != action), None)
+
+
 def names_in(frame: pl.DataFrame, action: str) -> tuple[str, ...] | None:
-    """The names of the items, in the column `name`; an item without one goes by its id."""
-    if "name" not in frame.columns or action == "name":
+    """The names of the items; an item without one goes by its id."""
+    column = name_column(frame, action)
+    if column is None:
         return None
-    return tuple(frame.select(pl.coalesce(pl.col("name").cast(pl.String), pl.col(action).cast(pl.String)))["name"])
+    return tuple(frame.select(pl.coalesce(pl.col(column).cast(pl.String), pl.col(action).cast(pl.String)))[column])
+
+
+def only_names(frame: pl.DataFrame, other: str) -> bool:
+    """Whether an items table has names of actions, and nothing that could be a feature."""
+    action = action_column(frame.columns, other)
+    if action is None or name_column(frame, action) is None or "features" in frame.columns:
+        return False
+    return not any(
+        is_feature(frame[name]) for name in frame.columns if name not in (action, name_column(frame, action))
+    )
 
 
 def _unique(ids: pl.Series, place: Place, *, tidy: bool) -> pl.Series:

@@ -136,10 +136,20 @@ def findings(verdict: str) -> Findings:
 DECISIONS = {
     ("broken", 0.5): ("no", "No: these logs are broken", "the same logs", "Log in random order."),
     ("broken", -0.5): ("no", "No: these logs are broken", "the same logs", "Log in random order."),
-    ("fine", 0.5): ("yes", "Yes: nothing", "+0.500 (+0.402 to +0.598) more", "random share"),
-    ("doubtful", 0.5): ("with care", "Only with care", "+0.50", "doubts"),
-    ("fine", 0.02): ("not yet", "Not yet", "+0.02", "Log more users"),
-    ("fine", -0.5): ("no", "No: newcomers would gain nothing", "-0.50", "the population's mean"),
+    ("fine", 0.5): ("yes", "Yes: nothing", "paid 0.500 (0.402 to 0.598) more than", "random share"),
+    ("doubtful", 0.5): ("with care", "Only with care", "0.50", "doubts"),
+    ("fine", 0.02): (
+        "not yet",
+        "Not yet",
+        "not clearly more or less than the ranking by the population mean, which teams run today (+0.02",
+        "Log more users",
+    ),
+    ("fine", -0.5): (
+        "no",
+        "No: newcomers would gain nothing",
+        "0.500 (0.402 to 0.598) less than",
+        "the population's mean",
+    ),
     ("fine", None): ("not yet", "Not yet", "could not be measured", "Log more users"),
 }
 

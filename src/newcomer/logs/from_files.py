@@ -54,7 +54,8 @@ def read_logs(
         CSV and decimal commas are found out; true and false, yes and no are numbers.
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
-        columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
+        columns, or an array whose row i is action i. A column `name` names them; where there are names and no
+        features, every action is its own direction. Without items and without a column `features`, every distinct
         action is its own direction (one-hot; any number of them, never written out).
     features
         Names of the columns to be features: of the items table if there is one, else of the logs. Without it all

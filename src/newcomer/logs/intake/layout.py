@@ -144,10 +144,10 @@ def resolve(
         notes.append(f"Column {chosen.pop('candidates')} was left out: the logs name no actions.")
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
-        raise _missing("user" if user is None else "reward", available, source)
+        raise _missing("user" if user is None else "reward", available, source, chosen)
     features = chosen.get("features") or None
     if features is None and chosen.get("action") is None:
-        raise _missing("action", available, source)
+        raise _missing("action", available, source, chosen)
     return Layout(
         user=user,
         reward=reward,
@@ -259,10 +259,11 @@ def _or_without(error: LogsError, part: str) -> LogsError:
     return LogsError(error.what, where=error.where, todo=todo)
 
 
-def _missing(name: str, available: Sequence[str], source: str) -> LogsError:
-    """The error for a column that is needed and not there, with the nearest that is."""
+def _missing(name: str, available: Sequence[str], source: str, chosen: Renames | None = None) -> LogsError:
+    """The error for a column that is needed and not there, with the nearest that is and has no part yet."""
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
-    hint = nearest(name, available)
+    taken = list((chosen or {}).values())
+    hint = nearest(name, [one for one in available if one not in taken])
     part, theirs = (name if name in _PARTS else "user"), hint.split("'")[1] if hint else "..."
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
     todo = f"columns are {found}{hint} (name it with {option})"

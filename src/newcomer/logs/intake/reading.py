@@ -36,6 +36,7 @@ from newcomer.logs.intake.texts import (
 
 CHUNK_BYTES = 16 << 20
 CHUNK_ROWS = 1024  # at least
+MANY_USERS = 5_000_000  # whose ids are not compared with one another
 Progress = Callable[[int, int], None]
 
 
@@ -163,7 +164,7 @@ class Reader:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""
         step, user = self.layout.step, self.layout.user
         whole = step is not None and self.layout.epoch is None
-        questions = [_step_questions(table, step) for table in self.tables] if whole else [None]
+        questions = [_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
         if any(asked is None for asked in questions):
             return
         asked = list(zip(self.tables, questions, strict=True))
@@ -273,7 +274,14 @@ class _Answers:
                 gaps = {name: gaps.get(name, 0) + int(told[name][0]) for name in missing}
             asked = [name for name in ids if table.is_text(name)]
             steps = _step_questions(table, layout.step) if whole else None
-            answer = table.ask(pl.len().alias(" rows"), *(is_no_id(name).any() for name in asked), *(steps or ()))
+            plain = (is_no_id(name, blanks=False).any() for name in asked)
+            answer = table.ask(pl.len().alias(" rows"), *plain, *(steps or ()))
+            odd = [name for name in asked if answer[name][0]]
+            if odd or (steps and not answer[" whole"][0]):  # perhaps only for the blanks
+                again = [is_no_id(name).any() for name in odd] + (
+                    _step_questions(table, layout.step, blanks=True) or []
+                )
+                answer = answer.with_columns(table.ask(*(again if steps else again[: len(odd)])))
             rows += int(answer[" rows"][0])
             text |= {name: text.get(name, False) or bool(answer[name][0]) for name in asked}
             whole = whole and (steps is not None) and (not answer[" rows"][0] or bool(answer[" whole"][0]))
@@ -291,11 +299,13 @@ def _plain(table: Table, name: str, texts: dict[str, bool]) -> pl.Expr:
     )
 
 
-def _step_questions(table: Table, name: str | None) -> list[pl.Expr] | None:
+def _step_questions(table: Table, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
     """Are the steps of a file whole numbers, and from where to where? None if their type says that they are not."""
+    if name is None:
+        return None
     column = lost = pl.col(str(name))
     if table.is_text(str(name)):
-        column = column.str.strip_chars().cast(pl.Int64, strict=False)
+        column = (column.str.strip_chars() if blanks else column).cast(pl.Int64, strict=False)
     elif not table.schema[str(name)].is_integer():
         return None
     return [
@@ -317,21 +327,24 @@ def _dated(tables: Sequence[Table], layout: Layout) -> Layout:
 
 def dates_note(name: str, dates: str, why: str) -> str:
     """What is said of dates that something settled."""
-    return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates=, --dates)."
+    return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates= or --dates chooses)."
 
 
 def _likely_same(tables: Sequence[Table], layout: Layout, texts: dict[str, bool]) -> list[str]:
     """A note on users whose ids differ in case or blanks alone; those of actions are looked at in the catalogue.
 
-    Ids of one case and without blanks are all that most files have, and cost one look.
+    Ids of one case and without blanks are all that most files have, and cost one look; of very many others nothing is
+    said, because all of them would have to be held at a time.
     """
     name = layout.user
     if layout.tidy_ids or not texts.get(name, all(table.types[name] == pl.String for table in tables)):
         return []
     user, plain = pl.col(name), pl.col(name).str.strip_chars()
-    for one in (plain.str.to_lowercase(), plain.str.to_uppercase()):
-        if all(table.ask((user == one).all())[name][0] for table in tables):
-            return []
+    cases = {"low": plain.str.to_lowercase(), "high": plain.str.to_uppercase()}
+    asked = [(user == one).all().alias(case) for case, one in cases.items()]
+    looks = pl.concat([table.ask(*asked, user.approx_n_unique().alias("users")) for table in tables])
+    if looks["low"].all() or looks["high"].all() or looks["users"].sum() > MANY_USERS:
+        return []
     distinct = pl.concat([table.ask(user.drop_nulls().unique()) for table in tables])[name].unique()
     return spellings_note(distinct, "user")
 

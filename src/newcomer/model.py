@@ -384,8 +384,9 @@ class Model(Shown):
         That is the scores themselves, unless rewards were transformed. Then it is a typical reward, about the median,
         and not the mean, which a few large rewards make larger.
 
-        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, reward_transform="log1p").typical(np.log(8.0))
-        7.0
+        >>> model = Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, reward_transform="log1p")
+        >>> model.typical(np.log([8.0, 1.0])).round(6).tolist()
+        [7.0, 0.0]
         """
         return raw(scores, self.reward_transform)
 

@@ -141,7 +141,7 @@ def compared(value: Stretch, other: str) -> str:
     >>> compared(Stretch(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
     'not clearly more or less than chance (-0.0001, 95% interval -0.0021 to +0.0019)'
     >>> compared(Stretch(-0.2, 0.05, -0.3, -0.1, 90), "chance")
-    '0.2 (0.1 to 0.3) less than chance'
+    '0.200 (0.100 to 0.300) less than chance'
     """
     if value.error == 0:
         told = (

@@ -8,7 +8,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from newcomer import warming
+from tests.optional import NO_MOVIELENS, REQUIRED
 
 
 def pytest_configure(config):
@@ -17,3 +20,13 @@ def pytest_configure(config):
     warming.forget_old_code()
     if getattr(config.option, "numprocesses", None):
         subprocess.run([sys.executable, "-m", "newcomer.warming"], check=True)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport():
+    """Where something is required, nothing may be left out: a test that is skipped fails, and says why it was."""
+    report = (yield).get_result()
+    why = str(report.longrepr[-1] if isinstance(report.longrepr, tuple) else report.longrepr)
+    missing = NO_MOVIELENS in why and "movielens" not in REQUIRED
+    if "all" in REQUIRED and report.skipped and not hasattr(report, "wasxfail") and not missing:
+        report.outcome, report.longrepr = "failed", f"skipped, and nothing may be: {why}"

@@ -27,7 +27,7 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
 FLOW = (
-    ("errors", "arrays", "arguments", "records", "onehot"),
+    ("errors", "arrays", "arguments", "records", "onehot", "transforms"),
     ("files", "keeping", "users", "array_loops"),
     ("subspace", "radius", "interval", "verdicts", "evidence"),  # formulas and records, which import no learning
     ("logs",),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import polars as pl
 import pytest
 from benchmarks import processes, scale, scale_page
 from benchmarks.scale_summary import with_summary
+
+from tests.optional import optional
 
 
 @pytest.fixture(autouse=True)
@@ -43,8 +44,7 @@ def test_sections_run_and_the_page_is_written_from_what_is_kept(tmp_path: Path, 
 
 
 def test_a_cluster_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "dask" not in os.environ.get("NEWCOMER_REQUIRE", "").split(","):
-        pytest.importorskip("distributed", reason="not run: no dask")
+    optional("distributed", name="dask")
     monkeypatch.setattr(scale, "BOTH", ("sold",))
     scale.main(["--users", "400", "--out", str(tmp_path), "cluster"])
     assert "Times the CPU of one process" in (tmp_path / "scale.md").read_text()

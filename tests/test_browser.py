@@ -5,7 +5,6 @@ Needs Debian's chromium, or another; without one nothing is run, unless NEWCOMER
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from tests.optional import REQUIRED, optional
 from tests.pages import page
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-REQUIRED = "browser" in os.environ.get("NEWCOMER_REQUIRE", "").split(",")
-if CHROMIUM is None and not REQUIRED:
+if CHROMIUM is None and "browser" not in REQUIRED:
     pytest.skip("not run: no chromium", allow_module_level=True)
-if not REQUIRED:
-    pytest.importorskip("playwright", reason="not run: no playwright")
+if "browser" not in REQUIRED:
+    optional("playwright")
 
 QUIET = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-quic", "--no-first-run"]
 QUIET += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -135,6 +134,16 @@ def test_nobody_scrolls_sideways(browser: Any, pages: dict[str, Path], kind: str
     assert shown.evaluate(WIDE) == []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_are_whole_on_a_phone(browser: Any, pages: dict[str, Path], kind: str) -> None:
+    """Nothing of a table is cut off, or has to be scrolled to, and every cell says what it is."""
+    shown = opened(browser, pages[kind], 360)
+    cut = "[...document.querySelectorAll('.scroll')].filter(one => one.scrollWidth > one.clientWidth + 1).length"
+    assert shown.evaluate(cut) == 0
+    unnamed = "[...document.querySelectorAll('td, tbody th')].filter(one => !one.dataset.head).length"
+    assert shown.evaluate(unnamed) == 0
+
+
 def test_letters_of_charts_are_of_reading_size_on_a_phone(browser: Any, pages: dict[str, Path]) -> None:
     shown = opened(browser, pages["tastes"], 360)
     heights = shown.evaluate(
@@ -157,3 +166,8 @@ def test_on_paper(browser: Any, pages: dict[str, Path]) -> None:
     assert shown.pdf(format="A4").startswith(b"%PDF")
     shown.emulate_media(media="print")
     assert not shown.locator("nav").is_visible()
+    styles = "name => [...document.querySelectorAll(name)].map(one => getComputedStyle(one))"
+    for name in ("h2", "h3", "caption"):
+        assert set(shown.evaluate(f"({styles})('{name}').map(one => one.breakAfter)")) == {"avoid"}, name
+    for name in ("table", "figure", "tr"):
+        assert set(shown.evaluate(f"({styles})('{name}').map(one => one.breakInside)")) == {"avoid"}, name

@@ -25,10 +25,10 @@ from newcomer.logs.engine import reduce
 from newcomer.logs.intake import shelving
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
+from tests.optional import optional
 from tests.test_candidates import expected, kept, table
 
-if "dask" not in os.environ.get("NEWCOMER_REQUIRE", "").split(","):
-    pytest.importorskip("distributed", reason="not run: no dask")
+optional("distributed", name="dask")
 
 add_up = partial(moments_of, ridge=1.0)
 

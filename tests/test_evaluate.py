@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -36,10 +34,10 @@ from newcomer.users import bucket_count, folds
 from newcomer.worlds import Synthetic
 from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import check_world, stream
+from tests.optional import MOVIELENS, needs_movielens
 from tests.oracles import evaluate as oracle
 
 ACTIONS = 12
-HERE = Path(os.environ.get("NEWCOMER_DATA", "")) / "ml-1m"
 
 
 def logs_of(users=150, rows=10, taste=0.8, seed=0, *, propensity=True, order=None, names=None):
@@ -489,10 +487,10 @@ def test_the_command_tells_the_same_and_refuses_bad_logs(tmp_path, capsys, monke
 # Real people.
 
 
-@pytest.mark.skipif(not HERE.is_dir(), reason="MovieLens is not here")
+@needs_movielens
 def test_other_people_get_what_was_said():
     """The 40 most rated films: 70% of 500 people judge, the others are served by a fit to all of the 70%."""
-    ratings = read_ratings(HERE)
+    ratings = read_ratings(MOVIELENS)
     often = np.argsort(-np.bincount(ratings.movie), kind="stable")[:40]
     kept = np.isin(ratings.movie, often) & (ratings.user < 500)
     user, film, stars = ratings.user[kept], ratings.movie[kept], ratings.rating[kept]

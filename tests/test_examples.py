@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import newcomer as nc
+from tests.optional import needs_movielens
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 EXAMPLES = [FOLDER / "whole_life.py"]
-HERE = Path(os.environ.get("NEWCOMER_DATA", "")) / "ml-1m"
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -24,7 +24,7 @@ def test_an_example_runs_without_data(path, monkeypatch, tmp_path, capsys):
     assert "tastes that people share" in said and "after the refit" in said
 
 
-@pytest.mark.skipif(not HERE.is_dir(), reason="MovieLens is not here")
+@needs_movielens
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_runs_on_real_ratings(path, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)

@@ -16,6 +16,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import LogsError, NewcomerError, PolicyError
 from newcomer.worlds import Synthetic
+from tests.optional import optional
 
 ITEMS = 40
 Told = Callable[[nc.Logs, str], bool]
@@ -161,9 +162,9 @@ def test_features_are_served_by_name(model: nc.Model, table: pl.DataFrame) -> No
     right = policy.scores(state, array)
     shuffled = table.select("new", "sku", "weight", "name")[:6]
     ways: list[Any] = [shuffled, {name: shuffled[name].to_numpy() for name in shuffled.columns}, shuffled.to_dicts()]
-    pandas = pytest.importorskip("pandas")
+    pandas = optional("pandas")
     ways.append(pandas.DataFrame(shuffled.to_dict(as_series=False)))
-    ways.append(pytest.importorskip("pyarrow").table(shuffled.to_dict(as_series=False)))
+    ways.append(optional("pyarrow").table(shuffled.to_dict(as_series=False)))
     for way in ways:
         assert np.array_equal(policy.scores(state, way), right)
     other = table.select("price", "weight")[:6]

@@ -19,6 +19,7 @@ from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
 from newcomer.logs.engine import reduce
 from newcomer.users import mix
+from tests.optional import optional
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -337,7 +338,7 @@ def test_tables_of_other_libraries(convert: str) -> None:
             "reward": [True, False, True],
         }
     )
-    other = frame.lazy() if convert == "lazy" else pytest.importorskip(convert)
+    other = frame.lazy() if convert == "lazy" else optional(convert)
     if convert == "pandas":
         other = other.DataFrame(frame.to_dict(as_series=False))
     elif convert == "pyarrow":

@@ -17,6 +17,7 @@ from newcomer.errors import PolicyError
 from newcomer.records import short
 from newcomer.worlds import Synthetic
 from tests.helpers import plain_model
+from tests.optional import optional
 from tests.test_policies_contract import EXAMPLES
 
 SCREEN = 80 * 20
@@ -60,7 +61,7 @@ def test_fit_takes_tables_and_files(model, tmp_path):
 
 
 def test_fit_takes_a_relation_of_duckdb(model):
-    duckdb = pytest.importorskip("duckdb")
+    duckdb = optional("duckdb")
     rows = table().to_arrow()
     assert nc.fit(duckdb.from_arrow(rows)) == model
 

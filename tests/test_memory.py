@@ -74,6 +74,7 @@ def bold_scores(policy, state, names):
     return policy.scores(copy, ids=names)[0]
 
 
+@pytest.mark.filterwarnings("ignore:.* ids are not among")
 def test_features_that_change_from_meeting_to_meeting():
     rng = np.random.default_rng(4)
     model = make_model(rng, persistence=0.6, offsets=False)
@@ -177,6 +178,7 @@ def vars_of(model):
     return {part.name: getattr(model, part.name) for part in fields(model)}
 
 
+@pytest.mark.filterwarnings("ignore:.* ids are not among")
 def test_a_new_action_is_the_average_one_and_remembered():
     rng = np.random.default_rng(6)
     model = make_model(rng, persistence=0.5, one_hot=True)

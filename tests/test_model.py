@@ -66,7 +66,7 @@ def test_a_saved_model_is_the_same_model(model, tmp_path):
 
 def test_the_header_says_what_the_file_is(model):
     header = header_of(model.to_bytes())
-    assert header["format"] == 2 and header["kind"] == "model" and header["dim"] == 8
+    assert header["format"] == 3 and header["kind"] == "model" and header["dim"] == 8
     for key in ("rank", "estimator", "parameters", "evidence", "fingerprint", "versions", "created", "sha256"):
         assert key in header
 
@@ -152,7 +152,7 @@ def test_altered_facts_are_refused(model):
 def test_newer_formats_and_other_kinds_are_refused(model):
     data = model.to_bytes()
     for version, message in (
-        (3, "upgrade newcomer"),
+        (4, "upgrade newcomer"),
         (0, "format"),
         (None, "format"),
         ("2", "format"),
@@ -213,7 +213,7 @@ def test_files_of_format_1_still_load_with_the_same_numbers(estimator):
         assert json.loads(json.dumps({name: value for name, value in kept.items() if name not in new})) == old
     assert set(model.evidence.to_json()) == {{"prior": "population"}.get(name, name) for name in said["evidence"]}
     again = nc.Model.from_bytes(model.to_bytes())
-    assert contents(again) == contents(model) and header_of(model.to_bytes())["format"] == 2
+    assert contents(again) == contents(model) and header_of(model.to_bytes())["format"] == 3
     with pytest.raises(ModelError, match="without actions|no features of its actions"):
         model.features(["ash"])
 

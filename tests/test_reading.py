@@ -20,6 +20,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import LogsError
 from newcomer.logs.intake import reading
+from tests.optional import optional
 
 PLAIN = "user,step,action,reward\nann,1,tea,0.5\nann,2,rum,1.25\nben,1,tea,-2\nben,2,rum,0\n"
 
@@ -218,7 +219,7 @@ def test_what_came_through_a_pipe_leaves_nothing_behind(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("convert", ["lazy", "reader", "batch", "stream", "relation"])
 def test_tables_that_can_be_read_only_once(convert: str) -> None:
-    arrow = pytest.importorskip("pyarrow")
+    arrow = optional("pyarrow")
     frame = pl.DataFrame({"user": ["a", "a", "b"], "action": [1, 2, 1], "reward": [1.0, 0.5, 2.0], "note": ["x"] * 3})
 
     class Stream:
@@ -418,7 +419,7 @@ def test_a_recognised_step_that_cannot_be_read_says_how_to_do_without(tmp_path: 
 
 
 def test_pandas_columns_may_have_any_names() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = optional("pandas")
     frame = pandas.DataFrame([[1, 5, 0.5], [1, 6, 1.0]])
     logs = nc.Logs.from_frame(frame, columns={"user": "0", "action": "1", "reward": "2"})
     assert rewards(logs) == {1: [0.5, 1.0]}

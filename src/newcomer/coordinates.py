@@ -31,6 +31,7 @@ from newcomer.logs.engine import reduce
 from newcomer.logs.logbook import Logs
 from newcomer.population import likelihood_loops
 from newcomer.records import Shown, freeze
+from newcomer.transforms import Transform, transformed
 
 
 class Fitted(Protocol):
@@ -58,6 +59,8 @@ class Fitted(Protocol):
     def one_hot(self) -> bool: ...
     @property
     def intercept(self) -> bool: ...
+    @property
+    def reward_transform(self) -> Transform | None: ...
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place of each action in the catalogue, -1 for strangers."""
         ...
@@ -128,6 +131,7 @@ class Taste:
     offsets: Floats
     known: Bools
     share: float
+    transform: Transform | None = None
 
     @classmethod
     def of(cls, model: Fitted, logs: Logs, share: float) -> Taste:
@@ -146,6 +150,7 @@ class Taste:
             offsets=np.where(inside, model.offsets[codes], 0.0) if len(model.offsets) > 1 else np.zeros(len(codes)),
             known=inside if catalogue is not None else np.ones(len(codes), dtype=np.bool_),
             share=0.0 if logs.action_ids is None else share,
+            transform=model.reward_transform,
         )
 
 
@@ -188,8 +193,9 @@ def locate(batch: Batch, *, taste: Taste) -> Coordinates:
     counts = np.bincount(users[rows], minlength=len(batch.users))
     ends = np.cumsum(counts)
     left = taste.variance, taste.offsets, taste.share, taste.variance
+    rewards = batch.rewards if batch.reward_transform == taste.transform else transformed(batch.paid, taste.transform)
     seen = likelihood_loops.Histories(
-        np.ascontiguousarray(product), codes[rows], actions[rows], batch.rewards[rows], ends - counts, ends, *left
+        np.ascontiguousarray(product), codes[rows], actions[rows], rewards[rows], ends - counts, ends, *left
     )
     size = seen.product.shape[1] - 1
     means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))

@@ -19,6 +19,7 @@ from newcomer.records import Shown
 from newcomer.verdicts import Findings as Checked
 
 LOOK = 20  # interactions after which the gain over the population mean is told
+LIMITS = "clip='auto' (--clip auto) limits what they do"
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
 CERTAIN = 3.1  # standard errors from which something is shared, whether or not it is of use: level 1 / 1000
 NAMED = 6  # features of a group that are named in a sentence
@@ -37,7 +38,8 @@ class Summary(Shown):
     `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
     `reward_step` is the least distance of two different rewards where there are few (1 for clicks and stars), else 0.
     `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
-    these were counted says 0.)
+    these were counted says 0.) `least_reward` is the lowest. With a `reward_transform` all of this is of transformed
+    rewards.
     """
 
     users: int
@@ -58,6 +60,15 @@ class Summary(Shown):
     clip: tuple[float, float] | None = None
     clipped: int = 0
     reward_step: float = 0.0
+    least_reward: float | None = None
+    reward_transform: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        """What helps against rewards far outside all others and against heavy tails, as an option."""
+        if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
+            return "reward_transform='log1p' (--reward-transform log1p) suits counts, money and seconds"
+        return LIMITS
 
     @property
     def hiding(self) -> str:
@@ -448,6 +459,12 @@ class Evidence(Shown):
     calibrated: Draws | None = None
     population: PopulationFacts | None = None
     checks: Checked | None = None  # of the logs, where the fit was asked for them
+    outlook: Outlook | None = None  # of SOLD, where `evaluate` has measured it; that of EM is in `population`
+
+    @property
+    def measured(self) -> Outlook | None:
+        """What people held out of the fit would have gained."""
+        return self.population.outlook if self.population is not None else self.outlook
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file; parts that are None are left out.

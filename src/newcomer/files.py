@@ -5,7 +5,8 @@ followed, so that what it points to is replaced; a device is never written to. O
 a truncated file or altered bytes are refused in one sentence.
 
 The JSON line holds the facts about the arrays, the format, the kind, and a SHA-256 over arrays and facts together, so
-that no bit of the file can change unnoticed. Format 1, still read, hashed the arrays alone.
+that no bit of the file can change unnoticed. Format 1, still read, hashed the arrays alone; format 2, still read, knew
+neither transformed rewards nor tidied ids, which an older version must not pass over.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from safetensors.numpy import load, save
 
 from newcomer.errors import ModelError, NewcomerError, OutputError
 
-FORMAT = 2
+FORMAT = 3
 PROBE = 1 << 16  # bytes written to see whether a file could be: a full disk often takes an empty one
 Arrays = dict[str, NDArray[Any]]
 

@@ -9,6 +9,7 @@ to newcomers, as PriorUCB would serve them (`newcomer.gain`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -21,12 +22,14 @@ from warnings import warn
 import numpy as np
 
 from newcomer import __version__, arguments
+from newcomer.arrays import Bools, Hashes, Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import FitWarning, LogsError, ModelError
 from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
 from newcomer.gain import everybody, heldout_gain
 from newcomer.gain.deals import usual_length
 from newcomer.gain.heldout_gain import Apart
+from newcomer.logs.batch import Batch
 from newcomer.logs.crew import Crew
 from newcomer.logs.engine import reduce
 from newcomer.logs.from_files import read_logs
@@ -43,6 +46,7 @@ from newcomer.population.record import Estimate, Population
 from newcomer.population.refit import blend, refit_population
 from newcomer.refitting import Begun, Past, provenance, ridge_of, what_is_left
 from newcomer.sold.moments import merge, moments_of, share_near_square
+from newcomer.users import bucket_count, bucket_of, folds
 from newcomer.wide_offline import WideOffline
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
@@ -165,30 +169,58 @@ class Fitting:
 def fit_apart_too(
     logs: Logs,
     *,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
     calibrate: bool,
     null: bool = False,
     measure: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Fitting:
-    """What `fit` does by default, with the fits to a part of the users; without `measure` no gain is measured."""
-    _check(logs, "auto", "em", None, "restrict", null, None)
-    return _fitted(
-        logs,
-        rank="auto",
-        estimator="em",
+    """What `fit` does by default, with the fits to a part of the users; without `measure` no gain is measured.
+
+    EM leaves such fits behind when it chooses its shrinkage; SOLD, which holds nobody out, is fitted again to them.
+    """
+    null = null or (estimator != "em" and rank == "auto")
+    _check(logs, rank, estimator, None, "restrict", null, None)
+    one = partial(
+        _fitted,
+        rank=rank,
+        estimator=estimator,
         ridge=None,
         literal=False,
         uncovered="restrict",
         null=null,
-        calibrate=calibrate,
         persistence=None,
         begun=None,
         past=None,
         keep=None,
         progress=progress,
         listen=None,
-        measure=measure,
     )
+    found = one(logs, calibrate=calibrate, measure=measure)
+    if estimator == "em" or not measure:
+        return found
+    splits = folds(reduce(logs, _by_bucket, operator.add))
+    apart = [(one(logs.some(Among(split.fitted)), calibrate=False).model, split.judged) for split in splits]
+    passes = Passes(logs, progress)
+    outlook = _outlook(passes, passes, apart, found.model)
+    return Fitting(replace(found.model, evidence=replace(found.model.evidence, outlook=outlook)), tuple(apart))
+
+
+def _by_bucket(batch: Batch) -> Ints:
+    """Users in each bucket (B,)."""
+    count = bucket_count(batch.dim)
+    return np.bincount(bucket_of(batch.hashes, count), minlength=count)
+
+
+@dataclass(frozen=True)
+class Among:
+    """Says of hashes whether their users are in some buckets (B,)."""
+
+    buckets: Bools
+
+    def __call__(self, hashes: Hashes) -> Bools:
+        return self.buckets[bucket_of(hashes, len(self.buckets))]
 
 
 @contextmanager
@@ -274,6 +306,8 @@ def _fitted(
         error_scales=np.zeros(0) if found.error_scales is None else found.error_scales,
         persistence=_persistence(found, persistence),
         reward_step=logs.summary.reward_step,
+        tidy_ids=logs.tidy_ids,
+        reward_transform=logs.reward_transform,
     )
     if people is None or found.facts is None:
         return Fitting(model)
@@ -423,6 +457,15 @@ def _by_em(
     return Estimate(basis, population, draws, fitted.counted(passes), scales), fitted
 
 
+def check_fit(logs: Logs, rank: Any, estimator: Any) -> None:
+    """Refuse a rank or an estimator that makes no sense, in one sentence; what the logs lack is for `fit` to say."""
+    arguments.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
+    if not number and not (isinstance(rank, str) and rank == "auto"):
+        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
+        raise ModelError(f"rank is {arguments.shown(rank)}", todo=todo)
+
+
 def _check(
     logs: Logs,
     rank: int | str,
@@ -433,7 +476,7 @@ def _check(
     persistence: float | None,
 ) -> None:
     """Refuse what cannot be fitted, in one sentence, before the logs are read."""
-    arguments.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    check_fit(logs, rank, estimator)
     if ridge is not None:
         arguments.positive(ridge, "ridge", todo="or pass estimator='sold-pinv' for none", kind=ModelError)
         if ridge > HUGE:
@@ -443,11 +486,7 @@ def _check(
     if persistence is not None:
         todo = "pass a share from 0 to less than 1, or None"
         arguments.share(persistence, "persistence", todo=todo, kind=ModelError)
-    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
-    if not number and not (isinstance(rank, str) and rank == "auto"):
-        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
-        raise ModelError(f"rank is {arguments.shown(rank)}", todo=todo)
-    if not number and not null and estimator != "em":
+    if rank == "auto" and not null and estimator != "em":
         raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
     arguments.one_of(uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
     needed = 2 if rank == "auto" else max(2, int(rank))

@@ -7,6 +7,7 @@ policy takes every model.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from newcomer.onehot import is_wide
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
+from newcomer.transforms import TRANSFORMS, Transform, raw
 
 if TYPE_CHECKING:
     from newcomer.coordinates import Coordinates
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
+OPTIONAL = (
+    "reward_step",
+    "tidy_ids",
+    "reward_transform",
+)  # facts that many models do without, and older files do not have
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
 SURENESS = ("uncertainty", "error_scales")  # arrays that older files do not have; models without them keep their id
 
@@ -81,6 +88,8 @@ class Model(Shown):
     reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
     uncertainty: Floats = field(default_factory=_nothing)  # left out: zero
     error_scales: Floats = field(default_factory=_nothing)  # left out: everybody's errors are as large as expected
+    reward_transform: Transform | None = None  # what rewards are learned as, "log1p" or themselves
+    tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
 
     def __post_init__(self) -> None:
         self._check_facts()
@@ -108,9 +117,11 @@ class Model(Shown):
         if self.persistence is not None:
             arguments.number(self.persistence, "persistence", kind=ModelError)
         object.__setattr__(self, "reward_step", arguments.number(self.reward_step, "reward_step", kind=ModelError))
+        if self.reward_transform is not None:
+            arguments.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
         for name in ("estimator", "fingerprint"):
             arguments.instance(getattr(self, name), str, name, kind=ModelError)
-        for name in ("intercept", "one_hot"):
+        for name in ("intercept", "one_hot", "tidy_ids"):
             object.__setattr__(self, name, arguments.flag(getattr(self, name), name, kind=ModelError))
         if not isinstance(self.parameters, Mapping):
             raise ModelError(f"parameters must be a dict, not {arguments.shown(self.parameters)}")
@@ -155,6 +166,7 @@ class Model(Shown):
         told |= {"users": logs.users, "rows": logs.rows} if logs else {}
         told |= {"features" if self.feature_names else "actions": named} if named else {}
         told |= {"intercept": True} if self.intercept else {}
+        told |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
         return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
 
     def __eq__(self, other: object) -> bool:
@@ -206,7 +218,7 @@ class Model(Shown):
             "action_ids": self.action_ids,
             "intercept": self.intercept,
             "one_hot": self.one_hot,
-            **({"reward_step": self.reward_step} if self.reward_step else {}),  # models without one keep their id
+            **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
         return digest(arrays, facts)
@@ -214,7 +226,10 @@ class Model(Shown):
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
 
-        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "b")).codes(["b", "c"]).tolist()
+        An id of the other type means the same: "7" is the action 7 where there is no action "7", and 7 the action "7".
+        With `tidy_ids`, so does one that differs in case, or in blanks at its ends.
+
+        >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "7")).codes([7, "c"]).tolist()
         [1, -1]
         """
         ordered = self._ordered
@@ -225,12 +240,50 @@ class Model(Shown):
             and ids.dtype.kind == ordered[0].dtype.kind
         ):
             place = np.minimum(np.searchsorted(ordered[0], ids), len(ordered[0]) - 1)
-            return np.where(ordered[0][place] == ids, ordered[1][place], -1)
-        places = self._places
+            found = np.where(ordered[0][place] == ids, ordered[1][place], -1)
+            if not self.tidy_ids or (found >= 0).all():
+                return found
         try:
-            return np.fromiter((places.get(one, -1) for one in _listed(ids)), dtype=np.int64)
+            return np.fromiter((self._place(one) for one in _listed(ids)), dtype=np.int64)
         except TypeError as problem:  # a list, say, where an id should be
             raise ModelError("ids must be whole numbers or text, in a flat list") from problem
+
+    def recognise(self, ids: Iterable[int | str]) -> Ints:
+        """The `codes` of what a policy was asked about; that most of the ids are unknown is said once, as a warning."""
+        codes = self.codes(ids)
+        lost = int(np.count_nonzero(codes < 0))
+        if self.action_ids and 2 * lost > len(codes) and not self.__dict__.get("_warned"):
+            self.__dict__["_warned"] = True
+            strange = [one for one, code in zip(_listed(ids), codes.tolist(), strict=True) if code < 0]
+            examples = ", ".join(arguments.shown(one) for one in list(dict.fromkeys(strange))[:3])
+            warnings.warn(
+                f"{lost:,} of {len(codes):,} ids are not among the {len(self.action_ids):,} actions of the model"
+                f" ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
+                " ones. This is said once.",
+                stacklevel=2,
+            )
+        return codes
+
+    def canonical(self, one: int | str) -> int | str:
+        """An id, known or not, in the type of the catalogue's where it can be: "7" is 7 among integers, 7 is "7"."""
+        one = _tidy(one) if self.tidy_ids and isinstance(one, str) else one
+        other = _other_type(one)
+        kinds = {type(known) for known in (self.action_ids or ())[:1]}
+        return other if other is not None and type(other) in kinds else one
+
+    def _place(self, one: Any) -> int:
+        """Place of an action in the catalogue, by its id or by the same id in the other type, or -1."""
+        place, other = self._places.get(one, -1), _other_type(one)
+        if place < 0 and other is not None:
+            place = self._places.get(other, -1)
+        if place < 0 and self.tidy_ids and isinstance(one, str):
+            place = self._tidied.get(_tidy(one), -1)
+        return place
+
+    @cached_property
+    def _tidied(self) -> dict[str, int]:
+        """Row of each action in the catalogue by its tidied id."""
+        return {_tidy(str(one)): row for row, one in reversed(list(enumerate(self.action_ids or ())))}
 
     @cached_property
     def average_features(self) -> Floats:
@@ -256,7 +309,7 @@ class Model(Shown):
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
         wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else _listed(ids)
         arguments.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
-        rows = self.codes(wanted)
+        rows = self.codes(wanted) if unknown == "refuse" else self.recognise(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
             rows[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
         if unknown == "refuse" and (rows < 0).any():
@@ -342,6 +395,18 @@ class Model(Shown):
             x, kind, delta=delta, norm=norm, clip=clip, simplified=simplified, form=form, printed=printed
         )
 
+    def typical(self, scores: Floats) -> Floats:
+        """What `PopulationMean` or a policy of width 0 expects, in the units of the rewards.
+
+        That is the scores themselves, unless rewards were transformed. Then it is a typical reward, about the median,
+        and not the mean, which a few large rewards make larger.
+
+        >>> model = Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, reward_transform="log1p")
+        >>> model.typical(np.log([8.0, 1.0])).round(6).tolist()
+        [7.0, 0.0]
+        """
+        return raw(scores, self.reward_transform)
+
     def transform(self, logs: Any, *, persistence: float | None = None) -> Coordinates:
         """Each user's coordinates z of taste, where their reward vector is mean + factor z, with the uncertainty.
 
@@ -362,8 +427,9 @@ class Model(Shown):
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
-        names = (*FACTS, *TUPLES, "one_hot", "persistence", "reward_step", "dim", "rank")
+        names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
+        facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -383,7 +449,7 @@ class Model(Shown):
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
             parts |= {name: arrays[name] for name in SURENESS if name in arrays}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
-            parts["reward_step"] = facts.get("reward_step", 0.0)
+            parts |= {name: facts[name] for name in OPTIONAL if name in facts}
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error
@@ -416,6 +482,29 @@ class Model(Shown):
 def load(path: str | Path) -> Model:
     """Read a model file."""
     return Model.from_bytes(read(arguments.location(path, "path", kind=ModelError)), where=str(path))
+
+
+def _tidy(one: str) -> str:
+    """An id without blanks at its ends, in small letters.
+
+    >>> _tidy(" B"), _tidy("b")
+    ('b', 'b')
+    """
+    return one.strip().lower()
+
+
+def _other_type(one: Any) -> int | str | None:
+    """The same id in the other type: the integer that a text spells, or the text of an integer; else None.
+
+    Only the usual spelling counts: "07" and "+7" are other ids than 7.
+
+    >>> _other_type("7"), _other_type(-7), _other_type("07"), _other_type("x")
+    (7, '-7', None, None)
+    """
+    if isinstance(one, str):
+        spelled = len(one) < 20 and one.isascii() and one.removeprefix("-").isdigit() and str(int(one)) == one
+        return int(one) if spelled else None
+    return str(int(one)) if isinstance(one, int | np.integer) and not isinstance(one, bool) else None
 
 
 def _listed(ids: Iterable[int | str]) -> list[Any]:

@@ -65,7 +65,9 @@ class Past:
             todo = "read both with the same items, features and intercept, or fit all logs together"
             raise LogsError("the features or actions of these logs are not those of the moments", todo=todo)
         both = self.total + logs.total
-        return both.summary(dim=logs.dim, intercept=logs.intercept, limits=logs.summary.clip)
+        return both.summary(
+            dim=logs.dim, intercept=logs.intercept, limits=logs.summary.clip, transform=logs.reward_transform
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,9 @@ def begin_at(model: Model, logs: Logs, *, add: bool) -> Begun:
     if wanted != (logs.one_hot, logs.intercept, logs.feature_names) or (not logs.one_hot and model.dim != logs.dim):
         todo = "read the logs as those of the model were read"
         raise ModelError("the model to start from has other features than the logs", todo=todo)
+    if model.reward_transform != logs.reward_transform:
+        todo = f"read the logs with reward_transform={model.reward_transform!r}"
+        raise ModelError("the model to start from learned rewards on another scale", todo=todo)
     mean, factor, by_action, offsets = model.mean, model.factor[:, : facts.directions], None, None
     weak = model.factor[:, facts.directions :]  # found again by the refit; until then part of the residual
     if logs.action_ids is not None:
@@ -152,4 +157,5 @@ def _features(logs: Logs) -> str:
     table = logs.item_features
     facts: dict[str, Any] = {"dim": logs.dim, "intercept": logs.intercept, "names": logs.feature_names}
     ids = list(logs.action_ids or ()) if logs.by_action else None
+    facts |= {"reward_transform": logs.reward_transform} if logs.reward_transform else {}
     return digest({} if table is None else {"table": table}, {**facts, "ids": ids, "one_hot": logs.one_hot})

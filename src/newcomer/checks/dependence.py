@@ -11,7 +11,7 @@ backward   do later rewards predict the first action, which nobody could have ch
 contexts   does what the first half showed predict what the second half shows, beyond what drawing without replacement
            forces? Unit: share of the variance of what is shown, along the direction where it is largest, that belongs
            to the user
-lengths    do the first rewards predict how long the history is? Unit: log length an sd of taste
+lengths    do the first rewards predict how long the history is? Unit: log length per standard deviation of taste
 drift      do rewards change with the position? Unit: sd of rewards, from the first to the last row
 """
 
@@ -35,7 +35,7 @@ LOGGING = Limits(0.1, 0.3)
 SHOWN = Limits(0.1, 0.7)
 LENGTH = Limits(0.1, 0.5)
 DRIFT = Limits(0.1, 0.5)
-SHIFT = "sd of actions an sd of taste"
+SHIFT = "standard deviations of what is shown per standard deviation of taste"
 
 
 def taste_size(view: View, *, level: bool = True) -> float:
@@ -116,7 +116,7 @@ def lengths(view: View, unit: float, seed: int) -> Draft | Finding:
     labels = {"x_label": f"rewards of the first {rows} rows", "y_label": "rows of the history"}
     picture = in_bins(first @ left / rows, np.exp(size[:, 0]), title="Does the length depend on taste?", **labels)
     what = f"The rewards of the first {rows} rows predict the length of the history by {{effect}} {{unit}}"
-    unit_name = "log length an sd of taste"
+    unit_name = "log length per standard deviation of taste"
     return Draft("history length", found, 1.0 / unit, unit_name, LENGTH, what, LENGTH_ADVICE, picture)
 
 

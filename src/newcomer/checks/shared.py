@@ -126,12 +126,16 @@ def _strangers(share: float, deviation: float) -> Finding:
     """Newcomers who are not like the logged."""
     size = math.sqrt(max(share, 0.0)) * deviation
     what = "Newcomers may not be like the users logged"
-    what += (
-        f"; one sd of the shared taste is {size:.2g} in rewards, and a newcomer several of these away is a stranger."
-    )
+    what += f"; one standard deviation of the shared taste is {size:.2g} in rewards, and a newcomer several of these"
+    what += " away is a stranger."
     advice = "Keep a random part of newcomers on the population's mean, and compare."
     return Finding(
-        "newcomers unlike the logged", "unknowable", what, advice, effect=size, unit="reward, one sd of taste"
+        "newcomers unlike the logged",
+        "unknowable",
+        what,
+        advice,
+        effect=size,
+        unit="reward, one standard deviation of taste",
     )
 
 

@@ -121,7 +121,7 @@ def rewards(logs: Logs) -> Finding:
         return made(verdict, what, advice)
     if summary.far_rewards or summary.tail_share > HEAVY_TAILS:
         what = f"{span}, with {summary.hiding}, which may hide how users differ."
-        return made("doubtful", what, "Pass clip='auto' (--clip auto), or mend what is wrong.")
+        return made("doubtful", what, f"Mend what is wrong; of what is right, {summary.remedy}.")
     if share > CROWDED:
         what = f"{span}, and {share:.0%} of them are the {end}: beyond it tastes cannot be told apart."
         advice = "Log a finer reward; gains in it are understated near the end of the scale."

@@ -44,6 +44,10 @@ def command(
     ] = None,
     workers: log_options.Workers = None,
     epoch: log_options.Epoch = None,
+    missing: log_options.Missing = "error",
+    tidy_ids: log_options.TidyIds = False,
+    dates: log_options.Dates = None,
+    reward_transform: log_options.RewardTransform = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
@@ -53,7 +57,9 @@ def command(
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
     carriers.check(engine, scheduler, workers)
-    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how = log_options.Reading(
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+    )
     how.arguments()
     with carriers.engine_of(engine, scheduler, workers) as carrier:
         read = how.read(logs, carrier)

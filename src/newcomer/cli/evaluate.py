@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli import carriers, decided, log_options, schema, screen
+from newcomer.cli import carriers, decided, log_options, options, schema, screen
 from newcomer.cli.progress import Meter
 from newcomer.cli.wording import in_options
 
@@ -29,12 +29,18 @@ def command(
     logs: log_options.LogsFile,
     items: log_options.Items = None,
     features: log_options.Features = None,
+    rank: log_options.Rank = "auto",
+    estimator: log_options.Estimator = "em",
     column: log_options.Column = None,
     intercept: log_options.Intercept = False,
     clip: log_options.Clip = None,
     grouped: log_options.Grouped = False,
     memory: log_options.Memory = None,
     epoch: log_options.Epoch = None,
+    missing: log_options.Missing = "error",
+    tidy_ids: log_options.TidyIds = False,
+    dates: log_options.Dates = None,
+    reward_transform: log_options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
@@ -49,9 +55,12 @@ def command(
     """
     from newcomer import evaluate
 
+    wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     carriers.check("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how = log_options.Reading(
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+    )
     how.arguments()
     with carriers.engine_of("local", None, hands) as carrier:
         read = how.read(logs, carrier)
@@ -59,7 +68,8 @@ def command(
             screen.advise(read.advice)
         screen.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
-            found = evaluate(read, seed=seed, quick=quick, progress=meter)
+            settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
+            found = evaluate(read, progress=meter, **settings)
     if json:
         advice = [*map(in_options, read.advice)]
         screen.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})

@@ -206,7 +206,8 @@ def logs_line(found: Findings) -> str:
     plain = [count(logs.users, "user"), count(logs.rows, "row"), features]
     short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
     ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
-    return "; ".join(filter(None, [", ".join(plain), short, ties]))
+    scale = "rewards learned as log(1 + reward), gains in the units of the rewards" if logs.reward_transform else ""
+    return "; ".join(filter(None, [", ".join(plain), short, ties, scale]))
 
 
 def rank_line(found: Findings) -> str:

@@ -27,8 +27,8 @@ def command(
     logs: log_options.LogsFile,
     items: log_options.Items = None,
     features: log_options.Features = None,
-    rank: Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")] = "auto",
-    estimator: Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")] = "em",
+    rank: log_options.Rank = "auto",
+    estimator: log_options.Estimator = "em",
     ridge: Annotated[
         float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
     ] = None,
@@ -55,6 +55,10 @@ def command(
     moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
     workers: log_options.Workers = None,
     epoch: log_options.Epoch = None,
+    missing: log_options.Missing = "error",
+    tidy_ids: log_options.TidyIds = False,
+    dates: log_options.Dates = None,
+    reward_transform: log_options.RewardTransform = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -73,7 +77,9 @@ def command(
     carriers.check(engine, scheduler, workers)
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
     begin = carriers.start_of(start, method, old)
-    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how = log_options.Reading(
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+    )
     how.arguments()
     journal = target.with_name(f"{target.name}.partial")
     with carriers.engine_of(engine, scheduler, workers) as carrier:

@@ -103,6 +103,13 @@ def parse_epoch(text: str) -> Literal["s", "ms", "us", "ns"]:
     raise typer.BadParameter(f"the unit of times is one of {', '.join(units)}, not '{text}'", param_hint="--epoch")
 
 
+def parse_word(text: str, option: str, choices: Sequence[str]) -> str:
+    """One of a few words."""
+    if text not in choices:
+        raise typer.BadParameter(f"choose one of {', '.join(choices)}, not '{text}'", param_hint=option)
+    return text
+
+
 def parse_estimator(name: str) -> str:
     """One of the estimators that `newcomer.fit` knows; the list is kept there."""
     from newcomer.fitting import ESTIMATORS

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 1.0  # seconds of silence before anything is shown
 INTERVAL = 30.0  # seconds between lines without a terminal
+MOMENT = 0.05  # seconds of a pass before its rate means anything
 
 
 class Meter:
@@ -80,13 +81,17 @@ class Meter:
         if self.note:  # of the pass that is under way, share and time left would be taken for those of the fit
             left = f", at most {_duration(self.each * self.more)} left" if self.more and self.each else ""
             return f"{self.what}{self.note}: {_duration(now - self.begun)} so far{left}"
-        rate = done / max(now - self.turn, 1e-9)
+        rate = self._rate(done, now)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
-        return f"{self.what}{self.first}: {done / total:.0%}{self._rate(rate, ', ')}{left}"
+        return f"{self.what}{self.first}: {done / total:.0%}{self._speed(rate, ', ')}{left}"
 
-    def _rate(self, rate: float, before: str = "") -> str:
-        """How fast it goes, where what is counted means something to people."""
-        return f"{before}{rate:,.0f} {self.unit}/s" if self.unit else ""
+    def _rate(self, done: float, now: float) -> float:
+        """How much of this pass is done a second; 0 where it has just begun, and nothing can be said."""
+        return done / (now - self.turn) if now - self.turn >= MOMENT else 0.0
+
+    def _speed(self, rate: float, before: str = "") -> str:
+        """How fast it goes, where that is known and what is counted means something to people."""
+        return f"{before}{rate:,.0f} {self.unit}/s" if self.unit and rate else ""
 
     def hear(self, progress: Passed) -> None:
         """Remember what the last pass of a fit found, to be shown from now on."""
@@ -111,7 +116,7 @@ class Meter:
             )
             self.bar.start()
             self.bar.add_task(self.what, rate="")
-        rate = self._rate(done / max(self.clock() - self.turn, 1e-9))
+        rate = self._speed(self._rate(done, self.clock()))
         # The note gives way before the share, the rate and the time left do.
         room = self.console.width - self.bar_width - len(self.what) - 28
         said = self.what + (self.note if len(self.note) <= room else self.note[: room - 3] + "..." if room > 9 else "")

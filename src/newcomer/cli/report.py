@@ -41,6 +41,8 @@ def command(
     logs: log_options.LogsFile,
     items: log_options.Items = None,
     features: log_options.Features = None,
+    rank: log_options.Rank = "auto",
+    estimator: log_options.Estimator = "em",
     out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
     column: log_options.Column = None,
     intercept: log_options.Intercept = False,
@@ -48,6 +50,10 @@ def command(
     grouped: log_options.Grouped = False,
     memory: log_options.Memory = None,
     epoch: log_options.Epoch = None,
+    missing: log_options.Missing = "error",
+    tidy_ids: log_options.TidyIds = False,
+    dates: log_options.Dates = None,
+    reward_transform: log_options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
@@ -64,8 +70,11 @@ def command(
     from newcomer import report
 
     target = options.free_to_write(out, force=force, option="--out")
+    wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     carriers.check("local", None, workers)
-    how = log_options.Reading(items, features, column, intercept, clip, grouped, memory, epoch)
+    how = log_options.Reading(
+        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+    )
     how.arguments()
     hands = (os.cpu_count() or 1) if workers is None else workers
     with carriers.engine_of("local", None, hands) as carrier:
@@ -75,7 +84,8 @@ def command(
         screen.compile_first("array_loops", "sold", "population", "linear", "policies")
         called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
         with Meter("Checking, fitting, measuring", unit="") as meter:
-            found = report(read, target, seed=seed, quick=quick, called=called, progress=meter)
+            settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
+            found = report(read, target, called=called, progress=meter, **settings)
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}

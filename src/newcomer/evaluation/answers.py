@@ -18,9 +18,10 @@ from newcomer.evaluation.stretches import (
     LearningStep,
     OffPolicyRow,
     PolicyRow,
+    compared,
     in_steps,
 )
-from newcomer.evidence import Everybody
+from newcomer.evidence import LIMITS, Everybody
 from newcomer.interval import Stretch, shown
 from newcomer.records import Shown, as_table
 from newcomer.verdicts import Decision, Known
@@ -36,6 +37,7 @@ __all__ = [
     "OffPolicyRow",
     "PolicyRow",
     "Stretch",
+    "compared",
     "in_steps",
     "shown",
 ]
@@ -54,9 +56,10 @@ class Evaluation(Shown):
     `users` and `rows` are those of the logs, of whom `judged` people, held out in `folds` parts, chose among `choices`
     of their own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
     `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out and which limits were
-    kept to. `far_rewards` lie far outside all others. `broken` and `doubtful` name what the checks found wrong with the
-    logs: the people held out are of the same logs, so that broken ones promise nothing, whatever they say. `everybody`
-    is what serving everybody the best is worth, and `decision` what all of it comes to, as `fit` and `check` say it.
+    kept to. `far_rewards` lie far outside all others; `remedy` is what helps. `broken` and `doubtful` name what the
+    checks found wrong with the logs: the people held out are of the same logs, so that broken ones promise nothing,
+    whatever they say. `everybody` is what serving everybody the best is worth, and `decision` what all of it comes to,
+    as `fit` and `check` say it.
     """
 
     users: int
@@ -73,6 +76,7 @@ class Evaluation(Shown):
     learning: tuple[LearningStep, ...]
     notes: tuple[str, ...] = ()
     far_rewards: int = 0
+    remedy: str = LIMITS
     broken: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
     everybody: Everybody | None = None
@@ -168,9 +172,10 @@ def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
     at = [one for one in found.curves if one.interactions == look.interactions and one.predictor not in OWN]
     better = sorted((step for step in at if step.reward.value > look.reward.value), key=_reward, reverse=True)
     if not better:
-        return ["No other predictor chose better on average."] if at else []
+        return [f"After {_times(look.interactions)} no other predictor chose better on average."] if at else []
     named = ", ".join(f"{step.predictor} {step.reward.value:.4g}" for step in better[:3])
-    return [f"On average others chose better than PriorUCB's {look.reward.value:.4g}: {named}."]
+    after = f"After {_times(look.interactions)} others chose better on average"
+    return [f"{after} than PriorUCB's {look.reward.value:.4g}: {named}."]
 
 
 def _reward(step: CurveStep) -> float:
@@ -198,10 +203,11 @@ def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
         return []
     last = [row for row in rows if row.rounds == max(one.rounds for one in rows)]
     ours, best = (_named(last, OURS), max(last, key=lambda row: row.reward.value))
-    other = "" if best.policy == OURS else f" The best was {best.policy}, {shown(best.over_mean)}."
+    whole = f"Over all {ours.rounds} rounds together" if ours.rounds > 1 else "In this round"
+    other = "" if best.policy == OURS else f" {whole} {best.policy} did best: {shown(best.over_mean)}."
     said = (
         f"From nothing, choosing among own rows for {ours.rounds} rounds ({ours.people:,} people), PriorUCB gets a "
-        f"round {shown(ours.over_mean)} more than the population mean.{other}"
+        f"round {compared(ours.over_mean, 'the population mean')}.{other}"
     )
     return [said]
 
@@ -216,7 +222,7 @@ def _off_policy(found: Evaluation) -> list[str]:
     row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
     said = (
         f"By propensities (doubly robust), one decision of PriorUCB after {_times(row.interactions)} or a few more is "
-        f"worth {shown(row.over_logging)} more than the logged one; {row.effective:,.0f} effective rows."
+        f"worth {compared(row.over_logging, 'the logged one')}; {row.effective:,.0f} effective rows."
     )
     return [said, *([found.why_no_off_policy] if found.why_no_off_policy else [])]
 
@@ -227,8 +233,8 @@ def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
         return []
     ours = _named([row for row in rows if row.rounds == max(one.rounds for one in rows)], OURS)
     said = (
-        f"Simulation, not people: if the fit were true, PriorUCB would get a round {shown(ours.over_mean)} more than "
-        f"the population mean over {ours.rounds} rounds."
+        f"Simulation, not people: if the fit were true, PriorUCB would get a round "
+        f"{compared(ours.over_mean, 'the population mean')} over {ours.rounds} rounds."
     )
     return [said]
 

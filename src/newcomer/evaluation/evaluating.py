@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -63,6 +63,8 @@ def evaluate(
     *,
     seed: int = 0,
     quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
     workers: int | None = None,
     progress: Progress | None = None,
     findings: Findings | None = None,
@@ -74,6 +76,7 @@ def evaluate(
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
     quick : fewer deals, no learning curve and no simulation.
+    rank, estimator : of the fits, as in `fit`.
     workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
     progress : called with (done, total), units of work, again and again.
     findings : what `check` found in these logs, where that is known: the checks are not made again.
@@ -92,7 +95,8 @@ def evaluate(
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(Crew(workers)))
-        return evaluated(logs, None, seed=seed, quick=quick, progress=progress, findings=findings)
+        settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
+        return evaluated(logs, None, progress=progress, findings=findings, **settings)
 
 
 def evaluated(
@@ -101,6 +105,8 @@ def evaluated(
     *,
     seed: int = 0,
     quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
     progress: Progress | None = None,
     findings: Findings | None = None,
 ) -> Evaluation:
@@ -113,13 +119,13 @@ def evaluated(
     if checked is None:
         checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
     if fitted is None:
-        fitted = fit_apart_too(logs, calibrate=not quick, progress=stages.begin_fit(FITTED))
-    plan = Plan.of(logs, seed, seen, fitted, quick=quick)
+        begun = stages.begin_fit(FITTED)
+        fitted = fit_apart_too(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=begun)
+    plan = replace(Plan.of(logs, seed, seen, fitted, quick=quick), rank=rank, estimator=estimator)
     models = [model for model, _ in fitted.apart]
     each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
     evidence = replace(fitted.model.evidence, checks=checked)
-    outlook = evidence.population.outlook if evidence.population else None
-    found = _told(plan, each, outlook)
+    found = _told(plan, each, evidence.measured)
     stages.end()
     broken, doubtful = (tuple(one.name for one in wrong(checked, verdict)) for verdict in ("broken", "doubtful"))
     return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
@@ -146,6 +152,8 @@ class Plan:
     people: int  # held out, with enough rows
     why_not: str  # of values by propensities
     sample: int | None  # users by whom everything was chosen, where there are many
+    rank: int | Literal["auto"] = "auto"
+    estimator: str = "em"
 
     @classmethod
     def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
@@ -164,6 +172,12 @@ class Plan:
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
         sample = facts.sample.users if facts is not None and facts.sample is not None else None
         return cls(logs, seed, quick, choices, rounds, look, folds, people, why, sample)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of every fit; SOLD finds its rank with the null."""
+        null = self.estimator != "em" and self.rank == "auto"
+        return {"rank": self.rank, "estimator": self.estimator, "null": null}
 
     @property
     def share(self) -> float:
@@ -269,7 +283,7 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     for share in shares_of(train.summary.usable, LEAST):
         fewer = fold.to_fit(plan.logs, share)
         try:
-            model = fit_apart_too(fewer, calibrate=False, measure=False, progress=told).model
+            model = fit_apart_too(fewer, calibrate=False, measure=False, progress=told, **plan.settings).model
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
@@ -303,6 +317,7 @@ def _told(plan: Plan, found: list[Found], outlook: Outlook | None) -> Evaluation
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
         everybody=outlook.everybody if outlook else None,
+        remedy=logs.remedy,
     )
 
 

@@ -23,6 +23,7 @@ from newcomer.logs.logbook import Logs
 from newcomer.model import Model
 from newcomer.policies.known_actions import KnownActions
 from newcomer.policies.repeatability import SHARES, starting_weights
+from newcomer.transforms import raw
 from newcomer.users import lots, reshuffled
 from newcomer.worlds.world import Episode
 
@@ -72,7 +73,8 @@ class FittedWorld:
             means = self._known.common[codes] + self._known.low[codes] @ taste + own
         left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
         noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
-        return Episode(features, means, means + noise, ids=ids)
+        scale = self.model.reward_transform
+        return Episode(features, raw(means, scale), raw(means + noise, scale), ids=ids)
 
     @property
     def _flat(self) -> bool:

@@ -121,9 +121,9 @@ def _look(
             some = able[first : first + most]
             dealt = [deal(batch, people[some], choices, t, number) for number in range(deals)]
             for column, one in enumerate(predictors):
-                each = [_numbers(one.expected(batch, d, names), batch.rewards[d.candidates]) for d in dealt]
+                each = [_numbers(one.expected(batch, d, names), batch, d.candidates) for d in dealt]
                 values[some, column, place] = _mean_over_deals(each)
-            chance = np.mean([batch.rewards[d.candidates].mean(axis=1) for d in dealt], axis=0)
+            chance = np.mean([batch.paid[d.candidates].mean(axis=1) for d in dealt], axis=0)
             values[some, -1, place, REWARD] = chance
     return Persons(batch.hashes[people], values)
 
@@ -136,9 +136,13 @@ def _mean_over_deals(each: list[Floats]) -> Floats:
     return np.where(count > 0, np.where(told, stacked, 0.0).sum(axis=0) / np.maximum(count, 1), np.nan)
 
 
-def _numbers(scores: Floats, rewards: Floats) -> Floats:
-    """Squared error, share of pairs in the right order and reward of the first, (m, 3), of candidates (m, K)."""
-    best = np.take_along_axis(rewards, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
+def _numbers(scores: Floats, batch: Batch, candidates: Ints) -> Floats:
+    """Squared error, share of pairs in the right order and reward of the first, (m, 3), of candidates (m, K).
+
+    Errors are on the scale that is learned on, rewards in their own units.
+    """
+    rewards, paid = batch.rewards[candidates], batch.paid[candidates]
+    best = np.take_along_axis(paid, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
     return np.stack([((scores - rewards) ** 2).mean(axis=1), concordance(scores, rewards), best], axis=1)
 
 

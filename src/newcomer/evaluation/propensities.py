@@ -24,11 +24,13 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.replaying import generators
 from newcomer.evaluation.stretches import OffPolicyRow
+from newcomer.gain.deals import told_to
 from newcomer.gain.offers import Menu, Offer, inconsistent
 from newcomer.gain.per_user import Persons, Progress, Table, gather
 from newcomer.interval import FEWEST, ratio
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
+from newcomer.transforms import raw
 
 WINDOWS = ((0, 1), (1, 2), (2, 5), (5, 10), (10, 20), (20, 30))  # interactions before a row, from and to (excluded)
 PEOPLE = 500  # whose states are held at a time
@@ -67,7 +69,7 @@ def _walk(
                 return
             rows = batch.offsets[people[who]] + t
             offer = menu.of(batch, rows)
-            q = expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who)
+            q = raw(expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who), batch.reward_transform)
             for column, (policy, state) in enumerate(zip(policies, states, strict=True)):
                 drawing = rngs[column]
                 own = None if drawing is None else [drawing[one] for one in who]
@@ -76,13 +78,13 @@ def _walk(
             assert batch.actions is not None
             told = menu.names[batch.actions[rows]]
             for policy, state in ((expects, belief), *zip(policies, states, strict=True)):
-                policy.update(state, reward=batch.rewards[rows], ids=told, users=who)
+                policy.update(state, reward=told_to(policy, batch)[rows], ids=told, users=who)
 
 
 def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, chances: Floats, q: Floats) -> None:
     """Add one row of each of some people to their sums (n, kept)."""
     assert batch.propensities is not None
-    each, reward, p = np.arange(len(rows)), batch.rewards[rows], batch.propensities[rows]
+    each, reward, p = np.arange(len(rows)), batch.paid[rows], batch.propensities[rows]
     weight = chances[each, offer.chosen] / p
     expected = np.where(np.isfinite(q), q, 0.0)
     robust = (chances * expected).sum(axis=1) + weight * (reward - expected[each, offer.chosen])

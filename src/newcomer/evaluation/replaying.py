@@ -15,7 +15,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.judging import BYTES
-from newcomer.gain.deals import deal, meant
+from newcomer.gain.deals import deal, meant, told_to
 from newcomer.gain.per_user import Persons, Progress, Table, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logbook import Logs
@@ -81,8 +81,9 @@ def _played(
     features, ids = meant(policy, batch, rows, names)
     for t in range(rounds):
         chosen = policy.choose(state, features, rngs, ids=ids, mask=offered)
-        won[:, t] = batch.rewards[rows[who, chosen]]
+        won[:, t] = batch.paid[rows[who, chosen]]
         told = None if features is None else features[who, chosen]
-        policy.update(state, told, won[:, t], ids=None if ids is None else ids[who, chosen])
+        reward = told_to(policy, batch)[rows[who, chosen]]
+        policy.update(state, told, reward, ids=None if ids is None else ids[who, chosen])
         offered[who, chosen] = False
     return won

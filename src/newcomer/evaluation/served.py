@@ -43,4 +43,4 @@ def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number:
     features, ids = meant(policy, batch, dealt.candidates, names)
     rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
     chosen = policy.choose(state, features, rngs, ids=ids)
-    return np.asarray(np.take_along_axis(batch.rewards[dealt.candidates], chosen[:, None], axis=1)[:, 0])
+    return np.asarray(np.take_along_axis(batch.paid[dealt.candidates], chosen[:, None], axis=1)[:, 0])

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from newcomer.interval import Stretch
+import numpy as np
+
+from newcomer.interval import Stretch, shown
 from newcomer.records import Shown
 
 LOOK = 5  # interactions after which the first sentence tells the gain
@@ -88,6 +90,27 @@ class LearningStep(Shown):
     interactions: int
     gain: Stretch
     lacking: Stretch  # the gain of the fit to all users less this one, paired
+
+
+def compared(value: Stretch, other: str) -> str:
+    """A paired difference as people say it: more than another, less, or not clearly either.
+
+    >>> compared(Stretch(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
+    'not clearly more or less than chance (-0.0001, 95% interval -0.0021 to +0.0019)'
+    >>> compared(Stretch(-0.2, 0.05, -0.3, -0.1, 90), "chance")
+    '0.200 (0.100 to 0.300) less than chance'
+    """
+    if value.error == 0:
+        told = (
+            "as much as" if value.value == 0 else f"{abs(value.value):.2f} {'more' if value.value > 0 else 'less'} than"
+        )
+        return f"{told} {other}, the same for everybody"
+    if value.low <= 0 <= value.high or not np.isfinite(value.error):
+        told = shown(value).replace(" (", ", 95% interval ", 1).removesuffix(")")
+        return f"not clearly more or less than {other} ({told})"
+    word, ends = ("more", (value.low, value.high)) if value.value > 0 else ("less", (-value.high, -value.low))
+    positive = Stretch(abs(value.value), value.error, *ends, value.people)
+    return f"{shown(positive).replace('+', '')} {word} than {other}"
 
 
 def in_steps(rows: Sequence[Any]) -> Mapping[int, list[Any]]:

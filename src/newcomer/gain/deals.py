@@ -78,8 +78,14 @@ def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
     if steps:
         told, users = known.ravel(), np.repeat(np.arange(people), steps)
         features, ids = meant(policy, batch, told, names)
-        policy.update(state, features, batch.rewards[told], ids=ids, users=users)
+        policy.update(state, features, told_to(policy, batch)[told], ids=ids, users=users)
     return state
+
+
+def told_to(policy: Any, batch: Batch) -> Floats:
+    """The rewards (rows,) as a policy takes them: themselves if its model transforms them, else as they are learned."""
+    keeps = getattr(getattr(policy, "model", None), "reward_transform", None)
+    return batch.paid if keeps is not None else batch.rewards
 
 
 def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:

@@ -97,12 +97,12 @@ def by_action(batch: Batch, actions: int) -> Floats:
         return sums
     cells = np.repeat(np.arange(len(batch.users)), batch.lengths) * actions + batch.actions
     each, inverse = np.unique(cells, return_inverse=True)
-    count, total = np.bincount(inverse), np.bincount(inverse, weights=batch.rewards)
+    count, total = np.bincount(inverse), np.bincount(inverse, weights=batch.paid)
     own = each % actions
     parts = (count, np.ones(len(each)), total, total**2, total * count, count**2)
     for kind, values in enumerate(parts):
         sums[:, kind] = np.bincount(own, weights=values, minlength=actions)
-    sums[:, POWER] = np.bincount(batch.actions, weights=batch.rewards**2, minlength=actions)
+    sums[:, POWER] = np.bincount(batch.actions, weights=batch.paid**2, minlength=actions)
     return sums
 
 
@@ -116,7 +116,7 @@ def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
     expected = common[offer.ids] if offer.mask is None else np.where(offer.mask, common[offer.ids], -np.inf)
     best = expected.argmax(axis=-1)
     value = expected[best] if offer.mask is None else np.take_along_axis(expected, best[:, None], 1)[:, 0]
-    actions, reward, p = batch.actions[rows], batch.rewards[rows], batch.propensities[rows]
+    actions, reward, p = batch.actions[rows], batch.paid[rows], batch.propensities[rows]
     weight = (offer.chosen == best) / p
     robust = value + weight * (reward - common[actions])
     parts = np.broadcast_arrays(1.0, reward, weight, weight**2, robust, 1 / p, offer.size)

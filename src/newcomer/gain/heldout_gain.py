@@ -24,7 +24,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, Outlook, OutlookStep
-from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant
+from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, told_to
 from newcomer.gain.per_user import Persons
 from newcomer.interval import FEWEST, Stretch
 from newcomer.logs.batch import Batch
@@ -176,7 +176,7 @@ class _Rules:
 
     def play(self, batch: Batch, dealt: Deal) -> Floats:
         """Rewards (m, 6, steps) of the choices after each of `STEPS` that the deal reaches."""
-        rewards = batch.rewards[dealt.candidates]
+        rewards = batch.paid[dealt.candidates]
         told = [t for t in STEPS if t <= dealt.known.shape[1]]
         found = np.empty((len(rewards), CHANCE + 2, len(told)))
         found[:, OURS] = self._chosen(self.ours, batch, dealt, told)
@@ -194,12 +194,12 @@ class _Rules:
 
     def _chosen(self, policy: Any, batch: Batch, dealt: Deal, told: list[int]) -> Floats:
         """The rewards (m, steps) of a policy's choices, which learns row after row."""
-        rewards, state = batch.rewards[dealt.candidates], policy.start(len(dealt.known))
+        rewards, state = batch.paid[dealt.candidates], policy.start(len(dealt.known))
         found = np.empty((len(rewards), len(told)))
         for t in range(told[-1]):
             rows = dealt.known[:, t]
             features, ids = meant(policy, batch, rows, self.names)
-            policy.update(state, features, batch.rewards[rows], ids=ids)
+            policy.update(state, features, told_to(policy, batch)[rows], ids=ids)
             if t + 1 in told:
                 found[:, told.index(t + 1)] = _rewards(rewards, self._pick(policy, state, batch, dealt))
         return found

@@ -26,7 +26,7 @@ PROMISE = "what is learned from them promises nothing"
 def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision:
     """What the evidence comes to; `trouble` says why there is no fit, `todo` what to do about it."""
     checks, summary = evidence.checks, evidence.logs
-    outlook = evidence.population.outlook if evidence.population else None
+    outlook = evidence.measured
     logs = trust(checks)
     if trouble:
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."

@@ -20,6 +20,7 @@ from newcomer.arrays import Floats, Ints, read_only
 from newcomer.logs.intake.shown_lists import Candidates
 from newcomer.onehot import Catalogue
 from newcomer.records import Shown, freeze
+from newcomer.transforms import Transform, raw
 
 
 class Coded(NamedTuple):
@@ -35,7 +36,8 @@ class Batch(Shown):
 
     `users` (n,) are the ids. `hashes` (n,) are 64-bit hashes of the ids that depend on nothing else, so that whatever
     is drawn from them (buckets, signs, arms) does not change with the order of users or files. `offsets` (n + 1,) say
-    where each history begins. `rewards` and `propensities` are (rows,).
+    where each history begins. `rewards` and `propensities` are (rows,). With a `reward_transform`, `rewards` are on the
+    scale that is learned on, and `paid` are the rewards themselves.
 
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
     `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none; that of one-hot
@@ -53,6 +55,7 @@ class Batch(Shown):
     propensities: Floats | None = None
     candidates: Candidates | None = None
     arms: Ints | None = None
+    reward_transform: Transform | None = None
 
     def __post_init__(self) -> None:
         freeze(self)
@@ -61,6 +64,11 @@ class Batch(Shown):
     def features(self) -> Floats:
         """Features (rows, d); looked up when first asked for, since one-hot features of many actions are large."""
         return read_only(self.take(slice(None)))
+
+    @cached_property
+    def paid(self) -> Floats:
+        """The rewards (rows,) in their own units: what gains are told in."""
+        return raw(self.rewards, self.reward_transform)
 
     @property
     def coded(self) -> Coded | None:

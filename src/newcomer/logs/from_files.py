@@ -14,12 +14,14 @@ from newcomer.logs.intake.cataloguing import catalogue_of
 from newcomer.logs.intake.columns import Epoch
 from newcomer.logs.intake.finding import Paths
 from newcomer.logs.intake.frames import is_table
-from newcomer.logs.intake.layout import Renames
+from newcomer.logs.intake.layout import Missing, Renames
 from newcomer.logs.intake.reading import Progress, Reader
 from newcomer.logs.intake.shuffling import shuffled
 from newcomer.logs.intake.sources import Clip, Grouped, Source, collect
+from newcomer.logs.intake.texts import Dates
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip
 from newcomer.logs.logbook import Logs
+from newcomer.transforms import Transform
 
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
@@ -35,6 +37,10 @@ def read_logs(
     grouped: bool = False,
     memory: int | None = None,
     epoch: Epoch | None = None,
+    missing: Missing = "error",
+    tidy_ids: bool = False,
+    dates: Dates | None = None,
+    reward_transform: Transform | None = None,
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> Logs:
@@ -48,7 +54,8 @@ def read_logs(
         CSV and decimal commas are found out; true and false, yes and no are numbers.
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
-        columns, or an array whose row i is action i. Without items and without a column `features`, every distinct
+        columns, or an array whose row i is action i. A column `name` names them; where there are names and no
+        features, every action is its own direction. Without items and without a column `features`, every distinct
         action is its own direction (one-hot; any number of them, never written out).
     features
         Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
@@ -68,6 +75,19 @@ def read_logs(
     epoch
         The unit, if `step` holds Unix times as integers; equal times of a user are then allowed. Times since 1979 are
         recognised by their size.
+    missing
+        What becomes of rows that lack a value: "error" refuses them, all at once and with how many there are; "drop"
+        leaves them out and says how many. In a CSV nothing, NA, N/A, NaN, null and - are missing values.
+    tidy_ids
+        Take ids of users and actions that differ in case, or in blanks at their ends, for the same. The model keeps
+        this, and finds ids in the same way when it serves. Without it such ids are pointed out.
+    dates
+        "day-first" or "month-first", where `step` holds dates such as 03/02/2020, which can be read two ways, and none
+        of them settles it.
+    reward_transform
+        "log1p" learns log(1 + reward), for play counts, money and seconds. The model keeps this, and policies take
+        rewards as they are; gains are told in the units of the rewards. `clip` has the units of the rewards, too, but
+        for "auto", which looks at the logarithms.
     progress
         Called while reading with (rows done, rows in all).
     engine
@@ -75,13 +95,30 @@ def read_logs(
         `newcomer.engines.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
         200,000 rows are read and passed over by this process: that is quicker than to start workers.
     """
-    check_options(intercept=intercept, grouped=grouped, memory=memory, epoch=epoch, progress=progress)
+    wishes = check_options(
+        intercept=intercept,
+        grouped=grouped,
+        memory=memory,
+        epoch=epoch,
+        progress=progress,
+        missing=missing,
+        tidy_ids=tidy_ids,
+        dates=dates,
+        reward_transform=reward_transform,
+    )
     if is_table(path):
         return Logs.from_frame(
-            path, items=items, features=features, columns=columns, intercept=intercept, clip=clip, epoch=epoch
+            path,
+            items=items,
+            features=features,
+            columns=columns,
+            intercept=intercept,
+            clip=clip,
+            epoch=epoch,
+            **wishes._asdict(),
         )
-    limits, chosen = checked_clip(clip), Chosen.of(features, items, columns)
-    reader = Reader.of(path, chosen.columns, epoch)
+    limits, chosen = checked_clip(clip, wishes.reward_transform), Chosen.of(features, items, columns)
+    reader = Reader.of(path, chosen.columns, epoch, wishes.on)
     if not reader.total:
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
     in_rows = reader.layout.features is not None
@@ -91,16 +128,17 @@ def read_logs(
         reader = reader.with_text(reader.layout.action)
     source: Source
     space = MEMORY if memory is None else memory
-    if engine is not None and (grouped or reader.total >= carrying.ENOUGH):
-        source, total = shuffled(
-            engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
-        )
-    elif grouped:
-        source = Grouped(reader, catalogue, limits)
-        total = source.survey(progress)
-    else:
-        chunks = reader.rows(catalogue, progress)
-        source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
+    with reader.telling_all(catalogue):
+        if engine is not None and (grouped or reader.total >= carrying.ENOUGH):
+            source, total = shuffled(
+                engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
+            )
+        elif grouped:
+            source = Grouped(reader, catalogue, limits)
+            total = source.survey(progress)
+        else:
+            chunks = reader.rows(catalogue, progress)
+            source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
     logs = Logs(
         source,
         total,
@@ -110,5 +148,7 @@ def read_logs(
         row_names=reader.layout.features,
         arms=reader.layout.arms,
         notes=list(reader.notes),
+        tidy_ids=wishes.tidy_ids,
+        reward_transform=wishes.reward_transform,
     )
     return logs if engine is None else logs.on(engine)

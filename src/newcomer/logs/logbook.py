@@ -32,21 +32,25 @@ from newcomer.logs import carrying
 from newcomer.logs.batch import Batch
 from newcomer.logs.carrying import Engine
 from newcomer.logs.intake.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
-from newcomer.logs.intake.cataloguing import catalogue_of, looked_at
+from newcomer.logs.intake.cataloguing import catalogue_of, looked_at, without_gaps
 from newcomer.logs.intake.choosing import Keep, sift
 from newcomer.logs.intake.columns import Epoch, Place, feature_array
+from newcomer.logs.intake.faults import Faults
 from newcomer.logs.intake.frames import from_arrays, held, names_of, to_polars, unequal, with_lists
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.items import Items
-from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
+from newcomer.logs.intake.layout import Layout, Missing, Renames, extract, resolve
+from newcomer.logs.intake.opening import refuse_twins
 from newcomer.logs.intake.shelving import Piece, Shelf
 from newcomer.logs.intake.sketch import Sketch
 from newcomer.logs.intake.sources import Clip, Held, Source, collect
 from newcomer.logs.intake.survey import Survey, survey
+from newcomer.logs.intake.texts import Dates, spellings_note
 from newcomer.logs.intake.wishes import Chosen, check_options, checked_clip, column_names
 from newcomer.logs.journal import Journal
 from newcomer.onehot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
+from newcomer.transforms import Transform
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
 DERIVED = ("_table", "advice", "action_ids")  # cached properties
@@ -57,8 +61,9 @@ class Logs(Shown):
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
     columns that features come from, without the constant (None where they have no names); `arms` the names in a column
-    `arm`, sorted; `summary` the logs in a few numbers. Everything else that is to be known of logs is computed by
-    `newcomer.logs.engine.reduce`. Logs are equal if a fit would read the same from both.
+    `arm`, sorted; `tidy_ids` whether ids were tidied; `summary` the logs in a few numbers. Everything else that is to
+    be known of logs is computed by `newcomer.logs.engine.reduce`. Logs are equal if a fit would read the same from
+    both.
     """
 
     def __init__(
@@ -72,6 +77,8 @@ class Logs(Shown):
         row_names: str | tuple[str, ...] | None = None,
         arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
+        tidy_ids: bool = False,
+        reward_transform: Transform | None = None,
     ) -> None:
         arguments.instance(
             total, Survey, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
@@ -80,10 +87,11 @@ class Logs(Shown):
         self.engine: Engine | None = None
         self.journal: Journal | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
-        self.intercept, self.total, self.arms = intercept, total, arms
+        self.intercept, self.total, self.arms, self.tidy_ids = intercept, total, arms, tidy_ids
+        self.reward_transform = reward_transform
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
-        self.summary: Summary = total.summary(dim=self.dim, intercept=intercept, limits=source.limits, arms=arms)
+        self.summary: Summary = self._summed(total)
 
     @classmethod
     def from_arrays(
@@ -101,6 +109,10 @@ class Logs(Shown):
         intercept: bool = False,
         clip: Clip = None,
         epoch: Epoch | None = None,
+        missing: Missing = "error",
+        tidy_ids: bool = False,
+        dates: Dates | None = None,
+        reward_transform: Transform | None = None,
     ) -> Logs:
         """Logs from arrays with one entry per row; rows of a user in time order, or `step` to sort them by.
 
@@ -121,20 +133,28 @@ class Logs(Shown):
         propensity, candidates, arm
             What else was logged: the probability of the chosen action, the ids on offer (a list for each row) and the
             arm of the experiment.
-        clip, epoch
+        clip, epoch, missing, tidy_ids, dates, reward_transform
             As in `read_logs`.
 
         >>> logs = Logs.from_arrays(user=["ann", "ben", "ann"], action=[3, 5, 5], reward=[1.0, 0.0, 0.5])
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
-        check_options(intercept=intercept, epoch=epoch)
+        wishes = check_options(
+            intercept=intercept,
+            epoch=epoch,
+            missing=missing,
+            tidy_ids=tidy_ids,
+            dates=dates,
+            reward_transform=reward_transform,
+        )
         given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity, "arm": arm}
         frame = from_arrays({name: values for name, values in given.items() if values is not None})
         if candidates is not None:
             frame = with_lists(frame, "candidates", candidates)
         names = column_names(features)
-        matrix = None if features is None or names is not None else feature_array(features)
+        gaps = wishes.missing == "drop"
+        matrix = None if features is None or names is not None else feature_array(features, gaps=gaps)
         if names is not None and items is None:
             todo = "pass features of shape (rows, d), or items= with these columns"
             raise LogsError("features= names columns and there is no table", where="features", todo=todo)
@@ -154,7 +174,7 @@ class Logs(Shown):
             epoch=epoch,
         )
         return cls._from_frame(
-            frame, layout, items=items, intercept=intercept, clip=clip, features=matrix, chosen=names
+            frame, wishes.on(layout), items=items, intercept=intercept, clip=clip, features=matrix, chosen=names
         )
 
     @classmethod
@@ -168,6 +188,10 @@ class Logs(Shown):
         intercept: bool = False,
         clip: Clip = None,
         epoch: Epoch | None = None,
+        missing: Missing = "error",
+        tidy_ids: bool = False,
+        dates: Dates | None = None,
+        reward_transform: Transform | None = None,
     ) -> Logs:
         """Logs from a Polars or pandas frame, or any table that exports Arrow; arguments as in `read_logs`.
 
@@ -177,9 +201,18 @@ class Logs(Shown):
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        check_options(intercept=intercept, epoch=epoch)
+        wishes = check_options(
+            intercept=intercept,
+            epoch=epoch,
+            missing=missing,
+            tidy_ids=tidy_ids,
+            dates=dates,
+            reward_transform=reward_transform,
+        )
         table, chosen = held(frame), Chosen.of(features, items, columns)
-        layout = resolve(names_of(table), chosen.columns, epoch=epoch)
+        names = names_of(table)
+        refuse_twins(names)
+        layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
         rows = to_polars(table, layout.names())
         return cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
 
@@ -196,14 +229,21 @@ class Logs(Shown):
         chosen: Sequence[str] | None = None,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
-        limits = checked_clip(clip)
+        limits = checked_clip(clip, layout.reward_transform)
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
         layout = looked_at(frame, layout, spare_action=features is not None)
+        faults = Faults()
+        place = Place(faults=faults)
+        if layout.missing == "drop":
+            frame, features, layout, place = without_gaps(frame, features, layout, place)
         in_rows = features is not None or layout.features is not None
-        catalogue = catalogue_of(items, layout, lambda: layout.action_ids(frame, Place()), chosen, in_rows=in_rows)
-        rows = extract(frame, layout, catalogue, Place(), features=features)
+        named = frame.drop_nulls(layout.action) if layout.action is not None else frame
+        catalogue = catalogue_of(items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows)
+        rows = extract(frame, layout, catalogue, place, features=features)
+        faults.refuse()
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
+        users = [] if layout.tidy_ids else spellings_note(rows.users, "user")
         return cls(
             source,
             total,
@@ -212,7 +252,9 @@ class Logs(Shown):
             ignored_items=in_rows and items is not None,
             row_names=layout.features,
             arms=layout.arms,
-            notes=layout.notes,
+            notes=(*layout.notes, *users),
+            tidy_ids=layout.tidy_ids,
+            reward_transform=layout.reward_transform,
         )
 
     @cached_property
@@ -258,7 +300,8 @@ class Logs(Shown):
     @property
     def direction_names(self) -> tuple[str, ...]:
         """What to call each of the d features: its column, the action whose it is if one-hot, or its number."""
-        names = self.feature_names or (self.one_hot and tuple(str(one) for one in self.action_ids or ()))
+        own = self.item_names or tuple(str(one) for one in self.action_ids or ())
+        names = self.feature_names or (self.one_hot and own)
         named = names or tuple(f"feature {i}" for i in range(self.dim - self.intercept))
         return (*named, *(["the constant"] if self.intercept else []))
 
@@ -311,9 +354,9 @@ class Logs(Shown):
 
     def holding(self, part: Histories) -> Logs:
         """Logs of some of these users, their histories held in memory and passed over by this process."""
-        limits, total = self._source.limits, survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
-        told = total.summary(dim=self.dim, intercept=self.intercept, limits=limits)
-        return self._replace(_source=Held(part, limits), engine=None, total=total, summary=told)
+        total = survey(part, self._items) + Survey(rewards=Sketch().seeing(part.rewards))
+        source, told = Held(part, self._source.limits), self._summed(total, arms=())
+        return self._replace(_source=source, engine=None, total=total, summary=told)
 
     def some(self, keep: Keep) -> Logs:
         """The logs of the users for whose hashes (n,) `keep` is true, with the catalogue and the engine of all.
@@ -323,8 +366,7 @@ class Logs(Shown):
         Logs(2 users, 2 rows, 4 features)
         """
         source, total = sift(self._source, keep, self._items, self.engine)
-        told = total.summary(dim=self.dim, intercept=self.intercept, limits=self._source.limits, arms=self.arms)
-        return self._replace(_source=source, total=total, summary=told, journal=None)
+        return self._replace(_source=source, total=total, summary=self._summed(total), journal=None)
 
     def noted(self, journal: Journal) -> Logs:
         """The same logs, the results of whose passes are kept in a journal."""
@@ -338,6 +380,16 @@ class Logs(Shown):
         other = object.__new__(type(self))
         other.__dict__.update({name: value for name, value in self.__dict__.items() if name not in DERIVED} | changes)
         return other
+
+    def _summed(self, total: Survey, arms: tuple[str, ...] | None = None) -> Summary:
+        """The summary of a survey of these logs, or of some of their users."""
+        return total.summary(
+            dim=self.dim,
+            intercept=self.intercept,
+            limits=self._source.limits,
+            arms=self.arms if arms is None else arms,
+            transform=self.reward_transform,
+        )
 
     def tasks(self, rows: int | None) -> tuple[list[tuple[Piece, ...]], list[int]]:
         """A pass in tasks for workers, and the rows of each; only of logs that are on an engine."""
@@ -361,6 +413,7 @@ class Logs(Shown):
             hashes=part.hashes,
             offsets=part.offsets,
             rewards=part.rewards,
+            reward_transform=self.reward_transform,
             row_features=None if part.features is None else self._with_constant(part.features),
             table=self._table if part.features is None else None,
             actions=None if part.actions is None else part.actions.astype(np.int64),
@@ -411,7 +464,8 @@ class Logs(Shown):
     @property
     def _identity(self) -> tuple[object, ...]:
         """What a fit would read, by its fingerprint, and what it would call it."""
-        return self.summary.fingerprint, self.dim, self.intercept, self.action_ids, self.feature_names
+        named = self.intercept, self.action_ids, self.feature_names
+        return self.summary.fingerprint, self.dim, *named, self.reward_transform
 
 
 def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -57,6 +57,7 @@ from newcomer.policies import questions
 from newcomer.policies.questions import Generators, Question, Random, Rewards
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
+from newcomer.transforms import Transform
 
 Kind = TypeVar("Kind", bound=State)
 
@@ -237,10 +238,13 @@ class Contract(Shown, ABC, Generic[Kind]):
         A reward of NaN means "nothing yet": its row is left out, the user is as before, and the reward may come with
         a later call; rewards may come late and in any order. Users may occur several times and then learn in the order
         of the rows, just as if each row had come in a call of its own: so one call takes all past events of many users
-        into a fresh state, for a new model say. A model with an intercept takes features with the constant or without.
+        into a fresh state, for a new model say. A model with an intercept takes features with the constant or without,
+        and one with a `reward_transform` rewards as they are.
         If a row makes no sense the call is refused as a whole, before anything has changed.
         """
         self._recognise(state)
+        if reward is not None and self._transform is not None:
+            reward = questions.transformed_rewards(reward, self._transform)
         if ids is users is None and questions.is_plain(features) and questions.is_plain(reward):
             n = len(state)
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
@@ -391,6 +395,11 @@ class Contract(Shown, ABC, Generic[Kind]):
         if wanted is not None and type(given) is not np.ndarray:
             given = questions.by_name(given, wanted, constant=constant)
         return questions.with_constant(questions.floats(given, name), self.dimension) if constant else given
+
+    @cached_property
+    def _transform(self) -> Transform | None:
+        """What the policy's model learns rewards as."""
+        return getattr(getattr(self, "model", None), "reward_transform", None)
 
     @cached_property
     def _unwritten(self) -> bool:

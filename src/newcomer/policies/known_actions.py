@@ -167,7 +167,7 @@ class KnownActions:
             return Described(common, low, found, np.full(shape, self.outside), np.full(shape, self.uncertainty[0]))
         if ids is not None and len(ids) != shape[0]:
             low, common = (np.broadcast_to(part, (len(ids), *part.shape[1:])) for part in (low, common))
-        codes = self._recognised(actions) if ids is None else self.model.codes(ids.ravel()).reshape(ids.shape)
+        codes = self._recognised(actions) if ids is None else self.model.recognise(ids.ravel()).reshape(ids.shape)
         known = codes >= 0
         offsets = np.where(known, self.model.offsets[codes], 0.0) if len(self.model.offsets) > 1 else 0.0
         variance = np.where(known, self.variance[codes % len(self.variance)], self.outside)
@@ -179,7 +179,7 @@ class KnownActions:
 
     def _by_ids(self, ids: Ids) -> Described:
         """Candidates that ids alone stand for: rows of the factor, and for unknown actions the average of them."""
-        codes = self.model.codes(ids.ravel().tolist()).reshape(ids.shape)
+        codes = self.model.recognise(ids.ravel()).reshape(ids.shape)
         known = codes >= 0
         low = np.where(known[..., None], self.low[codes], self.low.mean(axis=0))
         common = np.where(known, self.common[codes], self.common.mean())
@@ -212,7 +212,8 @@ class KnownActions:
     def _strange(self, actions: Floats, ids: Ids | None) -> Ints:
         """Keys below zero (m, K) of actions outside the catalogue: of their ids, or of their features."""
         if ids is not None:
-            return np.array([_key_of(one) for one in ids.ravel().tolist()], dtype=np.int64).reshape(ids.shape)
+            given = map(self.model.canonical, ids.ravel().tolist())
+            return np.array([_key_of(one) for one in given], dtype=np.int64).reshape(ids.shape)
         if self.ambiguous:
             return np.full(actions.shape[:2], ANONYMOUS)
         return self.fingerprints(actions.reshape(-1, actions.shape[2])).reshape(actions.shape[:2])

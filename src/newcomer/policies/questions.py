@@ -21,6 +21,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError, nearest
 from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import positions
+from newcomer.transforms import LEAST, Transform, transformed
 
 Ids = NDArray[Any]  # of whole numbers or of text
 Generators = Sequence[Generator]
@@ -229,6 +230,16 @@ def rewards(
         return Rewards(x, r, asked, ids).rows(~np.isnan(r))
     what = "features and rewards must be finite numbers below 1e100 in size"
     raise PolicyError(what, where=f"row {status}", todo="a reward that is not known yet is NaN")
+
+
+def transformed_rewards(reward: ArrayLike, transform: Transform) -> Floats:
+    """Rewards on the scale that a model learns on; NaN, which means nothing yet, stays NaN."""
+    given = floats(reward, "reward")
+    low = given <= LEAST
+    if low.any():
+        what = f"reward {given[low].flat[0]:g} has no logarithm, and the model was fitted with reward_transform='log1p'"
+        raise PolicyError(what, where=f"row {int(np.argmax(low))}", todo="pass rewards above -1, as the logs have them")
+    return transformed(given, transform)
 
 
 def each_once(told: Rewards) -> Iterator[Rewards]:

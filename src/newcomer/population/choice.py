@@ -6,8 +6,8 @@ may show plainly. So where a sample has chosen rank and shrinkage, the direction
 the moments of some folds, with 0, 1, 2, ... directions, by the users of the other fold.
 
 * Nothing is clear of chance in the moments of all users, or no more than the sample has found: the sample's fit stands.
-* The sample's fit predicts as well as the moments do, or nearly (`NEARLY`: all users will climb from it anyway), but these
-  have more directions that matter: it gets the others from them.
+* The sample's fit predicts as well as the moments do, or nearly (`NEARLY`: all users will climb from it anyway), but
+  these have more directions that matter: it gets the others from them.
 * The moments predict better: all users climb from there, with the precision that the lengths suggest (held-out gain is
   flat around it).
 

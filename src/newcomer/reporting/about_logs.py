@@ -24,7 +24,10 @@ def data_section(dossier: Dossier) -> Markup:
         ("Rows", f"{s.rows:,}, {s.rows / s.users:.3g} a user on average"),
         ("Actions", "not named; rows bring features" if dossier.actions is None else f"{dossier.actions:,}"),
         ("Features", f"{s.dim:,}"),
-        ("Rewards", f"mean {s.mean_reward:.4g}, deviation {s.reward_deviation:.4g}"),
+        (
+            "Rewards" if s.reward_transform is None else "Log(1 + reward)",
+            f"mean {s.mean_reward:.4g}, deviation {s.reward_deviation:.4g}",
+        ),
         ("Also logged", ", ".join(beside) or "neither propensities nor candidates"),
     ]
     shown = [tag("div", tag("dt", name), tag("dd", text)) for name, text in facts]

@@ -16,6 +16,7 @@ from newcomer.reporting.drawing import Bar, Line, bar_chart, figure, legend, lin
 from newcomer.reporting.markup import Markup, folded, listed, named, table, tag
 
 OURS = ("posterior", "PriorUCB")  # drawn with intervals
+CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
 LINES = 8  # predictors in one picture
 UNKNOWN = "not known"  # an average over fewer than two people
 CURVES = (
@@ -127,17 +128,43 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
         band = [(value.low, value.high) for _, value in at] if name in OURS else []
         low, high = ([one[side] for one in band] for side in (0, 1))
         lines.append(Line(name, x, y, colours[name], low, high, DASHED.get(name, ())))
+    drawn, far = near(lines)
     last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
     ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
     picture = line_chart(
         title,
         f"At the last step: {last}.",
-        lines,
+        drawn,
         x_label="interactions with the newcomer",
         y_label=title,
         x_ticks=ticks,
     )
-    return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in lines])])
+    if far:
+        away = ", ".join(f"{line.name} ({line.y[0]:.3g} to {line.y[-1]:.3g})" for line in far)
+        caption = f"{caption} Too far away to be drawn on this scale, from the first to the last step: {away}."
+    return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in drawn])])
+
+
+def near(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """The lines that are drawn, and those that would stretch the axis until the gain could not be seen.
+
+    What matters is our own predictor with its interval, and the population mean: no other line may stand further from
+    these than half of what they are apart.
+
+    >>> lines = [Line(name, [0], [y], "") for name, y in (("posterior", 3.0), ("PopulationMean", 2.0), ("ridge", 0.5))]
+    >>> [[line.name for line in part] for part in near(lines)]
+    [['posterior', 'PopulationMean'], ['ridge']]
+    """
+    core = [
+        v for line in lines if line.name in CORE for part in (line.y, line.low, line.high) for v in part if isfinite(v)
+    ]
+    if not core:
+        return list(lines), []
+    low, high = min(core), max(core)
+    room = (high - low) / 2 or abs(high) / 10
+    inside = [all(low - room <= v <= high + room for v in line.y if isfinite(v)) for line in lines]
+    both = [[line for line, there in zip(lines, inside, strict=True) if there == wanted] for wanted in (True, False)]
+    return both[0], both[1]
 
 
 def _policies(found: Evaluation) -> list[Markup]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -96,6 +96,7 @@ class Dossier:
     evaluation: Evaluation | None = None
     trouble: dict[str, Trouble] = field(default_factory=dict)
     page: str = "report.html"  # its file name
+    options: str = ""  # of the commands that fit
 
     @property
     def broken(self) -> bool:
@@ -119,7 +120,14 @@ class Dossier:
 
 
 def collect(
-    logs: Logs, *, called: str, seed: int = 0, quick: bool = False, progress: Progress | None = None
+    logs: Logs,
+    *,
+    called: str,
+    seed: int = 0,
+    quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
+    progress: Progress | None = None,
 ) -> Dossier:
     """Check, fit and evaluate; what fails with a sentence of ours leaves that sentence behind."""
     stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, Trouble]()
@@ -127,7 +135,8 @@ def collect(
     findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
     checked = findings  # the checks are made once, for the page and for the evaluation
     told = stages.begin_fit(WEIGHTS["fit"])
-    fitted = _tried("fit", lambda: fit_apart_too(logs, calibrate=True, null=True, progress=told), trouble)
+    settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "null": True, "calibrate": True}
+    fitted = _tried("fit", lambda: fit_apart_too(logs, progress=told, **settings), trouble)
     model = None if fitted is None else fitted.model
     decision = decide_on(findings, model, logs.summary, trouble.get("fit"))
     if findings is not None:  # as `check` does with a fit of its own
@@ -139,10 +148,15 @@ def collect(
         trouble["evaluate"] = trouble["fit"]
     else:
         judged = partial(evaluated, logs, fitted, seed=seed, quick=quick, progress=rest, findings=checked)
-        found = _tried("evaluate", judged, trouble)
+        found = _tried("evaluate", partial(judged, rank=rank, estimator=estimator), trouble)
     stages.end()
     return Dossier(
         called=called,
+        options="".join(
+            f" --{name} {value}"
+            for name, value, usual in (("rank", rank, "auto"), ("estimator", estimator, "em"))
+            if value != usual
+        ),
         summary=logs.summary,
         actions=None if logs.action_ids is None else len(logs.action_ids),
         seen=reduce(logs, Seen.of, Seen.__add__),

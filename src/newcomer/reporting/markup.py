@@ -51,11 +51,13 @@ def named(text: object, limit: int = LONG) -> str:
 
 
 def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """A table that scrolls by itself where it is wider than the screen; the first cell of a row is its head."""
+    """A table; the first cell of a row is its head. On a phone cells stand one below another, each with its head."""
     top = tag("tr", *(tag("th", head, given={"scope": "col"}) for head in heads))
-    body = [
-        tag("tr", tag("th", row[0], given={"scope": "row"}), *(tag("td", cell) for cell in row[1:])) for row in rows
-    ]
+    body = []
+    for row in rows:
+        first = tag("th", row[0], given={"scope": "row", "data-head": heads[0]})
+        cells = [tag("td", cell, given={"data-head": head}) for head, cell in zip(heads[1:], row[1:], strict=True)]
+        body.append(tag("tr", first, *cells))
     whole = tag("table", tag("caption", caption), tag("thead", top), tag("tbody", *body))
     reach = {"class": "scroll", "role": "region", "aria-label": caption, "tabindex": "0"}
     return tag("div", whole, given=reach)

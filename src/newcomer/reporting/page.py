@@ -92,13 +92,13 @@ def _next(dossier: Dossier, decision: Decision) -> Markup:
 def commands(dossier: Dossier, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
     logs = dossier.called
-    page = f"newcomer report {logs} --out {shlex.quote(dossier.page)} --force"
+    page = f"newcomer report {logs}{dossier.options} --out {shlex.quote(dossier.page)} --force"
     again = (page, "Make this page again, from mended or longer logs.")
     if dossier.broken or dossier.model is None:
         return [(f"newcomer check {logs}", "See every finding with what to do about it, and mend the logs."), again]
-    fit = (f"newcomer fit {logs} --out model.newcomer", "Fit the model, once and for all users.")
+    fit = (f"newcomer fit {logs}{dossier.options} --out model.newcomer", "Fit the model, once and for all users.")
     look = ("newcomer inspect model.newcomer", "See what it knows, and how sure it is.")
-    measure = (f"newcomer evaluate {logs}", "Measure the gain again, with every number on the screen.")
+    measure = (f"newcomer evaluate {logs}{dossier.options}", "Measure the gain again, with every number on the screen.")
     if decision.answer in ("no", "not yet"):
         return [(f"newcomer check {logs}", "See every finding with what to do about it."), measure, again]
     if decision.answer == "best for all":

@@ -34,8 +34,14 @@ caption { text-align: left; padding-bottom: .25rem; }
 th, td { padding: .3rem .6rem .3rem 0; text-align: right; border-bottom: 1px solid #d5d8dc; vertical-align: top;
   overflow-wrap: normal; }
 th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-align: left; }
-td { white-space: nowrap; }
-@media (min-width: 48rem) { td { white-space: normal; } }
+@media screen and (max-width: 48rem) {
+  table, tbody, tr, caption, tbody th, td { display: block; width: 100%; }
+  thead { display: none; }
+  tbody tr { padding: .35rem 0; border-bottom: 1px solid #d5d8dc; }
+  tbody th, td { display: flex; justify-content: space-between; gap: 1rem; padding: .1rem 0; border: 0;
+    text-align: right; }
+  tbody th::before, td::before { content: attr(data-head); font-weight: 400; color: #4a5058; text-align: left; }
+}
 figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }
 svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24;
   paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }
@@ -48,7 +54,9 @@ pre { margin: .25rem 0 .75rem; padding: .5rem .75rem; background: #f2f4f6; borde
 footer { padding-top: 2rem; padding-bottom: 2rem; }
 @media print {
   body { font-size: 10.5pt; } main, footer { max-width: none; padding: 0; }
-  nav { display: none; } h2 { break-after: avoid; } figure, article, tr { break-inside: avoid; }
-  .scroll { overflow: visible; } a { color: inherit; }
+  nav { display: none; } .pair { display: block; } .scroll { overflow: visible; } a { color: inherit; }
+  h2, h3, summary, caption, thead, h2 + p, h3 + p, dt { break-after: avoid; }
+  figure, article, table, tr, li, dl > div { break-inside: avoid; }
+  p { orphans: 3; widows: 3; }
 }
 """

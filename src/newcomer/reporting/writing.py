@@ -6,12 +6,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from newcomer import arguments
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.answers import Evaluation
 from newcomer.files import write
+from newcomer.fitting import check_fit
 from newcomer.gain.per_user import Progress
 from newcomer.logs.crew import Crew
 from newcomer.logs.from_files import read_logs
@@ -50,6 +51,8 @@ def report(
     *,
     seed: int = 0,
     quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
     workers: int | None = None,
     called: str | None = None,
     progress: Progress | None = None,
@@ -61,6 +64,7 @@ def report(
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     path : where the page goes; what is there is replaced.
     seed, quick, workers : as in `evaluate`.
+    rank, estimator : of the fit that is shown and of those that are judged, as in `fit`.
     called : how commands on the page name the logs, options included; by default their path.
     progress : called with (done, total), units of work, again and again.
     """
@@ -75,7 +79,9 @@ def report(
     with ExitStack() as stack:
         if workers is not None and arguments.whole(workers, "workers", kind=NewcomerError) > 1 and read.engine is None:
             read = read.on(stack.enter_context(Crew(workers)))
-        dossier = collect(read, called=named, seed=seed, quick=quick, progress=progress)
+        check_fit(read, rank, estimator)
+        settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
+        dossier = collect(read, called=named, progress=progress, **settings)
     dossier = replace(dossier, page=target.name)
     decision = dossier.decision
     write(target, page_of(dossier).encode())

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from heapq import nsmallest
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.evidence import HEAVY_TAILS, Summary
+from newcomer.evidence import HEAVY_TAILS, LIMITS, Summary
 from newcomer.logs.intake.histories import Histories
 from newcomer.logs.intake.sketch import FAR as FAR_OUTSIDE
 from newcomer.logs.intake.sketch import TAIL
 from newcomer.logs.intake.survey import Survey
+from newcomer.transforms import Transform, raw
 
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
 SAMPLE = 20_000  # rows whose features are looked at
@@ -71,9 +72,14 @@ def reward_advice(
     summary: Summary, parts: Callable[[], Iterable[Histories]], actions: Sequence[int | str] = ()
 ) -> list[str]:
     """Say which rewards are far outside, where they are, and whether the tails are heavy; what was clipped."""
-    said = []
+    said, transform = [], summary.reward_transform
+    if transform is not None:
+        said.append(
+            "Rewards are learned as log(1 + reward): what is told of their mean and deviation is of these logarithms, "
+            "what is expected of a reward is a typical one, and gains are in the units of the rewards."
+        )
     if summary.clip is not None:
-        low, high = summary.clip
+        low, high = raw(np.array(summary.clip), cast(Transform | None, transform)).tolist()
         said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were brought within [{low:.6g}, {high:.6g}].")
     middle, deviation = summary.median_reward, summary.robust_deviation
     if summary.far_rewards:
@@ -83,15 +89,20 @@ def reward_advice(
         said.append(
             f"{summary.far_rewards:,} of {summary.rows:,} rewards {are} more than {FAR_OUTSIDE:.0f} deviations"
             f" ({deviation:.3g}, robust) from the median {middle:.3g}: {rows}{more}. Remove them if they are mistakes"
-            " or stand for missing values, else clip='auto' (--clip auto) limits what they do."
+            f" or stand for missing values, else {summary.remedy}{_or_limits(summary)}."
         )
     elif summary.tail_share > HEAVY_TAILS:
         said.append(
             f"Rewards have heavy tails: those more than {TAIL:.0f} robust deviations ({deviation:.3g}) from the median"
-            f" {middle:.3g} make up {summary.tail_share:.0%} of the sum of squares; if that is noise, clip='auto'"
-            " (--clip auto) keeps it from hiding how users differ."
+            f" {middle:.3g} make up {summary.tail_share:.0%} of the sum of squares, and may hide how users differ;"
+            f" {summary.remedy}{_or_limits(summary)}."
         )
     return said
+
+
+def _or_limits(summary: Summary) -> str:
+    """The second best where a logarithm is advised."""
+    return "" if summary.remedy == LIMITS else f", and {LIMITS} where they are noise"
 
 
 def far_rows(parts: Iterable[Histories], middle: float) -> list[FarRow]:

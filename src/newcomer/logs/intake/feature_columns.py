@@ -41,13 +41,14 @@ def feature_columns(frame: pl.DataFrame, place: Place, chosen: Sequence[str] | N
         return _chosen(frame, place, chosen)
     if "features" in frame.columns:
         return FeatureColumns(feature_lists(frame["features"], place).astype(np.float64))
-    columns = [column for column in frame if column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)]
+    columns = [column for column in frame if is_feature(column)]
     if not columns:
-        todo = "add numeric columns, or a column features of lists; or leave items out for one-hot features"
+        todo = "add numeric columns, or a column features of lists, or a column name for one-hot features with names"
         raise LogsError("items have no numeric columns", where=place.source, todo=todo)
     names = tuple(column.name for column in columns)
     matrix = np.column_stack([numbers(column, place) for column in columns])
-    _refuse_odd(matrix, names, place)
+    if not place.faults:  # nothing is to be said of the size of what is not there
+        _refuse_odd(matrix, names, place)
     others = [name for name in frame.columns if name not in names]
     left = f"; not numeric and left out: {listed(others)}" if others else ""
     note = (
@@ -129,6 +130,11 @@ def _is_id(column: Floats) -> bool:
     if len(column) < MANY or not np.array_equal(column, np.round(column)):
         return False
     return len(np.unique(column)) >= DISTINCT * len(column)
+
+
+def is_feature(column: pl.Series) -> bool:
+    """Whether a column holds numbers, or text that was meant as numbers."""
+    return column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)
 
 
 def _meant(column: pl.Series) -> bool:

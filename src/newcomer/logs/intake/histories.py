@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
-from newcomer.errors import LogsError
+from newcomer.logs.intake.faults import SHOWN, repeated_steps
 from newcomer.logs.intake.shown_lists import Candidates
 from newcomer.users import mix
 
@@ -237,13 +237,9 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
     if not equal.any():
         return 0
     if not timestamps:
-        first = int(np.argmax(equal))
-        raise LogsError(
-            f"user {users[int(codes[first])]!r} has step {int(steps[first])} more than once",
-            where="column step",
-            todo="give each row of a user its own step, store times as timestamps (equal ones are allowed), or say "
-            "epoch='s' (--epoch s) if the steps are Unix seconds",
-        )
+        found = np.flatnonzero(equal & ~np.append(False, equal[:-1]))  # the first of each run of equal steps
+        named = [(users[int(codes[row])], int(steps[row])) for row in found[:SHOWN]]
+        raise repeated_steps(named, len(found))
     return int(np.count_nonzero(np.append(equal, False) | np.append(False, equal)))
 
 

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from newcomer.arrays import Ints
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.intake.columns import Epoch, Place, feature_lists, identifiers, numbers, probabilities, times
 from newcomer.logs.intake.histories import Rows
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.naming import KNOWN, known_as
 from newcomer.logs.intake.shown_lists import arm_names, arm_numbers, located
+from newcomer.logs.intake.texts import Dates, is_missing, tidied
+from newcomer.transforms import LEAST, NEEDED, Transform, transformed
 
+Missing = Literal["error", "drop"]
 Renames = Mapping[str, str | Sequence[str] | None]
 
 
@@ -27,7 +30,9 @@ class Layout:
 
     `features` is one column of lists, or several of numbers. `action` may stand beside features: it then says which
     actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time.
-    `arms` are the names that occur in the column `arm`. `notes` say what was decided without being asked.
+    `arms` are the names that occur in the column `arm`. `notes` say what was decided without being asked. Rows with
+    missing values are refused or dropped (`missing`), ids tidied or not, and `dates` such as 03/02/2020 have the day or
+    the month first ("either": nothing settles it).
     """
 
     user: str = "user"
@@ -41,12 +46,33 @@ class Layout:
     arms: tuple[str, ...] = ()
     epoch: Epoch | None = None
     notes: tuple[str, ...] = ()
+    missing: Missing = "error"
+    tidy_ids: bool = False
+    dates: Dates | Literal["either"] | None = None
+    reward_transform: Transform | None = None
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
         single = (self.user, self.reward, self.step, self.action, self.propensity, self.candidates, self.arm)
         several = (self.features,) if isinstance(self.features, str) else (self.features or ())
         return list(dict.fromkeys(name for name in (*single, *several) if name is not None))
+
+    def incomplete(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
+        """Of each column, where it holds no value, by its name and type."""
+        numeric = {self.reward, self.propensity, *(self.features if isinstance(self.features, tuple) else ())}
+        return {name: is_missing(name, schema[name], number=name in numeric) for name in self.names()}
+
+    def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> Layout:
+        """The layout that says how many of its rows are left out, and by how much of which column."""
+        if not dropped:
+            return self
+        if dropped == rows:
+            todo = "fill the values in, or leave the column out where it can be"
+            named = ", ".join(name for name, count in counts.items() if count)
+            raise LogsError(f"every row has a missing value ({named})", todo=todo)
+        each = ", ".join(f"{name} in {count:,}" for name, count in counts.items() if count)
+        were = "has a missing value and was" if dropped == 1 else "have a missing value and were"
+        return self.noting(f"{dropped:,} of {rows:,} rows {were} left out: {each}.")
 
     def action_ids(self, frame: pl.DataFrame, place: Place) -> pl.Series:
         """Ids of the actions of a frame; where features make them optional, an error says how to do without."""
@@ -80,7 +106,15 @@ class Layout:
         return layout
 
 
-_PARTS = {field.name for field in fields(Layout)} - {"arms", "epoch", "notes"}
+_PARTS = {field.name for field in fields(Layout)} - {
+    "arms",
+    "epoch",
+    "notes",
+    "missing",
+    "tidy_ids",
+    "dates",
+    "reward_transform",
+}
 
 
 def resolve(
@@ -110,10 +144,10 @@ def resolve(
         notes.append(f"Column {chosen.pop('candidates')} was left out: the logs name no actions.")
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
-        raise _missing("user" if user is None else "reward", available, source)
+        raise _missing("user" if user is None else "reward", available, source, chosen)
     features = chosen.get("features") or None
     if features is None and chosen.get("action") is None:
-        raise _missing("action", available, source)
+        raise _missing("action", available, source, chosen)
     return Layout(
         user=user,
         reward=reward,
@@ -164,46 +198,59 @@ def extract(
     """Validated rows of a frame: every column becomes an array of numbers here, or one error that says where.
 
     `features` (rows, d), if given, were an array beside the frame; `dim` is the number of features of earlier rows.
+    Where `place` collects faults, a column that has some is no reason not to look at the others.
     """
     if isinstance(layout.features, str):
-        features = feature_lists(frame[layout.features], place, dim)
+        lists = frame[layout.features]
+        features = place.attempt("", lambda at: feature_lists(lists, at, dim))
     elif layout.features is not None:
-        features = np.column_stack([numbers(frame[name], place) for name in layout.features])
+        several = [place.attempt("", numbers, frame[name]) for name in layout.features]
+        features = np.column_stack([np.zeros(len(frame)) if one is None else one for one in several])
     actions = None
     if layout.action is not None and items is not None:
-        actions = items.locate(layout.action_ids(frame, place), place=place)
-    steps, timestamps = (None, False) if layout.step is None else _times(frame[layout.step], place, layout.epoch)
+        ids = place.attempt("action" if features is not None else "", identifiers, frame[layout.action])
+        actions = None if ids is None else items.locate(ids, place=place)
+    steps: tuple[Ints | None, bool] | None = (None, False)
+    if layout.step is not None:
+        written = frame[layout.step]
+        steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates))
+    users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
+    rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
+    shares = None if layout.propensity is None else place.attempt("", probabilities, frame[layout.propensity])
+    arms = None if layout.arm is None else place.attempt("arm", arm_numbers, frame[layout.arm], layout.arms)
+    shown = None
+    if layout.candidates is not None and actions is not None and items is not None:
+        shown = place.attempt("candidates", located, frame[layout.candidates], actions, items)
     return Rows(
-        users=identifiers(frame[layout.user], place),
-        rewards=numbers(frame[layout.reward], place),
+        users=pl.Series(layout.user, [], dtype=pl.Int64) if users is None else users,
+        rewards=np.zeros(0) if rewards is None else rewards,
         actions=actions,
         features=features,
-        propensities=None if layout.propensity is None else probabilities(frame[layout.propensity], place),
-        candidates=_shown(frame, layout, actions, items, place),
-        arms=None if layout.arm is None else arm_numbers(frame[layout.arm], layout.arms, place),
-        steps=steps,
-        timestamps=timestamps,
+        propensities=shares,
+        candidates=shown,
+        arms=arms,
+        steps=None if steps is None else steps[0],
+        timestamps=steps is not None and steps[1],
     )
 
 
-def _shown(
-    frame: pl.DataFrame, layout: Layout, actions: NDArray[np.int32] | None, items: Items | None, place: Place
-) -> pl.Series | None:
-    """What was on offer in each row, if it was logged; the error says how to do without."""
-    if layout.candidates is None or actions is None or items is None:
-        return None
-    try:
-        return located(frame[layout.candidates], actions, items, place)
-    except LogsError as error:
-        raise _or_without(error, "candidates") from error
+def _rewards(column: pl.Series, transform: Transform | None, place: Place) -> Floats:
+    """Rewards, on the scale that they are learned on."""
+    values = numbers(column, place)
+    if transform is None:
+        return values
+    low = values <= LEAST
+    told, kind = (lambda row: f"{column.name} {values[row]:g} has no logarithm"), "has no logarithm"
+    place.refuse(column.name, low, kind, told, NEEDED, lambda row: float(values[row]))
+    return transformed(np.where(np.isfinite(values) & ~low, values, 0.0), transform)
 
 
-def _times(column: pl.Series, place: Place, epoch: Epoch | None) -> tuple[Ints, bool]:
-    """Steps and whether they are times; the error says how to do without."""
-    try:
-        return times(column, place, epoch)
-    except LogsError as error:
-        raise _or_without(error, "step") from error
+def _users(column: pl.Series, tidy: bool, place: Place) -> pl.Series:
+    """Ids of users, tidied where that was asked for."""
+    ids = identifiers(column, place)
+    if not tidy or ids.dtype != pl.String:
+        return ids
+    return ids.to_frame().select(tidied(pl.col(ids.name)))[ids.name]
 
 
 def _or_without(error: LogsError, part: str) -> LogsError:
@@ -212,10 +259,11 @@ def _or_without(error: LogsError, part: str) -> LogsError:
     return LogsError(error.what, where=error.where, todo=todo)
 
 
-def _missing(name: str, available: Sequence[str], source: str) -> LogsError:
-    """The error for a column that is needed and not there, with the nearest that is."""
+def _missing(name: str, available: Sequence[str], source: str, chosen: Renames | None = None) -> LogsError:
+    """The error for a column that is needed and not there, with the nearest that is and has no part yet."""
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
-    hint = nearest(name, available)
+    taken = list((chosen or {}).values())
+    hint = nearest(name, [one for one in available if one not in taken])
     part, theirs = (name if name in _PARTS else "user"), hint.split("'")[1] if hint else "..."
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
     todo = f"columns are {found}{hint} (name it with {option})"

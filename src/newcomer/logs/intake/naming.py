@@ -12,6 +12,7 @@ _PEOPLE = ("user", "customer", "visitor", "member", "person", "subscriber", "res
 _THINGS = (
     *("action", "item", "movie", "film", "product", "article", "song", "track", "book", "video", "show", "game"),
     *("question", "option", "content", "offer", "message", "exercise", "recipe", "restaurant", "hotel"),
+    *("treatment", "template", "variant"),
 )
 KNOWN = {
     "user": {*_PEOPLE, *(f"{one}id" for one in _PEOPLE), "uid"},
@@ -19,6 +20,7 @@ KNOWN = {
     "reward": {
         *("reward", "rating", "ratings", "score", "stars", "click", "clicks", "clicked", "like", "liked", "outcome"),
         *("response", "answer", "value", "grade", "feedback", "purchase", "purchased", "conversion", "converted"),
+        *("plays", "playcount"),
     },
     "step": {
         *("step", "timestamp", "ts", "time", "datetime", "date", "eventtime", "createdat", "unixtime", "timestep"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ import polars as pl
 
 from newcomer.errors import LogsError
 from newcomer.logs.intake.finding import SUFFIXES, Found
+from newcomer.logs.intake.texts import MISSING
 
 Kind = Literal["parquet", "csv", "jsonl"]
 HEAD = 1 << 16  # bytes that are looked at to find the kind and the separator
@@ -50,6 +52,8 @@ class Table:
         with translated(file.name, kind or "csv"):
             head = _head(file.path)
         kind = kind or _kind_by_content(head)
+        if kind == "csv":
+            refuse_twins(_columns(head, _separator(head)), where=file.name)
         return cls(file, kind, _separator(head) if kind == "csv" else ",")
 
     @property
@@ -73,6 +77,11 @@ class Table:
         """All columns."""
         return [*self.schema.names(), *self.partition]
 
+    @property
+    def types(self) -> dict[str, pl.DataType]:
+        """All columns and their types."""
+        return {**self.schema, **dict.fromkeys(self.partition, pl.String())}
+
     def is_text(self, name: str) -> bool:
         """Whether the column is text because this kind of file knows nothing else."""
         return self.kind == "csv" or name in self.partition
@@ -95,7 +104,7 @@ class Table:
             return pl.scan_parquet(path, glob=False, hive_partitioning=False)
         if self.kind == "jsonl":
             return pl.scan_ndjson(path, infer_schema_length=None)
-        return pl.scan_csv(path, infer_schema=False, separator=self.separator, glob=False)
+        return pl.scan_csv(path, infer_schema=False, separator=self.separator, glob=False, null_values=list(MISSING))
 
 
 @contextmanager
@@ -139,6 +148,19 @@ def _separator(head: bytes) -> str:
     >>> _separator(b"user;action;reward\\n1;7;0,5\\n"), _separator(b'"a;b",c\\n')
     (';', ',')
     """
-    first = head.decode("utf-8", errors="replace").lstrip("\ufeff").lstrip().splitlines()[:1]
-    widths = {one: len(next(csv.reader(first, delimiter=one), [])) for one in SEPARATORS}
+    widths = {one: len(_columns(head, one)) for one in SEPARATORS}
     return max(widths, key=lambda one: widths[one])  # the first of equals: a comma
+
+
+def _columns(head: bytes, separator: str) -> list[str]:
+    """The names of the columns of a CSV that begins like this."""
+    first = head.decode("utf-8", errors="replace").lstrip("\ufeff").lstrip().splitlines()[:1]
+    return next(csv.reader(first, delimiter=separator), [])
+
+
+def refuse_twins(names: Sequence[str], *, where: str = "") -> None:
+    """Refuse two columns of the same name: which of them is meant cannot be said. Without a name there may be many."""
+    twins = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
+    if twins:
+        what = f"there are {names.count(twins[0])} columns '{twins[0]}'"
+        raise LogsError(what, where=where, todo="give every column a name of its own")

@@ -8,22 +8,35 @@ chunk, and what was decided is said in `Reader.notes`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from os import PathLike
 
+import numpy as np
 import polars as pl
 
 from newcomer.errors import LogsError
 from newcomer.logs.intake.columns import Epoch, Place, unix_note, unix_unit
+from newcomer.logs.intake.faults import Faults, repeated_steps
 from newcomer.logs.intake.finding import Paths, find_files
 from newcomer.logs.intake.histories import Rows
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.layout import Layout, Renames, extract, resolve
 from newcomer.logs.intake.opening import SEPARATORS, Table, translated
-from newcomer.logs.intake.texts import has_comma, has_point, integers, is_no_id, numbers_in
+from newcomer.logs.intake.texts import (
+    date_questions,
+    dates_found,
+    has_comma,
+    has_point,
+    integers,
+    is_no_id,
+    numbers_in,
+    spellings_note,
+)
 
 CHUNK_BYTES = 16 << 20
 CHUNK_ROWS = 1024  # at least
+MANY_USERS = 5_000_000  # whose ids are not compared with one another
 Progress = Callable[[int, int], None]
 
 
@@ -57,22 +70,35 @@ class Reader:
     notes: dict[str, None]  # in order, each once; rows add to it as they are read
 
     @classmethod
-    def of(cls, paths: Paths, columns: Renames | None, epoch: Epoch | None) -> Reader:
-        """The files at `paths`, the one layout that all of them have, and what they say before their rows are read."""
+    def of(
+        cls,
+        paths: Paths,
+        columns: Renames | None,
+        epoch: Epoch | None,
+        asked_for: Callable[[Layout], Layout] = lambda layout: layout,
+    ) -> Reader:
+        """The files at `paths`, the one layout that all of them have, and what they say before their rows are read.
+
+        `asked_for` puts what the caller wants into the layout.
+        """
         tables = tuple(Table.of(file) for file in find_files(paths))
-        layout = _common_layout(tables, columns, epoch)
+        layout = asked_for(_common_layout(tables, columns, epoch))
         layout = layout.without_empty(lambda name: _is_empty(tables, name))
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
             layout = layout.with_arms(asked, Place(tables[0].name))
         found = _Answers.of(tables, layout)
+        if found.steps is None and layout.step is not None and layout.dates is None:
+            layout = _dated(tables, layout)
+        layout = found.dropping(layout) if layout.missing == "drop" else layout
         commas = frozenset(table.name for table in tables if _decimal_comma(table, _numeric(layout)))
         unit = None if epoch is not None or found.steps is None else unix_unit(*found.steps)
         notes = [*layout.notes, *_dialect_notes(tables, commas)]
         if unit is not None and found.steps is not None:
             layout = replace(layout, epoch=unit)
             notes.append(unix_note(str(layout.step), unit, found.steps))
-        return cls(tables, layout, found.rows, found.text_ids, commas, dict.fromkeys(notes))
+        notes += _likely_same(tables, layout, found.text_ids)
+        return cls(tables, layout, found.rows - found.dropped, found.text_ids, commas, dict.fromkeys(notes))
 
     def with_text(self, name: str | None) -> Reader:
         """The same with a column of ids kept as text, if it came as text."""
@@ -82,7 +108,10 @@ class Reader:
         """Every distinct action, in no particular order."""
         name, found = self.layout.action, []
         for table in self.tables:
-            column = self._typed(table, table.ask(pl.col(str(name)).drop_nulls().unique()))
+            action = pl.col(str(name))
+            if self.layout.missing == "drop":
+                action = action.filter(~pl.any_horizontal(*self.layout.incomplete(table.types).values()))
+            column = self._typed(table, table.ask(action.drop_nulls().unique()))
             found.append(self.layout.action_ids(column, Place(table.name)))
             self._same_kind(str(name), _id_kind(found[0]), _id_kind(found[-1]), table)
         return pl.concat(found)
@@ -94,19 +123,61 @@ class Reader:
         of the row, so that an error names the row of the file.
         """
         first: Rows | None = None
-        done = 0
+        done, faults = 0, Faults()
         for table in self.tables:
             start = 0
             for frame in self._frames(table):
                 dim = None if first is None or first.features is None else first.features.shape[1]
-                rows = extract(frame, self.layout, items, Place(table.name, start), dim=dim)
+                place, whole = Place(table.name, start, faults=faults), len(frame)
+                if self.layout.missing == "drop":
+                    frame, place = complete(frame, self.layout, place)
+                start += whole
+                if not len(frame):
+                    continue
+                rows = extract(frame, self.layout, items, place, dim=dim)
+                if faults:  # the rest is read to tell what else is wrong, and nothing more is handed out
+                    continue
                 first = first or rows
                 self.compare(first, rows, table)
-                start += len(rows)
                 done += len(rows)
                 yield rows
                 if progress is not None:
                     progress(done, self.total)
+        if faults:
+            self._note_repeats(faults)
+        faults.refuse()
+
+    @contextmanager
+    def telling_all(self, items: Items | None) -> Iterator[None]:
+        """For what sees some of the rows at a time: what it refuses is looked for in all of them, and told at once."""
+        try:
+            yield
+        except LogsError:
+            for _ in self.rows(items):
+                pass
+            faults = Faults()
+            self._note_repeats(faults)
+            faults.refuse()
+            raise
+
+    def _note_repeats(self, faults: Faults) -> None:
+        """Add the integer steps that a user has more than once; only asked for once reading has failed."""
+        step, user = self.layout.step, self.layout.user
+        whole = step is not None and self.layout.epoch is None
+        questions = [_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
+        if any(asked is None for asked in questions):
+            return
+        asked = list(zip(self.tables, questions, strict=True))
+        if not all(table.ask(*(one or ()))[" whole"][0] for table, one in asked):
+            return
+        both = [
+            table.scan().select(_plain(table, user, self.text_ids), _plain(table, str(step), {}))
+            for table in self.tables
+        ]
+        counted = pl.concat(both).drop_nulls().group_by(user, str(step)).len().filter(pl.col("len") > 1)
+        found = counted.sort(user, str(step)).collect(engine="streaming")
+        if len(found):
+            faults.note(repeated_steps([row[:2] for row in found.head(3).iter_rows()], len(found)))
 
     def _frames(self, table: Table) -> Iterator[pl.DataFrame]:
         """The columns of the layout, typed, in chunks of about `CHUNK_BYTES`."""
@@ -178,6 +249,12 @@ class _Answers:
     rows: int
     text_ids: dict[str, bool]
     steps: tuple[int, int] | None
+    dropped: int = 0  # rows with a missing value, where they are to be dropped
+    gaps: dict[str, int] = field(default_factory=dict)  # how many of them each column has
+
+    def dropping(self, layout: Layout) -> Layout:
+        """The layout that says how many rows are left out."""
+        return layout.dropping(self.gaps, self.dropped, self.rows)
 
     @classmethod
     def of(cls, tables: Sequence[Table], layout: Layout) -> _Answers:
@@ -185,31 +262,99 @@ class _Answers:
         ids = [name for name in (layout.user, layout.action) if name is not None]
         rows, lows, highs, whole = 0, [], [], layout.step is not None and layout.epoch is None
         text: dict[str, bool] = {}
+        dropped, gaps = 0, dict[str, int]()
         for table in tables:
+            if layout.missing == "drop":
+                missing = layout.incomplete(table.types)
+                told = table.ask(
+                    pl.any_horizontal(*missing.values()).sum().alias(" any"),
+                    *(one.sum().alias(name) for name, one in missing.items()),
+                )
+                dropped += int(told[" any"][0])
+                gaps = {name: gaps.get(name, 0) + int(told[name][0]) for name in missing}
             asked = [name for name in ids if table.is_text(name)]
             steps = _step_questions(table, layout.step) if whole else None
-            answer = table.ask(pl.len().alias(" rows"), *(is_no_id(name).any() for name in asked), *(steps or ()))
+            plain = (is_no_id(name, blanks=False).any() for name in asked)
+            answer = table.ask(pl.len().alias(" rows"), *plain, *(steps or ()))
+            odd = [name for name in asked if answer[name][0]]
+            if odd or (steps and not answer[" whole"][0]):  # perhaps only for the blanks
+                again = [is_no_id(name).any() for name in odd] + (
+                    _step_questions(table, layout.step, blanks=True) or []
+                )
+                answer = answer.with_columns(table.ask(*(again if steps else again[: len(odd)])))
             rows += int(answer[" rows"][0])
             text |= {name: text.get(name, False) or bool(answer[name][0]) for name in asked}
             whole = whole and (steps is not None) and (not answer[" rows"][0] or bool(answer[" whole"][0]))
             if whole and answer[" low"][0] is not None:
                 lows.append(int(answer[" low"][0]))
                 highs.append(int(answer[" high"][0]))
-        return cls(rows, text, (min(lows), max(highs)) if whole and lows else None)
+        return cls(rows, text, (min(lows), max(highs)) if whole and lows else None, dropped, gaps)
 
 
-def _step_questions(table: Table, name: str | None) -> list[pl.Expr] | None:
+def _plain(table: Table, name: str, texts: dict[str, bool]) -> pl.Expr:
+    """A column of integers that came as text as integers; others as they are."""
+    column = pl.col(name)
+    return (
+        column.str.strip_chars().cast(pl.Int64, strict=False) if table.is_text(name) and not texts.get(name) else column
+    )
+
+
+def _step_questions(table: Table, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
     """Are the steps of a file whole numbers, and from where to where? None if their type says that they are not."""
-    column = pl.col(str(name))
+    if name is None:
+        return None
+    column = lost = pl.col(str(name))
     if table.is_text(str(name)):
-        column = column.cast(pl.Int64, strict=False)
+        column = (column.str.strip_chars() if blanks else column).cast(pl.Int64, strict=False)
     elif not table.schema[str(name)].is_integer():
         return None
     return [
-        (column.null_count() == 0).alias(" whole"),
+        (column.null_count() == lost.null_count()).alias(" whole"),
         column.min().alias(" low"),
         column.max().alias(" high"),
     ]
+
+
+def _dated(tables: Sequence[Table], layout: Layout) -> Layout:
+    """The layout that knows how dates such as 03/02/2020 are to be read, where all files together settle it."""
+    name = str(layout.step)
+    texts = [table for table in tables if table.types[name] == pl.String]
+    dates, why = dates_found([table.ask(*date_questions(name)) for table in texts]) if texts else (None, "")
+    if dates is None or dates == "either":
+        return replace(layout, dates=dates)
+    return layout.noting(dates_note(name, dates, why), dates=dates)
+
+
+def dates_note(name: str, dates: str, why: str) -> str:
+    """What is said of dates that something settled."""
+    return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates= or --dates chooses)."
+
+
+def _likely_same(tables: Sequence[Table], layout: Layout, texts: dict[str, bool]) -> list[str]:
+    """A note on users whose ids differ in case or blanks alone; those of actions are looked at in the catalogue.
+
+    Ids of one case and without blanks are all that most files have, and cost one look; of very many others nothing is
+    said, because all of them would have to be held at a time.
+    """
+    name = layout.user
+    if layout.tidy_ids or not texts.get(name, all(table.types[name] == pl.String for table in tables)):
+        return []
+    user, plain = pl.col(name), pl.col(name).str.strip_chars()
+    cases = {"low": plain.str.to_lowercase(), "high": plain.str.to_uppercase()}
+    asked = [(user == one).all().alias(case) for case, one in cases.items()]
+    looks = pl.concat([table.ask(*asked, user.approx_n_unique().alias("users")) for table in tables])
+    if looks["low"].all() or looks["high"].all() or looks["users"].sum() > MANY_USERS:
+        return []
+    distinct = pl.concat([table.ask(user.drop_nulls().unique()) for table in tables])[name].unique()
+    return spellings_note(distinct, "user")
+
+
+def complete(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
+    """The rows of a frame that have all their values, and where these are."""
+    gaps = layout.incomplete(frame.schema).values()
+    kept = ~frame.select(pl.any_horizontal(*gaps).alias("gap"))["gap"]
+    rows = np.flatnonzero(kept.to_numpy())
+    return (frame, place) if len(rows) == len(frame) else (frame.filter(kept), replace(place, rows=rows))
 
 
 def _common_layout(tables: Sequence[Table], columns: Renames | None, epoch: Epoch | None) -> Layout:

@@ -75,22 +75,21 @@ def located(column: pl.Series, chosen: NDArray[np.int32], items: Items, place: P
     """
     lists = _lists(column, items, place)
     positions = pl.Series(np.arange(len(items.ids), dtype=np.int32))
-    number = pl.element().replace_strict(items.ids, positions, default=NOWHERE, return_dtype=pl.Int32)
+    number = pl.element().replace_strict(items.alike(items.ids), positions, default=NOWHERE, return_dtype=pl.Int32)
     found = lists.list.eval(number)
     _refuse_unknown(lists, found, items, place)
-    for what, bad in {
-        "an action is twice among the candidates": lists.list.n_unique() < lists.list.len(),
-        "the chosen action is not among its candidates": ~found.list.contains(pl.Series(chosen)),
-    }.items():
-        if bad.any():
-            todo = "list every action that was on offer once, the chosen one among them"
-            raise LogsError(what, where=_at(bad, column, place), todo=todo)
+    todo = "list every action that was on offer once, the chosen one among them"
+    again = (lists.list.n_unique() < lists.list.len()).fill_null(False)
+    place.refuse(column.name, again, "has an action twice", lambda row: "an action is twice among the candidates", todo)
+    lacking = (~found.list.contains(pl.Series(chosen))).fill_null(False)
+    told = "the chosen action is not among its candidates"
+    place.refuse(column.name, lacking, "has not the chosen action", lambda row: told, todo)
     return found
 
 
 def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
-    """The distinct arms of some columns, in alphabetical order."""
-    found = sorted({str(name) for column in columns for name in _arm_texts(column, place).unique()})
+    """The distinct arms of some columns, in alphabetical order; of missing ones the rows tell."""
+    found = sorted({str(name) for column in columns for name in _arm_texts(column.drop_nulls(), place).unique()})
     if len(found) > MOST_ARMS:
         todo = "name the few arms of an experiment; an action belongs in the column action (--column action=arm)"
         raise LogsError(f"{len(found):,} different arms", where=place.column(columns[0].name), todo=todo)
@@ -100,8 +99,8 @@ def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
 def arm_numbers(column: pl.Series, names: Sequence[str], place: Place) -> NDArray[np.int16]:
     """The arm of each row (rows,) as its position among the names."""
     positions = pl.Series(np.arange(len(names), dtype=np.int16))
-    found = _arm_texts(column, place).replace_strict(pl.Series(names), positions, return_dtype=pl.Int16)
-    return found.to_numpy()
+    found = _arm_texts(column, place).replace_strict(pl.Series(names), positions, default=None, return_dtype=pl.Int16)
+    return found.fill_null(0).to_numpy()
 
 
 def _arm_texts(column: pl.Series, place: Place) -> pl.Series:
@@ -117,10 +116,9 @@ def _lists(column: pl.Series, items: Items, place: Place) -> pl.Series:
     if not isinstance(lists.dtype, pl.List):
         todo = "store candidates as lists of action ids, or in a CSV as text such as 3|7|12"
         raise LogsError(f"candidates are {kind_of(lists.dtype)}", where=place.column(column.name), todo=todo)
-    empty = lists.list.len() == 0
-    if empty.any():
-        todo = "list every action that was on offer, the chosen one among them"
-        raise LogsError("candidates are empty", where=_at(empty, column, place), todo=todo)
+    empty = (lists.list.len() == 0).fill_null(False)
+    todo = "list every action that was on offer, the chosen one among them"
+    place.refuse(column.name, empty, "is empty", lambda row: "candidates are empty", todo)
     return _typed(lists, column, items, place)
 
 
@@ -138,37 +136,30 @@ def _parsed(column: pl.Series, place: Place) -> pl.Series:
 
 
 def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> pl.Series:
-    """Lists of ids as integers or text, whichever the actions are."""
+    """Lists of ids as integers or text, whichever the actions are: 7 and "7" mean the same."""
     inner = lists.list.eval(pl.element().head(0)).explode().dtype
-    texts = inner in (pl.String, pl.Categorical, pl.Enum)
-    wanted = items.ids.dtype == pl.String
-    if texts != wanted and not (texts and column.dtype == pl.String):  # in a CSV integers are text as well
-        here, there = ("text" if one else kind_of(inner) for one in (texts, wanted))
-        todo = "use one type for the ids of actions and candidates"
-        raise LogsError(f"candidates are {here} and actions {there}", where=place.column(column.name), todo=todo)
-    typed = lists.list.eval(pl.element().cast(items.ids.dtype, strict=False))
-    missing = typed.list.eval(pl.element().is_null()).list.any()
-    if missing.any():
-        row = int(missing.arg_max() or 0)
-        what = f"a candidate of {one_line(str(lists[row].to_list()))} is no action id"
-        todo = "use one type for the ids of actions and candidates"
-        raise LogsError(what, where=place.column(column.name, row), todo=todo)
+    if not (inner.is_integer() or inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)):
+        todo = "use integers or text for ids"
+        raise LogsError(f"candidates are lists {kind_of(inner)}", where=place.column(column.name), todo=todo)
+    element = pl.element() if inner.is_integer() else pl.element().cast(pl.String)
+    typed = lists.list.eval(items.spelled(element, pl.Int64() if inner.is_integer() else pl.String()))
+    missing = typed.list.eval(pl.element().is_null()).list.any().fill_null(False)
+    told = lambda row: f"a candidate of {one_line(str(lists[row].to_list()))} is no action id"
+    todo = "use one type for the ids of actions and candidates"
+    place.refuse(column.name, missing, "has what is no action id", told, todo, lambda row: lists[row].to_list())
     return typed
 
 
 def _refuse_unknown(lists: pl.Series, found: pl.Series, items: Items, place: Place) -> None:
     """Refuse candidates that an items table does not have; without a table they were shown and never chosen."""
-    lost = found.list.contains(NOWHERE)
+    lost = found.list.contains(NOWHERE).fill_null(False)
     if items.matrix is None or not lost.any():
         return
-    row = int(lost.arg_max() or 0)
-    name = next(one for one, at in zip(lists[row], found[row], strict=True) if at == NOWHERE)
-    raise LogsError(
-        f"candidate {name!r} is not among the {len(items.ids):,} items",
-        where=place.column(lists.name, row),
-        todo="add it to the items table or remove it from the lists",
+
+    def strange(row: int) -> object:
+        return next(one for one, at in zip(lists[row], found[row], strict=True) if at == NOWHERE)
+
+    kind, todo = f"is not among the {len(items.ids):,} items", "add it to the items table or remove it from the lists"
+    place.refuse(
+        lists.name, lost, f"has one that {kind}", lambda row: f"candidate {strange(row)!r} {kind}", todo, strange
     )
-
-
-def _at(bad: pl.Series, column: pl.Series, place: Place) -> str:
-    return place.column(column.name, int(bad.arg_max() or 0))

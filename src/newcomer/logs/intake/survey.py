@@ -21,6 +21,7 @@ from newcomer.logs.intake.histories import Histories, Limits, hash_users
 from newcomer.logs.intake.items import Items
 from newcomer.logs.intake.shown_lists import NOWHERE
 from newcomer.logs.intake.sketch import Sketch
+from newcomer.transforms import Transform
 from newcomer.users import mix
 
 CHUNK = 1 << 17
@@ -69,13 +70,20 @@ class Survey:
         )
 
     def summary(
-        self, *, dim: int, intercept: bool, limits: Limits | None = None, arms: tuple[str, ...] = ()
+        self,
+        *,
+        dim: int,
+        intercept: bool,
+        limits: Limits | None = None,
+        arms: tuple[str, ...] = (),
+        transform: Transform | None = None,
     ) -> Summary:
         """The public record; a constant feature adds 1 to every |x|^2, and changes the fingerprint.
 
         The names of the `arms` are part of the fingerprint, too: rows have their numbers alone.
         """
         mean, spread = self.reward / self.rows, self.rewards.spread(limits)
+        values = self.rewards.listed(limits)[0]
         return Summary(
             users=self.users,
             rows=self.rows,
@@ -92,7 +100,9 @@ class Survey:
             robust_deviation=spread.deviation,
             far_rewards=spread.far,
             tail_share=spread.tails,
-            reward_step=spread.step,
+            reward_step=spread.step if transform is None else 0.0,
+            least_reward=float(values[0]) if len(values) else None,
+            reward_transform=transform,
             clip=limits,
             clipped=self.clipped,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -10,25 +11,55 @@ import numpy as np
 from newcomer import arguments
 from newcomer.errors import LogsError
 from newcomer.logs.intake.columns import Epoch
-from newcomer.logs.intake.layout import Renames
+from newcomer.logs.intake.layout import Layout, Missing, Renames
 from newcomer.logs.intake.sources import Clip
+from newcomer.logs.intake.texts import Dates
+from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transformed
+
+
+class Wishes(NamedTuple):
+    """What was asked for about the values of a table, checked."""
+
+    missing: Missing = "error"
+    tidy_ids: bool = False
+    dates: Dates | None = None
+    reward_transform: Transform | None = None
+
+    def on(self, layout: Layout) -> Layout:
+        """The layout with these."""
+        return replace(layout, **self._asdict())
 
 
 def check_options(
-    *, intercept: Any, grouped: Any = False, memory: Any = None, epoch: Any = None, progress: Any = None
-) -> None:
+    *,
+    intercept: Any,
+    grouped: Any = False,
+    memory: Any = None,
+    epoch: Any = None,
+    progress: Any = None,
+    missing: Any = "error",
+    tidy_ids: Any = False,
+    dates: Any = None,
+    reward_transform: Any = None,
+) -> Wishes:
     """Refuse settings of the wrong type, each by its name."""
-    for name, value in (("intercept", intercept), ("grouped", grouped)):
+    for name, value in (("intercept", intercept), ("grouped", grouped), ("tidy_ids", tidy_ids)):
         arguments.flag(value, name, kind=LogsError)
     if memory is not None:
         arguments.whole(memory, "memory", least=0, kind=LogsError)
     if epoch is not None:
         arguments.one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
     arguments.callback(progress, "progress", kind=LogsError)
+    arguments.one_of(missing, "missing", get_args(Missing), kind=LogsError)
+    if dates is not None:
+        arguments.one_of(dates, "dates", get_args(Dates), kind=LogsError)
+    if reward_transform is not None:
+        arguments.one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
+    return Wishes(missing, bool(tidy_ids), dates, reward_transform)
 
 
-def checked_clip(clip: Any) -> Clip:
-    """The limits of rewards, two finite numbers in order."""
+def checked_clip(clip: Any, transform: Transform | None = None) -> Clip:
+    """The limits of rewards, two finite numbers in order, on the scale that rewards are learned on."""
     if clip is None:
         return None
     if isinstance(clip, str) and clip == "auto":
@@ -39,7 +70,12 @@ def checked_clip(clip: Any) -> Clip:
     if not -np.inf < low < high < np.inf:
         todo = "pass two numbers (low, high), low < high, or 'auto'"
         raise LogsError(f"clip is {arguments.shown(clip)}", where="clip=", todo=todo)
-    return float(low), float(high)
+    if transform is None:
+        return float(low), float(high)
+    if high <= LEAST:
+        raise LogsError(f"clip is {arguments.shown(clip)}", where="clip=", todo=NEEDED)
+    low = max(low, np.nextafter(LEAST, 0.0))
+    return float(transformed(low, transform)), float(transformed(high, transform))
 
 
 def column_names(features: object) -> tuple[str, ...] | None:

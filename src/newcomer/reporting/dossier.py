@@ -106,8 +106,8 @@ class Dossier:
     @property
     def everybody(self) -> Everybody | None:
         """What serving everybody the best is worth, where the fit tells."""
-        facts = self.model.evidence.population if self.model else None
-        return facts.outlook.everybody if facts and facts.outlook else None
+        outlook = self.model.evidence.measured if self.model else None
+        return outlook.everybody if outlook else None
 
     @property
     def decision(self) -> Decision:

@@ -149,7 +149,7 @@ def mean_share(weights: Floats, told: Floats) -> Floats:
 
     >>> even = np.full(len(SHARES), 1 / len(SHARES))
     >>> mean_share(even, by_deviations(np.array([[0.0, 0.0], [8.0, 8.0], [8.0, 0.4]]))).round(2).tolist()
-    [0.5, 0.22, 0.91]
+    [0.5, 0.22, 0.9]
     """
     # Not a product with a vector: its sums would depend, in the last bit, on how many users there are.
     mean: Floats = (weights_after(weights, told) * SHARES).sum(axis=1)

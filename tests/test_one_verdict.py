@@ -153,9 +153,7 @@ def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.Cap
     said = {command: one_verdict.asked(file, command)["decision"] for command in one_verdict.COMMANDS}
     assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
     capsys.readouterr()
-    first = said["fit"]["sentences"][0]
-    for command, given in (("check", []), ("evaluate", ["--quick", "--workers", "1"])):
-        assert main.execute([command, str(file), *given]) == 0
-        assert " ".join(first.split()[:4]) in " ".join(capsys.readouterr().out.split())
+    assert main.execute(["inspect", str(tmp_path / "email.newcomer")]) == 0
+    assert "Decision Serve everybody the best; that" in " ".join(capsys.readouterr().out.split())
     assert main.execute(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]

@@ -46,7 +46,7 @@ from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior_policies import PriorTS, PriorUCB
 from newcomer.simulation import play
-from newcomer.users import FOLDS
+from newcomer.users import FEW, FOLDS
 from newcomer.verdicts import Findings
 
 PLAYED = 800  # held-out people for whom policies play from the beginning
@@ -132,10 +132,15 @@ def evaluated(
 
 
 def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
-    """What all stages cost, if every fifth of the users is held out in turn."""
+    """What all stages cost, if as many parts are held out in turn as is usual."""
     left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
     each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
-    return FITTED * fit + FOLDS * each
+    return FITTED * fit + usual_folds(logs) * each
+
+
+def usual_folds(logs: Logs) -> int:
+    """In how many parts a fit usually holds its users out; more where their number leaves the rank open."""
+    return FOLDS if logs.summary.users < FEW else 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,9 +201,10 @@ class Plan:
 
     @property
     def weights(self) -> dict[str, float]:
-        """What the stages of a fold cost."""
+        """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
         leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
-        return {name: weight for name, weight in WEIGHTS.items() if name not in leave}
+        times = usual_folds(self.logs) / len(self.folds)
+        return {name: times * weight for name, weight in WEIGHTS.items() if name not in leave}
 
 
 @dataclass(frozen=True)

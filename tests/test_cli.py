@@ -309,7 +309,7 @@ def test_the_demo_leaves_files_and_three_commands_that_work(call: Command) -> No
     }
     assert float(re.findall(r"distance from the true subspace ([0-9.]+)", done.out)[0]) < 0.2
     assert "A PriorUCB" in done.out and "by EmpiricalArms (own averages)" in done.out
-    assert len(re.findall(r"^ \d  film \d\d of 10: expected", done.out, re.MULTILINE)) == 8
+    assert len(re.findall(r"^ \d  of 10: film \d\d, expected", done.out, re.MULTILINE)) == 8
     commands = next_commands(done.err)
     assert len(commands) == 3 and [call(*command.split()).code for command in commands] == [0, 0, 0]
     assert call("demo").code == 2, "an earlier demo is kept"

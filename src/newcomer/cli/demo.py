@@ -229,7 +229,7 @@ def one_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
         others = np.where(ids == offered[chosen], 0.0, now - told)
         up, down = ids[int(others.argmax())], ids[int(others.argmin())]
         told = now
-        what = f"{_name(offered[chosen], scene.noun)}, chosen among {len(offered)}: expected {expected:.1f}"
+        what = f"of {len(offered)}: {_name(offered[chosen], scene.noun)}, expected {expected:.1f}"
         got = f"got {episode.rewards[t, chosen]:.1f}"
         lines.append(f"{t + 1:>2}  {what}, {got}; better now: {up}, worse: {down}")
     return lines

@@ -50,7 +50,7 @@ from newcomer.worlds.people import People
 WORLDS, USERS, OTHERS, ROWS, ACTIONS = 200, 300, 1000, 14, 12  # OTHERS: for each fit
 CHOICES, LOOK, ROUNDS = 5, 5, 5
 RESULTS = Path(__file__).parent / "results"
-FEW = (  # kinds of tables: people, and rows of each; the rule was chosen among ten on other tables
+FEW = (  # kinds of tables: people, and rows of each; the rule was chosen among fifteen on other tables
     ("Young People", 349, 20),
     ("Young People", 250, 40),
     ("bfi", 150, 16),

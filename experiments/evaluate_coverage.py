@@ -56,17 +56,14 @@ from newcomer.worlds.people import People
 WORLDS, USERS, OTHERS, ROWS, ACTIONS = 200, 300, 1000, 14, 12  # OTHERS: for each fit
 CHOICES, LOOK, ROUNDS = 5, 5, 5
 RESULTS = Path(__file__).parent / "results"
-FEW = (  # kinds of tables: people, and rows of each
-    ("Young People", 300, 20),
+FEW = (  # kinds of tables: people, and rows of each; the rule was chosen among fifteen on other tables
     ("Young People", 349, 20),
     ("Young People", 250, 40),
-    ("bfi", 250, 20),
     ("bfi", 150, 16),
-    ("stars", 300, 14),
     ("stars", 250, 14),
-    ("weak stars", 300, 14),
+    ("weak stars", 200, 14),
     ("wide", 300, 20),
-    ("clicks", 300, 14),
+    ("clicks", 280, 14),
 )
 STRENGTH = {"stars": 0.45, "weak stars": 0.25, "wide": 0.4, "clicks": 0.8}  # sd of what a direction does to an action
 APART, TABLES = 1500, 3  # simulated people kept apart; tables of each kind

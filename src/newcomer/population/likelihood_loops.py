@@ -262,7 +262,6 @@ def warm() -> None:
     seen = Histories(np.ones((1, 2)), first, first, np.ones(1), first, one, np.ones(1), np.zeros(1), 0.5, np.ones(1))
     run_end(seen, 0, 1)
     posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
-    others_gain(seen, 0, np.zeros(1), np.ones((1, 1)), np.empty(1))
     square, two = np.ones((1, 1)), np.ones(1)
     likelihoods(seen, square.copy(), two, two, two.copy())
     add_covariance(square, square.copy())

@@ -39,7 +39,7 @@ th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-al
   thead { display: none; }
   tbody tr { padding: .35rem 0; border-bottom: 1px solid #d5d8dc; }
   tbody th, td { display: flex; justify-content: space-between; gap: 1rem; padding: .1rem 0; border: 0;
-    text-align: right; }
+    text-align: right; overflow-wrap: anywhere; }
   tbody th::before, td::before { content: attr(data-head); font-weight: 400; color: #4a5058; text-align: left; }
 }
 figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,15 @@ from newcomer.logs.intake import scratch
 from tests import interrupts
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Interrupts are heard, also by processes started here; a shell has them ignored in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 PASSES = """
 import signal, sys
@@ -131,9 +141,17 @@ def test_a_temporary_folder_is_removed_whole_before_an_interrupt(
     with pytest.raises(KeyboardInterrupt):
         place.close()
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(Path, "mkdir", lambda *given, **named: os.kill(os.getpid(), signal.SIGINT))
+    mkdir = Path.mkdir
+
+    def too_late(*given: object, **named: object) -> None:
+        mkdir(*given, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", too_late)
     with pytest.raises(KeyboardInterrupt):
         scratch.Scratch(tmp_path)
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import newcomer as nc
 from newcomer.cli import main
 from newcomer.logs.intake import scratch
 from tests import interrupts
@@ -159,8 +160,7 @@ def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: p
         assert (tmp_path / "demo" / "logs.parquet").exists()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("newcomer.fitting.fit", stop)
-    monkeypatch.setattr("newcomer.fit", stop, raising=False)
+    monkeypatch.setattr(nc, "fit", stop)
     monkeypatch.setattr("newcomer.cli.screen.compile_first", lambda *rooms: None)
     assert main.execute(["demo", "--out", str(tmp_path / "demo")]) == main.INTERRUPTED
     assert list(tmp_path.iterdir()) == []

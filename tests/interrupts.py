@@ -236,6 +236,7 @@ def serve() -> None:
 
 def trial(count: int, seed: int = 0, commands: tuple[str, ...] = tuple(COMMANDS)) -> Trial:
     """Half of the interrupts meet calls; of the others, every fourth meets a command in its first tenth of a second."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has it ignored in the background
     with tempfile.TemporaryDirectory(prefix="interrupts-") as folder:
         found = Trial(Path(folder).resolve(), seed)
         found.calls(count - count // 2, list(commands))

@@ -5,19 +5,30 @@
 
 from __future__ import annotations
 
-import os
+import gc
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import newcomer as nc
 from newcomer.cli import main
 from newcomer.logs.intake import scratch
 from tests import interrupts
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Interrupts are heard, also by processes started here; a shell has them ignored in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
 
 PASSES = """
 import signal, sys
@@ -131,9 +142,17 @@ def test_a_temporary_folder_is_removed_whole_before_an_interrupt(
     with pytest.raises(KeyboardInterrupt):
         place.close()
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(Path, "mkdir", lambda *given, **named: os.kill(os.getpid(), signal.SIGINT))
+    mkdir = Path.mkdir
+
+    def too_late(*given: object, **named: object) -> None:
+        mkdir(*given, **named)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", too_late)
     with pytest.raises(KeyboardInterrupt):
         scratch.Scratch(tmp_path)
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +160,7 @@ def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: p
         assert (tmp_path / "demo" / "logs.parquet").exists()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("newcomer.fitting.fit", stop)
-    monkeypatch.setattr("newcomer.fit", stop, raising=False)
+    monkeypatch.setattr(nc, "fit", stop)
     monkeypatch.setattr("newcomer.cli.screen.compile_first", lambda *rooms: None)
     assert main.execute(["demo", "--out", str(tmp_path / "demo")]) == main.INTERRUPTED
     assert list(tmp_path.iterdir()) == []

@@ -149,7 +149,7 @@ def test_the_verdict_is_read_first_and_without_scripts(browser: Any, pages: dict
     for kind, first in (("tastes", "Yes"), ("broken", "No"), ("few", "No")):
         alone.goto(pages[kind].as_uri())
         assert alone.locator("main p").first.inner_text().startswith(first)
-        assert alone.locator("header p").count() == 4
+        assert alone.locator("header p").count() == 5
 
 
 def test_on_paper(browser: Any, pages: dict[str, Path]) -> None:

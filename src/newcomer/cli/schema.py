@@ -47,8 +47,9 @@ def of_type(kind: Any) -> dict[str, Any]:
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if is_dataclass(kind):
-        # Findings name the records of evidence for the type checker alone, so that `--help` need not load them.
-        hints = get_type_hints(kind, localns=vars(import_module("newcomer.evidence")))
+        # Findings name records for the type checker alone, so that `--help` need not load them.
+        homes = [vars(import_module(f"newcomer.{home}")) for home in ("verdicts", "evidence")]
+        hints = get_type_hints(kind, localns=homes[0] | homes[1])
         parts = {one.name: of_type(hints[one.name]) for one in fields(kind)}
         return {"type": "object", "properties": parts, "required": list(parts)}
     arguments = get_args(kind)

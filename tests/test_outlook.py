@@ -46,7 +46,12 @@ def test_choices_are_those_of_the_policy(repeats):
     place = [model.action_ids.index(name) for name in logs.action_ids]
     known = population_of(model, share)
     known = Population(
-        known.mean[place], known.factor[place], known.noise_variance, by_action=known.by_action[place], share=share
+        known.mean[place],
+        known.factor[place],
+        known.noise_variance,
+        by_action=known.by_action[place],
+        share=share,
+        uncertainty=model.uncertainty[place],
     )
     by_policy = served(
         {"ours": nc.PriorUCB(ours, width=0.0, level=0.0), "mean": nc.PopulationMean(ours)},

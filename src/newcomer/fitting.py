@@ -319,8 +319,7 @@ def _by_em(
     draws = fitted.draws(chosen) if chosen and calibrate else None
     looked = fitted.chosen.logs.summary
     outlook = measure(fitted.chosen.run, fitted.held_out, people=looked.users, rows=looked.rows)
-    unsure = population.uncertainty if population.uncertainty is not None else np.zeros(1)
-    scales = error_scales(fitted.chosen.run, fitted.held_out, unsure)
+    scales = error_scales(fitted.chosen.run, fitted.held_out)
     return Estimate(basis, population, draws, replace(fitted.counted(passes), outlook=outlook), scales)
 
 

@@ -12,10 +12,10 @@ what the logs show, and that the rows of a history are as good in one order as i
 Posterior means are computed in the space of rows: with f = L^T phi and v the residual variance, of which a share
 lasts,
 
-    expected(c) = common(c) + k(c)^T G^-1 y,   G_ij = f_i . f_j + v [(1 - share) (i = j) + share (same action)],
+    expected(c) = common(c) + k(c)^T G^-1 y,   G_ij = f_i . f_j + (1 - share) v (i = j) + (share v + u) (same action),
 
-where k(c) has the covariances of c with the rows known. `shared` leaves what lasts of single actions out of k(c): what
-it gains comes from directions alone.
+where u is how uncertain the population is of the action, and k(c) has the covariances of c with the rows known.
+`shared` leaves what lasts of single actions out of k(c): what it gains comes from directions alone.
 
 The interval is one of replication: a second group of as many people gets an average gain within it, in 19 of 20 cases
 (sqrt(2) standard errors of the mean, Student's t).
@@ -154,12 +154,14 @@ def deal(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal
 
 @dataclass(frozen=True)
 class _Rows:
-    """What a population says of the rows of a batch: common part (rows,), taste (rows, k), variance (rows,)."""
+    """What a population says of the rows of a batch: common part (rows,), taste (rows, k), and variances (rows,) of
+    what is drawn at each meeting and of what lasts.
+    """
 
     common: Floats
     taste: Floats
-    variance: Floats
-    share: float
+    single: Floats
+    stays: Floats
     actions: Ints | None
     rewards: Floats
 
@@ -171,20 +173,23 @@ class _Rows:
         variance = np.broadcast_to(population.variances, (1,)) if batch.actions is None else population.variances
         named = np.zeros(len(batch.rewards), dtype=np.int64) if len(variance) == 1 else batch.actions
         levels = 0.0 if population.offsets is None else population.levels[named]
-        return cls(both[:, 0] + levels, both[:, 1:], variance[named], population.share, batch.actions, batch.rewards)
+        unsure = np.zeros(1) if population.uncertainty is None else population.uncertainty
+        stays = population.share * variance[named] + unsure[named if len(unsure) > 1 else np.zeros_like(named)]
+        single = (1 - population.share) * variance[named]
+        return cls(both[:, 0] + levels, both[:, 1:], single, stays, batch.actions, batch.rewards)
 
     def expected(self, dealt: Deal) -> tuple[Floats, Floats, Floats]:
         """Expected rewards of the candidates (m, K), those by shared directions alone, and whether one came again."""
         known, asked = dealt.known, dealt.candidates
-        taste, error, variance = self.taste[known], self.rewards[known] - self.common[known], self.variance[known]
+        taste, error, stays = self.taste[known], self.rewards[known] - self.common[known], self.stays[known]
         lasting = self._lasting(known, known)
-        both = np.einsum("mik,mjk->mij", taste, taste) + self.share * variance[:, :, None] * lasting
+        both = np.einsum("mik,mjk->mij", taste, taste) + stays[:, :, None] * lasting
         steps = np.arange(known.shape[1])
-        both[:, steps, steps] += (1 - self.share) * variance
+        both[:, steps, steps] += self.single[known]
         weights = np.linalg.solve(both, error[..., None])[..., 0]
         level, direct = self.common[asked], np.einsum("mck,mik,mi->mc", self.taste[asked], taste, weights)
         again = self._lasting(asked, known)
-        own = self.share * np.einsum("mci,mi,mi->mc", again, variance, weights)
+        own = np.einsum("mci,mi,mi->mc", again, stays, weights)
         return level + direct + own, level + direct, np.asarray(again.any(axis=(1, 2)), dtype=np.float64)
 
     def _lasting(self, left: Ints, right: Ints) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import figure_page, radius_sweep, readme_people, study_page
+from experiments import figure_page, outlier_test, radius_sweep, readme_people, study_page
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -16,11 +16,12 @@ ROOT = Path(__file__).resolve().parents[1]
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
-    measured, radius = docs / "prior-measured.md", docs / "radius.md"
+    measured, radius, prior = docs / "prior-measured.md", docs / "radius.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
+        prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 

@@ -10,7 +10,9 @@ differ in their errors.
 The tables: bfi (10 of 25 answers logged) and Young People (20 of 134), 40 rounds of ten questions that come again, with
 the same answer or half redrawn, or each question once; MovieLens, 254 people logged with 20 ratings each of the 551
 most rated films, 110 others who rate up to 150 of them in random order ("told") or choose among ten, 15 times
-("chosen"); and people drawn from a Gaussian population, as few rows an action.
+("chosen"); and people drawn from a Gaussian population, as few rows an action. "Strangers" are not ordinary: the logs
+(20 of 60 answers of 210 people) are of a Gaussian population with three directions, and the newcomers' answers, which
+come again, have nothing of these directions and four times the variance.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
+from experiments import markdown
 from newcomer.arrays import Bools, Floats
 from newcomer.fitting import fit
 from newcomer.logs import Logs
@@ -35,8 +38,14 @@ from newcomer.worlds.people import People
 from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import stream
 
-LEVEL, SPLITS, NEWCOMERS, ROUNDS = 0.1, {"bfi": 6, "Young People": 3, "films": 2, "simulated": 2}, 300, 40
+LEVEL, SPLITS, NEWCOMERS, ROUNDS = (
+    0.1,
+    {"bfi": 6, "Young People": 3, "films": 2, "simulated": 2, "strangers": 2},
+    300,
+    40,
+)
 FILMS, LOGGED, OTHERS, RATED, EACH = 551, 254, 110, 150, 20
+START = "| people | case | newcomers |"
 RESULTS = Path(__file__).parent / "results"
 
 Rank = int | Literal["auto"]
@@ -59,6 +68,19 @@ def tables(name: str, seed: int) -> Iterator[tuple[str, str, Told]]:
         rounds = ROUNDS if place.repeat else place.dim // place.choices
         for rule, known in rules(model).items():
             yield case, rule, paired(known, place, rounds, seed)
+
+
+def strangers(seed: int) -> Iterator[tuple[str, str, Told]]:
+    """Newcomers who are not of the population."""
+    rng = stream(seed, "outlier test")
+    names = tuple(f"question {number:02d}" for number in range(60))
+    common, own = 3.0 + 0.5 * rng.standard_normal(60), rng.standard_normal((300, 60))
+    world = People(common + 0.4 * rng.standard_normal((300, 3)) @ rng.standard_normal((3, 60)) + own, names, seed=seed)
+    table = world.table.copy()
+    table[world.newcomers] = common + 2.0 * own[world.newcomers] * np.sqrt(1.0 + 3 * 0.4**2)
+    model = fit(world.logs(steps=EACH, seed=seed), null=False, calibrate=False)
+    for rule, known in rules(model).items():
+        yield "again", rule, paired(known, replace(world, table=table), ROUNDS, seed)
 
 
 def paired(model: Model, place: People, rounds: int, seed: int) -> Told:
@@ -113,7 +135,7 @@ def told(policy: PriorUCB, table: Floats, order: Floats) -> Told:
     state, who = policy.start(len(table)), np.arange(len(table))
     for action in order.T:
         policy.update(state, ids=action, reward=table[who, action])
-    return ~policy.in_subspace(state), np.zeros(len(table))
+    return ~policy.in_subspace(state), np.full(len(table), np.nan)
 
 
 def chosen(policy: PriorUCB, table: Floats, order: Floats) -> Told:
@@ -130,6 +152,7 @@ SOURCES: dict[str, Callable[[int], Iterator[tuple[str, str, Told]]]] = {
     "bfi": lambda seed: tables("bfi", seed),
     "films": films,
     "simulated": simulated,
+    "strangers": strangers,
     "Young People": lambda seed: tables("Young People", seed),
 }
 
@@ -141,6 +164,8 @@ def line(people: str, case: str, rule: str, parts: list[Told]) -> dict[str, str 
     share = float(sent.mean())
     found: dict[str, str | float | None] = {"people": people, "case": case, "rule": rule, "newcomers": len(sent)}
     found |= {"sent": share, "sent_se": float(np.sqrt(share * (1 - share) / len(sent)))}
+    if np.isnan(change).any():  # nobody chose anything
+        return found | {"all": None, "all_se": None, "theirs": None, "theirs_se": None}
     found |= {"all": float(change.mean()), "all_se": float(change.std(ddof=1) / np.sqrt(len(sent)))}
     found |= {"theirs": float(theirs.mean()) if count else None}
     return found | {"theirs_se": float(theirs.std(ddof=1) / np.sqrt(count)) if count > 1 else None}
@@ -154,6 +179,27 @@ def run() -> Iterator[dict[str, str | float | None]]:
             for case, rule, outcome in source(seed):
                 parts.setdefault((case, rule), []).append(outcome)
         yield from (line(people, case, rule, own) for (case, rule), own in parts.items())
+
+
+def with_table(page: str, results: Path) -> str:
+    """The page with its table of who is sent away made anew from outlier-test.csv, if there is such a file."""
+    if not (results / "outlier-test.csv").is_file():
+        return page
+    found = pl.read_csv(results / "outlier-test.csv", infer_schema_length=None)
+    kept = ("people", "case", "newcomers")
+    now, before = (found.filter(rule=rule).drop("rule") for rule in ("now", "before"))
+    rows = now.join(before, on=kept, suffix="_before", maintain_order="left").iter_rows(named=True)
+    head = ["people", "case", "newcomers", "sent away before", "now", "regret of those sent away, before", "now"]
+    text = markdown.table(head, [[str(row[name]) for name in kept] + _cells(row) for row in rows])
+    start = page.index(START)
+    return page[:start] + text + page[page.index("\n\n", start) :]
+
+
+def _cells(row: dict[str, float | None]) -> list[str]:
+    """Shares sent away in percent, and the change of regret of those sent away, before and now."""
+    shares = [f"{100 * (row['sent' + end] or 0.0):.1f}%" for end in ("_before", "")]
+    changes = ((row["theirs" + end], row["theirs_se" + end]) for end in ("_before", ""))
+    return shares + ["" if value is None else markdown.number(value, error) for value, error in changes]
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments import (
     evaluate_coverage,
     figure_page,
+    outlier_test,
     people_page,
     radius_sweep,
     readme_people,
@@ -25,7 +26,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
-    enough, helps = docs / "good-enough.md", docs / "will-it-help.md"
+    enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
         measured: study_page.page(results, measured),
@@ -33,6 +34,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
+        prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 

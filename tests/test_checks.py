@@ -440,7 +440,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_bad_logs_are_never_called_fine(name):
     found = nc.check(nc.Logs.from_arrays(**HOSTILE[name]), fit=False)
-    assert found.verdict in ("doubtful", "broken"), found
+    assert any(one.verdict in ("doubtful", "broken") for one in found), found
     assert NAMES <= {one.name for one in found} and json.dumps(found.to_json(), allow_nan=False)
 
 

@@ -332,7 +332,7 @@ def test_the_real_demo_serves_students_or_says_what_to_install(call: Command, mo
     monkeypatch.setattr("newcomer.cli.demo.REAL_NEWCOMERS", 10)
     monkeypatch.setattr("newcomer.cli.demo.REAL_ROUNDS", 1)
     done = call("demo", "--real")
-    assert done.code == 0 and "1  lecturer " in done.out and "Truth" not in done.out
+    assert done.code == 0 and ": lecturer " in done.out and "Truth" not in done.out
 
 
 def test_the_demo_does_without_pictures(call: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ def test_the_prior_of_a_sold_model_is_close_to_the_truth():
     assert np.linalg.eigvalsh(model.covariance)[0] > -1e-12
 
 
+@pytest.mark.filterwarnings("ignore:sold-pinv")
 @pytest.mark.parametrize("estimator", ["sold", "sold-pinv"])
 def test_the_answer_does_not_depend_on_order_or_batches(estimator, monkeypatch):
     user, X, r = arrays()

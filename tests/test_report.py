@@ -111,6 +111,7 @@ def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: 
         action_ids=ids,
         residual_variance=np.ones(2000),
         offsets=np.zeros(2000),
+        uncertainty=np.zeros(2000),
     )
     assert len(page_of(replace(dossier, model=wide)).encode()) < 300_000
 

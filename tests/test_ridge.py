@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -98,7 +100,7 @@ def test_packing_is_undone_by_unpacking():
 def test_arrays_that_do_not_fit_are_refused():
     system = ridge.start(2, 3)
     for name in ("factor", "guard", "moment"):
-        parts = {**vars(system), name: np.zeros((2, 99))}
+        parts = {one.name: getattr(system, one.name) for one in fields(system)} | {name: np.zeros((2, 99))}
         with pytest.raises(ModelError, match="do not make a Ridge"):
             Ridge(**parts).check()
 

@@ -452,8 +452,7 @@ def _by_em(
     chosen = clear.basis_rank(gram, rows) if rank == "auto" else rank
     basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
-    unsure = population.uncertainty if population.uncertainty is not None else np.zeros(1)
-    scales = error_scales(fitted.judges.run, fitted.held_out, unsure)
+    scales = error_scales(fitted.judges.run, fitted.held_out)
     return Estimate(basis, population, draws, fitted.counted(passes), scales), fitted
 
 

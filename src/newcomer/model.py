@@ -40,6 +40,7 @@ OPTIONAL = (
     "tidy_ids",
     "reward_transform",
 )  # facts that many models do without, and older files do not have
+SEVERAL = 3  # unknown ids in one call that are pointed out: a single new action is nothing strange
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
 SURENESS = ("uncertainty", "error_scales")  # arrays that older files do not have; models without them keep their id
 
@@ -252,7 +253,7 @@ class Model(Shown):
         """The `codes` of what a policy was asked about; that most of the ids are unknown is said once, as a warning."""
         codes = self.codes(ids)
         lost = int(np.count_nonzero(codes < 0))
-        if self.action_ids and 2 * lost > len(codes) and not self.__dict__.get("_warned"):
+        if self.action_ids and lost >= SEVERAL and 2 * lost > len(codes) and not self.__dict__.get("_warned"):
             self.__dict__["_warned"] = True
             strange = [one for one, code in zip(_listed(ids), codes.tolist(), strict=True) if code < 0]
             examples = ", ".join(arguments.shown(one) for one in list(dict.fromkeys(strange))[:3])

@@ -3,14 +3,17 @@
 The model says that a reward is phi^T (m + L z) + o + e + noise with z ~ N(0, I_k): a common part, taste along shared
 directions, what this person thinks of this very action, and noise (policies/memory.py). After a newcomer's rewards z
 has a Gaussian posterior, a k x k system, and each action met has its own. Nothing has to be learnt that the population
-already shows, and only k numbers about the user, and one about each action that comes again.
+already shows, and only k numbers about the user, and one about each action that comes again. The model's own error
+about an action, large where few rows stand behind it (`Model.uncertainty`), is for one user a part of e: it comes again
+whenever the action does, and the user's own rewards find it out. Policies do not explore for it.
 
 That is as good as the prior is right for this user, so every first meeting also feeds a test (`Stranger` of
 policies/exits.py) of whether it is. A user who contradicts it, at `level`, is served from then on, and with all rewards
 that are remembered, in all d dimensions with beta ~ N(m, L L^T + tau^2 I), where tau^2 is the one of a few sizes around
 |L|^2 / d (the population's spread, in any direction) that is likeliest for this user. Where features are one-hot that
-is a memory which trusts each action's own rewards more, and no system of d dimensions is built. Under the prior this
-happens to a share of at most `level` of users, ever.
+is a memory which trusts each action's own rewards more, and no system of d dimensions is built. Under the prior, with
+errors as different from person to person as those of people held out of the fit (`Model.error_scales`), this happens to
+a share of at most `level` of users, ever.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from newcomer.arrays import Bools
 from newcomer.population.beginning import Begin, Fold
+from newcomer.population.estimation import arrived
 from newcomer.population.passing import Ascent, Passes
 from newcomer.population.record import Population
 from newcomer.population.search import ROUGH, ROUGHLY
@@ -25,4 +26,4 @@ def fit_apart(passes: Passes, begin: Begin, rank: int, precision: float) -> Held
     climbers = [fold.climber(precision, fold.start(rank)) for fold in apart]
     ascents = [Ascent(one, fold.split, ROUGH, ROUGHLY) for one, fold in zip(climbers, apart, strict=True)]
     passes.climb(ascents, stage="fitting without some")
-    return tuple((one.climber.best, one.split.judged) for one in ascents if one.climber.best is not None)
+    return tuple((arrived(one.climber, begin), one.split.judged) for one in ascents if one.climber.best is not None)

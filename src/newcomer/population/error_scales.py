@@ -37,13 +37,12 @@ STEPS = 200  # of EM
 Run = Callable[[Callable[[Batch], Floats], Callable[[Floats, Floats], Floats]], Floats]
 
 
-def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]], unsure: Floats) -> Floats:
+def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
     """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
 
-    `unsure` (A,), or (1,), is how uncertain the population is of each action, which is a part of what is expected.
     Nothing, (0,), where people are few or do not differ.
     """
-    wider = tuple((_widened(population, unsure), judged) for population, judged in held_out)
+    wider = tuple((_widened(population), judged) for population, judged in held_out)
     found = run(partial(squared_errors, held_out=wider), _join) if wider else np.zeros((0, 2))
     found = found[np.isfinite(found).all(axis=1) & (found[:, 0] > 0)]
     weights = weights_of(found)
@@ -81,8 +80,9 @@ def _log_likelihoods(errors: Floats) -> Floats:
     return np.asarray(-0.5 * (errors[:, :1] * np.log(SCALES) + errors[:, 1:] / SCALES))
 
 
-def _widened(population: Population, unsure: Floats) -> Population:
+def _widened(population: Population) -> Population:
     """The population with the uncertainty of each action among its residual."""
+    unsure = np.zeros(1) if population.uncertainty is None else population.uncertainty
     if population.by_action is None:
         return replace(population, noise_variance=population.noise_variance + float(unsure[0]))
     return replace(population, by_action=population.by_action + unsure)

@@ -143,8 +143,11 @@ def _finish(search: Search, found: Found, ranks: RankComparison | None, calibrat
     """Fit everybody with what the search has found."""
     start, trails = found.climbers[0], tuple(search.trails)
     fitted = finish(search.passes, search.origin, start, trails=trails, ranks=ranks, calibrate=calibrate)
-    judged = [fold.split.judged for fold in search.folds]
-    return replace(fitted, held_out=tuple(zip(found.populations, judged, strict=True)))
+    apart, judged = (
+        [arrived(one, search.origin) for one in found.climbers],
+        [fold.split.judged for fold in search.folds],
+    )
+    return replace(fitted, held_out=tuple(zip(apart, judged, strict=True)))
 
 
 def finish(
@@ -167,10 +170,10 @@ def finish(
     climber = _settle(passes, fold, start, shared)
     facts = _facts(passes, begin, climber, precision, trails, ranks)
     assert climber.best is not None
-    return Fitted(_arrived(climber, begin), climber, begin, facts, passes, parts)
+    return Fitted(arrived(climber, begin), climber, begin, facts, passes, parts)
 
 
-def _arrived(climber: Climber, begin: Begin) -> Population:
+def arrived(climber: Climber, begin: Begin) -> Population:
     """The population where a climb has ended, with how sure it is of each action."""
     assert climber.best is not None
     return replace(climber.best.principal(), uncertainty=climber.uncertainty(begin.table))
@@ -247,7 +250,7 @@ def _climbed(
     precision = float(climber.penalty.weights[-1]) if climber.best.rank else sampled.facts.precision
     facts = _facts(passes, begin, climber, precision, sampled.facts.tried, ranks)
     facts = replace(facts, sample=_sample_facts(sampled.chosen))
-    return replace(sampled, population=_arrived(climber, begin), climber=climber, begin=begin, facts=facts)
+    return replace(sampled, population=arrived(climber, begin), climber=climber, begin=begin, facts=facts)
 
 
 def _facts(

@@ -113,7 +113,7 @@ def _local(rows: pl.DataFrame) -> str:
     return (
         f"SOLD takes {sold['after_imports'] / steps:.2f} of the three bare steps together (aim: at most 1.5) and "
         f"{sold['peak_mb']:,.0f} MB (aim: below 1,000). The default fit makes {default['em']} passes of EM over all "
-        f"rows (aim: at most 15), {default['passes'] - default['em']} others and {default['sampled']} over a sample."
+        f"rows (aim: at most 25), {default['passes'] - default['em']} others and {default['sampled']} over a sample."
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments import (
     evaluate_coverage,
     figure_page,
+    large_worlds,
     outlier_test,
     people_page,
     radius_sweep,
@@ -26,11 +27,13 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
+    scale = docs / "scale.md"
     enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
+        scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
         people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),

@@ -208,7 +208,11 @@ def test_files_of_format_1_still_load_with_the_same_numbers(estimator):
             old["forecast"]["noise_variance"] = old["forecast"].pop("noise")
             kept = {name: value for name, value in kept.items() if value is not None}
             kept["forecast"] = {name: value for name, value in kept["forecast"].items() if value is not None}
-        new = {name: value for name, value in kept.items() if name not in old and part in ("logs", "coverage", "population")}
+        new = {
+            name: value
+            for name, value in kept.items()
+            if name not in old and part in ("logs", "coverage", "population")
+        }
         assert not any(new.values())  # what was not counted then is 0 or nothing
         assert json.loads(json.dumps({name: value for name, value in kept.items() if name not in new})) == old
     assert set(model.evidence.to_json()) == {{"prior": "population"}.get(name, name) for name in said["evidence"]}

@@ -93,7 +93,7 @@ def judge(
     others = () if rival is None else (rival,)
     shaped = (lambda one: one) if level else partial(_levelled, begin=begin)
     each = moments.of([~fold for fold in folds])
-    rivals = tuple((*(shaped(one.population(base, k)) for k in ranks), *others) for one in each)
+    rivals = tuple((*(shaped(one.population(base, k, shrunk=True)) for k in ranks), *others) for one in each)
     look = partial(compare, rivals=rivals, judged=tuple(folds), sampled=sampled)
     return Judged(moments, base, folds, ranks, passes.run(look, operator.add))
 
@@ -131,7 +131,7 @@ def shared_by_all(passes: Passes, begin: Begin) -> tuple[float, float]:
     base = begin.start(np.ones(len(begin.pairs.users), dtype=np.bool_), 0)
     judged = judge(passes, begin, base, "auto", level=False)
     best = judged.ranks[int(np.argmax(judged.by_moments.sums))]
-    taste = _levelled(judged.moments.of([judged.moments.every])[0].population(base, best), begin).factor
+    taste = _levelled(judged.moments.of([judged.moments.every])[0].population(base, best, shrunk=True), begin).factor
     explained = np.vdot(taste, begin.pairs.gram.sum(axis=0) @ taste) / float(begin.pairs.rows.sum())
     return certainty(judged.by_moments), float(explained) / base.noise_variance
 

@@ -127,7 +127,9 @@ def _estimate(passes: Passes, rank: int | Literal["auto"], persistence: float | 
         return _finish(search, search.shrinkage(search.first(int(rank))), None, calibrate)
     most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
     found, ranks = search.rank(most)
-    if len(search.folds) == 1 and ranks.deficits[0] <= PLAIN * ranks.errors[0]:
+    # Where one fifth is not enough to tell, every fifth is asked, or all users, if these are but a sample of them.
+    unclear = len(search.folds) == 1 and ranks.deficits[0] <= PLAIN * ranks.errors[0]
+    if unclear and (found.rank or not passes.sampled):
         search = Search(passes, begin, [Fold(begin, split) for split in folds(users, every=True)])
         found, ranks = search.rank(most, near=found.precision if found.rank else None)
     return _finish(search, found, ranks, calibrate)

@@ -10,8 +10,11 @@ direction explains. Chance by itself has eigenvalues up to an *edge*, which flip
 
     theta = (lambda + sqrt(lambda^2 - edge^2)) / 2,
 
-and what is below it shows nothing (the spiked model of random matrices: Benaych-Georges and Nadakuditi 2011). The edge
-falls like one over the square root of the users: six times as many show directions of less than half the strength.
+and what is below it shows nothing (the spiked model of random matrices: Benaych-Georges and Nadakuditi 2011). Its
+eigenvector errs, the more the nearer it is to the edge; with the length sqrt(lambda^2 - edge^2), theta times the
+squared cosine of its angle to the truth, it predicts best as it is (Gavish and Donoho 2017). A climb, which mends it,
+begins with theta. The edge falls like one over the square root of the users: six times as many show directions of less
+than half the strength.
 
 A direction of M becomes one of reward vectors by B V, B = v^1/2 C^-1/2, where the entries of an action that was met n
 times count by n / (n + `FIRM`). With one-hot features M has no diagonal, since a user's rows of one action are no pair;
@@ -56,12 +59,20 @@ class Spikes:
         >>> Spikes(np.array([5.0, 2.0]), np.eye(2), 4.0).strengths.tolist()
         [4.0, 0.0]
         """
-        above = np.sqrt(np.maximum(self.values**2 - self.edge**2, 0.0))
-        return np.where(self.values > self.edge, (self.values + above) / 2, 0.0)
+        return np.where(self.values > self.edge, (self.values + self.shrunk) / 2, 0.0)
 
-    def population(self, mean: Population, rank: int) -> Population:
+    @property
+    def shrunk(self) -> Floats:
+        """The lengths (K,) with which the directions predict best as they are.
+
+        >>> Spikes(np.array([5.0, 2.0]), np.eye(2), 4.0).shrunk.tolist()
+        [3.0, 0.0]
+        """
+        return np.sqrt(np.maximum(np.maximum(self.values, 0.0) ** 2 - self.edge**2, 0.0))
+
+    def population(self, mean: Population, rank: int, *, shrunk: bool = False) -> Population:
         """A population of this rank with everything but taste from one without directions, whose variances it keeps."""
-        size = np.maximum(self.strengths[:rank], SLIGHT / len(self.directions))
+        size = np.maximum((self.shrunk if shrunk else self.strengths)[:rank], SLIGHT / len(self.directions))
         left = 1.0 - min(float(size.sum()), WHOLE)
         by_action = None if mean.by_action is None else left * mean.by_action
         factor = self.directions[:, :rank] * np.sqrt(size)

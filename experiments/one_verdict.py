@@ -126,9 +126,9 @@ def _rated(*, users: int, items: int, rows: int, taste: float, seed: int) -> pl.
 def _plans() -> pl.DataFrame:
     """Plans of four levels each, which people weigh differently."""
     rng = np.random.default_rng(7)
-    features = np.eye(4)[rng.integers(4, size=(400 * 12, 2))].reshape(-1, 8)
-    weights = 0.3 * rng.standard_normal(8) + 0.5 * rng.standard_normal((400, 1)) * rng.standard_normal(8)
-    user = np.repeat(np.arange(400), 12)
+    features = np.eye(4)[rng.integers(4, size=(200 * 12, 2))].reshape(-1, 8)
+    weights = 0.3 * rng.standard_normal(8) + 0.5 * rng.standard_normal((200, 1)) * rng.standard_normal(8)
+    user = np.repeat(np.arange(200), 12)
     liked = (features * weights[user]).sum(axis=1) + rng.standard_normal(len(user)) > 0
     return pl.DataFrame({"user": user, "reward": liked.astype(float), "features": features.tolist()})
 

@@ -199,12 +199,14 @@ def test_of_one_hot_features_the_evidence_is_a_ratio_of_two_mixtures_of_normal_d
     for column in errors.T:
         test.look(state, np.arange(5), np.zeros((5, 0)), column, np.full(5, 2.0))
 
-    def mixture(variances, weights):
-        each = np.exp(-(errors[:, :, None] ** 2) / (2 * variances)) / np.sqrt(2 * np.pi * variances)
-        return each.prod(axis=1) @ weights
+    def density(variances):
+        return (np.exp(-(errors[:, :, None] ** 2) / (2 * variances)) / np.sqrt(2 * np.pi * variances)).prod(axis=1)
 
-    null = mixture(*scales) if scales.size else mixture(np.ones(1), np.ones(1))
-    wanted = np.log(mixture(1 + SIZES, SHARES) / null)
+    null = density(np.ones(1))[:, 0]
+    if scales.size:  # a scale stands for the smaller ones, too
+        each = density(scales[0])
+        null = sum(weight * each[:, : j + 1].max(axis=1) for j, weight in enumerate(scales[1]))
+    wanted = np.log(density(1 + SIZES) @ SHARES / null)
     np.testing.assert_allclose(test.evidence(state, np.arange(5)), wanted, rtol=1e-10)
 
 

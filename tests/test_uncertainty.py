@@ -194,7 +194,8 @@ def test_a_model_without_these_numbers_keeps_its_id_and_files_go_both_ways(tmp_p
         ({"uncertainty": [-1.0, 0.0]}, "none below zero"),
         ({"uncertainty": [1.0, 0.0, 0.0]}, "shape"),
         ({"error_scales": [1.0, 2.0]}, "their weights"),
-        ({"error_scales": [[1.0, 0.0], [0.5, 0.5]]}, "above zero"),
+        ({"error_scales": [[0.0, 1.0], [0.5, 0.5]]}, "above zero"),
+        ({"error_scales": [[2.0, 1.0], [0.5, 0.5]]}, "ascending"),
         ({"error_scales": [[1.0, 2.0], [0.5, 0.6]]}, "sum to one"),
     ],
 )

@@ -152,8 +152,8 @@ class Model(Shown):
         if (self.uncertainty < 0).any():
             raise ModelError("uncertainty must be variances, none below zero")
         scales = self.error_scales
-        if scales.size and not (scales.ndim == 2 and len(scales) == 2 and (scales[0] > 0).all()):
-            raise ModelError(f"error_scales must be scales above zero and their weights (2, J), not {scales.shape}")
+        if scales.size and not (scales.ndim == 2 and len(scales) == 2 and (np.diff(scales[0], prepend=0.0) > 0).all()):
+            raise ModelError("error_scales must be scales above zero, ascending, and their weights (2, J)")
         if scales.size and not ((scales[1] >= 0).all() and abs(float(scales[1].sum()) - 1.0) < 1e-6):
             raise ModelError("error_scales must have weights that sum to one")
         if self.one_hot and self.action_features is None and self.dim != len(self.action_ids or ()) + self.intercept:

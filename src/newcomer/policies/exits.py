@@ -42,12 +42,14 @@ average over several tau, with any weights. People of the population differ in h
 has measured how much, on people whom it was not fitted to: population/error_scales.py), so a newcomer of the population
 has u_t ~ N(0, s) with a scale s drawn from weights p(s), and what the average is divided by is not 1 but
 
-    sum_s p(s) prod_t N(u_t; 0, s) / N(u_t; 0, 1):
+    sum_s p(s) max_{s' <= s} prod_t N(u_t; 0, s') / N(u_t; 0, 1).
 
-the ratio of two mixtures, which has mean one under the lower one. A small delta takes hundreds of rewards to tell and a
-large one a few, so small tau have the larger weights. By Ville's inequality it ever exceeds 1 / level with probability
-at most `level`: looking after every reward costs nothing. eta_t and v_t come from the posterior of delta with a
-*diagonal* precision, d numbers a user, not d x d: that costs power, never validity.
+Without the maximum, this is the ratio of two mixtures, which has mean one under the lower one; the maximum can only
+make it smaller, and sees to it that nobody is a stranger for errors that are *smaller* than those of others. A small
+delta takes hundreds of rewards to tell and a large one a few, so small tau have the larger weights. By Ville's
+inequality it ever exceeds 1 / level with probability at most `level`: looking after every reward costs nothing. eta_t
+and v_t come from the posterior of delta with a *diagonal* precision, d numbers a user, not d x d: that costs power,
+never validity.
 """
 
 from __future__ import annotations
@@ -225,8 +227,8 @@ class Stranger:
     Where features are one-hot (`dim` 0) a part outside the directions of the prior is a larger residual of each action,
     of which the first meeting is all that the test looks at: eta is 0, and v the size: errors are larger by one factor
     for all actions. (With the same tau^2 for all actions, the test would take it against the user that the variances of
-    actions with few rows are not well known.)
-    `scales` (2, J) are those of errors in the population and their weights, (0,) where all have the scale 1.
+    actions with few rows are not well known.) `scales` (2, J) are those of errors in the population, ascending, and
+    their weights, (0,) where all have the scale 1.
     """
 
     level: float
@@ -267,10 +269,14 @@ class Stranger:
         return convinced
 
     def evidence(self, doubt: Suspicion, users: Ints) -> Floats:
-        """Log of the weighted average of the running products (m,), against that over the scales of the population."""
+        """Log of the weighted average of the running products (m,), less that over the scales of the population, each
+        of which stands for the smaller ones, too.
+        """
         wealth = doubt.wealth[users]
         against = _log_average(wealth[:, : len(SIZES)], SHARES)
-        return against - _log_average(wealth[:, len(SIZES) :], self.scales[1]) if self.scales.size else against
+        if not self.scales.size:
+            return against
+        return against - _log_average(np.maximum.accumulate(wealth[:, len(SIZES) :], axis=1), self.scales[1])
 
 
 def _log_ratio(errors: Floats, scale: Floats) -> Floats:

@@ -1,9 +1,10 @@
 """Do `check`, `fit`, `evaluate` and `report` come to one verdict? Six logs, from people and made up.
 
-`python -m experiments.one_verdict [FOLDER]` writes the logs as files to the folder (a temporary one by default), asks
-all four commands, and writes experiments/results/one-verdict.csv: what each of them decided, and the gain after each
-number of interactions. NEWCOMER_DATA names the folder that holds ml-1m/, young-people/ and taxes/; logs whose data are
-not there are left out. `small` versions, made up where the data are of people, are what a test compares.
+`python -m experiments.one_verdict [FOLDER [NAME ...]]` writes the logs as files to the folder (a temporary one by
+default), asks all four commands, and prints what they decided and the gain after each number of interactions; of all
+logs it writes experiments/results/one-verdict.csv: what each command decided. NEWCOMER_DATA names the folder that holds
+ml-1m/, young-people/ and taxes/; logs whose data are not there are left out. `small` versions, made up where the data
+are of people, are what a test compares.
 
     films      MovieLens-1M: people chose what they rate
     young      Young People, 20 answers of each person, drawn at random
@@ -53,9 +54,10 @@ def young(small: bool) -> pl.DataFrame | None:
         return _rated(users=100, items=16, rows=10, taste=1.0, seed=2)
     if not (DATA / "young-people").is_dir():
         return None
-    (batch,) = People.young(seed=1).logs(steps=20, seed=1).batches()
-    user = np.repeat(np.arange(len(batch.users)), batch.lengths)
-    return pl.DataFrame({"user": user, "action": batch.actions, "reward": batch.rewards})
+    logs = People.young(seed=1).logs(steps=20, seed=1)
+    (batch,) = logs.batches()
+    user, asked = np.repeat(np.arange(len(batch.users)), batch.lengths), np.array(logs.action_ids)[batch.actions]
+    return pl.DataFrame({"user": user, "action": asked, "reward": batch.rewards})
 
 
 def taxes(small: bool) -> pl.DataFrame | None:
@@ -147,11 +149,11 @@ def asked(file: Path, command: str) -> dict[str, Any]:
     return told
 
 
-def run(folder: Path) -> pl.DataFrame:
-    """All commands on all logs."""
+def run(folder: Path, names: list[str]) -> pl.DataFrame:
+    """All commands on some logs."""
     rows = []
-    for name, made in LOGS.items():
-        frame = made(False)
+    for name in names:
+        frame = LOGS[name](False)
         if frame is None:
             print(f"{name}: the data are not here")
             continue
@@ -173,5 +175,6 @@ def run(folder: Path) -> pl.DataFrame:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as beside:
-        found = run(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(beside))
-    found.write_csv(RESULTS / "one-verdict.csv")
+        found = run(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(beside), sys.argv[2:] or list(LOGS))
+    if not sys.argv[2:]:
+        found.write_csv(RESULTS / "one-verdict.csv")

@@ -15,9 +15,9 @@ from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
 from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logbook import Logs
-from newcomer.population.calibration import sold_draws
 from newcomer.population.record import Estimate, Population
 from newcomer.radius import Ingredients
+from newcomer.sold.calibration import sold_draws
 from newcomer.sold.correction import (
     AnyCorrection,
     Coverage,

@@ -18,9 +18,9 @@ from newcomer.errors import ModelError
 from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logbook import Logs
 from newcomer.offline import NAMED, SMALLEST_NOISE, named, nothing_reached
-from newcomer.population.calibration import draws_by
 from newcomer.population.record import Estimate, Population
 from newcomer.radius import Ingredients
+from newcomer.sold.calibration import draws_by
 from newcomer.sold.joint_coverage import completion_factor
 from newcomer.sold.kept_pairs import fits
 from newcomer.sold.wide_correction import Run

@@ -26,12 +26,13 @@ import numpy as np
 from newcomer.arrays import Bools
 from newcomer.evidence import RankComparison
 from newcomer.population.beginning import USUAL, Begin
-from newcomer.population.calibration import room_for, splits
+from newcomer.population.calibration import room_for
 from newcomer.population.likelihood import Comparison, compare
 from newcomer.population.passing import Passes
 from newcomer.population.record import Population
 from newcomer.population.search import SURE, certainty, clarity, middling, smallest_good
 from newcomer.population.spikes import Moments
+from newcomer.sold.calibration import splits
 from newcomer.users import FOLDS, Split, dealt
 
 NEARLY = 0.9  # share of the held-out gain of moments of all users with which the fit of a sample is as good

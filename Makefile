@@ -49,7 +49,7 @@ clean: ## remove the environment and caches; results stay
 # Set-up compiles the inner loops; they are compiled again here, not in front of the person, when their code changed.
 .venv/.warm: $(LOOPS)
 	@echo "Compiling the inner loops, which changed: about a minute"
-	@$(RUN) -m newcomer.warming
+	@$(RUN) -m newcomer.compile_cache
 	@touch $@
 
 # An environment knows its folder by its absolute path: prepare it again when the folder was moved or copied.

@@ -2,7 +2,7 @@
 
 Parquet files of (user, action, reward) with text as ids, popular actions met more often (Zipf), four shared directions,
 rows in no order; read and fitted in a fresh process, whose peak memory is that of all of it, libraries included.
-One-hot features of so many actions are never written out (`newcomer.onehot`).
+One-hot features of so many actions are never written out (`newcomer.one_hot`).
 
     python -m benchmarks catalogue                                        200,000 actions x 2 million users x 10 rows
     python -m benchmarks.catalogue ACTIONS USERS ROWS                     another size, printed and not kept
@@ -23,7 +23,7 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import page
-from newcomer import warming
+from newcomer import compile_cache
 
 ACTIONS, USERS, ROWS = 200_000, 2_000_000, 10
 DIRECTIONS, PART = 4, 100_000
@@ -48,7 +48,7 @@ def prepare(folder: Path, actions: int, users: int, rows: int) -> None:
 
 def inside(folder: str) -> None:
     """Runs in the fresh process."""
-    warming.warm()
+    compile_cache.warm()
     start = time.process_time()
     logs = nc.read_logs(folder)
     read = time.process_time() - start

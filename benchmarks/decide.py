@@ -19,7 +19,7 @@ from numba import njit
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer import warming
+from newcomer import compile_cache
 from newcomer.linear import learning_loops, ridge, scoring_loops
 
 ROUNDS, REPEATS = 1000, 7
@@ -143,7 +143,7 @@ def first_decision() -> float:
 
 def main() -> None:
     """Measure and write the page."""
-    warming.warm()
+    compile_cache.warm()
     table = pl.DataFrame([compare(1, ROUNDS), compare(1000, 10)])
     text = (
         f"{__doc__}\n\nTargets: one user at most 2.5 times the compiled loop, 1,000 users in a batch at most 1.3 times."

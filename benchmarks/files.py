@@ -23,8 +23,8 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import page
-from newcomer import warming
-from newcomer.logs.engine import reduce
+from newcomer import compile_cache
+from newcomer.logs.reduce import reduce
 from newcomer.sold.moments import merge, moments_of
 from newcomer.worlds import Synthetic
 
@@ -107,7 +107,7 @@ def measure(name: str, folder: Path) -> dict[str, float]:
 
 def inside(name: str, folder: str) -> None:
     """Runs in the fresh process."""
-    warming.warm()
+    compile_cache.warm()
     call = WAYS[name](Path(folder))
     start = time.process_time()
     call()

@@ -88,9 +88,9 @@ def row(d: int, k: int, count: int, radius: float) -> dict[str, object]:
 def main() -> None:
     """Measure, print and write docs/benchmarks/local.md."""
     nc.play  # noqa: B018  (imports and compiled loops are not what is measured)
-    from newcomer import warming
+    from newcomer import compile_cache
 
-    warming.warm()
+    compile_cache.warm()
     lines = [row(*size, radius) for size in SIZES for radius in (0.15, 0.5)]
     page("local", "LOCAL-UCB's rounds", TEXT, {"": pl.DataFrame(lines)})
 

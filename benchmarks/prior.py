@@ -15,10 +15,10 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer.fitting import _batch_rows
-from newcomer.logs.engine import reduce
-from newcomer.population.all_pairs import pairs_of, start_from
-from newcomer.population.likelihood import Task, expect, merge
+from newcomer._fit import _batch_rows
+from newcomer.em.likelihood import Task, expect, merge
+from newcomer.em.pairs import pairs_of, start_from
+from newcomer.logs.reduce import reduce
 from newcomer.sold.moments import merge as add_moments
 from newcomer.sold.moments import moments_of
 from newcomer.worlds import Synthetic

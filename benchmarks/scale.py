@@ -24,8 +24,8 @@ from typing import Any
 import polars as pl
 
 from benchmarks import measure, processes, scale_page
+from newcomer.paper.worlds.download import find_movielens
 from newcomer.worlds import Synthetic
-from newcomer.worlds.download import find_movielens
 
 USERS, STEPS, FILES, DIM, ITEMS = 1_000_000, 20, 16, 50, 1000
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -19,11 +19,11 @@ import numpy as np
 
 import newcomer as nc
 from benchmarks import files
-from newcomer.engines.dask import Dask
-from newcomer.logs.carrying import Engine
-from newcomer.logs.crew import Crew
-from newcomer.logs.intake.reading import Reader
-from newcomer.logs.intake.shuffling import scatter_file
+from newcomer.logs.dask import Dask
+from newcomer.logs.engine import Engine
+from newcomer.logs.parallel_read import scatter_file
+from newcomer.logs.reader import Reader
+from newcomer.logs.workers import WorkerPool
 
 BLOCK = 10_000  # users of the kernel's block
 
@@ -120,7 +120,7 @@ def _warm_up(estimator: str) -> None:
 def _engine(name: str, workers: int) -> AbstractContextManager[Engine | None]:
     if name == "dask":
         return Dask(workers=workers)
-    return Crew(workers) if workers > 1 else nullcontext()
+    return WorkerPool(workers) if workers > 1 else nullcontext()
 
 
 RUNS: dict[str, Callable[..., dict[str, Any]]] = {"fit": fit, "ratings": ratings, "bare": bare, "volume": volume}

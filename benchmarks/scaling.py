@@ -19,8 +19,8 @@ from benchmarks.measure import PAGES, page
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs.batch import Batch
 from newcomer.sold.correction import correction_of, coverage_of, second_moment
-from newcomer.sold.ingredients import ingredients_of
 from newcomer.sold.moments import merge, moments_of
+from newcomer.sold.radius_terms import ingredients_of
 from newcomer.subspace import top_eigenvectors
 from newcomer.users import mix
 

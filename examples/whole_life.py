@@ -30,7 +30,7 @@ def ratings() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         user, film = np.divmod(np.arange(table.size), table.shape[1])
         kept = np.random.default_rng(0).random(table.size) < 0.4
         return user[kept], titles[film[kept]], table[user[kept], film[kept]]
-    from newcomer.worlds.ratings import read_ratings
+    from newcomer.paper.worlds.ratings import read_ratings
 
     found = read_ratings(folder)
     often = np.argsort(-np.bincount(found.movie), kind="stable")[:FILMS]

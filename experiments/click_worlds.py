@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from newcomer.em.fit import FittedPopulation, estimate_population
+from newcomer.em.passes import Passes
 from newcomer.logs import Logs
-from newcomer.population.estimation import Fitted, estimate_population
-from newcomer.population.passing import Passes
 
 TASTE, WITHOUT = 12, 40  # worlds
 USERS, ROWS, ACTIONS, RANK, SIZE = 5000, 6, 12, 2, 0.8
@@ -42,7 +42,7 @@ def clicks(seed: int, *, taste: bool) -> Logs:
     return Logs.from_arrays(user=user, action=action.ravel(), reward=reward.ravel().astype(np.float64))
 
 
-def fitted(seed: int, *, taste: bool) -> Fitted:
+def fitted(seed: int, *, taste: bool) -> FittedPopulation:
     """The population of a world."""
     return estimate_population(Passes(clicks(seed, taste=taste)))
 

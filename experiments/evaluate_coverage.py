@@ -32,24 +32,24 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from newcomer._fit import fit, fit_apart_too
 from newcomer.arrays import Floats, Ints
-from newcomer.evaluation import propensities
-from newcomer.evaluation.contenders import MEAN, OURS, POSTERIOR
-from newcomer.evaluation.judging import CHANCE, REWARD, ByPolicy, judge
-from newcomer.evaluation.replaying import replay
-from newcomer.evaluation.splitting import Fold
-from newcomer.evaluation.stretches import CurveStep, PolicyRow
-from newcomer.evaluation.summing import STEPS, curves_of, table_rows
+from newcomer.evaluation import off_policy
+from newcomer.evaluation.aggregate import STEPS, curves_of, table_rows
+from newcomer.evaluation.cold_start import CHANCE, REWARD, ByPolicy, judge
+from newcomer.evaluation.folds import Fold
+from newcomer.evaluation.predictors import MEAN, OURS, POSTERIOR
+from newcomer.evaluation.replay import replay
+from newcomer.evaluation.results import CurveStep, PolicyRow
 from newcomer.evidence import OutlookStep
-from newcomer.fitting import fit, fit_apart_too
 from newcomer.gain import heldout_gain
-from newcomer.gain.per_user import Persons, Table
-from newcomer.interval import Stretch
+from newcomer.gain.per_user import PerUser, UserTable
+from newcomer.interval import Interval
 from newcomer.logs import Logs
-from newcomer.logs.engine import reduce
+from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.prior_policies import PriorTS, PriorUCB
+from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.users import folds as split
 from newcomer.worlds.people import People
 
@@ -116,7 +116,7 @@ def run(seed: int) -> list[dict[str, float | str | int]]:
     looked = [_look(*pair) for pair in zip(models, held_out, strict=True)]
     said, alone = _judged(looked), _judged(looked, alone=True)
     true = _judged([_look(model, crowd.logs, deals=1) for model, crowd in zip(models, others, strict=True)])
-    values = propensities.rows_of(Table.joined([_weigh(*pair) for pair in zip(models, held_out, strict=True)]))[0]
+    values = off_policy.rows_of(UserTable.joined([_weigh(*pair) for pair in zip(models, held_out, strict=True)]))[0]
     row = next(one for one in values if one.policy == OURS and one.interactions == LOOK)
     worth = np.mean([_worth(model, crowd) for model, crowd in zip(models, others, strict=True)])
     logged = world.logging @ world.mean
@@ -130,13 +130,13 @@ def run(seed: int) -> list[dict[str, float | str | int]]:
     return [_told(name, seed, one, alone.get(name, one), float(truth)) for name, (one, truth) in pairs.items()]
 
 
-def _told(name: str, seed: int, said: Stretch, alone: Stretch, truth: float) -> dict[str, float | str | int]:
+def _told(name: str, seed: int, said: Interval, alone: Interval, truth: float) -> dict[str, float | str | int]:
     inside, before = (int(one.low <= truth <= one.high) for one in (said, alone))
     told = {"estimate": name, "world": seed, "error": said.value - truth, "deviation": said.error}
     return told | {"covered": inside, "before": before}
 
 
-def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[Table, Table]:
+def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[UserTable, UserTable]:
     """What the predictors and policies are worth to the people of some logs."""
     ours, mean = PriorUCB(model), PopulationMean(model)
     predictors = {OURS: ByPolicy(ours), MEAN: ByPolicy(mean), POSTERIOR: ByPolicy(PriorTS(model))}
@@ -144,12 +144,12 @@ def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[Table, Table]:
     every = np.full((*found.people.values.shape[:2], len(STEPS), 3), np.nan)
     every[:, :, STEPS.index(LOOK)] = found.people.values[:, :, 0]
     games = replay({OURS: ours, MEAN: mean}, logs, rounds=ROUNDS)
-    return Table(found.names, Persons(found.people.hashes, every)), games
+    return UserTable(found.names, PerUser(found.people.hashes, every)), games
 
 
-def _judged(found: list[tuple[Table, Table]], *, alone: bool = False) -> dict[str, Stretch]:
+def _judged(found: list[tuple[UserTable, UserTable]], *, alone: bool = False) -> dict[str, Interval]:
     """The estimates of the folds together; `alone` with errors by the spread of people alone."""
-    judged, played = (Table.joined([one[i] for one in found]) for i in (0, 1))
+    judged, played = (UserTable.joined([one[i] for one in found]) for i in (0, 1))
     if alone:
         judged, played = replace(judged, folds=None), replace(played, folds=None)
     ours, mean, chance = (judged.of(name)[:, STEPS.index(LOOK), REWARD] for name in (OURS, MEAN, CHANCE))
@@ -158,9 +158,9 @@ def _judged(found: list[tuple[Table, Table]], *, alone: bool = False) -> dict[st
     )
     game: PolicyRow = next(row for row in table_rows(played, (ROUNDS,)) if (row.policy, row.rounds) == (OURS, ROUNDS))
     return {
-        "choice, reward": Stretch.of(ours, judged.folds),
-        "choice, over the population mean": Stretch.of(ours - mean, judged.folds),
-        "choice, over logging": Stretch.of(ours - chance, judged.folds),
+        "choice, reward": Interval.of(ours, judged.folds),
+        "choice, over the population mean": Interval.of(ours - mean, judged.folds),
+        "choice, over logging": Interval.of(ours - chance, judged.folds),
         "prediction, squared error": curve.squared_error,
         "prediction, squared error saved": curve.saved,
         "prediction, concordance": curve.concordance,
@@ -168,8 +168,8 @@ def _judged(found: list[tuple[Table, Table]], *, alone: bool = False) -> dict[st
     }
 
 
-def _weigh(model: Model, logs: Logs) -> Table:
-    return propensities.weigh({OURS: PriorUCB(model)}, PriorTS(model), logs)
+def _weigh(model: Model, logs: Logs) -> UserTable:
+    return off_policy.weigh({OURS: PriorUCB(model)}, PriorTS(model), logs)
 
 
 def _worth(model: Model, crowd: Crowd) -> float:

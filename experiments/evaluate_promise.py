@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
-from newcomer.evaluation.evaluating import evaluate
-from newcomer.evaluation.served import served
-from newcomer.fitting import fit
+from newcomer.evaluation.evaluate import evaluate
+from newcomer.evaluation.replay import served
 from newcomer.logs import Logs
+from newcomer.paper.worlds.download import find_movielens
+from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.prior_policies import PriorUCB
+from newcomer.policies.prior import PriorUCB
 from newcomer.users import hold_out
-from newcomer.worlds.download import find_movielens
-from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import stream
 
 FILMS, APART, SEED = 100, 0.3, 1

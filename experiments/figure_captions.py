@@ -18,7 +18,7 @@ import re
 from pathlib import Path
 
 from experiments.paired import Ends, Line
-from newcomer.experiments.lines import KINDS
+from newcomer.paper.lines import KINDS
 
 ALL_VARIANTS = "all variants"
 CAPTIONS = {

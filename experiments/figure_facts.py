@@ -20,8 +20,8 @@ import polars as pl
 from experiments.figure_numbers import RADII_AT, read_table
 from experiments.markdown import number, short
 from experiments.paired import Ends, Gap, Line
-from newcomer.experiments.lines import KINDS
-from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, SIMULATIONS
+from newcomer.paper.lines import KINDS
+from newcomer.paper.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, SIMULATIONS
 
 IMPLIED = 48.0  # Delta_off of the remark that M-ProBALL with tau = 0.5 leaves at t = 70: 200 / (0.5 sqrt 70)
 REMARKED = 70  # the round of that remark

@@ -13,10 +13,10 @@ from experiments.figure_facts import REMARKED, Facts
 from experiments.figure_numbers import read_table
 from experiments.markdown import number, short
 from experiments.paired import Ends, Gap, Line
-from newcomer.experiments import fig_readings as readings
-from newcomer.experiments.fig_insufficiency import ISOTROPIC
-from newcomer.experiments.lines import KINDS
-from newcomer.experiments.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, REPLAY
+from newcomer.paper.figures import readings
+from newcomer.paper.figures.insufficiency import ISOTROPIC
+from newcomer.paper.lines import KINDS
+from newcomer.paper.scale import BALANCED, FILMS, LEARNABLE, LITERAL, PRINTED, REPLAY
 
 PCAS = ("PCA of raw rewards", "PCA of single estimates")
 BARE = "M_N without correction"

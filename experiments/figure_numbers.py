@@ -12,7 +12,7 @@ import polars as pl
 
 from experiments import markdown
 from experiments.markdown import number
-from newcomer.experiments.lines import KINDS
+from newcomer.paper.lines import KINDS
 
 RADII_AT = 5000  # offline users at which the radii are shown
 

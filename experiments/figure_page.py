@@ -7,9 +7,9 @@ from pathlib import Path
 from experiments import markdown
 from experiments.figure_numbers import measured
 from experiments.figure_verdicts import VERDICTS
-from newcomer.experiments.catalogue import APART, FIGURES
-from newcomer.experiments.figure import Figure
-from newcomer.experiments.scale import FULL
+from newcomer.paper.catalogue import APART, FIGURES
+from newcomer.paper.figure import Figure
+from newcomer.paper.scale import FULL
 
 INTRO = """# Experiments
 

@@ -31,11 +31,11 @@ import polars as pl
 import newcomer as nc
 from experiments import markdown
 from newcomer.arrays import Floats
+from newcomer.em.fit import estimate_population
+from newcomer.em.passes import Passes
 from newcomer.logs import Logs
 from newcomer.model import Model
-from newcomer.population.estimation import estimate_population
-from newcomer.population.passing import Passes
-from newcomer.population.record import Population
+from newcomer.population import Population
 
 ROUNDS, NEWCOMERS, ROWS, CHUNK = 40, 2000, 8, 20_000
 AIM = 0.545

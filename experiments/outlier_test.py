@@ -27,15 +27,15 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats
-from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.model import Model
-from newcomer.policies.prior_policies import PriorUCB
-from newcomer.simulation import play
-from newcomer.worlds.download import find_movielens
+from newcomer.paper.worlds.download import find_movielens
+from newcomer.paper.worlds.ratings import read_ratings
+from newcomer.policies.prior import PriorUCB
+from newcomer.simulate import play
 from newcomer.worlds.people import People
-from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import stream
 
 LEVEL, SPLITS, NEWCOMERS, ROUNDS = (

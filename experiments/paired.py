@@ -20,7 +20,7 @@ import polars as pl
 from experiments.figure_numbers import read_table
 from experiments.markdown import number
 from newcomer.arrays import Floats
-from newcomer.experiments.lines import KINDS
+from newcomer.paper.lines import KINDS
 
 CLEAR = 2.0  # standard errors
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from experiments import markdown
-from newcomer.experiments.studies import study_people as people
-from newcomer.experiments.studies import study_persistence as persistence
+from newcomer.paper.studies import people, persistence
 
 MARKS = ("people", "likes", "persistence")
 ALS, EASE = "ALS fold-in", "EASE fold-in"

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from experiments import markdown
-from newcomer.fitting import fit
+from newcomer._fit import fit
 from newcomer.radius import KINDS
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic

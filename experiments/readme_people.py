@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.experiments.studies import study_people as people
+from newcomer.paper.studies import people
 
 BEGIN, END = "<!-- people: written by experiments.write_pages -->", "<!-- end of people -->"
 ANSWERS, ALS = 60, "ALS fold-in, own answers"

@@ -20,14 +20,14 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.liking import NAME
+from newcomer.checks.dependence import SELF_SELECTION
 from newcomer.checks.quick import TESTS, quick_check
-from newcomer.fitting import fit
 from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.prior_policies import PriorUCB
+from newcomer.policies.prior import PriorUCB
 from newcomer.worlds.people import People
 from newcomer.worlds.world import stream
 
@@ -82,8 +82,12 @@ def run(name: str, chosen: str, strength: float, split: int) -> dict[str, object
     won = served(rng, fit(logs, null=False, calibrate=False), table, others)
     gain = won["ours"] - won["mean"]
     told: dict[str, object] = {"table": name, "chosen": chosen, "strength": strength, "split": split}
-    told["others_accuse"] = any(found[test].verdict in ACCUSED for test in TESTS if test != NAME)
-    told |= {"effect": found[NAME].effect, "p_value": found[NAME].p_value, "verdict": found[NAME].verdict}
+    told["others_accuse"] = any(found[test].verdict in ACCUSED for test in TESTS if test != SELF_SELECTION)
+    told |= {
+        "effect": found[SELF_SELECTION].effect,
+        "p_value": found[SELF_SELECTION].p_value,
+        "verdict": found[SELF_SELECTION].verdict,
+    }
     told |= {"mean": float(won["mean"].mean()), "gain": float(gain.mean())}
     return told | {"error": float(gain.std(ddof=1) / np.sqrt(len(gain)))}
 

@@ -9,8 +9,8 @@ import polars as pl
 
 from experiments import markdown
 from experiments.study_targets import REPORTED, TARGETS, Verdict
-from newcomer.experiments.catalogue import STUDIES
-from newcomer.experiments.scale import FULL
+from newcomer.paper.catalogue import STUDIES
+from newcomer.paper.scale import FULL
 
 WORDS = {True: "holds", False: "**does not hold**", None: "open"}
 INTRO = """# The distribution of users, measured

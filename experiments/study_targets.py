@@ -11,18 +11,12 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from newcomer.experiments.studies import study_check_rates as check_rates
-from newcomer.experiments.studies import study_hard as hard
-from newcomer.experiments.studies import study_kept as kept
-from newcomer.experiments.studies import study_local_regret as local
-from newcomer.experiments.studies import study_people as people
-from newcomer.experiments.studies import study_persistence as persistence
-from newcomer.experiments.studies import study_prior_calibration as calibration
-from newcomer.experiments.studies import study_prior_movielens as movielens
-from newcomer.experiments.studies import study_prior_robust as robust
-from newcomer.experiments.studies import study_prior_users as users
-from newcomer.experiments.studies import study_rates as rates
-from newcomer.experiments.studies import study_repeatability as repeatability
+from newcomer.paper.studies import check_rates, hard, kept, people, persistence, rates, repeatability
+from newcomer.paper.studies import local_regret as local
+from newcomer.paper.studies import prior_calibration as calibration
+from newcomer.paper.studies import prior_movielens as movielens
+from newcomer.paper.studies import prior_robust as robust
+from newcomer.paper.studies import prior_users as users
 
 REPORTED = "reported"  # the target of what was only to be measured
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from newcomer import warming
+from newcomer import compile_cache
 from tests.optional import NO_MOVIELENS, REQUIRED
 
 
@@ -22,9 +22,9 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
-    warming.forget_old_code()
+    compile_cache.forget_old_code()
     if getattr(config.option, "numprocesses", None):
-        subprocess.run([sys.executable, "-m", "newcomer.warming"], check=True)
+        subprocess.run([sys.executable, "-m", "newcomer.compile_cache"], check=True)
 
 
 @pytest.hookimpl(hookwrapper=True)

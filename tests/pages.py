@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 import newcomer as nc
-from newcomer.reporting.writing import Report
+from newcomer.reporting.report import Report
 from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 

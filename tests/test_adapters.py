@@ -16,9 +16,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import newcomer as nc
-from newcomer.adapters import gymnasium_world, scikit
-from newcomer.adapters.gymnasium_world import WorldEnvironment
-from newcomer.adapters.scikit import TasteTransformer
+from newcomer.adapters import gymnasium, sklearn
+from newcomer.adapters.gymnasium import WorldEnvironment
+from newcomer.adapters.sklearn import TasteTransformer
 from newcomer.errors import MissingExtra, NewcomerError
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Episode
@@ -132,7 +132,7 @@ def test_what_is_not_on_offer_is_refused_in_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "missing", "extra"), [(scikit, "sklearn", "sklearn"), (gymnasium_world, "gymnasium", "gym")]
+    ("module", "missing", "extra"), [(sklearn, "sklearn", "sklearn"), (gymnasium, "gymnasium", "gym")]
 )
 def test_without_the_library_one_sentence_says_what_to_install(
     module: Any, missing: str, extra: str, monkeypatch: pytest.MonkeyPatch

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from newcomer._fit import fit
+from newcomer.em.fit import estimate_population
+from newcomer.em.passes import Passes
 from newcomer.errors import ModelError
-from newcomer.fitting import fit
 from newcomer.model import Model
-from newcomer.population.estimation import estimate_population
-from newcomer.population.passing import Passes
 from newcomer.radius import Draws, calibrated_radius
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic

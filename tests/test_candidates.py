@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.logs.crew import Crew
-from newcomer.logs.intake import reading
+from newcomer.logs import reader
+from newcomer.logs.workers import WorkerPool
 
 IDS = {"text": lambda number: f"drink, {number}", "integers": lambda number: 10 * number}
 
@@ -92,14 +92,14 @@ def _json(values: pl.Series) -> str:
 
 
 def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 7)
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 7)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 7)
     frame = table(3, rows=500)
     for number in range(3):
         frame[number::3].write_parquet(tmp_path / f"logs-{number}.parquet")
     held, spilled = nc.read_logs(tmp_path), nc.read_logs(tmp_path, memory=1)
     assert kept(held) == kept(spilled) == expected(frame)
-    with Crew(2) as crew:
+    with WorkerPool(2) as crew:
         shared = nc.read_logs(tmp_path, engine=crew)
         assert kept(shared) == kept(held.on(crew)) == expected(frame)
         assert shared.summary.fingerprint == spilled.summary.fingerprint == held.summary.fingerprint

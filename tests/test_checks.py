@@ -10,20 +10,20 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.checks.chance import DRAWS, Chance, cross_test, flip_test, pair_test
-from newcomer.checks.crowd import LEADING, Crowd, View, drawing_weights, residuals
-from newcomer.checks.drafts import Draft, Limits, judged
-from newcomer.checks.enough import enough_users
-from newcomer.checks.gathering import LONGEST, gather, look_at
-from newcomer.checks.liking import leading
+from newcomer.checks.check import enough_users
+from newcomer.checks.dependence import leading
+from newcomer.checks.descriptive import agreement
+from newcomer.checks.findings import Draft, Limits, judged
+from newcomer.checks.permutation import DRAWS, PermutationTest, cross_test, flip_test, pair_test
 from newcomer.checks.quick import TESTS, quick_check
-from newcomer.checks.surface import agreement
+from newcomer.checks.residuals import LEADING, HalvedRows, ResidualSample, drawing_weights, residuals
+from newcomer.checks.sample import LONGEST, look_at, take_sample
 from newcomer.evidence import Evidence
-from newcomer.experiments.studies.study_check_rates import clean, self_selected
-from newcomer.logs.crew import Crew
-from newcomer.verdicts import Finding, Findings, holm
+from newcomer.findings import Finding, Findings, holm
+from newcomer.logs.workers import WorkerPool
+from newcomer.paper.studies.check_rates import clean, self_selected
+from newcomer.paper.theory.confounded import Confounded
 from newcomer.worlds.biased_logs import BiasedLogs
-from newcomer.worlds.confounded import Confounded
 from newcomer.worlds.synthetic import Synthetic
 from tests.oracles import checks as oracle
 
@@ -121,21 +121,21 @@ def test_order_of_rows_and_units_do_not_matter():
 
 def test_batches_and_workers_do_not_matter(tmp_path):
     logs = WORLD.logs(500, (3, 9), seed=4)
-    whole = gather(logs)
+    whole = take_sample(logs)
     parts = [look_at(batch, share=1.0, actions=0, width=12) for batch in logs.batches(rows=100)]
     assert len(parts) > 10
     joined = fold(lambda a, b: a + b, parts[::-1]).in_order()
     for name in ("lengths", "hashes", "length", "kept", "rewards", "features"):
         assert np.array_equal(getattr(whole, name), getattr(joined, name)), name
     assert np.allclose(whole.gram, joined.gram, rtol=1e-12)
-    with Crew(2) as crew:
+    with WorkerPool(2) as crew:
         assert quick_check(logs.on(crew)) == quick_check(logs)
 
 
 def test_of_many_users_a_sample_by_hash_is_looked_at(monkeypatch):
-    monkeypatch.setattr("newcomer.checks.gathering.MOST", 100)
+    monkeypatch.setattr("newcomer.checks.sample.MOST", 100)
     logs = WORLD.logs(1000, 5, seed=4)
-    found = gather(logs)
+    found = take_sample(logs)
     assert 60 <= len(found.hashes) <= 140 and found.lengths.sum() == 1000
     assert set(found.hashes) <= set(next(logs.batches(rows=10**9)).hashes)
     assert quick_check(logs).tested == len(found.hashes)
@@ -144,7 +144,7 @@ def test_of_many_users_a_sample_by_hash_is_looked_at(monkeypatch):
 def test_of_long_histories_the_first_rows_are_kept():
     user = np.repeat([1, 2], LONGEST + 50)
     logs = nc.Logs.from_arrays(user=user, action=np.arange(len(user)) % 7, reward=np.arange(len(user)) * 1.0)
-    found = gather(logs)
+    found = take_sample(logs)
     assert found.kept.tolist() == [LONGEST] * 2 and found.length.tolist() == [LONGEST + 50] * 2
     assert found.shown.sum() == len(user)
 
@@ -180,8 +180,8 @@ def test_the_pair_test_against_loops():
 def test_directions_of_liking_are_those_of_the_dense_matrix():
     """Within halves, weights w: sum over users and pairs of different rows of w w f f^T, f standardised one-hot."""
     rng = np.random.default_rng(10)
-    crowd = Crowd.of(gather(self_selected(rng, 2.0, users=200)), None)
-    view = View.of(crowd, shuffled=True)
+    crowd = ResidualSample.of(take_sample(self_selected(rng, 2.0, users=200)), None)
+    view = HalvedRows.of(crowd, shuffled=True)
     features = (np.eye(crowd.count)[crowd.actions[view.order]] - crowd.shares) / crowd.usual[1]
     for weights in (crowd.residual, np.ones(len(crowd.residual))):
         weighted = weights[view.order][:, None] * features
@@ -258,8 +258,8 @@ def test_flips_find_a_mean_and_nothing_else():
 
 def test_halves_and_residuals_against_loops():
     logs = actions(np.random.default_rng(4), once=False, users=30, steps=7)
-    crowd = Crowd.of(gather(logs), None)
-    view = View.of(crowd, shuffled=False)
+    crowd = ResidualSample.of(take_sample(logs), None)
+    view = HalvedRows.of(crowd, shuffled=False)
     first, second = view.sums(view.paid(level=True))
     slow = oracle.half_sums(crowd.user, view.paid(level=True))
     assert np.allclose(first, slow[0]) and np.allclose(second, slow[1])
@@ -279,8 +279,8 @@ def test_residuals_of_features_are_those_of_least_squares():
 def test_expected_draws_without_replacement_against_enumeration():
     rng = np.random.default_rng(6)
     logs = actions(rng, once=True, users=60, steps=6)
-    crowd = Crowd.of(gather(logs), None)
-    view = View.of(crowd, shuffled=False)
+    crowd = ResidualSample.of(take_sample(logs), None)
+    view = HalvedRows.of(crowd, shuffled=False)
     assert crowd.once
     weights = drawing_weights(crowd.actions, crowd.window, crowd.count)
     table = np.array([view.z[crowd.actions == a][0] for a in range(crowd.count)])
@@ -304,7 +304,7 @@ def test_drawing_weights_climb_the_likelihood():
 
 
 def test_repeats_against_loops():
-    crowd = Crowd.of(gather(actions(np.random.default_rng(8), once=False, users=25, steps=8)), None)
+    crowd = ResidualSample.of(take_sample(actions(np.random.default_rng(8), once=False, users=25, steps=8)), None)
     same, other, _ = agreement(crowd)
     assert (same, other) == pytest.approx(oracle.repeated(crowd.user, crowd.actions, crowd.residual))
 
@@ -333,7 +333,7 @@ def test_what_lasts_of_single_actions_is_found():
 def test_a_verdict_needs_an_effect_and_a_p_value(size, p_value, spread, verdict):
     null = spread * np.abs(np.random.default_rng(0).standard_normal(99))
     texts = dict.fromkeys(("fine", "doubtful", "broken", "unknowable"), "Do this.")
-    chance = Chance(p_value, size, null, np.eye(1))
+    chance = PermutationTest(p_value, size, null, np.eye(1))
     draft = Draft("drift", chance, 1.0, "sd", Limits(0.1, 0.5), "It is {effect} {unit}", texts)
     (found,) = judged([draft], 0.05)
     assert found.verdict == verdict and found.adjusted == p_value

@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import onehot
-from newcomer.checks import shared
-from newcomer.cli.findings import findings_of, method_line
-from newcomer.logs import carrying
-from newcomer.logs.crew import Crew
-from newcomer.logs.intake import shelving
-from newcomer.population import estimation
-from newcomer.population.beginning import begin_with
-from newcomer.population.choice import shared_by_all
-from newcomer.population.estimation import estimate_population
-from newcomer.population.passing import Passes, Progress
-from newcomer.population.spikes import Moments, Spikes
+from newcomer import one_hot
+from newcomer.checks import shared_preferences
+from newcomer.cli.model_summary import method_line, summary_of
+from newcomer.em import fit
+from newcomer.em.fit import estimate_population
+from newcomer.em.large_logs import shared_by_all
+from newcomer.em.passes import Passes, Progress
+from newcomer.em.shrinkage import start_fit
+from newcomer.em.spikes import PairMoments, Spikes
+from newcomer.logs import disk_store, engine
+from newcomer.logs.workers import WorkerPool
 from newcomer.subspace import distance
 from newcomer.users import balanced_signs, bucket_of
 
@@ -48,7 +47,7 @@ def world(kind: str, *, size: float = 1.0, users: int = USERS, seed: int = 0) ->
 @pytest.fixture
 def few(monkeypatch):
     """A sample that is small, so that few users are many."""
-    monkeypatch.setattr(estimation, "SAMPLE", SOME)
+    monkeypatch.setattr(fit, "SAMPLE", SOME)
 
 
 def test_strengths_by_definition():
@@ -61,8 +60,8 @@ def test_strengths_by_definition():
 def test_moments_by_definition():
     """The moment of one-hot logs and its edge against sums over users, pair by pair."""
     logs, _ = world("one-hot", users=300)
-    begin = begin_with(Passes(logs), None)
-    moments = Moments(begin, 3)
+    begin = start_fit(Passes(logs), None)
+    moments = PairMoments(begin, 3)
     (found,) = moments.of([moments.every])
     batch = next(logs.batches())
     rewards = np.asarray(batch.rewards)
@@ -99,7 +98,7 @@ def test_moments_by_definition():
 @pytest.mark.parametrize("kind", ["one-hot", "wide", "items", "features"])
 def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     logs, truth = world("one-hot" if kind == "wide" else kind)
-    monkeypatch.setattr(onehot, "WIDE", 20 if kind == "wide" else 2000)
+    monkeypatch.setattr(one_hot, "WIDE", 20 if kind == "wide" else 2000)
     heard: list[Progress] = []
     model = nc.fit(logs, null=False, listen=heard.append)
     facts = model.evidence.population
@@ -114,7 +113,7 @@ def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     assert distance(found, true) < 0.6
     assert distance(found, true) <= model.radius("calibrated", delta=0.1)
     assert facts.outlook is not None and facts.outlook.steps[0].people > 100
-    assert "by all users (a sample of" in method_line(findings_of(model))
+    assert "by all users (a sample of" in method_line(summary_of(model))
 
 
 def test_where_nothing_is_shared_all_users_find_nothing(few):
@@ -142,12 +141,12 @@ def test_the_sample_stands_where_it_sees_as_much(few):
 def test_workers_and_batches_choose_alike(few, monkeypatch):
     logs, _ = world("one-hot")
     alone = estimate_population(Passes(logs))
-    monkeypatch.setattr("newcomer.population.passing.CODED", 7000)
+    monkeypatch.setattr("newcomer.em.passes.CODED", 7000)
     pieces = estimate_population(Passes(logs))
-    monkeypatch.setattr(carrying, "ENOUGH", 0)
-    monkeypatch.setattr(shelving, "FEWEST", 50)
-    monkeypatch.setattr(shelving, "TASKS", (1, 12))
-    with Crew(2) as crew:
+    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(disk_store, "FEWEST", 50)
+    monkeypatch.setattr(disk_store, "TASKS", (1, 12))
+    with WorkerPool(2) as crew:
         shared_out = estimate_population(Passes(logs.on(crew)))
     for other in (pieces, shared_out):
         assert other.facts.by_all and other.facts.passes == alone.facts.passes
@@ -172,9 +171,9 @@ def test_a_fit_by_all_is_resumed_to_the_same_answer(few, tmp_path):
 
 def test_the_check_asks_all_users_where_a_sample_shows_nothing(monkeypatch):
     logs, _ = world("one-hot")
-    monkeypatch.setattr("newcomer.checks.gathering.MOST", SOME)
+    monkeypatch.setattr("newcomer.checks.sample.MOST", SOME)
     assert nc.check(logs, fit=False)["shared taste"].verdict == "doubtful"
-    monkeypatch.setattr(shared, "MOST", SOME)
+    monkeypatch.setattr(shared_preferences, "MOST", SOME)
     found = nc.check(logs, fit=False)["shared taste"]
     assert found.verdict == "fine" and "all 16,000 users together" in found.what and found.p_value < 1e-3
     nobody, _ = world("one-hot", size=0.0)
@@ -188,5 +187,5 @@ def test_that_some_users_give_more_than_others_is_no_taste():
     reward = rng.standard_normal((4000, 1)) + rng.standard_normal((4000, 5))
     logs = nc.Logs.from_arrays(user=np.repeat(np.arange(4000), 5), action=action.ravel(), reward=reward.ravel())
     passes = Passes(logs)
-    sure, share = shared_by_all(passes, begin_with(passes, None))
+    sure, share = shared_by_all(passes, start_fit(passes, None))
     assert sure < 3.1 and share < 0.01

@@ -11,9 +11,9 @@ import pytest
 import typer
 from rich.console import Console, RenderableType
 
-from newcomer.cli import options, screen
-from newcomer.cli.findings import (
-    Findings,
+from newcomer.cli import options, output
+from newcomer.cli.model_summary import (
+    ModelSummary,
     RadiusFindings,
     RankFindings,
     coverage_line,
@@ -23,10 +23,10 @@ from newcomer.cli.findings import (
     tell,
     verdict,
 )
-from newcomer.cli.progress import Meter
-from newcomer.cli.render import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
+from newcomer.cli.output import Meter
+from newcomer.cli.text_charts import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
+from newcomer.em.passes import Progress
 from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
-from newcomer.population.passing import Progress
 
 
 def printed(*parts: RenderableType, width: int = 80) -> str:
@@ -44,7 +44,7 @@ def logs_facts(*, users: int, rows: int, too_short: int = 0, ties: int = 0) -> S
     return Summary(users, rows, 50, users - too_short, too_short, ties, "0f", 1.0, 0.0, 1.0, 1.0)
 
 
-def findings(**changes: object) -> Findings:
+def findings(**changes: object) -> ModelSummary:
     usual: dict[str, object] = {
         "estimator": "sold",
         "dim": 50,
@@ -61,7 +61,7 @@ def findings(**changes: object) -> Findings:
         "intercept": False,
         "fingerprint": "0f",
     }
-    return Findings(**{**usual, **changes})  # type: ignore[arg-type]
+    return ModelSummary(**{**usual, **changes})  # type: ignore[arg-type]
 
 
 def test_a_rank_is_auto_or_a_number_from_one() -> None:
@@ -226,15 +226,15 @@ def test_the_program_is_called_as_it_can_be_found(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.executable", str(home / "python"))
     monkeypatch.setenv("PATH", str(home))
     monkeypatch.chdir(tmp_path)
-    assert screen.program() == f"{home / 'python'} -m newcomer"
+    assert output.program() == f"{home / 'python'} -m newcomer"
     (home / "newcomer").touch(mode=0o755)
-    assert screen.program() == "newcomer"
+    assert output.program() == "newcomer"
     monkeypatch.setenv("PATH", "/nowhere")
-    assert screen.program() == "env/bin/newcomer"
+    assert output.program() == "env/bin/newcomer"
 
 
 def test_json_is_one_object_of_plain_values(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.print_json("fit", {"a": np.float64(1.5), "b": np.arange(2), "c": float("inf"), "d": (1, None), "e": "å"})
+    output.print_json("fit", {"a": np.float64(1.5), "b": np.arange(2), "c": float("inf"), "d": (1, None), "e": "å"})
     text = capsys.readouterr().out
     assert text.count("\n") == 1
     assert json.loads(text) == {

@@ -10,14 +10,14 @@ import numpy as np
 import polars as pl
 import pytest
 
+from newcomer._fit import fit
 from newcomer.errors import NewcomerError
-from newcomer.fitting import fit
 from newcomer.model import Model
+from newcomer.paper.theory.confounded import Confounded
 from newcomer.policies.proball import ProBALLUCB
-from newcomer.simulation import play
+from newcomer.simulate import play
 from newcomer.subspace import distance
 from newcomer.worlds.biased_logs import BiasedLogs
-from newcomer.worlds.confounded import Confounded
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import World, check_world
 

@@ -13,8 +13,8 @@ import pytest
 import newcomer as nc
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
-from newcomer.logs.crew import Crew
-from newcomer.population.record import Population
+from newcomer.logs.workers import WorkerPool
+from newcomer.population import Population
 from newcomer.worlds.synthetic import Synthetic
 from tests.oracles import prior as oracle
 
@@ -111,12 +111,12 @@ def test_batches_order_and_workers_do_not_matter(monkeypatch: pytest.MonkeyPatch
     fitted = model(12, ACTIONS, action_ids=tuple(range(ACTIONS)), one_hot=True, persistence=0.4)
     logs = nc.Logs.from_arrays(**given)
     where = fitted.transform(logs)
-    with Crew(2) as crew:
+    with WorkerPool(2) as crew:
         assert fitted.transform(logs.on(crew)) == where
     last_first = {name: column[::-1] for name, column in given.items()}
     turned = fitted.transform(nc.Logs.from_arrays(**last_first))
     np.testing.assert_allclose(turned.mean, where.mean, atol=1e-12)
-    monkeypatch.setattr("newcomer.logs.logbook.BATCH_BYTES", 8 * ACTIONS * 5)
+    monkeypatch.setattr("newcomer.logs.logs.BATCH_BYTES", 8 * ACTIONS * 5)
     assert fitted.transform(logs) == where
 
 

@@ -17,12 +17,11 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError, NewcomerError
-from newcomer.logs import carrying
+from newcomer.logs import disk_store, engine
 from newcomer.logs.batch import Batch
-from newcomer.logs.crew import Crew
-from newcomer.logs.engine import reduce
-from newcomer.logs.intake import shelving
-from newcomer.logs.sampling import sample
+from newcomer.logs.reduce import reduce
+from newcomer.logs.sample import sample
+from newcomer.logs.workers import WorkerPool
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
 
@@ -38,14 +37,14 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "ENOUGH", 0)
-    monkeypatch.setattr(shelving, "FEWEST", 50)
-    monkeypatch.setattr(shelving, "TASKS", (1, 12))
+    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(disk_store, "FEWEST", 50)
+    monkeypatch.setattr(disk_store, "TASKS", (1, 12))
 
 
 @pytest.fixture(scope="module")
 def crew():
-    with Crew(2) as two:
+    with WorkerPool(2) as two:
         yield two
 
 
@@ -85,13 +84,13 @@ def pid_after(given: object, task: float) -> int:
     return os.getpid()
 
 
-def test_answers_come_in_the_order_of_tasks(crew: Crew) -> None:
+def test_answers_come_in_the_order_of_tasks(crew: WorkerPool) -> None:
     assert list(crew.each(twice, range(40), given=1)) == [1 + 2 * i for i in range(40)]
     assert crew.fold(twice, range(5), add, given=0, tell=lambda _: None) == 20
     assert list(crew.each(twice, [])) == []
 
 
-def test_an_error_of_a_worker_is_raised_here_and_the_crew_goes_on(crew: Crew) -> None:
+def test_an_error_of_a_worker_is_raised_here_and_the_crew_goes_on(crew: WorkerPool) -> None:
     with pytest.raises(LogsError, match=r"reward is missing \(a.csv, row 7\): fill it in"):
         list(crew.each(fails, range(6)))
     half = crew.each(twice, range(10), given=0)
@@ -100,17 +99,17 @@ def test_an_error_of_a_worker_is_raised_here_and_the_crew_goes_on(crew: Crew) ->
     assert list(crew.each(twice, range(3), given=5)) == [5, 7, 9]
 
 
-def test_a_killed_worker_is_replaced(crew: Crew, tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced(crew: WorkerPool, tmp_path: Path) -> None:
     assert list(crew.each(dies_once, range(6), given=str(tmp_path / "token"))) == list(range(6))
     with pytest.raises(NewcomerError, match="3 worker processes died of the same task"):
         list(crew.each(dies, [0]))
 
 
-def test_moments_are_those_of_one_process(crew: Crew, tmp_path: Path, scratch: Path) -> None:
+def test_moments_are_those_of_one_process(crew: WorkerPool, tmp_path: Path, scratch: Path) -> None:
     folder = write_parquet(tmp_path / "logs")
     held, spilled = nc.read_logs(folder), nc.read_logs(folder, memory=20_000)
     alone = reduce(held, partial(moments_of, ridge=1.0), merge)
-    with Crew(1) as one:
+    with WorkerPool(1) as one:
         by_one = reduce(held.on(one), partial(moments_of, ridge=1.0), merge)
     by_two = reduce(held.on(crew), partial(moments_of, ridge=1.0), merge)
     same_moments(by_one, by_two, 0.0)
@@ -118,7 +117,7 @@ def test_moments_are_those_of_one_process(crew: Crew, tmp_path: Path, scratch: P
         same_moments(found, alone, 1e-10)
 
 
-def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: Crew, tmp_path: Path, scratch: Path) -> None:
+def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: WorkerPool, tmp_path: Path, scratch: Path) -> None:
     logs = nc.read_logs(write_parquet(tmp_path / "logs"))
     ours, theirs = sample(logs, 100), sample(logs.on(crew), 100)
     assert ours.engine is None and theirs.engine is crew and theirs.summary == ours.summary
@@ -126,7 +125,7 @@ def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: Crew, tmp_path
     same_moments(*sums, 1e-10)
 
 
-def test_progress_counts_rows(crew: Crew, tmp_path: Path) -> None:
+def test_progress_counts_rows(crew: WorkerPool, tmp_path: Path) -> None:
     logs, heard = nc.read_logs(write_parquet(tmp_path / "logs")).on(crew), []
     total = reduce(logs, rewards, add, progress=lambda done, rows: heard.append((done, rows)))
     assert total == pytest.approx(reduce(nc.read_logs(tmp_path / "logs"), rewards, add))
@@ -135,7 +134,7 @@ def test_progress_counts_rows(crew: Crew, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [False, True])
-def test_files_read_by_workers_are_the_same_logs(crew: Crew, tmp_path: Path, scratch: Path, text: bool) -> None:
+def test_files_read_by_workers_are_the_same_logs(crew: WorkerPool, tmp_path: Path, scratch: Path, text: bool) -> None:
     folder = write_parquet(tmp_path / "logs", text=text)
     ours, theirs = nc.read_logs(folder), nc.read_logs(folder, engine=crew, clip="auto")
     assert theirs.summary.fingerprint == nc.read_logs(folder, clip="auto").summary.fingerprint
@@ -144,7 +143,9 @@ def test_files_read_by_workers_are_the_same_logs(crew: Crew, tmp_path: Path, scr
     assert not list(scratch.iterdir())
 
 
-def test_grouped_files_are_not_shuffled_and_the_promise_is_checked(crew: Crew, tmp_path: Path, scratch: Path) -> None:
+def test_grouped_files_are_not_shuffled_and_the_promise_is_checked(
+    crew: WorkerPool, tmp_path: Path, scratch: Path
+) -> None:
     folder = write_parquet(tmp_path / "logs", grouped=True)
     logs = nc.read_logs(folder, engine=crew, grouped=True)
     assert logs == nc.read_logs(folder)
@@ -170,7 +171,7 @@ def test_a_fit_by_two_processes_is_that_of_one(tmp_path: Path, scratch: Path) ->
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGKILL"])
 def test_workers_end_with_their_parent(tmp_path: Path, name: str) -> None:
     code = (
-        "from newcomer.logs.crew import Crew; from tests.test_crew import pid_after\n"
+        "from newcomer.logs.workers import Crew; from tests.test_crew import pid_after\n"
         "with Crew(2) as crew:\n"
         "    pids = set(crew.each(pid_after, [0.3, 0.3])); print(*pids, flush=True)\n"
         "    list(crew.each(pid_after, [60, 60]))\n"

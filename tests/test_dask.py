@@ -17,12 +17,12 @@ import pytest
 
 import newcomer as nc
 from newcomer.cli import main
-from newcomer.engines import dask as ours
 from newcomer.errors import EngineError, LogsError, MissingExtra
-from newcomer.logs import carrying
-from newcomer.logs.crew import Crew
-from newcomer.logs.engine import reduce
-from newcomer.logs.intake import shelving
+from newcomer.logs import dask as ours
+from newcomer.logs import disk_store
+from newcomer.logs import engine as engines
+from newcomer.logs.reduce import reduce
+from newcomer.logs.workers import WorkerPool
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
 from tests.optional import optional
@@ -84,15 +84,15 @@ def engine(request, cluster):
     if request.param == "a cluster":
         yield cluster
     else:
-        with Crew(2) as crew:
+        with WorkerPool(2) as crew:
             yield crew
 
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "ENOUGH", 0)
-    monkeypatch.setattr(shelving, "FEWEST", 100)
-    monkeypatch.setattr(shelving, "TASKS", (1, 8))
+    monkeypatch.setattr(engines, "ENOUGH", 0)
+    monkeypatch.setattr(disk_store, "FEWEST", 100)
+    monkeypatch.setattr(disk_store, "TASKS", (1, 8))
 
 
 def gap(a: np.ndarray, b: np.ndarray) -> float:
@@ -105,7 +105,7 @@ def test_arrays_files_workers_and_cluster_agree(cluster, tmp_path: Path) -> None
     frame = pl.concat([pl.read_parquet(file) for file in sorted(folder.glob("*.parquet"))])
     columns = {name: frame[name].to_numpy() for name in ("user", "reward", "step")}
     arrays = nc.Logs.from_arrays(features=np.array(frame["features"].to_list()), **columns)
-    with Crew(2) as crew:
+    with WorkerPool(2) as crew:
         rivals = {
             "one process": nc.read_logs(folder, memory=20_000),
             "two workers": nc.read_logs(folder, engine=crew),

@@ -15,24 +15,22 @@ from experiments import evaluate_coverage
 
 import newcomer as nc
 from newcomer.cli import main
-from newcomer.evaluation import fold_in, propensities
-from newcomer.evaluation.answers import Stretch
-from newcomer.evaluation.contenders import ARMS, MEAN, OURS
-from newcomer.evaluation.fitted_world import FittedWorld, menu_of
-from newcomer.evaluation.judging import ByPolicy, ByRidge, concordance, judge
-from newcomer.evaluation.replaying import pools, replay
-from newcomer.evaluation.served import served
-from newcomer.evaluation.splitting import Fold
+from newcomer.evaluation import off_policy, recommenders
+from newcomer.evaluation.cold_start import ByPolicy, ByRidge, concordance, judge
+from newcomer.evaluation.folds import Fold
+from newcomer.evaluation.predictors import ARMS, MEAN, OURS
+from newcomer.evaluation.replay import pools, replay, served
+from newcomer.evaluation.results import Stretch
+from newcomer.evaluation.simulated import FittedWorld, menu_of
 from newcomer.gain.deals import deal
-from newcomer.gain.offers import Menu
-from newcomer.gain.per_user import Persons, Table
+from newcomer.gain.per_user import PerUser, UserTable
+from newcomer.gain.propensities import Menu
 from newcomer.interval import ratio
-from newcomer.logs import carrying
-from newcomer.logs.crew import Crew
-from newcomer.logs.intake import shelving
+from newcomer.logs import disk_store, engine
+from newcomer.logs.workers import WorkerPool
+from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.users import bucket_count, folds
 from newcomer.worlds import Synthetic
-from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import check_world, stream
 from tests.optional import MOVIELENS, needs_movielens
 from tests.oracles import evaluate as oracle
@@ -140,15 +138,15 @@ def test_order_names_of_files_and_batches_change_nothing(found):
 @pytest.fixture
 def dealt(monkeypatch):
     """Workers take part whatever the number of rows; the maps of their passes are counted here by name."""
-    monkeypatch.setattr(carrying, "ENOUGH", 0)
-    monkeypatch.setattr(shelving, "FEWEST", 100)
-    counts, fold = Counter(), carrying.Engine.fold
+    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(disk_store, "FEWEST", 100)
+    counts, fold = Counter(), engine.Engine.fold
 
     def counted(self, do, tasks, *rest, **named):
         counts[getattr(do.map, "func", do.map).__qualname__] += 1
         return fold(self, do, tasks, *rest, **named)
 
-    monkeypatch.setattr(carrying.Engine, "fold", counted)
+    monkeypatch.setattr(engine.Engine, "fold", counted)
     return counts
 
 
@@ -162,7 +160,7 @@ def test_workers_fit_and_judge_and_change_nothing(found, dealt):
 
 def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
     logs = logs_of(users=40)
-    with Crew(2) as crew:
+    with WorkerPool(2) as crew:
         moved = logs.on(crew)
         half = np.arange(bucket_count(logs.dim)) % 2 == 0
         part = Fold(half, ~half, seed=1).to_fit(moved)
@@ -220,7 +218,7 @@ def test_some_users_of_logs_are_the_same_in_memory_on_disk_and_with_workers(tmp_
     spilled = nc.read_logs(tmp_path / "logs.csv", memory=2000)
     again = first.held_out(spilled)
     assert again.summary.fingerprint == keep.summary.fingerprint and again.summary.users == keep.summary.users
-    with Crew(1) as crew:
+    with WorkerPool(1) as crew:
         moved = logs.on(crew)
         shelved = first.held_out(moved)
         assert shelved.summary.fingerprint == keep.summary.fingerprint
@@ -297,7 +295,7 @@ def test_weights_are_those_of_the_definition(model):
     logs = logs_of(users=25, rows=8, seed=5)
     policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model)}
     expects = nc.PriorTS(model)
-    table = propensities.weigh(policies, expects, logs)
+    table = off_policy.weigh(policies, expects, logs)
     place = {int(h): i for i, h in enumerate(table.people.hashes)}
     (batch,) = logs.batches()
     ids = np.array(logs.action_ids)
@@ -305,10 +303,10 @@ def test_weights_are_those_of_the_definition(model):
         own = slice(batch.offsets[i], batch.offsets[i + 1])
         history = list(zip(ids[batch.actions[own]], batch.rewards[own], batch.propensities[own], strict=True))
         for name, policy in policies.items():
-            for window, (begin, end) in enumerate(propensities.WINDOWS[:4]):
+            for window, (begin, end) in enumerate(off_policy.WINDOWS[:4]):
                 wanted = oracle.off_policy(history, policy, expects, ids, begin, end).sum(axis=0)
                 kept = table.of(name)[place[int(batch.hashes[i])], window]
-                order = [propensities.RESULT, propensities.WEIGHT, propensities.IPS, propensities.ROBUST]
+                order = [off_policy.RESULT, off_policy.WEIGHT, off_policy.IPS, off_policy.ROBUST]
                 np.testing.assert_allclose(kept[order], wanted, atol=1e-9)
 
 
@@ -323,8 +321,8 @@ def test_a_ratio_has_the_error_of_the_bootstrap():
 
 def test_als_and_ease_are_those_of_dense_tables():
     logs = logs_of(users=60, rows=6)
-    cells, hashes = fold_in.cells_of(logs)
-    answers, met = fold_in.table_of(logs)
+    cells, hashes = recommenders.cells_of(logs)
+    answers, met = recommenders.table_of(logs)
     assert (np.diff(hashes.astype(object)) > 0).all() and met.sum() == len(cells.data)
     rows = {int(h): i for i, h in enumerate(hashes)}
     for batch in logs.batches():
@@ -332,13 +330,13 @@ def test_als_and_ease_are_those_of_dense_tables():
         for action in set(batch.actions[own].tolist()):
             mean = batch.rewards[own][batch.actions[own] == action].mean()
             assert answers[rows[int(batch.hashes[3])], action] == pytest.approx(mean)
-    start = 0.1 * stream(0, "als").standard_normal((ACTIONS, fold_in.FACTORS))
-    items = oracle.als(answers, met, 3.0, start, fold_in.SWEEPS)
-    made = fold_in.Als.of(cells, 3.0)
+    start = 0.1 * stream(0, "als").standard_normal((ACTIONS, recommenders.FACTORS))
+    items = oracle.als(answers, met, 3.0, start, recommenders.SWEEPS)
+    made = recommenders.Als.of(cells, 3.0)
     np.testing.assert_allclose(made.items, items, atol=1e-8)
     row, column = np.nonzero(met)
     np.testing.assert_allclose(made.at(cells, row, column), made(answers, met)[row, column], atol=1e-9)
-    ease = fold_in.Ease.of(cells, 30.0)
+    ease = recommenders.Ease.of(cells, 30.0)
     np.testing.assert_allclose(ease.at(cells, row, column), ease(answers, met)[row, column], atol=1e-9)
     inverse = np.linalg.inv(answers.T @ answers + 30.0 * np.eye(ACTIONS))
     np.testing.assert_allclose(ease.weights[0, 1], -inverse[0, 1] / inverse[1, 1])
@@ -365,10 +363,10 @@ def test_the_fitted_world_draws_what_the_model_says(model):
 
 def test_folds_share_the_names_that_all_have():
     tables = [
-        Table(names, Persons(np.array([first], dtype=np.uint64), np.arange(2.0)[None, : len(names)] + first))
+        UserTable(names, PerUser(np.array([first], dtype=np.uint64), np.arange(2.0)[None, : len(names)] + first))
         for first, names in ((7, ("a", "b")), (3, ("b",)))
     ]
-    joined = Table.joined(tables)
+    joined = UserTable.joined(tables)
     assert joined.names == ("b",) and joined.people.hashes.tolist() == [3, 7] and joined.of("b").tolist() == [3.0, 8.0]
 
 
@@ -436,11 +434,11 @@ def test_propensities_of_logs_that_do_not_say_what_was_on_offer_are_not_used():
 
 
 def test_few_effective_rows_are_left_out():
-    kept = np.zeros((200, 1, len(propensities.WINDOWS), len(propensities.KEPT)))
-    kept[:, 0, 0, propensities.ROWS] = 1.0
-    kept[:3, 0, 0, [propensities.WEIGHT, propensities.SQUARE]] = [50.0, 2500.0]
-    table = Table((OURS,), Persons(np.arange(200, dtype=np.uint64), kept))
-    assert propensities.rows_of(table) == ([], 1)
+    kept = np.zeros((200, 1, len(off_policy.WINDOWS), len(off_policy.KEPT)))
+    kept[:, 0, 0, off_policy.ROWS] = 1.0
+    kept[:3, 0, 0, [off_policy.WEIGHT, off_policy.SQUARE]] = [50.0, 2500.0]
+    table = UserTable((OURS,), PerUser(np.arange(200, dtype=np.uint64), kept))
+    assert off_policy.rows_of(table) == ([], 1)
 
 
 def test_candidates_of_the_logs_are_the_offer():

@@ -29,19 +29,29 @@ import newcomer as nc
 from newcomer.cli.main import app, execute
 from newcomer.cli.reproduce import Clock
 from newcomer.errors import NewcomerError
-from newcomer.experiments import fig_geometry, fig_insufficiency, fig_readings, fig_reward_seeking_logger
-from newcomer.experiments.catalogue import APART, EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
-from newcomer.experiments.job_folder import JobFolder
-from newcomer.experiments.jobs import ExitRule, Fit, Play, Table, from_text, in_order, key, kind_of, to_text
-from newcomer.experiments.lines import Line, newcomer_table, proball, sold
-from newcomer.experiments.named_worlds import Seen, true_basis, world_named
-from newcomer.experiments.panels import spread
-from newcomer.experiments.performing import perform_fit, perform_play
-from newcomer.experiments.players import PLAYERS
-from newcomer.experiments.pool import run as run_calls
-from newcomer.experiments.pool import time_left
-from newcomer.experiments.scale import FULL, LEARNABLE, LITERAL, QUICK, REPLAY, SCALES, Scale, Setting
-from newcomer.logs.crew import Crew
+from newcomer.logs.workers import WorkerPool
+from newcomer.paper.catalogue import APART, EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
+from newcomer.paper.figures import geometry, insufficiency, readings, reward_seeking_logger
+from newcomer.paper.jobs import (
+    ExitRule,
+    Fit,
+    JobFolder,
+    Play,
+    TableJob,
+    from_text,
+    in_order,
+    key,
+    kind_of,
+    time_left,
+    to_text,
+)
+from newcomer.paper.jobs import run as run_calls
+from newcomer.paper.lines import Line, newcomer_table, proball, sold
+from newcomer.paper.named_worlds import Projected, true_basis, world_named
+from newcomer.paper.panels import spread
+from newcomer.paper.performing import perform_fit, perform_play
+from newcomer.paper.players import PLAYERS
+from newcomer.paper.scale import FULL, LEARNABLE, LITERAL, QUICK, REPLAY, SCALES, Scale, Setting
 from newcomer.worlds import Synthetic
 from tests.compare_results import differences
 
@@ -81,7 +91,7 @@ def test_the_catalogue_has_the_ids_of_the_issue() -> None:
 
 def test_jobs_are_plain_text_and_back() -> None:
     bare, ruled = Play(LEARNABLE, "LinUCB", 10, 2), Play(LEARNABLE, "ProBALL-UCB", 10, 2, TINY, RULE)
-    for job in (TINY, bare, ruled, Table("geometry", (("users", 5), ("seed", 1)))):
+    for job in (TINY, bare, ruled, TableJob("geometry", (("users", 5), ("seed", 1)))):
         assert from_text(to_text(job)) == job
 
 
@@ -174,7 +184,7 @@ def test_the_true_basis_and_true_features_are_used() -> None:
         for truth in (True, False)
     )
     assert given["regret"].sum() < learned["regret"].sum()
-    view = Seen(place, true_basis(place))
+    view = Projected(place, true_basis(place))
     whole, seen = (one.episode(np.random.default_rng(1), 3) for one in (place, view))
     assert seen.actions.shape == (3, 20, 2) and np.array_equal(whole.rewards, seen.rewards)
 
@@ -204,29 +214,29 @@ def test_sets_of_the_geometry_figure_hold_what_they_should() -> None:
     rng = np.random.default_rng(3)
     shown, line = rng.standard_normal((6, 2)), np.array([0.6, 0.8])
     gram, moment = np.eye(2) + shown.T @ shown, rng.standard_normal(2)
-    sets = fig_geometry.Sets(gram, moment, line, 0.3, 0.7, 1.1)
+    sets = geometry.Sets(gram, moment, line, 0.3, 0.7, 1.1)
     outlines, mean = sets.outlines(), np.linalg.solve(gram, moment)
-    edge = outlines[fig_geometry.ONLINE] - mean
+    edge = outlines[geometry.ONLINE] - mean
     np.testing.assert_allclose(np.einsum("nd,de,ne->n", edge, gram, edge), 1.1**2)
-    for name in (fig_geometry.OFFLINE, fig_geometry.LOCAL):
+    for name in (geometry.OFFLINE, geometry.LOCAL):
         for beta in outlines[name]:
             unit = beta / np.linalg.norm(beta)
             own = unit * (unit @ moment) / (unit @ gram @ unit)
             assert (beta - own) @ gram @ (beta - own) <= 0.7**2 + 1e-9
             assert abs(unit @ line) >= np.cos(0.3) - 1e-9
-            if name == fig_geometry.LOCAL:
+            if name == geometry.LOCAL:
                 assert (beta - mean) @ gram @ (beta - mean) <= 1.1**2 + 1e-9
     centre = line * (line @ moment) / (line @ gram @ line)
-    radius = np.linalg.norm(outlines[fig_geometry.BALL] - centre, axis=1)
-    np.testing.assert_allclose(radius, np.linalg.norm(outlines[fig_geometry.OFFLINE] - centre, axis=1).max())
-    far = np.linalg.norm(outlines[fig_geometry.ONLINE] - centre, axis=1).max()
+    radius = np.linalg.norm(outlines[geometry.BALL] - centre, axis=1)
+    np.testing.assert_allclose(radius, np.linalg.norm(outlines[geometry.OFFLINE] - centre, axis=1).max())
+    far = np.linalg.norm(outlines[geometry.ONLINE] - centre, axis=1).max()
     assert sets.contained() == (far <= radius[0])
 
 
 def test_readings_change_coordinates_and_not_rewards() -> None:
     rng = np.random.default_rng(0)
     users, movies = rng.standard_normal((5, 3)), rng.standard_normal((20, 3)) * [1.0, 3.0, 0.1]
-    turned, round_ones = fig_readings.isotropic(users, movies)
+    turned, round_ones = readings.isotropic(users, movies)
     np.testing.assert_allclose(turned @ round_ones.T, users @ movies.T)
     np.testing.assert_allclose(round_ones.T @ round_ones / 20, np.eye(3), atol=1e-12)
 
@@ -235,7 +245,7 @@ def test_a_claim_holds_beyond_two_standard_errors_of_paired_newcomers() -> None:
     def said(gaps: list[float]) -> str:
         worse = pl.DataFrame({"regret": [5.0, 50.0, 500.0, 5000.0]})
         better = worse.with_columns(pl.col("regret") + pl.Series(gaps))
-        return str(fig_readings._claim("c", better, worse)["holds"])
+        return str(readings._claim("c", better, worse)["holds"])
 
     assert said([-1.0, -1.2, -0.8, -1.0]) == "holds" and said([1.0, 1.2, 0.8, 1.0]) == "fails"
     assert said([-1.0, 1.2, -0.8, 1.0]) == "open" and said([0.0] * 4) == "is it"
@@ -243,14 +253,14 @@ def test_a_claim_holds_beyond_two_standard_errors_of_paired_newcomers() -> None:
 
 def test_a_logger_that_seeks_reward_finds_it() -> None:
     place = Synthetic.learnable()
-    shares = [fig_reward_seeking_logger.seeking_logs(place, 60, 5, strength, 0)[1] for strength in (0.0, 2.0, 50.0)]
+    shares = [reward_seeking_logger.seeking_logs(place, 60, 5, strength, 0)[1] for strength in (0.0, 2.0, 50.0)]
     assert abs(shares[0]) < 0.2 < shares[1] < 0.97 < shares[2] <= 1.0
 
 
 def test_estimators_of_the_insufficiency_figure_agree_without_noise() -> None:
     place = Synthetic(dim=8, rank=2, items=40, noise=0.0)
     logs = place.logs(400, 30, 0)
-    for name, estimate in fig_insufficiency.ESTIMATORS.items():
+    for name, estimate in insufficiency.ESTIMATORS.items():
         basis = estimate(logs, place, 0)
         np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-9, err_msg=name)
         if name != "PCA of raw rewards":
@@ -285,8 +295,8 @@ def test_every_figure_alone_has_the_fits_of_all_its_plays(scale: Scale, fitted: 
         jobs = figure.jobs(Fitted(scale, fitted))  # type: ignore[arg-type]
         needed = {job.fit for job in jobs if isinstance(job, Play) and job.fit}
         assert needed <= set(figure.fits(scale)), figure.name
-        assert {job.figure for job in jobs if isinstance(job, Table)} <= {figure.name}
-        assert (figure.run is not None) == any(isinstance(job, Table) for job in jobs), figure.name
+        assert {job.figure for job in jobs if isinstance(job, TableJob)} <= {figure.name}
+        assert (figure.run is not None) == any(isinstance(job, TableJob) for job in jobs), figure.name
 
 
 def test_lines_of_proball_say_radius_and_tau(fitted: nc.Model) -> None:
@@ -377,7 +387,7 @@ def test_a_table_job_is_done_by_the_figure_it_names(tiny: JobFolder, tmp_path: P
 
 
 def test_jobs_begin_with_the_slow_ones_then_one_of_each_kind() -> None:
-    seeds = [Table("prior-users", (("users", users), ("seed", seed))) for users in (50, 150) for seed in (1, 2)]
+    seeds = [TableJob("prior-users", (("users", users), ("seed", seed))) for users in (50, 150) for seed in (1, 2)]
     slow = Play(LEARNABLE, "LOCAL-UCB", 10, 2)
     assert in_order([*seeds, slow]) == [slow, seeds[0], seeds[2], seeds[1], seeds[3]]
     assert kind_of(seeds[0]) == kind_of(seeds[1]) != kind_of(seeds[2])
@@ -403,7 +413,7 @@ def wait_seconds(seconds: float) -> None:
 def test_a_crew_tells_what_is_left_when_it_can() -> None:
     told: list[tuple[int, int, float | None]] = []
     calls, kinds = [(0.2,), (0.01,), (0.01,)], ["long", "short", "short"]
-    with Crew(1) as crew:
+    with WorkerPool(1) as crew:
         run_calls(crew, wait_seconds, calls, kinds, progress=lambda *now: told.append(now))
     assert [now[:2] for now in told] == [(1, 3), (2, 3), (3, 3)]
     assert told[0][2] is None and told[1][2] is not None and 0.01 <= told[1][2] < 0.1 and told[2][2] == 0.0
@@ -478,8 +488,8 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
     """Also when that is killed: workers would go on computing for nobody."""
     place = tmp_path / "worker"
     code = (
-        "from newcomer.experiments.pool import run\n"
-        "from newcomer.logs.crew import Crew\n"
+        "from newcomer.paper.jobs import run\n"
+        "from newcomer.logs.workers import Crew\n"
         "from tests.test_experiments import sleep_and_say_who\n"
         "if __name__ == '__main__':\n"
         f"    run(Crew(1), sleep_and_say_who, [({str(place)!r},)], ['sleep'], progress=print)\n"

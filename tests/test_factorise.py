@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 
 from newcomer.errors import ModelError
-from newcomer.worlds import factorise as module
-from newcomer.worlds.factorise import Recipe, factorise, whiten_users
-from newcomer.worlds.matrix_completion import Observed, alternate, ridge_rows, shrink, shrink_to_rank, soft_threshold
-from newcomer.worlds.movielens_standin import write_standin
-from newcomer.worlds.ratings import read_ratings
+from newcomer.paper.worlds import factorise as module
+from newcomer.paper.worlds.factorise import (
+    Observed,
+    Recipe,
+    alternate,
+    factorise,
+    ridge_rows,
+    shrink,
+    shrink_to_rank,
+    soft_threshold,
+    whiten_users,
+)
+from newcomer.paper.worlds.movielens_standin import write_standin
+from newcomer.paper.worlds.ratings import read_ratings
 from tests.oracles.lowrank import objective, ridge_by_augmented_rows, threshold_by_svd
 
 

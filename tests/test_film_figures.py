@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from experiments.figure_numbers import SAY, read_table
 
-from newcomer.experiments import fig_eigenvalues, fig_readings
-from newcomer.experiments.catalogue import APART, FIGURES, do, open_folder
-from newcomer.experiments.job_folder import JobFolder
-from newcomer.experiments.scale import FILMS, QUICK
+from newcomer.paper.catalogue import APART, FIGURES, do, open_folder
+from newcomer.paper.figures import eigenvalues, readings
+from newcomer.paper.jobs import JobFolder
+from newcomer.paper.scale import FILMS, QUICK
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +31,10 @@ def test_the_table_of_eigenvalues_says_what_the_rank_test_answers(kept: JobFolde
     frame = figure.table(kept)
     for world in FILMS:
         own = {series: frame.filter(world=world, series=series) for series in frame["series"].unique()}
-        model = kept.model(fig_eigenvalues.open_rank(QUICK, world))
-        shown = own[fig_eigenvalues.ESTIMATE]
+        model = kept.model(eigenvalues.open_rank(QUICK, world))
+        shown = own[eigenvalues.ESTIMATE]
         np.testing.assert_allclose(shown["eigenvalue"], model.spectrum[: len(shown)])
-        found, true = (own[name].row(0, named=True) for name in (fig_eigenvalues.ESTIMATE, fig_eigenvalues.TRUTH))
+        found, true = (own[name].row(0, named=True) for name in (eigenvalues.ESTIMATE, eigenvalues.TRUTH))
         assert (found["rank"], true["rank"]) == (model.rank, QUICK.rank)
         assert true["rank_covariance"] in (QUICK.rank, QUICK.rank - 1)
     frame.write_csv(tmp_path / "eigenvalues.csv")
@@ -44,27 +44,27 @@ def test_the_table_of_eigenvalues_says_what_the_rank_test_answers(kept: JobFolde
 
 
 def test_a_reading_has_every_claim_and_the_range_of_its_radius(kept: JobFolder) -> None:
-    run, name = APART["readings"].run, fig_readings.AFTERWARDS
+    run, name = APART["readings"].run, readings.AFTERWARDS
     assert run is not None
     rows = run(kept.setting, reading=name, seed=1)
     other = rows.with_columns(seed=pl.lit(2, dtype=rows["seed"].dtype), radius=3 * pl.col("radius"))
-    table = fig_readings.table(pl.concat([rows, other]))
-    assert len(table) == len(fig_readings.BOUNDS) * len(fig_readings.TAUS) * 8 and set(table["reading"]) == {name}
+    table = readings.table(pl.concat([rows, other]))
+    assert len(table) == len(readings.BOUNDS) * len(readings.TAUS) * 8 and set(table["reading"]) == {name}
     assert np.allclose(table["radius_most"], 3 * table["radius_least"])
     assert np.allclose(table["radius"], 2 * table["radius_least"])
     assert "3 data sets" in APART["readings"].caption(QUICK) and "ridge 2" in APART["readings"].caption(QUICK)
 
 
 def test_the_first_readings_are_those_that_were_fixed_and_one_came_afterwards(kept: JobFolder) -> None:
-    assert list(fig_readings.READINGS) == [*fig_readings.FIXED, fig_readings.AFTERWARDS]
-    together = fig_readings.FIXED["all together"]
-    assert replace(fig_readings.READINGS[fig_readings.AFTERWARDS], ridge=12.0, evenly=False) == together
+    assert list(readings.READINGS) == [*readings.FIXED, readings.AFTERWARDS]
+    together = readings.FIXED["all together"]
+    assert replace(readings.READINGS[readings.AFTERWARDS], ridge=12.0, evenly=False) == together
 
 
 def test_a_logger_uniform_over_movies_shows_each_equally_often(kept: JobFolder) -> None:
-    place = fig_readings.world_of(fig_readings.Reading(), kept.setting)
-    (batch,) = fig_readings.uniform_over_movies(place).logs(2000, 20, 0).batches(10**6)
+    place = readings.world_of(readings.Reading(), kept.setting)
+    (batch,) = readings.uniform_over_movies(place).logs(2000, 20, 0).batches(10**6)
     counts = np.bincount(batch.actions, minlength=len(place.catalogue))
     mean = 2000 * 20 / len(counts)
     assert np.abs(counts - mean).max() < 6 * np.sqrt(mean)
-    assert place.factors is fig_readings.uniform_over_movies(place).factors
+    assert place.factors is readings.uniform_over_movies(place).factors

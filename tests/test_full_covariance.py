@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from newcomer.fitting import fit
+from newcomer._fit import fit
+from newcomer.em.full_covariance import Whole, products_of, whole_of
 from newcomer.logs import Logs
-from newcomer.onehot import OneHot
-from newcomer.population.full_covariance import Whole, products_of, whole_of
-from newcomer.population.record import Population
+from newcomer.one_hot import OneHot
+from newcomer.population import Population
 from newcomer.users import mix
 from tests.helpers import batch_of, close
 

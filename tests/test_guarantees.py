@@ -7,7 +7,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.model import Model
-from newcomer.policies import guarantees
+from newcomer.paper.theory import guarantees
 from tests.oracles.policies import kappas
 
 

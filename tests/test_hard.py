@@ -10,12 +10,12 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import NewcomerError
-from newcomer.experiments.scale import Setting
-from newcomer.experiments.studies import study_hard, study_rates
 from newcomer.model import Model
+from newcomer.paper.scale import Setting
+from newcomer.paper.studies import hard, rates
+from newcomer.paper.theory.ball import Ball, estimated, into_span
+from newcomer.paper.theory.hard import Hard
 from newcomer.subspace import distance, top_eigenvectors
-from newcomer.worlds.ball import Ball, estimated, into_span
-from newcomer.worlds.hard import Hard
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import World, check_world, stream
 from tests.oracles.policies import kappas
@@ -190,38 +190,38 @@ def test_serving_in_the_ball_learns():
 
 def test_the_study_has_every_cell_and_its_bounds():
     setting = Setting("quick", "", "")
-    points = study_hard.sweep(setting.sizes)
+    points = hard.sweep(setting.sizes)
     assert {point["steps"] for point in points} == {2, 20} and {point["scale"] for point in points} == {1.0, 10.0}
     chosen = [p for p in points if p["steps"] == 20 and p["users"] == 100]
-    rows = pl.concat([study_hard.run(setting, **point) for point in chosen], how="vertical_relaxed")
-    table = study_hard.table(rows)
+    rows = pl.concat([hard.run(setting, **point) for point in chosen], how="vertical_relaxed")
+    table = hard.table(rows)
     own = table.filter(scale=1.0)
     assert own["policy"].to_list() == [
         "LinUCB",
         "ProBALL-UCB",
         "PriorUCB",
-        study_hard.PROVEN,
-        study_hard.PRINTED,
-        study_hard.BLIND,
+        hard.PROVEN,
+        hard.PRINTED,
+        hard.BLIND,
     ]
-    assert own.filter(policy=study_hard.PROVEN)["bound"].item() == 1.0 and own["family"].unique().len() == 1
-    assert study_hard.PRINTED not in table.filter(scale=10.0)["policy"]
+    assert own.filter(policy=hard.PROVEN)["bound"].item() == 1.0 and own["family"].unique().len() == 1
+    assert hard.PRINTED not in table.filter(scale=10.0)["policy"]
 
 
 def test_the_rates_meet_what_they_are_scaled_to():
     setting = Setting("quick", "", "")
-    points = study_rates.sweep(setting.sizes)[:2]
-    table = study_rates.table(pl.concat([study_rates.run(setting, **point) for point in points]))
-    linear, online = (table.filter(policy=name)["value"] for name in (study_rates.LINEAR, study_rates.ON))
+    points = rates.sweep(setting.sizes)[:2]
+    table = rates.table(pl.concat([rates.run(setting, **point) for point in points]))
+    linear, online = (table.filter(policy=name)["value"] for name in (rates.LINEAR, rates.ON))
     assert online.to_list() == pytest.approx([linear.mean()] * 2)
     last = table.filter(users=1000)
-    error, rate = (last.filter(policy=name)["value"].item() for name in (study_rates.ERROR, study_rates.RADIUS))
+    error, rate = (last.filter(policy=name)["value"].item() for name in (rates.ERROR, rates.RADIUS))
     assert error == pytest.approx(rate)
-    assert 0 < table.filter(policy=study_rates.KAPPA)["value"].max() <= study_rates.ROUNDS / 2
+    assert 0 < table.filter(policy=rates.KAPPA)["value"].max() <= rates.ROUNDS / 2
 
 
 def test_the_mean_square_of_kappa_is_the_oracles():
     rng = np.random.default_rng(0)
     basis, rows = np.linalg.qr(rng.standard_normal((5, 2)))[0], rng.standard_normal((7, 5))
     slow = kappas([(phi, 0.0) for phi in rows], basis)[:-1]  # kappa_1 to kappa_7
-    assert study_rates.mean_square_kappa(rows, basis) == pytest.approx(np.mean(slow**2))
+    assert rates.mean_square_kappa(rows, basis) == pytest.approx(np.mean(slow**2))

@@ -8,7 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies.hosted import Hosted
+from newcomer.paper.theory.hosted import Hosted
 from newcomer.testing import check_policy
 
 RNG = np.random.default_rng(0)

@@ -16,7 +16,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.cli import main
-from newcomer.logs.intake import scratch
+from newcomer.logs import disk_store
 from tests import interrupts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -85,7 +85,7 @@ sys.meta_path[0].wanted = hook
 start()
 """.replace("if name == sys.argv[1]:", "if name == getattr(self, 'wanted', None):")
 
-MODULES = ["newcomer.cli.main", "typer", "rich.console", "newcomer.cli.report", "newcomer.fitting"]
+MODULES = ["newcomer.cli.main", "typer", "rich.console", "newcomer.cli.report", "newcomer._fit"]
 MODULES += ["numpy", "numpy.linalg", "polars", "numba", "scipy.linalg"]
 
 
@@ -129,16 +129,16 @@ def test_an_interrupt_that_got_lost_comes_again() -> None:
 def test_a_temporary_folder_is_removed_whole_before_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = scratch.Scratch(tmp_path)
+    place = disk_store.Scratch(tmp_path)
     (place.path / "file").write_text("")
-    once, rmtree = [KeyboardInterrupt()], scratch.shutil.rmtree
+    once, rmtree = [KeyboardInterrupt()], disk_store.shutil.rmtree
 
     def interrupted(*given: object, **named: object) -> None:
         if once:
             raise once.pop()
         rmtree(*given, **named)
 
-    monkeypatch.setattr(scratch.shutil, "rmtree", interrupted)
+    monkeypatch.setattr(disk_store.shutil, "rmtree", interrupted)
     with pytest.raises(KeyboardInterrupt):
         place.close()
     assert list(tmp_path.iterdir()) == []
@@ -150,7 +150,7 @@ def test_a_temporary_folder_is_removed_whole_before_an_interrupt(
 
     monkeypatch.setattr(Path, "mkdir", too_late)
     with pytest.raises(KeyboardInterrupt):
-        scratch.Scratch(tmp_path)
+        disk_store.Scratch(tmp_path)
     gc.collect()
     assert list(tmp_path.iterdir()) == []
 
@@ -161,7 +161,7 @@ def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nc, "fit", stop)
-    monkeypatch.setattr("newcomer.cli.screen.compile_first", lambda *rooms: None)
+    monkeypatch.setattr("newcomer.cli.output.compile_first", lambda *rooms: None)
     assert main.execute(["demo", "--out", str(tmp_path / "demo")]) == main.INTERRUPTED
     assert list(tmp_path.iterdir()) == []
 

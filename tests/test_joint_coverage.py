@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.cli.findings import coverage_line, findings_of
+from newcomer.cli.model_summary import coverage_line, summary_of
 from newcomer.logs.batch import Batch
 from newcomer.sold.correction import correction_of, coverage_of, second_moment
 from newcomer.sold.joint_coverage import JointCorrection, complete_diagonal, completion_factor, leading
 from newcomer.sold.moments import merge, moments_of
-from newcomer.sold.rank import flip_tests
+from newcomer.sold.rank_test import flip_tests
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.users import mix
 from tests.helpers import batch_of, close
@@ -200,7 +200,7 @@ def test_a_fit_says_which_actions_are_at_their_bound():
     assert coverage.bounded > len(coverage.bounded_actions) == 10
     assert f"for {coverage.bounded} actions ({', '.join(coverage.bounded_actions[:6])}, ...)" in coverage.bounds()
     assert model.noise_variance > 0.3  # rounding and clipping stars change the 0.64 that were drawn
-    assert coverage.bounds() in " ".join(coverage_line(findings_of(model)).split())
+    assert coverage.bounds() in " ".join(coverage_line(summary_of(model)).split())
     literal = nc.fit(logs, rank=3, estimator="sold", literal=True, null=False, calibrate=False)
     assert literal.evidence.coverage.bounded == 0
 

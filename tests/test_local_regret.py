@@ -9,9 +9,9 @@ from experiments.study_targets import local_verdicts
 from scipy import stats
 
 import newcomer as nc
-from newcomer.experiments.scale import SCALES
-from newcomer.experiments.studies import study_local_regret as study
-from newcomer.experiments.studies.comparison import truth_of
+from newcomer.paper.scale import SCALES
+from newcomer.paper.studies import local_regret as study
+from newcomer.paper.studies.comparison import truth_of
 from newcomer.worlds.synthetic import Synthetic
 
 

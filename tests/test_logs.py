@@ -17,7 +17,7 @@ import newcomer as nc
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
-from newcomer.logs.engine import reduce
+from newcomer.logs.reduce import reduce
 from newcomer.users import mix
 from tests.optional import optional
 

@@ -16,26 +16,25 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.logs import carrying
-from newcomer.logs.crew import Crew
-from newcomer.logs.intake import reading
-from newcomer.logs.intake.texts import iso_dates
+from newcomer.logs import engine, reader
+from newcomer.logs.text_columns import iso_dates
+from newcomer.logs.workers import WorkerPool
 from tests.optional import optional
 
 Read = Callable[..., nc.Logs]
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[Crew]:
-    with Crew(2) as two:
+def crew() -> Iterator[WorkerPool]:
+    with WorkerPool(2) as two:
         yield two
 
 
 @pytest.fixture(params=["memory", "disk", "grouped", "workers"])
-def read(request: pytest.FixtureRequest, crew: Crew, monkeypatch: pytest.MonkeyPatch) -> Read:
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 3)
-    monkeypatch.setattr(carrying, "ENOUGH", 0)
+def read(request: pytest.FixtureRequest, crew: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Read:
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 3)
+    monkeypatch.setattr(engine, "ENOUGH", 0)
     how: dict[str, Any] = {
         "memory": {},
         "disk": {"memory": 1},

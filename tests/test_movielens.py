@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 from newcomer.errors import LogsError, NewcomerError
+from newcomer.paper.worlds.download import FILES, cache_folder, download_movielens, find_movielens
+from newcomer.paper.worlds.movielens import MovieLens
+from newcomer.paper.worlds.movielens_standin import write_standin
+from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.worlds import World
-from newcomer.worlds.download import FILES, cache_folder, download_movielens, find_movielens
-from newcomer.worlds.movielens import MovieLens
-from newcomer.worlds.movielens_standin import write_standin
-from newcomer.worlds.ratings import read_ratings
 from newcomer.worlds.world import check_world
 
 

@@ -12,23 +12,32 @@ from experiments import one_verdict
 
 import newcomer as nc
 from newcomer.cli import main
-from newcomer.evidence import BestAction, Everybody, Evidence, Forecast, Outlook, OutlookStep, PopulationFacts, Summary
+from newcomer.evidence import (
+    BestAction,
+    Everybody,
+    Evidence,
+    Forecast,
+    Outlook,
+    OutlookStep,
+    PopulationFacts,
+    Summary,
+)
+from newcomer.findings import Finding, Findings
 from newcomer.gain.verdict import by_step, decide
-from newcomer.interval import FEWEST, Stretch
-from newcomer.verdicts import Finding, Findings
+from newcomer.interval import FEWEST, Interval
 
 SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
 BEST = (BestAction(7, "tea", 900, 400, 4.2, 4.0, 4.4), BestAction(8, "milk", 800, 390, 4.1, 3.9, 4.3))
 
 
 def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> OutlookStep:
-    over = Stretch.around(gain, error, people)
-    beside = {"reward": Stretch.around(4.0, 0.1, people), "over_logged": Stretch.around(logged, 0.1, people)}
+    over = Interval.around(gain, error, people)
+    beside = {"reward": Interval.around(4.0, 0.1, people), "over_logged": Interval.around(logged, 0.1, people)}
     return OutlookStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
 
 
 def serving(gain: float, error: float = 0.05) -> Everybody:
-    return Everybody("own rows", Stretch.around(4.0, 0.1, 400), 3.5, Stretch.around(gain, error, 400), 10, best=BEST)
+    return Everybody("own rows", Interval.around(4.0, 0.1, 400), 3.5, Interval.around(gain, error, 400), 10, best=BEST)
 
 
 def findings(verdict: str = "fine", *, taste: float = 0.5) -> Findings:

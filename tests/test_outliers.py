@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.cli.findings import findings_of, rank_line
+from newcomer.cli.model_summary import rank_line, summary_of
 from newcomer.errors import LogsError
-from newcomer.logs.intake import reading, sketch
-from newcomer.logs.intake.sketch import Sketch
+from newcomer.logs import reader, reward_histogram
+from newcomer.logs.reward_histogram import RewardHistogram
 
 DIM, RANK = 8, 2
 
@@ -52,7 +52,7 @@ def test_one_reward_far_outside_is_named_and_not_taken_for_people_who_are_alike(
     logs = nc.Logs.from_arrays(**spoilt[0])
     (sentence,) = [line for line in logs.advice if "-999" in line]
     assert "1 of 4,000 rewards" in sentence and "user 123, row 5" in sentence and "--clip auto" in sentence
-    found = findings_of(nc.fit(logs))
+    found = summary_of(nc.fit(logs))
     assert found.rank == 0 and "1 reward far outside all others may hide it" in rank_line(found)
     assert found.decision.answer == "not yet" and found.decision.everybody == found.decision.personal == "not clear"
     assert (
@@ -83,7 +83,7 @@ def test_heavy_tailed_noise_is_said_and_clipping_finds_the_taste(degrees: float,
     assert plain.summary.hiding
     clipped = nc.fit(nc.Logs.from_arrays(**arrays, clip="auto"))
     assert clipped.rank >= RANK and distance(clipped, basis) < 0.2
-    assert findings_of(clipped).decision.personal == "yes"
+    assert summary_of(clipped).decision.personal == "yes"
 
 
 def test_rewards_of_every_usual_kind_get_no_word() -> None:
@@ -123,10 +123,10 @@ def naive(values: np.ndarray) -> tuple[float, float]:
 def test_the_sketch_is_exact_while_values_are_few(values: list[float], data: st.DataObject) -> None:
     array = np.array(values)
     cut = data.draw(st.integers(0, len(array)))
-    whole = Sketch().seeing(array)
+    whole = RewardHistogram().seeing(array)
     for joined in (
-        Sketch().seeing(array[cut:]).seeing(array[:cut]),
-        Sketch().seeing(array[:cut]) + Sketch().seeing(array[cut:]),
+        RewardHistogram().seeing(array[cut:]).seeing(array[:cut]),
+        RewardHistogram().seeing(array[:cut]) + RewardHistogram().seeing(array[cut:]),
     ):
         assert np.array_equal(joined.keys, whole.keys) and np.array_equal(joined.counts, whole.counts)
     if len(np.unique(array + 0.0)) > 1:
@@ -136,15 +136,15 @@ def test_the_sketch_is_exact_while_values_are_few(values: list[float], data: st.
 
 @pytest.mark.parametrize("centre", [0.0, 1e6, -1e9])
 def test_a_full_sketch_is_the_same_in_any_order_and_close(monkeypatch: pytest.MonkeyPatch, centre: float) -> None:
-    monkeypatch.setattr(sketch, "LIMIT", 1 << 10)
-    monkeypatch.setattr(sketch, "CHUNK", 1 << 12)
+    monkeypatch.setattr(reward_histogram, "LIMIT", 1 << 10)
+    monkeypatch.setattr(reward_histogram, "CHUNK", 1 << 12)
     rng = np.random.default_rng(0)
     values = centre + np.concatenate([rng.normal(size=30_000), 1e12 * rng.standard_t(1, size=50), np.zeros(100)])
-    first = Sketch().seeing(values)
+    first = RewardHistogram().seeing(values)
     assert len(first.keys) <= 1 << 10 < len(np.unique(values)) and first.counts.sum() == len(values)
     for seed in range(4):
         order = np.random.default_rng(seed).permutation(len(values))
-        parts = [Sketch().seeing(part) for part in np.array_split(values[order], seed + 2)]
+        parts = [RewardHistogram().seeing(part) for part in np.array_split(values[order], seed + 2)]
         again = sum(parts[1:], parts[0])
         assert again.dropped == first.dropped
         assert np.array_equal(again.keys, first.keys) and np.array_equal(again.counts, first.counts)
@@ -156,7 +156,7 @@ def test_robust_numbers_do_not_depend_on_order_chunks_or_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clip: Any
 ) -> None:
     arrays, _ = people(150, degrees=2.0, seed=3)
-    monkeypatch.setattr(sketch, "LIMIT", 1 << 7)
+    monkeypatch.setattr(reward_histogram, "LIMIT", 1 << 7)
     frame = pl.DataFrame({**arrays, "step": np.arange(1500)})
     shuffled = frame[np.random.default_rng(0).permutation(1500)]
     for i in range(3):
@@ -164,8 +164,8 @@ def test_robust_numbers_do_not_depend_on_order_chunks_or_storage(
     (tmp_path / "grouped").mkdir()
     frame.write_parquet(tmp_path / "grouped" / "a.parquet")
     held = nc.Logs.from_frame(frame, clip=clip)
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 64)
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 1)
     ways = [
         nc.Logs.from_frame(shuffled, clip=clip),
         nc.read_logs(str(tmp_path / "*.parquet"), clip=clip),

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.evaluation.served import served
+from newcomer.evaluation.replay import served
 from newcomer.evidence import Evidence
-from newcomer.gain import everybody
+from newcomer.gain import best_actions
 from newcomer.gain.deals import choices_of, deal, lengths_of, usual_length
 from newcomer.gain.heldout_gain import measure
-from newcomer.interval import Stretch
-from newcomer.logs.engine import reduce
+from newcomer.interval import Interval
+from newcomer.logs.reduce import reduce
 from newcomer.users import folds
 from newcomer.worlds import Synthetic
 from newcomer.worlds.people import People
@@ -52,7 +52,7 @@ def test_what_is_measured_is_what_is_served(repeats: bool) -> None:
     policies = {"ours": nc.PriorUCB(model), "mean": nc.PopulationMean(model), "arms": nc.EmpiricalArms(model)}
     for step in found.steps:
         got = served(policies, logs, steps=step.interactions, choices=found.choices)
-        wanted = Stretch.of(got["ours"] - got["mean"])
+        wanted = Interval.of(got["ours"] - got["mean"])
         assert (step.people, step.gain, step.low, step.high) == pytest.approx(
             (wanted.people, wanted.value, wanted.low, wanted.high), abs=1e-12
         )
@@ -146,7 +146,7 @@ def test_sums_by_action_are_those_of_loops() -> None:
             if len(rewards):
                 n, s = len(rewards), rewards.sum()
                 wanted[action] += [n, 1, s, s**2, s * n, n**2, (rewards**2).sum()]
-    np.testing.assert_allclose(everybody.by_action(batch, 6), wanted, atol=1e-9)
+    np.testing.assert_allclose(best_actions.by_action(batch, 6), wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -162,7 +162,7 @@ def test_serving_the_best_is_weighed_row_by_row(listed: bool) -> None:
     common = rng.standard_normal(actions)
     (batch,) = logs.batches()
     who = np.array([3, 17, 30])
-    found = everybody.weigh(batch, who, common)
+    found = best_actions.weigh(batch, who, common)
     for place, i in enumerate(who):
         total = np.zeros(7)
         for row in range(batch.offsets[i], batch.offsets[i + 1]):
@@ -187,9 +187,9 @@ def test_the_best_of_many_is_not_flattered() -> None:
         rewards = truth[:, None] + rng.standard_normal((40, rows))
         n = np.full(40, float(rows))
         sums = np.stack([n, n, rewards.sum(1), (rewards**2).sum(1), rewards.sum(1), n, (rewards**2).sum(1)], axis=1)
-        error, _ = everybody.spread(sums)
-        mean, left = rewards.mean(axis=1), everybody.variances(sums)
-        tau2 = everybody.paule_mandel(mean, left)
+        error, _ = best_actions.spread(sums)
+        mean, left = rewards.mean(axis=1), best_actions.variances(sums)
+        tau2 = best_actions.paule_mandel(mean, left)
         shrunk = mean.mean() + tau2 / (tau2 + left) * (mean - mean.mean())
         best = int(shrunk.argmax())
         naive.append(mean[best] - truth[best])
@@ -202,8 +202,8 @@ def test_actions_that_pay_alike_are_called_so() -> None:
     n = np.full(20, 50.0)
     rewards = rng.standard_normal((20, 50))
     sums = np.stack([n, n, rewards.sum(1), (rewards**2).sum(1), rewards.sum(1), n, (rewards**2).sum(1)], axis=1)
-    assert everybody.spread(sums)[1]
-    assert not everybody.spread(sums + np.outer(np.arange(20), [0, 0, 50, 0, 50, 0, 0]))[1]
+    assert best_actions.spread(sums)[1]
+    assert not best_actions.spread(sums + np.outer(np.arange(20), [0, 0, 50, 0, 50, 0, 0]))[1]
 
 
 def test_a_randomised_test_is_valued_by_its_propensities() -> None:

@@ -21,9 +21,9 @@ import pytest
 import newcomer as nc
 from newcomer import files
 from newcomer.charts.pictures import regret_curves
-from newcomer.cli import address_space, main
+from newcomer.cli import main, memory_limit
 from newcomer.errors import LogsError, ModelError, NewcomerError, OutputError
-from newcomer.logs.intake.spilling import Spill
+from newcomer.logs.disk_store import Spill
 from newcomer.worlds import Synthetic
 from tests.interrupts import write_logs
 
@@ -298,12 +298,12 @@ def test_what_becomes_of_the_second_process_is_told(
     stub.write_text(f"#!/bin/sh\n{end}\n")
     stub.chmod(0o700)
     before = {name: signal.getsignal(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGHUP")}
-    monkeypatch.setattr(address_space, "limit", lambda: 2_000_000_000)
-    monkeypatch.setattr(address_space.sys, "executable", str(stub))
-    assert address_space.second_process(["fit", "logs.csv"]) == code
+    monkeypatch.setattr(memory_limit, "limit", lambda: 2_000_000_000)
+    monkeypatch.setattr(memory_limit.sys, "executable", str(stub))
+    assert memory_limit.second_process(["fit", "logs.csv"]) == code
     assert ("not enough memory: raise the limit of 2.0 GB" in capsys.readouterr().err) == (code == 6)
-    monkeypatch.setenv(address_space.INSIDE, "1")
-    assert address_space.second_process(["fit", "logs.csv"]) is None
+    monkeypatch.setenv(memory_limit.INSIDE, "1")
+    assert memory_limit.second_process(["fit", "logs.csv"]) is None
     for name, handler in before.items():
         signal.signal(getattr(signal, name), handler)
 

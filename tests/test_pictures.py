@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from newcomer.charts import palette, pictures, png, terminal
+from newcomer.charts import palette, pictures, terminal
 from newcomer.errors import NewcomerError
-from newcomer.outcomes import curves
+from newcomer.metrics import curves
 
 
 def rows(names=("LinUCB", "ProBALL-UCB"), horizon=40, users=3):
@@ -154,12 +154,12 @@ def test_a_squeezed_picture_has_the_same_pixels_and_a_foreign_file_is_left_alone
     pixels[..., 3] = 255
     left = np.diff(pixels, axis=1, prepend=np.zeros((3, 1, 4), np.uint8))
     rows = b"".join(bytes([y % 2]) + (left if y % 2 else pixels)[y].tobytes() for y in range(3))
-    head = struct.pack(">II", 4, 3) + png.EIGHT_BIT_RGBA
+    head = struct.pack(">II", 4, 3) + pictures.EIGHT_BIT_RGBA
     whole = [(b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
-    data = png.SIGNATURE + b"".join(png._chunk(*part) for part in whole)
-    found = dict(png._chunks(png.squeezed(data)))
-    assert found[b"IHDR"] == struct.pack(">II", 4, 3) + png.EIGHT_BIT_RGB
+    data = pictures.SIGNATURE + b"".join(pictures._chunk(*part) for part in whole)
+    found = dict(pictures._chunks(pictures.squeezed(data)))
+    assert found[b"IHDR"] == struct.pack(">II", 4, 3) + pictures.EIGHT_BIT_RGB
     plain = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(3, 13)
     assert (plain[:, 0] == 0).all() and (plain[:, 1:].reshape(3, 4, 3) == pixels[..., :3]).all()
-    assert png.squeezed(png.squeezed(data)) == png.squeezed(data)
-    assert png.squeezed(b"no picture") == b"no picture"
+    assert pictures.squeezed(pictures.squeezed(data)) == pictures.squeezed(data)
+    assert pictures.squeezed(b"no picture") == b"no picture"

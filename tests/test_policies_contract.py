@@ -12,9 +12,9 @@ from newcomer import files
 from newcomer.errors import ModelError, PolicyError
 from newcomer.linear import ridge
 from newcomer.model import Model
-from newcomer.policies import questions
-from newcomer.policies.contract import Contract
-from newcomer.policies.full_space import LinUCB
+from newcomer.policies import calls
+from newcomer.policies.base import Contract
+from newcomer.policies.linear import LinUCB
 from newcomer.testing import PROMISES, Trial, check_policy, check_world
 from newcomer.worlds.world import Episode
 
@@ -299,7 +299,7 @@ class Stranger(Contract[ridge.Ridge]):
         return {"count": np.zeros(n)} if self.mistake == "begin" else ridge.start(n, self.dim)
 
     def rank(self, state, asked):
-        scores = questions.mean_rewards(state.mean[asked.users], asked)
+        scores = calls.mean_rewards(state.mean[asked.users], asked)
         return scores[0] if self.mistake == "rank" else np.asfortranarray(scores)
 
     def learn(self, state, told):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import array_loops, warming
+from newcomer import array_loops, compile_cache
 from newcomer.linear import learning_loops, ridge, scoring_loops
 from newcomer.model import Model
 from newcomer.policies import exit_loops
@@ -108,7 +108,7 @@ def test_read_only_and_other_number_types_are_taken_as_they_are():
 
 
 def test_warm_leaves_nothing_to_compile():
-    warming.warm()
+    compile_cache.warm()
     modules = (scoring_loops, learning_loops, exit_loops, array_loops)
     loops = [f for module in modules for f in vars(module).values() if hasattr(f, "signatures")]
     before = [len(f.signatures) for f in loops]

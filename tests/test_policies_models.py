@@ -10,7 +10,7 @@ from scipy import stats
 import newcomer as nc
 from newcomer.clusters import cluster
 from newcomer.errors import ModelError, PolicyError
-from newcomer.policies.mixture_posterior import Evidence
+from newcomer.policies.mixture_posterior import MixtureState
 from newcomer.testing import check_policy
 from tests.oracles import models as oracle
 
@@ -260,10 +260,10 @@ def test_users_with_and_without_history_live_together():
     """Cut and joined states carry the same users, whatever room each part had."""
     policy, actions = EVERY["MixTS"], some_actions(15)
     old, new = after(policy, make_history(15, 14)), policy.start(2)
-    both = Evidence.concat([new, old])
+    both = MixtureState.concat([new, old])
     np.testing.assert_array_equal(policy.scores(both, actions)[2], policy.scores(old, actions)[0])
     np.testing.assert_array_equal(policy.scores(both, actions)[:2], policy.scores(new, actions))
-    back = Evidence.from_bytes(both.to_bytes())
+    back = MixtureState.from_bytes(both.to_bytes())
     np.testing.assert_array_equal(policy.scores(back, actions), policy.scores(both, actions))
 
 
@@ -337,7 +337,7 @@ def test_evidence_that_does_not_fit_together_is_refused():
     arrays = {name: array for name, array, _ in state.arrays()}
     for name, wrong in {"count": np.array([9]), "reward": np.zeros((1, 1)), "factor": np.zeros((1, 3, 2))}.items():
         with pytest.raises(ModelError):
-            Evidence.rebuild({**arrays, name: wrong})
+            MixtureState.rebuild({**arrays, name: wrong})
 
 
 def same_law(counts, law):

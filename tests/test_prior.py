@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer.fitting import fit
+from newcomer._fit import fit
+from newcomer.em import optimizer as climbing
+from newcomer.em.fit import estimate_population
+from newcomer.em.likelihood import Task, compare, expect, merge, posterior_of
+from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
+from newcomer.em.pairs import pairs_of, start_from
+from newcomer.em.passes import Passes
+from newcomer.em.shrinkage import mean_precision
+from newcomer.em.variance_components import share_of
 from newcomer.logs import Logs
-from newcomer.population import climb as climbing
-from newcomer.population.all_pairs import pairs_of, start_from
-from newcomer.population.beginning import mean_precision
-from newcomer.population.climb import Climber, Gram, Penalty
-from newcomer.population.estimation import estimate_population
-from newcomer.population.likelihood import Task, compare, expect, merge, posterior_of
-from newcomer.population.passing import Passes
-from newcomer.population.persistence import share_of
-from newcomer.population.record import Population
+from newcomer.population import Population
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.users import mix
 from newcomer.worlds import Synthetic
@@ -159,8 +159,8 @@ def test_sums_do_not_depend_on_batches_and_tasks_see_only_their_users():
 def climb(parts, prior, penalty, passes):
     batch = batch_of(parts)
     sums = pairs_of(batch).take(EVERY)
-    believed = Penalty(penalty, np.zeros(len(prior.mean)), prior.variances)
-    climber = Climber(prior, Gram(sums.gram[0] / 0.7, float(sums.rows[0]) / 0.7), believed)
+    believed = Shrinkage(penalty, np.zeros(len(prior.mean)), prior.variances)
+    climber = Optimizer(prior, Gram(sums.gram[0] / 0.7, float(sums.rows[0]) / 0.7), believed)
     values = []
     for _ in range(passes):
         climber.tell(expect(batch, (Task(climber.trial, EVERY, NONE),))[0])
@@ -220,7 +220,7 @@ def test_what_a_climb_has_learned_holds_for_other_penalties_and_other_numbers_of
     other = replace(climber.penalty, weights=np.array([0.3, 50.0, 50.0]))
     again, twice = climber.again(other), climber.among(climber.gram, other, 2.0)
     assert again.sums is climber.sums and again.value == climber.sums.likelihood + other.of(climber.best)
-    plain = Climber(climber.best, climber.gram, other)
+    plain = Optimizer(climber.best, climber.gram, other)
     plain.tell(climber.sums)
     close(again._gradient, plain._gradient)
     bend = np.zeros(climber.size)

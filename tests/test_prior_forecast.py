@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from newcomer.fitting import fit
+from newcomer._fit import fit
+from newcomer.em.variance_components import forecast
 from newcomer.logs import Logs
-from newcomer.population.forecast import forecast
-from newcomer.population.record import Population
+from newcomer.population import Population
 from newcomer.worlds import Synthetic
 
 

@@ -10,8 +10,8 @@ import pytest
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.exits import SHARES, SIZES, Stranger, likeliest
-from newcomer.policies.prior_policies import PriorTS, PriorUCB
+from newcomer.policies.exits import SHARES, SIZES, OutlierTest, likeliest
+from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.testing import PROMISES, Trial
 
 
@@ -181,7 +181,7 @@ def test_the_evidence_has_mean_one_under_the_prior():
     """The running product is a martingale: its mean over many users stays one, whatever the features."""
     rng = np.random.default_rng(6)
     n, d = 40_000, 3
-    test = Stranger(0.1, 0.01, d)
+    test = OutlierTest(0.1, 0.01, d)
     state = test.start(n)
     for _ in range(4):
         features, deviation = 0.5 * rng.standard_normal((n, d)), rng.uniform(1, 2, n)
@@ -194,7 +194,7 @@ def test_the_evidence_has_mean_one_under_the_prior():
 def test_of_one_hot_features_the_evidence_is_a_ratio_of_two_mixtures_of_normal_densities(scales):
     """The alternative: errors larger by 1 + size; the population: errors of the scales that it was found to have."""
     errors = np.random.default_rng(6).standard_normal((5, 7))
-    test = Stranger(0.1, 0.3, 0, scales)
+    test = OutlierTest(0.1, 0.3, 0, scales)
     state = test.start(5)
     for column in errors.T:
         test.look(state, np.arange(5), np.zeros((5, 0)), column, np.full(5, 2.0))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from newcomer.em.fit import estimate_population
+from newcomer.em.likelihood import posterior_of
+from newcomer.em.passes import Passes
 from newcomer.logs import Logs
-from newcomer.population.estimation import estimate_population
-from newcomer.population.likelihood import posterior_of
-from newcomer.population.passing import Passes
 
 USERS, STEPS, DIM = 1500, 12, 6
 

@@ -7,11 +7,11 @@ import polars as pl
 import pytest
 
 from newcomer.errors import NewcomerError
-from newcomer.experiments.fig_privacy import auc, guessable, logistic, posterior_coordinates, privacy_table
-from newcomer.worlds.factorise import factorise
-from newcomer.worlds.movielens_standin import write_standin
-from newcomer.worlds.ratings import read_ratings
-from newcomer.worlds.replay import split_users
+from newcomer.paper.figures.privacy import auc, guessable, logistic, posterior_coordinates, privacy_table
+from newcomer.paper.worlds.factorise import factorise
+from newcomer.paper.worlds.movielens_standin import write_standin
+from newcomer.paper.worlds.ratings import read_ratings
+from newcomer.paper.worlds.replay import split_users
 
 
 @pytest.fixture(scope="module")

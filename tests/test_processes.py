@@ -10,8 +10,14 @@ import pytest
 from scipy import stats
 
 from newcomer.errors import NewcomerError
-from newcomer.worlds.de_finetti import distance_bound, frequencies, latent_bandit, mixture_possible, sampled_measure
-from newcomer.worlds.process_examples import (
+from newcomer.paper.theory.de_finetti import (
+    distance_bound,
+    frequencies,
+    latent_bandit,
+    mixture_possible,
+    sampled_measure,
+)
+from newcomer.paper.theory.process_examples import (
     Fading,
     FirstMove,
     FirstMovePrinted,
@@ -20,8 +26,8 @@ from newcomer.worlds.process_examples import (
     LinearLatent,
     Urn,
 )
-from newcomer.worlds.process_sampling import coherent_sampled, energy_test, exchangeable_sampled
-from newcomer.worlds.processes import (
+from newcomer.paper.theory.process_sampling import coherent_sampled, energy_test, exchangeable_sampled
+from newcomer.paper.theory.processes import (
     FiniteProcess,
     Process,
     as_functions,

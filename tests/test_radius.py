@@ -7,10 +7,17 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import ModelError
-from newcomer.radius import FACTORS, KINDS, coverage_error, moment_error, printed_moment_error, subspace_radius
+from newcomer.radius import (
+    FACTORS,
+    KINDS,
+    coverage_error,
+    moment_error,
+    printed_moment_error,
+    subspace_radius,
+)
 from newcomer.sold.correction import correction_of, coverage_of, second_moment
-from newcomer.sold.ingredients import ingredients_of, walk
 from newcomer.sold.moments import moments_of
+from newcomer.sold.radius_terms import ingredients_of, walk
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.users import bucket_count, bucket_of, group_bounds
 from newcomer.worlds import Synthetic

@@ -7,7 +7,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.sold.moments import moments_of
-from newcomer.sold.rank import flip_tests
+from newcomer.sold.rank_test import flip_tests
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
 from tests.oracles import sold

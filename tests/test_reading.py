@@ -19,7 +19,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.logs.intake import reading
+from newcomer.logs import reader
 from tests.optional import optional
 
 PLAIN = "user,step,action,reward\nann,1,tea,0.5\nann,2,rum,1.25\nben,1,tea,-2\nben,2,rum,0\n"
@@ -90,8 +90,8 @@ def test_points_and_commas_in_one_file_are_refused_whatever_the_chunk(
     rows = [f"{i % 7};{i};{i % 3};{'1.234' if i == 150 else '0,5'}" for i in range(200)]
     path = write(tmp_path / "a.csv", "\n".join(["user;step;action;reward", *rows]))
     for size in (16, 10**6):
-        monkeypatch.setattr(reading, "CHUNK_ROWS", size)
-        monkeypatch.setattr(reading, "CHUNK_BYTES", 1)
+        monkeypatch.setattr(reader, "CHUNK_ROWS", size)
+        monkeypatch.setattr(reader, "CHUNK_BYTES", 1)
         refused(lambda: nc.read_logs(path), "points", "decimal commas", "a.csv, column reward")
 
 
@@ -114,8 +114,8 @@ def test_words_and_numbers_mix_in_the_same_way_in_every_chunk(tmp_path: Path, mo
         tmp_path / "a.csv", "\n".join(["user,action,reward", *(f"1,{i % 3},{v}" for i, v in enumerate(values))])
     )
     whole = nc.read_logs(path).summary
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 1)
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 1)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 1)
     assert nc.read_logs(path).summary.fingerprint == whole.fingerprint and whole.mean_reward == pytest.approx(0.85)
 
 
@@ -370,8 +370,8 @@ def test_the_size_of_all_steps_decides_not_that_of_a_chunk(tmp_path: Path, monke
     )
     frame.write_parquet(tmp_path / "a.parquet")
     for size in (1, 10**6):
-        monkeypatch.setattr(reading, "CHUNK_ROWS", size)
-        monkeypatch.setattr(reading, "CHUNK_BYTES", 1)
+        monkeypatch.setattr(reader, "CHUNK_ROWS", size)
+        monkeypatch.setattr(reader, "CHUNK_BYTES", 1)
         refused(lambda: nc.read_logs(tmp_path), "step 978300760 more than once", "--epoch s")
 
 

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 import newcomer as nc
+from newcomer._warm_start import SavedMoments, warm_start
 from newcomer.cli import main
+from newcomer.em.fit import FINE, FINELY, fit_apart, refit_population
+from newcomer.em.passes import Passes, Progress
+from newcomer.em.shrinkage import start_fit
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.batch import Batch
-from newcomer.population.apart import fit_apart
-from newcomer.population.beginning import begin_with
-from newcomer.population.estimation import FINE, FINELY
-from newcomer.population.passing import Passes, Progress
-from newcomer.population.refit import refit_population
-from newcomer.refitting import Past, begin_at
 from newcomer.users import bucket_count, bucket_of, folds
 from newcomer.worlds import Synthetic
 from tests.helpers import write_parquet
@@ -71,7 +69,7 @@ def test_what_does_not_belong_together_is_refused(folders, tmp_path) -> None:
         nc.fit(logs, start=model)
     model.save(tmp_path / "m.newcomer")
     with pytest.raises(ModelError, match="kind 'model', not 'moments'"):
-        Past.load(tmp_path / "m.newcomer")
+        SavedMoments.load(tmp_path / "m.newcomer")
 
 
 def test_a_warm_start_ends_where_a_cold_one_does(folders) -> None:
@@ -79,9 +77,9 @@ def test_a_warm_start_ends_where_a_cold_one_does(folders) -> None:
     old = nc.fit(nc.read_logs(folders[0]), rank=2, calibrate=False)
     heard: list[Progress] = []
     warm = nc.fit(everything, start=old, calibrate=False, listen=heard.append)
-    begun = begin_at(old, everything, add=False)
+    begun = warm_start(old, everything, add=False)
     elsewhere = nc.fit(nc.read_logs(folders[2]), rank=2, calibrate=False)
-    far = begin_at(elsewhere, everything, add=False).population
+    far = warm_start(elsewhere, everything, add=False).population
     cold = refit_population(Passes(everything), far, precision=begun.precision)
     assert warm.evidence.population.likelihood == pytest.approx(cold.facts.likelihood, abs=1e-4)
     assert gap(warm.covariance, cold.population.factor @ cold.population.factor.T) < 0.01
@@ -107,7 +105,7 @@ def test_a_refit_is_judged_by_people_it_has_not_met() -> None:
     found = []
     for reward in (batch.rewards, other):
         passes = Passes(nc.Logs.from_arrays(user=user, features=batch.features, reward=reward))
-        found.append(fit_apart(passes, begin_with(passes, None), 2, 10.0))
+        found.append(fit_apart(passes, start_fit(passes, None), 2, 10.0))
     ((one, judged),), ((two, _),) = found
     np.testing.assert_array_equal(judged[where], held_out)
     np.testing.assert_allclose(one.factor @ one.factor.T, two.factor @ two.factor.T, rtol=0, atol=1e-9)
@@ -174,7 +172,7 @@ def test_actions_that_are_new_have_their_place() -> None:
 
     old = nc.fit(logs(6, 1), rank=2, null=False, calibrate=False)
     more = logs(8, 2)
-    begun = begin_at(old, more, add=False)
+    begun = warm_start(old, more, add=False)
     np.testing.assert_array_equal(begun.population.factor[:6], old.factor)
     assert begun.population.factor.shape == (8, 2) and not begun.population.factor[6:].any()
     assert nc.fit(more, start=old, null=False, calibrate=False).dim == 8

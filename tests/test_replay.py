@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from newcomer.errors import NewcomerError
+from newcomer.paper.worlds.movielens_standin import write_standin
+from newcomer.paper.worlds.ratings import read_ratings
+from newcomer.paper.worlds.replay import Replay, split_users
 from newcomer.worlds import World, stream
-from newcomer.worlds.movielens_standin import write_standin
-from newcomer.worlds.ratings import read_ratings
-from newcomer.worlds.replay import Replay, split_users
 
 
 @pytest.fixture(scope="module")

@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.checks import gathering, quick
+from newcomer.checks import quick, sample
 from newcomer.cli import main
 from newcomer.errors import NewcomerError, OutputError
-from newcomer.evaluation.answers import Evaluation, HeadlineStep, LearningStep, OffPolicyRow, PolicyRow, Stretch
-from newcomer.reporting.dossier import Dossier, Seen, Trouble, collect
-from newcomer.reporting.drawing import Axis, Bar, Line, bar_chart, line_chart, round_ticks, share_chart
-from newcomer.reporting.markup import Markup, tag
-from newcomer.reporting.meaning import directions_of
+from newcomer.evaluation.results import Evaluation, HeadlineStep, LearningStep, OffPolicyRow, PolicyRow, Stretch
+from newcomer.findings import Finding, Findings, Picture
+from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect
+from newcomer.reporting.html import Markup, tag
 from newcomer.reporting.page import commands, page_of
-from newcomer.verdicts import Finding, Findings, Picture
+from newcomer.reporting.sections_model import directions_of
+from newcomer.reporting.svg import Bar, SvgAxis, SvgLine, bar_chart, line_chart, round_ticks, share_chart
 from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.pages import NAMES, logs_of, page, tasteful, too_few
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dossier() -> Dossier:
+def dossier() -> ReportContents:
     return collect(logs_of("tastes"), called="films.csv", quick=True)
 
 
@@ -82,7 +82,7 @@ def test_pages_stand_alone(folder: Path, kind: str) -> None:
     assert text.index(found.sentences[0].split("'")[0]) < text.index("<section")
 
 
-def test_what_the_logs_call_things_is_text(dossier: Dossier) -> None:
+def test_what_the_logs_call_things_is_text(dossier: ReportContents) -> None:
     text = page_of(replace(dossier, called="<i>films.csv</i> && rm"))
     parsed(text)
     for name in NAMES[:2]:
@@ -90,7 +90,7 @@ def test_what_the_logs_call_things_is_text(dossier: Dossier) -> None:
     assert "<b>treated" not in text and "<i>films" not in text and "&lt;b&gt;treated" in text
 
 
-def test_a_page_of_everything_has_every_section(dossier: Dossier) -> None:
+def test_a_page_of_everything_has_every_section(dossier: ReportContents) -> None:
     text = page_of(dossier)
     for part in ("everybody", "checks", "people", "policies", "model", "directions", "parts", "radii", "data", "next"):
         assert f'<section id="{part}"' in text and f'href="#{part}"' in text
@@ -98,7 +98,7 @@ def test_a_page_of_everything_has_every_section(dossier: Dossier) -> None:
     assert "newcomer fit films.csv --out model.newcomer" in text
 
 
-def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: Dossier) -> None:
+def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: ReportContents) -> None:
     assert dossier.model is not None
     ids = tuple(f"{i} " + "x" * 300 for i in range(2000))
     rng = np.random.default_rng(0)
@@ -134,7 +134,7 @@ def findings(verdict: str) -> Findings:
     return Findings((one, Finding("coverage", "fine", "Covered.", "Nothing to do.")), users=500, rows=5000)
 
 
-def gaining(dossier: Dossier, gain: float) -> Dossier:
+def gaining(dossier: ReportContents, gain: float) -> ReportContents:
     """The same dossier, had held-out people gained this much."""
     assert dossier.model is not None and dossier.model.evidence.population is not None
     facts = dossier.model.evidence.population
@@ -158,7 +158,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(("verdict", "gain"), ANSWERS)
-def test_the_badge_and_the_sentences(dossier: Dossier, verdict: str, gain: float) -> None:
+def test_the_badge_and_the_sentences(dossier: ReportContents, verdict: str, gain: float) -> None:
     found = gaining(replace(dossier, findings=findings(verdict)), gain)
     decision = found.decision
     answer, badge, first = ANSWERS[verdict, gain]
@@ -174,7 +174,7 @@ def test_the_badge_and_the_sentences(dossier: Dossier, verdict: str, gain: float
         assert any("PopulationMean" in command for command, _ in commands(found, decision))
 
 
-def test_the_best_actions_are_named_first(dossier: Dossier) -> None:
+def test_the_best_actions_are_named_first(dossier: ReportContents) -> None:
     text = page_of(dossier)
     section = text[text.index('<section id="everybody"') : text.index('<section id="checks"')]
     assert dossier.everybody is not None and dossier.everybody.best
@@ -183,7 +183,7 @@ def test_the_best_actions_are_named_first(dossier: Dossier) -> None:
     assert "over what was logged" in section
 
 
-def test_without_a_model_or_checks_it_says_so(dossier: Dossier) -> None:
+def test_without_a_model_or_checks_it_says_so(dossier: ReportContents) -> None:
     trouble = {"fit": Trouble("all features are zero", "log features"), "check": Trouble("nobody", "")}
     bare = replace(dossier, model=None, findings=None, evaluation=None, trouble=trouble)
     decision = bare.decision
@@ -193,7 +193,7 @@ def test_without_a_model_or_checks_it_says_so(dossier: Dossier) -> None:
     assert unchecked.decision.answer == "not yet" and "It was not tried." in page_of(unchecked)
 
 
-def test_every_record_of_an_evaluation_is_shown(dossier: Dossier) -> None:
+def test_every_record_of_an_evaluation_is_shown(dossier: ReportContents) -> None:
     some = Stretch.around(0.1, 0.02, 100)
     nothing = Stretch.of(np.array([np.nan]))
     full = replace(
@@ -266,7 +266,7 @@ def test_what_is_asked_for_wrongly_is_one_sentence(folder: Path) -> None:
 
 def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr(quick, "gather", lambda *given, **named: made.append(1) or gathering.gather(*given, **named))
+    monkeypatch.setattr(quick, "gather", lambda *given, **named: made.append(1) or sample.take_sample(*given, **named))
     logs = Synthetic.learnable(dim=6, seed=1).logs(80, 6, seed=1)
     page = nc.report(logs, folder / "once.html", quick=True)
     assert len(made) == 1 and page.findings is not None and page.evaluation is not None
@@ -355,7 +355,7 @@ def test_text_is_escaped_and_markup_is_not() -> None:
 def test_axes_hold_their_values(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = (rng.normal(size=5) * 10.0 ** rng.integers(-18, 19)).tolist()
-    axis = Axis.over([*values, float("nan"), float("inf")], 10.0, 100.0)
+    axis = SvgAxis.over([*values, float("nan"), float("inf")], 10.0, 100.0)
     assert all(10.0 <= axis(value) <= 100.0 for value in values)
     assert axis.low <= min(values) and axis.high >= max(values) and 2 <= len(axis.ticks) <= 8
     assert round_ticks(min(values), max(values))[0] <= min(values)
@@ -364,9 +364,9 @@ def test_axes_hold_their_values(seed: int) -> None:
 def test_charts_take_whatever_numbers_there_are() -> None:
     odd = [float("nan"), float("inf"), 1.0, -1e300, 1e-300]
     drawn = [
-        line_chart("t", "d", [Line("a", range(5), odd, "#000", odd, odd)], x_label="x", y_label="y"),
+        line_chart("t", "d", [SvgLine("a", range(5), odd, "#000", odd, odd)], x_label="x", y_label="y"),
         line_chart("t", "d", [], x_label="x", y_label="y"),
-        line_chart("t", "d", [Line("a", [1.0], [2.0], "#000")], x_label="x", y_label="y", x_ticks=[(1.0, "one")]),
+        line_chart("t", "d", [SvgLine("a", [1.0], [2.0], "#000")], x_label="x", y_label="y", x_ticks=[(1.0, "one")]),
         bar_chart("t", "d", [Bar("a", value, low=value, high=float("inf")) for value in odd], x_label="x"),
         bar_chart("t", "d", [], x_label="x"),
         share_chart("t", "d", [Bar("a", 0.0)]),
@@ -376,7 +376,7 @@ def test_charts_take_whatever_numbers_there_are() -> None:
         assert "nan" not in one and "inf" not in one
 
 
-def test_pictures_of_findings_are_drawn(dossier: Dossier) -> None:
+def test_pictures_of_findings_are_drawn(dossier: ReportContents) -> None:
     band = Picture("T", "x", "y", (1.0, 2.0), (3.0, 4.0), (2.0, 2.0), (5.0, 5.0), band="chance")
     bars = Picture("T", "x", "y", (1.0, 2.0), (3.0, 4.0), labels=("<a>", "b"), kind="bars")
     long = Picture("T", "x", "y", tuple(map(float, range(5000))), tuple(map(float, range(5000))))
@@ -390,7 +390,7 @@ def test_pictures_of_findings_are_drawn(dossier: Dossier) -> None:
 
 def test_lengths_of_histories_are_counted_by_octave() -> None:
     logs = nc.Logs.from_arrays(user=[1, 2, 2, 3, 3, 3, 4, 4, 4, 4], action=list("abababcabc"), reward=np.zeros(10))
-    seen = [Seen.of(batch) for batch in logs.batches(rows=1)]
+    seen = [ColumnsSeen.of(batch) for batch in logs.batches(rows=1)]
     assert sum(seen[1:], seen[0]).lengths.tolist()[:4] == [1, 2, 1, 0]
 
 

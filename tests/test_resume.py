@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import newcomer as nc
+from newcomer.em.passes import Passes
 from newcomer.errors import LogsError, ModelError
-from newcomer.keeping import pack_record, unpack_record
-from newcomer.logs.engine import reduce
-from newcomer.population.passing import Passes
+from newcomer.logs.reduce import reduce
+from newcomer.serialize import pack_record, unpack_record
 from newcomer.sold.moments import merge, moments_of
 from newcomer.users import Split
 from tests.helpers import same_moments, write_parquet
@@ -23,8 +23,8 @@ from tests.helpers import same_moments, write_parquet
 KILLED = """
 import os, signal, sys
 import newcomer as nc
-from newcomer.logs import carrying
-carrying.ENOUGH = 0
+from newcomer.logs import engine
+engine.ENOUGH = 0
 def listen(told):
     if told.passes == int(sys.argv[4]):
         os.kill(os.getpid(), getattr(signal, sys.argv[3]))

@@ -12,12 +12,10 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError, ModelError, PolicyError
-from newcomer.evaluation.judging import ByPolicy, judge
-from newcomer.evaluation.replaying import replay
-from newcomer.evaluation.served import served
-from newcomer.logs import carrying
-from newcomer.logs.crew import Crew
-from newcomer.logs.intake import reading
+from newcomer.evaluation.cold_start import ByPolicy, judge
+from newcomer.evaluation.replay import replay, served
+from newcomer.logs import engine, reader
+from newcomer.logs.workers import WorkerPool
 
 
 def counts(users: int = 240, rows: int = 14, actions: int = 16, seed: int = 0) -> dict[str, Any]:
@@ -143,9 +141,9 @@ def test_limits_have_the_units_of_the_rewards(plays: dict[str, Any]) -> None:
 def test_every_storage_reads_the_same(plays: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "plays.csv"
     pl.DataFrame(plays).write_csv(path)
-    monkeypatch.setattr(reading, "CHUNK_BYTES", 1 << 14)
-    monkeypatch.setattr(carrying, "ENOUGH", 0)
-    with Crew(2) as crew:
+    monkeypatch.setattr(reader, "CHUNK_BYTES", 1 << 14)
+    monkeypatch.setattr(engine, "ENOUGH", 0)
+    with WorkerPool(2) as crew:
         ways = ({}, {"memory": 1}, {"grouped": True}, {"engine": crew})
         prints = {nc.read_logs(path, reward_transform="log1p", **way).summary.fingerprint for way in ways}
     assert prints == {nc.Logs.from_arrays(**plays, reward_transform="log1p").summary.fingerprint}

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.logs.crew import Crew
-from newcomer.logs.engine import reduce
-from newcomer.logs.sampling import sample
-from newcomer.population import estimation
-from newcomer.population.estimation import estimate_population
-from newcomer.population.passing import Passes, Progress
+from newcomer.em import fit
+from newcomer.em.fit import estimate_population
+from newcomer.em.passes import Passes, Progress
+from newcomer.logs.reduce import reduce
+from newcomer.logs.sample import sample
+from newcomer.logs.workers import WorkerPool
 from newcomer.subspace import distance
 from newcomer.worlds import Synthetic
 
@@ -22,7 +22,7 @@ SOME = 600
 @pytest.fixture
 def few(monkeypatch):
     """A sample that is small, so that few users are many."""
-    monkeypatch.setattr(estimation, "SAMPLE", SOME)
+    monkeypatch.setattr(fit, "SAMPLE", SOME)
 
 
 def rows_of(logs):
@@ -66,7 +66,7 @@ def test_the_sample_depends_on_ids_alone(kind):
 def test_workers_hand_over_the_same_sample():
     logs = Synthetic.learnable(dim=4, seed=1).logs(6000, 8, seed=1)
     alone = sample(logs, 200)
-    with Crew(2) as crew:
+    with WorkerPool(2) as crew:
         by_two = sample(logs.on(crew), 200)
     assert by_two.engine is None
     for a, b in zip(rows_of(alone), rows_of(by_two), strict=True):
@@ -74,7 +74,7 @@ def test_workers_hand_over_the_same_sample():
 
 
 def test_where_rows_are_long_the_sample_is_smaller(monkeypatch):
-    monkeypatch.setattr("newcomer.logs.sampling.ROOM", 100 * 8 * (12 + 8 * 4))
+    monkeypatch.setattr("newcomer.logs.sample.ROOM", 100 * 8 * (12 + 8 * 4))
     logs = Synthetic.learnable(dim=4, seed=1).logs(2000, 8, seed=1)
     assert 60 < sample(logs, 1000).summary.users < 140
 
@@ -94,7 +94,7 @@ def test_many_users_are_fitted_from_what_a_sample_chose(few, monkeypatch, items)
     assert [told.passes for told in of_all] == list(range(of_all[0].passes, facts.passes))  # and one for everybody
     assert {told.most for told in heard if told.sampled} == {None} and of_all[-1].most <= 16
     assert max(told.passes for told in heard if told.sampled) < facts.sample.passes  # the outlook is theirs, too
-    monkeypatch.setattr(estimation, "SAMPLE", 10**6)
+    monkeypatch.setattr(fit, "SAMPLE", 10**6)
     whole = nc.fit(logs, null=False)
     assert whole.evidence.population.sample is None and found.rank == whole.rank == 2
     assert facts.likelihood == pytest.approx(whole.evidence.population.likelihood, abs=2e-4)
@@ -111,9 +111,9 @@ def test_the_error_told_by_a_sample_is_that_told_by_all(monkeypatch):
     ratios = []
     for seed in range(6):
         logs = Synthetic.learnable(dim=8, seed=seed).logs(12_000, 12, seed=seed)
-        monkeypatch.setattr(estimation, "SAMPLE", 2000)
+        monkeypatch.setattr(fit, "SAMPLE", 2000)
         scaled = estimate_population(Passes(logs), rank=2, calibrate=True).draws(2)
-        monkeypatch.setattr(estimation, "SAMPLE", 10**6)
+        monkeypatch.setattr(fit, "SAMPLE", 10**6)
         direct = estimate_population(Passes(logs), rank=2, calibrate=True).draws(2)
         ratios.append(np.mean(np.log(scaled.frobenius)) - np.mean(np.log(direct.frobenius)))
     assert abs(np.mean(ratios)) < np.log(1.1), np.exp(ratios)

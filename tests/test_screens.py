@@ -14,13 +14,12 @@ from rich.console import Console
 import newcomer as nc
 from newcomer.charts import palette
 from newcomer.checks import dependence
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter
 from newcomer.errors import LogsError, ModelError
-from newcomer.evaluation.answers import _replay, _rivals
-from newcomer.evaluation.stretches import CurveStep, HeadlineStep, PolicyRow, Stretch, compared
-from newcomer.reporting.about_people import near
-from newcomer.reporting.drawing import Line
-from newcomer.reporting.meaning import directions_of
+from newcomer.evaluation.results import CurveStep, HeadlineStep, PolicyRow, Stretch, _replay, _rivals, compared
+from newcomer.reporting.sections_model import directions_of
+from newcomer.reporting.sections_users import near
+from newcomer.reporting.svg import SvgLine
 
 SOME = Stretch(0.2, 0.05, 0.1, 0.3, 100)
 
@@ -70,8 +69,8 @@ def test_the_demo_does_not_say_film_51_of_10() -> None:
 
 
 def test_curves_far_from_what_matters_are_listed_and_not_drawn() -> None:
-    def line(name: str, *y: float, band: float = 0.0) -> Line:
-        return Line(name, range(len(y)), y, palette.colour(name), [v - band for v in y], [v + band for v in y])
+    def line(name: str, *y: float, band: float = 0.0) -> SvgLine:
+        return SvgLine(name, range(len(y)), y, palette.colour(name), [v - band for v in y], [v + band for v in y])
 
     lines = [line("posterior", 4.2, 4.3, band=0.05), line("PopulationMean", 4.2, 4.2), line("ALS fold-in", 4.18, 4.28),
              line("ridge", 0.0, 1.5), line("SOLD's subspace", np.nan, 3.0)]  # fmt: skip

@@ -12,11 +12,11 @@ import pytest
 from experiments import click_worlds
 
 import newcomer as nc
-from newcomer.cli.findings import findings_of, rank_line
+from newcomer.cli.model_summary import rank_line, summary_of
+from newcomer.em.likelihood import Comparison, compare
+from newcomer.em.model_selection import ROUGH, certainty, clarity, smallest_good
 from newcomer.evidence import RankComparison
-from newcomer.population.likelihood import Comparison, compare
-from newcomer.population.record import Population
-from newcomer.population.search import ROUGH, certainty, clarity, smallest_good
+from newcomer.population import Population
 from newcomer.users import bucket_count
 from newcomer.worlds import Synthetic
 
@@ -77,7 +77,7 @@ def test_the_screen_says_what_is_too_weak_to_use():
     model = nc.fit(Synthetic.learnable(dim=6, seed=1).logs(300, 8, seed=1), null=False, calibrate=False)
     ranks = RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2)
     facts = replace(model.evidence.population, ranks=ranks)
-    told = rank_line(findings_of(replace(model, evidence=replace(model.evidence, population=facts))))
+    told = rank_line(summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
     assert told.startswith("nothing that can be used: users share tastes for certain (4.2 standard errors)")
 
 

@@ -14,9 +14,9 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.logs.intake import reading
-from newcomer.logs.intake.histories import Rows
-from newcomer.logs.intake.spilling import Spill
+from newcomer.logs import reader
+from newcomer.logs.disk_store import Spill
+from newcomer.logs.histories import Rows
 
 
 @pytest.fixture
@@ -132,8 +132,8 @@ def test_grouped_streams_join_users_across_chunks_and_files(
     folder.mkdir()
     frame[:middle].write_parquet(folder / "a.parquet")
     frame[middle:].write_parquet(folder / "b.parquet")
-    monkeypatch.setattr(reading, "CHUNK_BYTES", size)
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 16)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", size)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 16)
     grouped, held = nc.read_logs(folder, grouped=True), nc.Logs.from_frame(frame)
     assert flat(grouped) == flat(grouped) == flat(held)
     assert grouped.summary.fingerprint == held.summary.fingerprint
@@ -145,8 +145,8 @@ def test_grouped_refuses_users_that_come_back(tmp_path: Path, monkeypatch: pytes
     user = np.concatenate([np.repeat(np.arange(40), 3), [7, 7]])
     frame = pl.DataFrame({"user": user, "action": np.arange(len(user)) % 3, "reward": np.ones(len(user))})
     frame.write_parquet(tmp_path / "a.parquet")
-    monkeypatch.setattr(reading, "CHUNK_BYTES", chunk)
-    monkeypatch.setattr(reading, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(reader, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 10)
     with pytest.raises(LogsError, match="user 7 comes back after its rows had ended"):
         nc.read_logs(tmp_path / "a.parquet", grouped=True)
     assert nc.read_logs(tmp_path / "a.parquet").summary.users == 40

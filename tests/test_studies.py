@@ -13,11 +13,11 @@ from experiments.study_page import page
 from experiments.study_targets import TARGETS, users_verdicts
 from scipy import stats
 
-from newcomer.experiments.catalogue import EVERYTHING, FIGURES, STUDIES, chosen
-from newcomer.experiments.scale import SCALES
-from newcomer.experiments.studies import study_prior_subspace as subspace
-from newcomer.experiments.studies.comparison import compared, regrets, t_intervals, truth_of
-from newcomer.experiments.studies.stars_and_clicks import Clicks
+from newcomer.paper.catalogue import EVERYTHING, FIGURES, STUDIES, chosen
+from newcomer.paper.scale import SCALES
+from newcomer.paper.studies import prior_subspace as subspace
+from newcomer.paper.studies.comparison import compared, regrets, t_intervals, truth_of
+from newcomer.paper.studies.stars_and_clicks import Clicks
 from newcomer.policies.baselines import PopulationMean, Uniform
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic

@@ -21,10 +21,9 @@ import pytest
 from rich.console import Console
 
 from newcomer.cli import demo, fit, inspect, main, reproduce
-from newcomer.cli.progress import Meter
-from newcomer.cli.wording import in_options
+from newcomer.cli.output import Meter, in_options
+from newcomer.em.passes import Progress
 from newcomer.errors import LogsError, NewcomerError, one_line
-from newcomer.population.passing import Progress
 from newcomer.worlds import Synthetic
 
 ROOT = Path(__file__).resolve().parent.parent

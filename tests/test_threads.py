@@ -17,7 +17,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.linear.state import State
-from newcomer.policies import memory
+from newcomer.policies import action_memory
 
 DIM, USERS, ROUNDS = 6, 8, 60
 
@@ -25,14 +25,14 @@ DIM, USERS, ROUNDS = 6, 8, 60
 @pytest.fixture(autouse=True)
 def restless(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Threads take turns as often as Python can have them do, and others have a turn while a state grows."""
-    usual, widened = sys.getswitchinterval(), memory._widened
+    usual, widened = sys.getswitchinterval(), action_memory._widened
 
     def slowly(array: np.ndarray, width: int) -> np.ndarray:
         longer = widened(array, width)
         time.sleep(0.002)
         return longer
 
-    monkeypatch.setattr(memory, "_widened", slowly)
+    monkeypatch.setattr(action_memory, "_widened", slowly)
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(usual)

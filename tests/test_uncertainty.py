@@ -13,13 +13,13 @@ import pytest
 from experiments import outlier_test
 
 import newcomer as nc
+from newcomer.em.fit import estimate_population
+from newcomer.em.likelihood import squared_errors
+from newcomer.em.passes import Passes
+from newcomer.em.variance_components import SCALES, error_scales, gain_of, weights_of
 from newcomer.errors import ModelError
 from newcomer.model import Model
-from newcomer.population.error_scales import SCALES, error_scales, gain_of, weights_of
-from newcomer.population.estimation import estimate_population
-from newcomer.population.likelihood import squared_errors
-from newcomer.population.passing import Passes
-from newcomer.population.record import Population
+from newcomer.population import Population
 from newcomer.users import bucket_count
 from tests.oracles import memory as oracle
 

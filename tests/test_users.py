@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from newcomer.users import FEW, balanced_signs, bucket_count, bucket_of, dealt, folds, group_bounds, hold_out, mix
+from newcomer.users import (
+    FEW,
+    balanced_signs,
+    bucket_count,
+    bucket_of,
+    dealt,
+    folds,
+    group_bounds,
+    hold_out,
+    mix,
+)
 
 
 def test_mix_is_splitmix64():

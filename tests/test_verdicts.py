@@ -14,7 +14,7 @@ from experiments.figure_facts_errors import _within, chance
 from experiments.figure_verdicts import VERDICTS
 from experiments.paired import Ends, Gap, Line
 
-from newcomer.experiments.catalogue import FIGURES
+from newcomer.paper.catalogue import FIGURES
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "experiments" / "results"

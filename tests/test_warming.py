@@ -1,4 +1,4 @@
-"""Guards set-up's promise: after `python -m newcomer.warming` no fit and no decision waits for the compiler."""
+"""Guards set-up's promise: after `python -m newcomer.compile_cache` no fit and no decision waits for the compiler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import newcomer as nc
-from newcomer import warming
+from newcomer import compile_cache
 from newcomer.testing import check_policy
 from newcomer.worlds import Synthetic
 from tests.test_architecture import HANDED_OVER
@@ -29,21 +29,23 @@ def dispatchers(module):
 
 
 def test_every_file_of_loops_is_found():
-    names = [module.__name__ for module in warming.loop_modules()]
-    assert {"newcomer.array_loops", "newcomer.local.climb_loops", "newcomer.population.likelihood_loops"} <= set(names)
-    assert all(callable(module.warm) and module.warm.__module__ == module.__name__ for module in warming.loop_modules())
+    names = [module.__name__ for module in compile_cache.loop_modules()]
+    assert {"newcomer.array_loops", "newcomer.local.climb_loops", "newcomer.em.likelihood_loops"} <= set(names)
+    assert all(
+        callable(module.warm) and module.warm.__module__ == module.__name__ for module in compile_cache.loop_modules()
+    )
 
 
 def test_every_loop_has_machine_code_after_warming():
-    warming.warm()
-    loops = {module.__name__: dispatchers(module) for module in warming.loop_modules()}
+    compile_cache.warm()
+    loops = {module.__name__: dispatchers(module) for module in compile_cache.loop_modules()}
     assert all(loops.values())
     assert not [f"{file}.{name}" for file, own in loops.items() for name, loop in own.items() if not loop.signatures]
 
 
 def test_code_is_forgotten_when_a_file_that_its_loops_call_is_newer(tmp_path, monkeypatch):
     """Numba's cache takes notice of the caller's own file only."""
-    monkeypatch.setattr(warming, "HERE", tmp_path)
+    monkeypatch.setattr(compile_cache, "HERE", tmp_path)
     (tmp_path / "__pycache__").mkdir()
     sources = {"caller": "from middle_loops import f", "middle": "import changed_loops", "changed": "", "apart": ""}
     for name, text in sources.items():
@@ -52,7 +54,7 @@ def test_code_is_forgotten_when_a_file_that_its_loops_call_is_newer(tmp_path, mo
         code.write_text("")
         os.utime(source, (2000, 2000) if name == "changed" else (0, 0))
         os.utime(code, (1000, 1000))
-    warming.forget_old_code()
+    compile_cache.forget_old_code()
     assert [code.name.split("_")[0] for code in (tmp_path / "__pycache__").iterdir()] == ["apart"]
 
 
@@ -117,7 +119,9 @@ def use_everything(folder):
 def types_met():
     """The types of arguments that each loop has machine code for in this process."""
     loops = {
-        f"{module.__name__}.{name}": loop for module in warming.loop_modules() for name, loop in vars(module).items()
+        f"{module.__name__}.{name}": loop
+        for module in compile_cache.loop_modules()
+        for name, loop in vars(module).items()
     }
     return {name: sorted(map(str, loop.signatures)) for name, loop in loops.items() if hasattr(loop, "signatures")}
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer import onehot
+from newcomer import one_hot
+from newcomer.em.optimizer import solve_rows
+from newcomer.em.pairs import SparsePairs, sparse_pairs_of
+from newcomer.em.passes import Passes
+from newcomer.em.shrinkage import start_fit
 from newcomer.errors import ModelError, NewcomerError
-from newcomer.onehot import Diagonal, Diagonals, OneHot, gram_of
-from newcomer.population.all_pairs import WidePairs, wide_pairs_of
-from newcomer.population.beginning import begin_with
-from newcomer.population.climb import solve_rows
-from newcomer.population.passing import Passes
+from newcomer.one_hot import Diagonal, Diagonals, OneHot, gram_of
 from newcomer.subspace import distance, leading_by_products
 from tests.helpers import close
 from tests.oracles.wide import pair_products
@@ -45,7 +45,7 @@ def logs_of(parts):
 @pytest.fixture
 def narrow(monkeypatch):
     """Everything above ten features is wide."""
-    monkeypatch.setattr(onehot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "WIDE", 10)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_systems_of_rows_are_solved_alike(monkeypatch) -> None:
     root = rng.standard_normal((3, 3))
     given = rng.random(12), root @ root.T, rng.random(3) + 0.1, rng.standard_normal((12, 3))
     plain = solve_rows(*given)
-    monkeypatch.setattr(onehot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "WIDE", 10)
     close(solve_rows(*given), plain)
 
 
@@ -109,10 +109,10 @@ def test_leading_directions_from_products_are_those_of_the_matrix() -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None:
     """The leading directions by passes against the d x d matrix of all pairs, written out naively."""
-    monkeypatch.setattr("newcomer.population.wide_start.PASSES", 8)
+    monkeypatch.setattr("newcomer.em.sparse_pairs.PASSES", 8)
     logs = logs_of(plain_ratings(150, 25, rows=8, seed=3, again=again))
-    begin = begin_with(Passes(logs), None)
-    assert isinstance(begin.pairs, WidePairs)
+    begin = start_fit(Passes(logs), None)
+    assert isinstance(begin.pairs, SparsePairs)
     everybody = np.ones(len(begin.pairs.users), dtype=bool)
     for buckets in (everybody, np.arange(len(everybody)) % 2 == 0):
         lengths, axes = pair_products(logs, buckets)
@@ -126,8 +126,8 @@ def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None
 def test_sums_do_not_depend_on_batches() -> None:
     logs = logs_of(plain_ratings(60, 25, rows=8, seed=4))
     centre = np.zeros(logs.dim)
-    parts = [wide_pairs_of(batch, actions=logs.dim, centre=centre) for batch in logs.batches(rows=50)]
-    whole = wide_pairs_of(next(logs.batches()), actions=logs.dim, centre=centre)
+    parts = [sparse_pairs_of(batch, actions=logs.dim, centre=centre) for batch in logs.batches(rows=50)]
+    whole = sparse_pairs_of(next(logs.batches()), actions=logs.dim, centre=centre)
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -143,7 +143,7 @@ def test_a_fit_by_passes_is_the_dense_one(monkeypatch) -> None:
     """
     logs = logs_of(plain_ratings(600, 30, rows=10, seed=5))
     dense = nc.fit(logs, rank=1, calibrate=False)
-    monkeypatch.setattr(onehot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "WIDE", 10)
     alone, wide = nc.fit(logs, rank=1, calibrate=False), nc.fit(logs, start=dense, calibrate=False)
     covariances = [model.factor @ model.factor.T for model in (dense, wide)]
     assert np.linalg.norm(covariances[0] - covariances[1]) < 0.01 * np.linalg.norm(covariances[0])
@@ -217,7 +217,7 @@ def test_sold_by_passes_is_the_dense_one(monkeypatch, estimator, literal) -> Non
     logs = logs_of(plain_ratings(400, 24, rows=8, seed=6, again=True))
     options = {"estimator": estimator, "literal": literal, "rank": 2}
     dense = nc.fit(logs, **options)
-    monkeypatch.setattr(onehot, "WIDE", 10)
+    monkeypatch.setattr(one_hot, "WIDE", 10)
     wide = nc.fit(logs, **options)
     kept = len(wide.spectrum)
     assert np.abs(wide.spectrum - dense.spectrum[:kept]).max() < 1e-6 * dense.spectrum[0]
@@ -244,7 +244,7 @@ def test_radii_of_many_actions_fall_with_the_number_of_users(narrow, monkeypatch
     rng = np.random.default_rng(8)
     taste = rng.standard_normal(24)
     for pairs in (20_000_000, 10):
-        monkeypatch.setattr("newcomer.sold.kept_pairs.MOST", pairs)
+        monkeypatch.setattr("newcomer.sold.sparse_moments.MOST", pairs)
         norms, radii = [], []
         for users in (400, 6400):
             who = np.repeat(np.arange(users), 8)
@@ -265,7 +265,7 @@ def test_more_pairs_than_are_kept_are_corrected_by_margins(narrow, monkeypatch) 
     reward = rng.standard_normal(4000)[who] * taste[what] + 0.3 * rng.standard_normal(len(who))
     logs = logs_of((who, what, reward))
     exact = nc.fit(logs, estimator="sold")
-    monkeypatch.setattr("newcomer.sold.kept_pairs.MOST", 10)
+    monkeypatch.setattr("newcomer.sold.sparse_moments.MOST", 10)
     margins = nc.fit(logs, estimator="sold")
     assert margins.evidence.coverage.correction == "by margins"
     assert exact.rank == margins.rank == 1

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from newcomer._fit import fit
 from newcomer.errors import NewcomerError
-from newcomer.fitting import fit
 from newcomer.subspace import distance
 from newcomer.worlds import Newcomers, Synthetic, World, stream
 from newcomer.worlds.world import check_world

@@ -82,7 +82,7 @@ def steps(venv, name):
     return [
         ("packages", pip + ["install", "--progress-bar", "off", "--only-binary", ":all:", "-r", pins]),
         ("newcomer", pip + ["install", "--no-deps", "--no-build-isolation", "-e", str(FOLDER)]),
-        ("compiled loops", [python, "-m", "newcomer.warming"]),
+        ("compiled loops", [python, "-m", "newcomer.compile_cache"]),
     ]
 
 

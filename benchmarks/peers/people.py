@@ -20,12 +20,12 @@ from implicit.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 
 import newcomer as nc
-from newcomer.evaluation.fold_in import Fold, FoldIn, table_of
-from newcomer.experiments.named_worlds import real_ratings
-from newcomer.experiments.scale import Setting
-from newcomer.experiments.studies.comparison import regrets
-from newcomer.experiments.studies.study_people import ANSWERS, CASES, FILMS, ROUNDS, SPLITS
-from newcomer.worlds.download import cache_folder, find_movielens
+from newcomer.evaluation.recommenders import Fold, FoldIn, table_of
+from newcomer.paper.named_worlds import real_ratings
+from newcomer.paper.scale import Setting
+from newcomer.paper.studies.comparison import regrets
+from newcomer.paper.studies.people import ANSWERS, CASES, FILMS, ROUNDS, SPLITS
+from newcomer.paper.worlds.download import cache_folder, find_movielens
 from newcomer.worlds.people import People
 
 ROOT = Path(__file__).resolve().parent.parent.parent

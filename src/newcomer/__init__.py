@@ -15,17 +15,17 @@ __version__ = "0.1.0"
 _HOME = {
     "Logs": "logs",
     "read_logs": "logs",
-    "fit": "fitting",
-    "check": "checks.checking",
+    "fit": "_fit",
+    "check": "checks.check",
     "Model": "model",
     "load": "model",
     "ProBALLUCB": "policies.proball",
     "ProBALLTS": "policies.proball",
     "LocalUCB": "policies.local_ucb",
-    "LinUCB": "policies.full_space",
-    "LinTS": "policies.full_space",
-    "PriorTS": "policies.prior_policies",
-    "PriorUCB": "policies.prior_policies",
+    "LinUCB": "policies.linear",
+    "LinTS": "policies.linear",
+    "PriorTS": "policies.prior",
+    "PriorUCB": "policies.prior",
     "EmpiricalArms": "policies.empirical_arms",
     "Uniform": "policies.baselines",
     "PopulationMean": "policies.baselines",
@@ -34,10 +34,10 @@ _HOME = {
     "MTS": "policies.finite_models",
     "MmTS": "policies.mixtures",
     "MixTS": "policies.mixtures",
-    "play": "simulation",
-    "summary": "outcomes",
-    "evaluate": "evaluation.evaluating",
-    "report": "reporting.writing",
+    "play": "simulate",
+    "summary": "metrics",
+    "evaluate": "evaluation.evaluate",
+    "report": "reporting.report",
     "NewcomerError": "errors",
     "LogsError": "errors",
     "ModelError": "errors",
@@ -62,34 +62,34 @@ def __dir__() -> list[str]:
 
 
 if TYPE_CHECKING:
-    from newcomer.checks.checking import check as check
+    from newcomer._fit import fit as fit
+    from newcomer.checks.check import check as check
     from newcomer.errors import LogsError as LogsError
     from newcomer.errors import MissingExtra as MissingExtra
     from newcomer.errors import ModelError as ModelError
     from newcomer.errors import NewcomerError as NewcomerError
     from newcomer.errors import OutputError as OutputError
     from newcomer.errors import PolicyError as PolicyError
-    from newcomer.evaluation.evaluating import evaluate as evaluate
-    from newcomer.fitting import fit as fit
+    from newcomer.evaluation.evaluate import evaluate as evaluate
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs
+    from newcomer.metrics import summary as summary
     from newcomer.model import Model as Model
     from newcomer.model import load as load
-    from newcomer.outcomes import summary as summary
     from newcomer.policies.baselines import PopulationMean as PopulationMean
     from newcomer.policies.baselines import Uniform as Uniform
     from newcomer.policies.empirical_arms import EmpiricalArms as EmpiricalArms
     from newcomer.policies.finite_models import MTS as MTS
     from newcomer.policies.finite_models import MUCB as MUCB
     from newcomer.policies.finite_models import MmUCB as MmUCB
-    from newcomer.policies.full_space import LinTS as LinTS
-    from newcomer.policies.full_space import LinUCB as LinUCB
+    from newcomer.policies.linear import LinTS as LinTS
+    from newcomer.policies.linear import LinUCB as LinUCB
     from newcomer.policies.local_ucb import LocalUCB as LocalUCB
     from newcomer.policies.mixtures import MixTS as MixTS
     from newcomer.policies.mixtures import MmTS as MmTS
-    from newcomer.policies.prior_policies import PriorTS as PriorTS
-    from newcomer.policies.prior_policies import PriorUCB as PriorUCB
+    from newcomer.policies.prior import PriorTS as PriorTS
+    from newcomer.policies.prior import PriorUCB as PriorUCB
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
-    from newcomer.reporting.writing import report as report
-    from newcomer.simulation import play as play
+    from newcomer.reporting.report import report as report
+    from newcomer.simulate import play as play

@@ -2,7 +2,7 @@
 
 A compiled loop is an ordinary function of NumPy arrays that Numba turns into machine code. It lives in a file called
 `*_loops.py`, and nowhere else, and runs (slowly) without the compiler too, with NUMBA_DISABLE_JIT=1. The machine code
-is kept beside the file, so that it is made once; `newcomer.warming` finds all these files and has it made during
+is kept beside the file, so that it is made once; `newcomer.compile_cache` finds all these files and has it made during
 set-up. For this each of them has a function `warm`, which calls its loops with the smallest arrays of the right types.
 
 Two habits of Numba to know. An array that is not contiguous, or not writeable, is of another type, for which a loop is
@@ -168,7 +168,7 @@ def invert_packed(gram: Floats, factor: Floats, size: int) -> bool:
 # of the negative Hessian, and H times the gradient is the direction to climb in.
 
 
-class Memory(NamedTuple):
+class StepMemory(NamedTuple):
     """The last M steps of a climb with n unknowns, in a ring: step number c is in row c mod M."""
 
     steps: Floats  # (M, n), from one place to the next
@@ -177,13 +177,13 @@ class Memory(NamedTuple):
     taken: Ints  # (1,), steps remembered so far, whether or not still here
 
 
-def empty_memory(length: int, size: int) -> Memory:
+def empty_memory(length: int, size: int) -> StepMemory:
     """Room for `length` steps with `size` unknowns."""
-    return Memory(np.zeros((length, size)), np.zeros((length, size)), np.ones(length), np.zeros(1, dtype=np.int64))
+    return StepMemory(np.zeros((length, size)), np.zeros((length, size)), np.ones(length), np.zeros(1, dtype=np.int64))
 
 
 @fast
-def remember(memory: Memory, step: Floats, turn: Floats) -> None:
+def remember(memory: StepMemory, step: Floats, turn: Floats) -> None:
     """Keep a step in place of the oldest, if the gradient fell along it: any other would make H indefinite."""
     curve = dot(step, turn)
     if curve > TURNED * np.sqrt(dot(step, step) * dot(turn, turn)):
@@ -193,7 +193,7 @@ def remember(memory: Memory, step: Floats, turn: Floats) -> None:
 
 
 @fast
-def first_loop(memory: Memory, vector: Floats, weights: Floats) -> None:
+def first_loop(memory: StepMemory, vector: Floats, weights: Floats) -> None:
     """Turn a gradient, in place, into what the first guess of H is applied to; write `weights` (M,) for `second_loop`.
 
     From the newest step to the oldest: the part of the gradient that a step accounts for is taken away.
@@ -207,7 +207,7 @@ def first_loop(memory: Memory, vector: Floats, weights: Floats) -> None:
 
 
 @fast
-def second_loop(memory: Memory, weights: Floats, vector: Floats) -> None:
+def second_loop(memory: StepMemory, weights: Floats, vector: Floats) -> None:
     """Turn the image of that under the first guess of H, in place, into H times the gradient, from oldest to newest."""
     length, count = memory.curves.size, memory.taken[0]
     for c in range(max(0, count - length), count):

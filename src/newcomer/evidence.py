@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
-from newcomer.interval import Stretch, shown
+from newcomer.findings import Findings as Checked
+from newcomer.interval import Interval, shown
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
-from newcomer.verdicts import Findings as Checked
 
 LOOK = 20  # interactions after which the gain over the population mean is told
 LIMITS = "clip='auto' (--clip auto) limits what they do"
@@ -88,7 +88,7 @@ class RidgeChoice:
 
 @dataclass(frozen=True)
 class RankTest:
-    """The spectrum of a moment against sign flips (`newcomer.sold.rank`): `rank` eigenvalues stand out.
+    """The spectrum of a moment against sign flips (`newcomer.sold.rank_test`): `rank` eigenvalues stand out.
 
     `level` is the probability of a false direction where none is shared; `threshold` what each of the leading
     eigenvalues `spectrum` had to exceed; `null_low` to `null_high` holds 95% of what flips give at the same position.
@@ -120,7 +120,7 @@ class CoverageFacts:
     """Assumption 2 of the paper: lambda_A, and the plug-in lambda_k(S) / R^2 for lambda_theta; what was not reached.
 
     `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
-    them. By reason, with names (`newcomer.sold.unreached`): `never` seen; `collinear`, for features that always move
+    them. By reason, with names (`newcomer.sold.coverage`): `never` seen; `collinear`, for features that always move
     together; seen in `one_half` of the histories only. (A model of before these were told apart says 0.)
 
     `bounded` counts the one-hot actions whose diagonal entry in SOLD's moment the rank would complete to more than the
@@ -205,7 +205,7 @@ class RankComparison:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a newcomer may expect of a population (`newcomer.population.forecast` says how it is computed).
+    """What a newcomer may expect of a population (`newcomer.em.variance_components` says how it is computed).
 
     Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`. Of
     the personal variance `level` moves all candidates of a user alike and changes no choice; the rest are preferences.
@@ -289,15 +289,15 @@ class OutlookStep:
     mean: float
     chance: float
     error: float = 0.0
-    reward: Stretch | None = None
-    over_arms: Stretch | None = None
-    over_logged: Stretch | None = None
+    reward: Interval | None = None
+    over_arms: Interval | None = None
+    over_logged: Interval | None = None
 
     @property
-    def over_mean(self) -> Stretch:
+    def over_mean(self) -> Interval:
         """The gain over the population mean."""
         error = self.error or (self.high - self.low) / 4.0  # a model that does not tell has the interval
-        return Stretch(self.gain, error, self.low, self.high, self.people)
+        return Interval(self.gain, error, self.low, self.high, self.people)
 
     @property
     def clear(self) -> bool:
@@ -309,7 +309,7 @@ class OutlookStep:
 class BestAction:
     """An action that is among the best by the population mean: what it pays on average, and the 95% interval.
 
-    The interval is that of the best of many (`newcomer.gain.everybody`): an action does not get there by luck alone.
+    The interval is that of the best of many (`newcomer.gain.best_actions`): an action does not get there by luck alone.
     """
 
     action: int | str
@@ -332,9 +332,9 @@ class Everybody:
     """
 
     by: str
-    reward: Stretch
+    reward: Interval
     logged: float
-    gain: Stretch
+    gain: Interval
     choices: int = 0
     effective: float | None = None
     best: tuple[BestAction, ...] = ()
@@ -384,7 +384,7 @@ class Outlook:
 
 @dataclass(frozen=True)
 class PersistenceFacts:
-    """What repeats say of the share of the residual that lasts (`newcomer.population.persistence.share_of`).
+    """What repeats say of the share of the residual that lasts (`newcomer.em.variance_components.share_of`).
 
     `repeats` are the meetings of a user and an action beyond the first, `ratio` the mean of their squared deviations
     from the mean of user and action, in units of the residual variance: it estimates 1 - share.
@@ -407,7 +407,7 @@ class SampleFacts:
 
 @dataclass(frozen=True)
 class WeakDirections:
-    """What held-out users say of weak directions (`newcomer.population.full_covariance`).
+    """What held-out users say of weak directions (`newcomer.em.full_covariance`).
 
     `kept` directions in all are in the factor, 0 if they were tried and dropped; `without` and `gain` are the held-out
     gains per user of the fit without and with them, `error` the standard error of the difference.

@@ -19,7 +19,7 @@ HUGE = 1e5  # numbers from which three figures are shown
 
 
 @dataclass(frozen=True)
-class Stretch(Shown):
+class Interval(Shown):
     """An average over people, its standard error, and the interval that has the true average in 19 of 20 cases."""
 
     value: float
@@ -29,7 +29,7 @@ class Stretch(Shown):
     people: int
 
     @classmethod
-    def of(cls, values: Floats, folds: Ints | None = None) -> Stretch:
+    def of(cls, values: Floats, folds: Ints | None = None) -> Interval:
         """The average of one number a person, NaN for people of whom there is none; Student's t.
 
         Where fewer than `FEW` people were judged, by the fits of several `folds` (n,), the error counts chance in who
@@ -48,7 +48,7 @@ class Stretch(Shown):
         return cls.around(float(told.mean()), float(np.sqrt(spread / len(told))), len(told))
 
     @classmethod
-    def around(cls, value: float, error: float, people: int) -> Stretch:
+    def around(cls, value: float, error: float, people: int) -> Interval:
         """The interval of an estimate with a standard error over so many people."""
         half = _quantile(people) * error
         return cls(value, error, value - half, value + half, people)
@@ -64,7 +64,7 @@ class Stretch(Shown):
         return self.low > 0 and self.people >= FEWEST
 
 
-def ratio(above: Floats, below: Floats) -> Stretch:
+def ratio(above: Floats, below: Floats) -> Interval:
     """sum(above) / sum(below) over people (n,), with the error of a ratio whose parts both vary from person to person.
 
     >>> ratio(np.array([1.0, 2.0, 3.0]), np.ones(3)).value
@@ -72,14 +72,14 @@ def ratio(above: Floats, below: Floats) -> Stretch:
     """
     people, total = len(above), float(below.sum())
     if people < 2 or total == 0:
-        return Stretch(float("nan"), float("inf"), float("-inf"), float("inf"), people)
+        return Interval(float("nan"), float("inf"), float("-inf"), float("inf"), people)
     value = float(above.sum()) / total
     spread = above - value * below
     error = float(np.sqrt(people / (people - 1) * (spread**2).sum()) / total)
-    return Stretch.around(value, error, people)
+    return Interval.around(value, error, people)
 
 
-def shown(stretch: Stretch) -> str:
+def shown(stretch: Interval) -> str:
     """A value and its interval in words.
 
     >>> shown(Stretch.around(0.25, 0.05, 1000))

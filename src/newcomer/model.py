@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import __version__, arguments
+from newcomer import __version__, validate
 from newcomer.arrays import Floats, Ints, read_only
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
-from newcomer.onehot import is_wide
+from newcomer.one_hot import is_wide
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
 from newcomer.transforms import TRANSFORMS, Transform, raw
 
 if TYPE_CHECKING:
-    from newcomer.coordinates import Coordinates
+    from newcomer._transform import Coordinates
 
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
@@ -99,10 +99,10 @@ class Model(Shown):
         for name, filler in fillers.items():
             # Where no action is named the one residual variance is `noise_variance`, also after a replace.
             given = getattr(self, name) if self.action_ids or name == "uncertainty" else None
-            if given is None or arguments.numbers(given, name, kind=ModelError).size == 0:
+            if given is None or validate.numbers(given, name, kind=ModelError).size == 0:
                 object.__setattr__(self, name, np.full(actions, float(filler)))
         for name, array in self._arrays().items():
-            own = np.array(arguments.numbers(array, name, kind=ModelError))
+            own = np.array(validate.numbers(array, name, kind=ModelError))
             if not np.isfinite(own).all():
                 raise ModelError(f"{name} must be finite numbers")
             object.__setattr__(self, name, read_only(own))
@@ -113,20 +113,20 @@ class Model(Shown):
         missing = next((name for name in ARRAYS if getattr(self, name) is None), None)
         if missing is not None:
             raise ModelError(f"{missing} is None", todo="pass an array, or take the model that nc.fit or nc.load gave")
-        variance = arguments.number(self.noise_variance, "noise_variance", kind=ModelError)
+        variance = validate.number(self.noise_variance, "noise_variance", kind=ModelError)
         object.__setattr__(self, "noise_variance", variance)
         if self.persistence is not None:
-            arguments.number(self.persistence, "persistence", kind=ModelError)
-        object.__setattr__(self, "reward_step", arguments.number(self.reward_step, "reward_step", kind=ModelError))
+            validate.number(self.persistence, "persistence", kind=ModelError)
+        object.__setattr__(self, "reward_step", validate.number(self.reward_step, "reward_step", kind=ModelError))
         if self.reward_transform is not None:
-            arguments.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
+            validate.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
         for name in ("estimator", "fingerprint"):
-            arguments.instance(getattr(self, name), str, name, kind=ModelError)
+            validate.instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot", "tidy_ids"):
-            object.__setattr__(self, name, arguments.flag(getattr(self, name), name, kind=ModelError))
+            object.__setattr__(self, name, validate.flag(getattr(self, name), name, kind=ModelError))
         if not isinstance(self.parameters, Mapping):
-            raise ModelError(f"parameters must be a dict, not {arguments.shown(self.parameters)}")
-        arguments.instance(self.evidence, Evidence, "evidence", kind=ModelError)
+            raise ModelError(f"parameters must be a dict, not {validate.shown(self.parameters)}")
+        validate.instance(self.evidence, Evidence, "evidence", kind=ModelError)
         for name in TUPLES:
             given, kinds = getattr(self, name), (int, str) if name == "action_ids" else (str,)
             if given is None:
@@ -134,7 +134,7 @@ class Model(Shown):
             listed = isinstance(given, Sequence) and not isinstance(given, str | bytes)
             if not listed or any(isinstance(one, bool) or not isinstance(one, kinds) for one in given):
                 what = "ids, whole numbers or text" if name == "action_ids" else "texts"
-                raise ModelError(f"{name} must be a list of {what}, not {arguments.shown(given)}")
+                raise ModelError(f"{name} must be a list of {what}, not {validate.shown(given)}")
             object.__setattr__(self, name, tuple(given))
 
     def _check_shapes(self, actions: int) -> None:
@@ -256,7 +256,7 @@ class Model(Shown):
         if self.action_ids and lost >= SEVERAL and 2 * lost > len(codes) and not self.__dict__.get("_warned"):
             self.__dict__["_warned"] = True
             strange = [one for one, code in zip(_listed(ids), codes.tolist(), strict=True) if code < 0]
-            examples = ", ".join(arguments.shown(one) for one in list(dict.fromkeys(strange))[:3])
+            examples = ", ".join(validate.shown(one) for one in list(dict.fromkeys(strange))[:3])
             warnings.warn(
                 f"{lost:,} of {len(codes):,} ids are not among the {len(self.action_ids):,} actions of the model"
                 f" ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
@@ -309,12 +309,12 @@ class Model(Shown):
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
         wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else _listed(ids)
-        arguments.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
+        validate.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
         rows = self.codes(wanted) if unknown == "refuse" else self.recognise(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
             rows[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
         if unknown == "refuse" and (rows < 0).any():
-            strange = arguments.shown(list(wanted)[int(np.argmax(rows < 0))])
+            strange = validate.shown(list(wanted)[int(np.argmax(rows < 0))])
             what = f"action {strange} is not among the {len(self._places):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         if self.action_features is not None:
@@ -372,14 +372,14 @@ class Model(Shown):
         printed : the formulas as the paper prints them (docs/errata.md lists where they slip).
         """
         todo = "choose a probability between 0 and 1"
-        delta = arguments.share(delta, "delta", least=1.0, todo=todo, kind=ModelError)
+        delta = validate.share(delta, "delta", least=1.0, todo=todo, kind=ModelError)
         for name, value, choices in (("norm", norm, get_args(Norm)), ("form", form, get_args(Form))):
-            arguments.one_of(value, name, choices, kind=ModelError)
+            validate.one_of(value, name, choices, kind=ModelError)
         if kind is not None and not isinstance(kind, str):
-            arguments.one_of(kind, "kind", ALL, kind=ModelError)
-        clip, printed = (arguments.flag(one, "clip and printed", kind=ModelError) for one in (clip, printed))
+            validate.one_of(kind, "kind", ALL, kind=ModelError)
+        clip, printed = (validate.flag(one, "clip and printed", kind=ModelError) for one in (clip, printed))
         if not isinstance(simplified, str) or simplified != "without B":
-            simplified = arguments.flag(simplified, "simplified", kind=ModelError)
+            simplified = validate.flag(simplified, "simplified", kind=ModelError)
         self.needs_basis("a radius")
         kind, evidence = kind or self._default_radius, self.evidence
         if kind == "calibrated":
@@ -422,7 +422,7 @@ class Model(Shown):
         >>> where.mean.round(3).tolist(), where.covariance.round(3).tolist()
         ([[1.333]], [[[0.333]]])
         """
-        from newcomer.coordinates import coordinates_of  # reads logs, which a model does without
+        from newcomer._transform import coordinates_of  # reads logs, which a model does without
 
         return coordinates_of(logs, self, persistence=persistence)
 
@@ -458,7 +458,7 @@ class Model(Shown):
 
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""
-        write(arguments.location(path, "path", kind=OutputError), self.to_bytes())
+        write(validate.location(path, "path", kind=OutputError), self.to_bytes())
 
     @property
     def by_ids_alone(self) -> bool:
@@ -482,7 +482,7 @@ class Model(Shown):
 
 def load(path: str | Path) -> Model:
     """Read a model file."""
-    return Model.from_bytes(read(arguments.location(path, "path", kind=ModelError)), where=str(path))
+    return Model.from_bytes(read(validate.location(path, "path", kind=ModelError)), where=str(path))
 
 
 def _tidy(one: str) -> str:
@@ -514,5 +514,5 @@ def _listed(ids: Iterable[int | str]) -> list[Any]:
         return list(ids.tolist())
     if isinstance(ids, str | bytes | Mapping | np.ndarray) or not isinstance(ids, Iterable):
         todo = "put a single id in a list"
-        raise ModelError(f"ids must be a list of action ids, not {arguments.shown(ids)}", todo=todo)
+        raise ModelError(f"ids must be a list of action ids, not {validate.shown(ids)}", todo=todo)
     return list(ids)

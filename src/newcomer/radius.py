@@ -15,10 +15,10 @@ and that into one on the subspace. Two forms are offered:
 dM comes from matrix Hoeffding, empirical Bernstein, or the martingale Bernstein bound of Waudby-Smith and Ramdas (2023)
 in the matrix form of Wang and Ramdas (2024); with 2d in the logarithm, either for the two sides of a symmetric mean or
 for the dilation of one that is not, and the mean of squares where the paper prints the sum. The numbers they need are
-collected by `newcomer.sold.ingredients`. `printed` gives the formulas as the paper has them, slips included.
+collected by `newcomer.sold.radius_terms`. `printed` gives the formulas as the paper has them, slips included.
 
 The calibrated radius. Parts of the users that were fitted apart gave draws of the error of the whole
-(`newcomer.population.calibration` says how); with Student's law on their logarithms they give its quantile at any
+(`newcomer.em.calibration` says how); with Student's law on their logarithms they give its quantile at any
 level.
 """
 

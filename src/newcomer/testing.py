@@ -5,7 +5,7 @@
     def test_mine():
         check_policy(MyPolicy(dim=5))
 
-Each promise of policies/contract.py is tried on random users, actions and rewards; the first one that is broken raises
+Each promise of policies/base.py is tried on random users, actions and rewards; the first one that is broken raises
 an AssertionError that says which. Nothing here needs a test framework. `check_world` does the same for worlds.
 """
 
@@ -21,8 +21,8 @@ from numpy.random import Generator
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.policies.contract import Contract, Policy
-from newcomer.policies.questions import Ids
+from newcomer.policies.base import Contract, Policy
+from newcomer.policies.calls import Ids
 from newcomer.policies.repeatability import Repeatability
 from newcomer.worlds.world import check_world
 

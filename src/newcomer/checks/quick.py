@@ -10,14 +10,14 @@ from collections.abc import Callable
 import numpy as np
 
 from newcomer.checks import dependence
-from newcomer.checks.crowd import Crowd, View
-from newcomer.checks.drafts import Draft, judged
-from newcomer.checks.gathering import gather
-from newcomer.checks.liking import self_selection, unseen
-from newcomer.checks.shared import asked_of_all, shared_taste, unknowable
-from newcomer.checks.surface import coverage, propensities, repeats, rewards
-from newcomer.logs.logbook import Logs
-from newcomer.verdicts import Finding, Findings
+from newcomer.checks.dependence import self_selection, unseen
+from newcomer.checks.descriptive import coverage, propensities, repeats, rewards
+from newcomer.checks.findings import Draft, judged
+from newcomer.checks.residuals import HalvedRows, ResidualSample
+from newcomer.checks.sample import take_sample
+from newcomer.checks.shared_preferences import asked_of_all, shared_taste, unknowable
+from newcomer.findings import Finding, Findings
+from newcomer.logs.logs import Logs
 
 FEWEST = 10  # users below whom no test is made
 TESTS = ("adaptive logging", "taste-dependent logging", "self-selection", "contexts", "history length", "drift")
@@ -27,8 +27,8 @@ def quick_check(
     logs: Logs, *, level: float = 0.05, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> Findings:
     """Check logs without a fit; `progress` is called with (rows done, rows in all)."""
-    found = gather(logs, progress=progress)
-    crowd = Crowd.of(found, logs.item_features)
+    found = take_sample(logs, progress=progress)
+    crowd = ResidualSample.of(found, logs.item_features)
     drafts: list[Draft | Finding] = [coverage(logs, found), rewards(logs)]
     why = _why_not(crowd)
     weighed = propensities(found, logs.summary.rows, level)
@@ -45,7 +45,7 @@ def quick_check(
     return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
 
 
-def _why_not(crowd: Crowd) -> str:
+def _why_not(crowd: ResidualSample) -> str:
     """Why there is nothing to test; nothing where there are people, and rewards that differ."""
     if len(crowd) < FEWEST:
         return f"Of so few users with two rows or more ({len(crowd)}) nothing can be told."
@@ -53,9 +53,9 @@ def _why_not(crowd: Crowd) -> str:
     return "Rewards of the same action are all the same, so that nothing can be told." if alike else ""
 
 
-def _tests(crowd: Crowd, level: float, seed: int) -> list[Draft | Finding]:
+def _tests(crowd: ResidualSample, level: float, seed: int) -> list[Draft | Finding]:
     """The tests of chance, each with permutations of its own."""
-    timed, shuffled = View.of(crowd, shuffled=False), View.of(crowd, shuffled=True)
+    timed, shuffled = HalvedRows.of(crowd, shuffled=False), HalvedRows.of(crowd, shuffled=True)
     unit = dependence.taste_size(shuffled)
     seeds = np.random.SeedSequence(seed).generate_state(7).tolist()
     found = [

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from newcomer.cli import carriers, decided, log_options, schema, screen
-from newcomer.cli.progress import Meter
-from newcomer.cli.render import facts
-from newcomer.cli.wording import in_options
+from newcomer.cli import model_summary, options, output, schema
+from newcomer.cli.output import Meter, in_options
+from newcomer.cli.text_charts import facts
 
 if TYPE_CHECKING:
-    from newcomer.verdicts import Finding, Findings
+    from newcomer.findings import Finding, Findings
 
 BROKEN = 5  # exit code
 COLOURS = {"fine": "green", "doubtful": "yellow", "broken": "bold red", "unknowable": "dim"}
@@ -21,33 +20,33 @@ COLOURS = {"fine": "green", "doubtful": "yellow", "broken": "bold red", "unknowa
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    from newcomer.verdicts import Findings
+    from newcomer.findings import Findings
 
     return schema.schema_of("check", {"logs": str, "advice": list[str], "verdict": str}, Findings)
 
 
 def command(
-    logs: log_options.LogsFile,
-    items: log_options.Items = None,
-    features: log_options.Features = None,
+    logs: options.LogsFile,
+    items: options.Items = None,
+    features: options.Features = None,
     level: Annotated[float, typer.Option(metavar="P", help="Clean logs are accused with this probability.")] = 0.05,
     quick: Annotated[bool, typer.Option("--quick", help="One pass, no fit: not whether users are enough.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the permutations.")] = 0,
-    column: log_options.Column = None,
-    intercept: log_options.Intercept = False,
-    clip: log_options.Clip = None,
-    grouped: log_options.Grouped = False,
-    memory: log_options.Memory = None,
+    column: options.Column = None,
+    intercept: options.Intercept = False,
+    clip: options.Clip = None,
+    grouped: options.Grouped = False,
+    memory: options.Memory = None,
     engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
     ] = None,
-    workers: log_options.Workers = None,
-    epoch: log_options.Epoch = None,
-    missing: log_options.Missing = "error",
-    tidy_ids: log_options.TidyIds = False,
-    dates: log_options.Dates = None,
-    reward_transform: log_options.RewardTransform = None,
+    workers: options.Workers = None,
+    epoch: options.Epoch = None,
+    missing: options.Missing = "error",
+    tidy_ids: options.TidyIds = False,
+    dates: options.Dates = None,
+    reward_transform: options.RewardTransform = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
@@ -56,22 +55,22 @@ def command(
 
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
-    carriers.check(engine, scheduler, workers)
-    how = log_options.Reading(
+    options.check(engine, scheduler, workers)
+    how = options.LogReading(
         items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
     )
     how.arguments()
-    with carriers.engine_of(engine, scheduler, workers) as carrier:
+    with options.engine_of(engine, scheduler, workers) as carrier:
         read = how.read(logs, carrier)
         if not json:
-            screen.advise(read.advice)
+            output.advise(read.advice)
         if not quick:
-            screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+            output.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
             found = check(read, level=level, fit=not quick, seed=seed, progress=meter)
     if json:
         content = {"logs": logs, "advice": [*map(in_options, read.advice)], **found.to_json()}
-        screen.print_json("check", content)
+        output.print_json("check", content)
     else:
         show(found)
     if found.verdict == "broken":
@@ -80,13 +79,13 @@ def command(
 
 def show(found: Findings) -> None:
     """Print the verdict, then every finding with what to do about it."""
-    console = screen.result()
+    console = output.result()
     head, colour = found.sentences[0], COLOURS[found.verdict]
     console.print(facts([("Verdict", Text.assemble((found.verdict, colour), f": {head}"))]))
     tested = f"{found.users:,} users, {found.rows:,} rows; {found.tested:,} users in the tests"
     console.print(facts([("Logs", tested)]))
     if found.decision is not None:
-        console.print(facts(decided.rows(found.decision)))
+        console.print(facts(model_summary.rows(found.decision)))
     console.print("")
     console.print(facts([(one.name, _told(one)) for one in found]))
 

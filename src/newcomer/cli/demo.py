@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli import options, schema, screen
-from newcomer.cli.findings import Findings, findings_of, show
-from newcomer.cli.render import facts, number
+from newcomer.cli import options, output, schema
+from newcomer.cli.model_summary import ModelSummary, show, summary_of
+from newcomer.cli.text_charts import facts, number
 from newcomer.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from newcomer.logs import Logs
     from newcomer.model import Model
-    from newcomer.simulation import Player
+    from newcomer.simulate import Player
     from newcomer.worlds.world import Newcomers
 
 PEOPLE, ACTIONS, STEPS = 4000, 60, 20  # made up: people, actions, and rows of each person in the logs
@@ -57,7 +57,9 @@ class Scene:
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return schema.schema_of("demo", {"folder": str, "truth": dict[str, float], "regret": dict[str, float]}, Findings)
+    return schema.schema_of(
+        "demo", {"folder": str, "truth": dict[str, float], "regret": dict[str, float]}, ModelSummary
+    )
 
 
 def command(
@@ -83,27 +85,27 @@ def command(
         scene.rows.write_parquet(packed)
         write(logs, packed.getvalue())
         _say("2. Fit: what do these people share?")
-        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+        output.compile_first("array_loops", "sold", "population", "linear", "policies")
         model = fit(read_logs(logs))
         options.keep(model, saved)
         truth = against_truth(model, scene)
         if not json:
-            show(findings_of(model))
+            show(summary_of(model))
             if truth:
-                screen.result().print(facts([("Truth", truth_line(**truth))]))
+                output.result().print(facts([("Truth", truth_line(**truth))]))
         _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
         rows = meet_newcomers(scene, model, seed=seed)
         files = [logs, saved, *draw(rows, picture, scene)]
         table = summary(rows)
         regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
         if json:
-            content = {"folder": str(out), "truth": truth, "regret": regret, **findings_of(model).to_dict()}
-            screen.print_json("demo", content)
+            content = {"folder": str(out), "truth": truth, "regret": regret, **summary_of(model).to_dict()}
+            output.print_json("demo", content)
             return
         _tell_newcomers(rows, regret)
         _say("4. One of them, served step by step")
         for line in one_newcomer(scene, model, seed=seed):
-            screen.result().print(line, markup=False, soft_wrap=False)
+            output.result().print(line, markup=False, soft_wrap=False)
         _close(files, time.monotonic() - begun)
 
 
@@ -245,7 +247,7 @@ def draw(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
     try:
         from newcomer.charts.pictures import regret_curves
     except MissingExtra as missing:
-        screen.advise([f"no {path.name}: {missing}"])
+        output.advise([f"no {path.name}: {missing}"])
         return []
     return [regret_curves(rows, path, title=f"{scene.newcomers} newcomers, {scene.rounds} rounds", labelled=True)]
 
@@ -268,24 +270,24 @@ def gain_line(regret: dict[str, float]) -> str:
 
 
 def _say(text: str) -> None:
-    screen.aside().print(f"\n{text}", style="bold")
+    output.aside().print(f"\n{text}", style="bold")
 
 
 def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
     """Mean cumulative regret against the round as a chart in text, and the gain."""
     from newcomer.charts.terminal import curves as chart
-    from newcomer.outcomes import curves
+    from newcomer.metrics import curves
 
     lines = curves(rows).partition_by("policy", as_dict=True, maintain_order=True)
     series = {str(name): (line["t"].to_numpy(), line["regret"].to_numpy()) for (name,), line in lines.items()}
     plot = chart(
         series,
-        width=min(72, screen.result().width),
+        width=min(72, output.result().width),
         height=12,
         x_title="decision",
         y_title="reward lost so far (regret)",
     )
-    console = screen.result()
+    console = output.result()
     console.print(plot, markup=False)
     console.print()
     console.print(facts([("Gain", gain_line(regret))]))
@@ -295,8 +297,8 @@ def _close(files: list[Path], seconds: float) -> None:
     """Which files there are, and three commands to try on them."""
     logs, model, *_ = files
     names = ", ".join(str(file) for file in files)
-    screen.result().print(facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
-    screen.suggest(
+    output.result().print(facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
+    output.suggest(
         [
             (f"inspect {model}", "what the model knows"),
             (f"fit {logs} --rank 3 --out {model.with_name('three.newcomer')}", "insist on three directions"),

@@ -9,38 +9,37 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli import carriers, decided, log_options, options, schema, screen
-from newcomer.cli.progress import Meter
-from newcomer.cli.wording import in_options
+from newcomer.cli import model_summary, options, output, schema
+from newcomer.cli.output import Meter, in_options
 
 if TYPE_CHECKING:
-    from newcomer.evaluation.answers import Evaluation
+    from newcomer.evaluation.results import Evaluation
 
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    from newcomer.evaluation.answers import Evaluation
+    from newcomer.evaluation.results import Evaluation
 
     keys = {"logs": str, "advice": list[str], "verdict": str, "sentences": list[str]}
     return schema.schema_of("evaluate", keys, Evaluation)
 
 
 def command(
-    logs: log_options.LogsFile,
-    items: log_options.Items = None,
-    features: log_options.Features = None,
-    rank: log_options.Rank = "auto",
-    estimator: log_options.Estimator = "em",
-    column: log_options.Column = None,
-    intercept: log_options.Intercept = False,
-    clip: log_options.Clip = None,
-    grouped: log_options.Grouped = False,
-    memory: log_options.Memory = None,
-    epoch: log_options.Epoch = None,
-    missing: log_options.Missing = "error",
-    tidy_ids: log_options.TidyIds = False,
-    dates: log_options.Dates = None,
-    reward_transform: log_options.RewardTransform = None,
+    logs: options.LogsFile,
+    items: options.Items = None,
+    features: options.Features = None,
+    rank: options.Rank = "auto",
+    estimator: options.Estimator = "em",
+    column: options.Column = None,
+    intercept: options.Intercept = False,
+    clip: options.Clip = None,
+    grouped: options.Grouped = False,
+    memory: options.Memory = None,
+    epoch: options.Epoch = None,
+    missing: options.Missing = "error",
+    tidy_ids: options.TidyIds = False,
+    dates: options.Dates = None,
+    reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
@@ -56,36 +55,36 @@ def command(
     from newcomer import evaluate
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
-    carriers.check("local", None, workers)
+    options.check("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    how = log_options.Reading(
+    how = options.LogReading(
         items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
     )
     how.arguments()
-    with carriers.engine_of("local", None, hands) as carrier:
+    with options.engine_of("local", None, hands) as carrier:
         read = how.read(logs, carrier)
         if not json:
-            screen.advise(read.advice)
-        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+            output.advise(read.advice)
+        output.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
             found = evaluate(read, progress=meter, **settings)
     if json:
         advice = [*map(in_options, read.advice)]
-        screen.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})
+        output.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})
         return
     show(found)
 
 
 def show(found: Evaluation) -> None:
     """The answer, what everybody should get, what personalising adds and when, then what is behind it."""
-    console, said = screen.result(), found.sentences()
+    console, said = output.result(), found.sentences()
     if found.decision is not None:
-        first, alike, added, todo = decided.lines(found.decision)
+        first, alike, added, todo = model_summary.lines(found.decision)
         console.print(first, soft_wrap=True)
         console.print(alike, soft_wrap=True)
         if found.everybody is not None and found.everybody.best and not found.broken:
-            console.print(decided.best_actions(found.everybody))
+            console.print(model_summary.best_actions(found.everybody))
         console.print(added, soft_wrap=True)
         if found.headline:
             console.print(steps(found))
@@ -97,7 +96,7 @@ def show(found: Evaluation) -> None:
 
 def steps(found: Evaluation) -> Table:
     """A row for each number of interactions."""
-    from newcomer.evaluation.answers import shown
+    from newcomer.evaluation.results import shown
 
     table = Table(box=None, pad_edge=False)
     named = any(step.empirical_arms is not None for step in found.headline)

@@ -11,24 +11,23 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import carriers, log_options, options, schema, screen
-from newcomer.cli.findings import Findings, findings_of, show
-from newcomer.cli.progress import Meter
-from newcomer.cli.wording import in_options
+from newcomer.cli import options, output, schema
+from newcomer.cli.model_summary import ModelSummary, show, summary_of
+from newcomer.cli.output import Meter, in_options
 from newcomer.errors import FitWarning
 
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return schema.schema_of("fit", {"model": str, "advice": list[str]}, Findings)
+    return schema.schema_of("fit", {"model": str, "advice": list[str]}, ModelSummary)
 
 
 def command(
-    logs: log_options.LogsFile,
-    items: log_options.Items = None,
-    features: log_options.Features = None,
-    rank: log_options.Rank = "auto",
-    estimator: log_options.Estimator = "em",
+    logs: options.LogsFile,
+    items: options.Items = None,
+    features: options.Features = None,
+    rank: options.Rank = "auto",
+    estimator: options.Estimator = "em",
     ridge: Annotated[
         float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
     ] = None,
@@ -36,11 +35,11 @@ def command(
         float | None, typer.Option(metavar="SHARE", help="Of a person's residual, that comes again; default: told.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
-    column: log_options.Column = None,
-    intercept: log_options.Intercept = False,
-    clip: log_options.Clip = None,
-    grouped: log_options.Grouped = False,
-    memory: log_options.Memory = None,
+    column: options.Column = None,
+    intercept: options.Intercept = False,
+    clip: options.Clip = None,
+    grouped: options.Grouped = False,
+    memory: options.Memory = None,
     engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
@@ -53,12 +52,12 @@ def command(
         str | None, typer.Option(metavar="LOGS", help="With --from and em: the logs of the earlier fit.")
     ] = None,
     moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
-    workers: log_options.Workers = None,
-    epoch: log_options.Epoch = None,
-    missing: log_options.Missing = "error",
-    tidy_ids: log_options.TidyIds = False,
-    dates: log_options.Dates = None,
-    reward_transform: log_options.RewardTransform = None,
+    workers: options.Workers = None,
+    epoch: options.Epoch = None,
+    missing: options.Missing = "error",
+    tidy_ids: options.TidyIds = False,
+    dates: options.Dates = None,
+    reward_transform: options.RewardTransform = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -74,19 +73,19 @@ def command(
     target = options.free_to_write(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     lasting = None if persistence is None else options.parse_persistence(persistence)
-    carriers.check(engine, scheduler, workers)
+    options.check(engine, scheduler, workers)
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
-    begin = carriers.start_of(start, method, old)
-    how = log_options.Reading(
+    begin = options.start_of(start, method, old)
+    how = options.LogReading(
         items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
     )
     how.arguments()
     journal = target.with_name(f"{target.name}.partial")
-    with carriers.engine_of(engine, scheduler, workers) as carrier:
+    with options.engine_of(engine, scheduler, workers) as carrier:
         read = how.read(logs if old is None else [old, logs], carrier)
         if not json:  # before the long work: a column that was guessed wrong is better known now
-            screen.advise(read.advice)
-        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+            output.advise(read.advice)
+        output.compile_first("array_loops", "sold", "population", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
             model = fit(
@@ -105,17 +104,17 @@ def command(
                 listen=meter.hear,
             )
     options.keep(model, target)
-    found = findings_of(model, delta=level)
+    found = summary_of(model, delta=level)
     if json:
-        screen.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
+        output.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
         return
     show(found, saved=target)
     if model.parameters.get("approximate"):
-        screen.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
+        output.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
     valued = [("--scheduler", scheduler), ("--workers", None if workers is None else str(workers))]
     valued += [("--engine", engine if engine != "local" else None)]
     words = [logs, *how.words(), *(word for name, value in valued if value is not None for word in (name, value))]
-    screen.suggest(next_commands(found, logs=shlex.join(words), model=target, again=logs != "-"))
+    output.suggest(next_commands(found, logs=shlex.join(words), model=target, again=logs != "-"))
 
 
 @contextmanager
@@ -125,11 +124,11 @@ def _resumable(journal: Path) -> Iterator[None]:
         yield
     except BaseException:
         if journal.is_dir():
-            screen.advise([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
+            output.advise([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
         raise
 
 
-def next_commands(found: Findings, *, logs: str, model: Path, again: bool = True) -> list[tuple[str, str]]:
+def next_commands(found: ModelSummary, *, logs: str, model: Path, again: bool = True) -> list[tuple[str, str]]:
     """Up to three commands that make sense after this fit, as arguments of newcomer, and what each is for.
 
     `logs` are the arguments that name the same logs, read in the same way, if that is possible `again`.

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, schema, screen
-from newcomer.cli.findings import Findings, findings_of, show
+from newcomer.cli import options, output, schema
+from newcomer.cli.model_summary import ModelSummary, show, summary_of
 
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return schema.schema_of("inspect", {"model": str}, Findings)
+    return schema.schema_of("inspect", {"model": str}, ModelSummary)
 
 
 def command(
@@ -25,8 +25,8 @@ def command(
     """Show what MODEL knows and how sure it is."""
     from newcomer.model import load
 
-    found = findings_of(load(model), delta=options.parse_delta(delta))
+    found = summary_of(load(model), delta=options.parse_delta(delta))
     if json:
-        screen.print_json("inspect", {"model": str(model), **found.to_dict()})
+        output.print_json("inspect", {"model": str(model), **found.to_dict()})
         return
     show(found)

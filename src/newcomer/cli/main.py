@@ -18,7 +18,17 @@ import typer
 from typer.main import get_command
 
 from newcomer import __version__, errors
-from newcomer.cli import address_space, check, demo, evaluate, fit, inspect, report, reproduce, screen, wording
+from newcomer.cli import (
+    check,
+    demo,
+    evaluate,
+    fit,
+    inspect,
+    memory_limit,
+    output,
+    report,
+    reproduce,
+)
 from newcomer.errors import one_line
 
 # Typer re-exports only this child of the parser's own error class.
@@ -54,7 +64,7 @@ app.command("report")(report.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
-    wording.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
+    output.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 
 
 @app.callback(invoke_without_command=True)
@@ -79,9 +89,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if number is not None and signal.getsignal(number) != signal.SIG_IGN:  # nohup has it ignored: so it stays
             signal.signal(number, _leave)
     sys.unraisablehook = _lost
-    sys.stdout, sys.stderr = screen.Patient(sys.stdout), screen.Patient(sys.stderr)
+    sys.stdout, sys.stderr = output.Patient(sys.stdout), output.Patient(sys.stderr)
     try:
-        inside = address_space.second_process(sys.argv[1:] if arguments is None else arguments)
+        inside = memory_limit.second_process(sys.argv[1:] if arguments is None else arguments)
         code = execute(arguments) if inside is None else inside
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
     except KeyboardInterrupt:
@@ -127,24 +137,24 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         # A library that was interrupted may say so by an error of its own.
         code = _leaving[0] if _leaving else _explain(error)
     if code == INTERRUPTED:
-        screen.aside().print("interrupted")
+        output.aside().print("interrupted")
     return code
 
 
 def _explain(error: Exception) -> int:
     """Say what went wrong, and choose the exit code by whose it is to mend: usage, the logs, the model, or ours."""
     if isinstance(error, _UsageError):
-        screen.complain(_usage(error))
+        output.complain(_usage(error))
         return 2
     if isinstance(error, errors.NewcomerError):
-        screen.complain(str(error))
+        output.complain(str(error))
         return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, MemoryError):
         said = f" ({one_line(str(error))})" if str(error) else ""
-        screen.complain(f"there is not enough memory{said}: {address_space.todo()}")
-        return address_space.NOT_ENOUGH
+        output.complain(f"there is not enough memory{said}: {memory_limit.todo()}")
+        return memory_limit.NOT_ENOUGH
     if isinstance(error, OSError):
-        screen.complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        output.complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return 2
     return _our_bug(error)
 
@@ -163,5 +173,5 @@ def _our_bug(error: Exception) -> int:
         traceback.print_exception(error)
     said = (str(error).splitlines() or ["no message"])[0]
     hint = "please report it with what NEWCOMER_TRACE=1 in front of the command shows"
-    screen.complain(f"this is a bug in newcomer ({type(error).__name__}: {said}); {hint}")
+    output.complain(f"this is a bug in newcomer ({type(error).__name__}: {said}); {hint}")
     return 1

@@ -2,6 +2,12 @@
 
 Each parser refuses in one sentence that names the option, before any file is read: `typer.BadParameter` is the error
 that ends in exit code 2.
+
+The options by which commands read logs: written once, the same words for every command that takes LOGS.
+
+Who carries out a fit, and what it starts from, as the options say.
+
+A fit is carried out by this process alone, by several of this machine, or by a cluster.
 """
 
 from __future__ import annotations
@@ -9,15 +15,21 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from newcomer.cli.output import Meter
 from newcomer.errors import nearest
 
 if TYPE_CHECKING:
+    from newcomer._warm_start import SavedMoments
+    from newcomer.logs import Logs
+    from newcomer.logs.engine import Engine
     from newcomer.model import Model
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
@@ -112,7 +124,7 @@ def parse_word(text: str, option: str, choices: Sequence[str]) -> str:
 
 def parse_estimator(name: str) -> str:
     """One of the estimators that `newcomer.fit` knows; the list is kept there."""
-    from newcomer.fitting import ESTIMATORS
+    from newcomer._fit import ESTIMATORS
 
     if name not in ESTIMATORS:
         hint = nearest(name, ESTIMATORS) or f"; choose one of {', '.join(ESTIMATORS)}"
@@ -185,3 +197,139 @@ def keep(model: Model, path: Path) -> None:
         found = rescue(path.name, model.to_bytes())
         todo = f"the model was saved as {found} instead" if found else "no other folder takes the model either"
         raise OutputError(error.what, where=error.where, todo=todo) from error
+
+
+LogsFile = Annotated[
+    str, typer.Argument(metavar="LOGS", help="Parquet, CSV or JSON lines: file, folder, quoted glob, pipe, or -.")
+]
+Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions: features, or names.")]
+Features = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")]
+Rank = Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")]
+Estimator = Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")]
+Column = Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")]
+Intercept = Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")]
+Clip = Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")]
+Grouped = Annotated[bool, typer.Option("--grouped", help="Rows of a user are adjacent: no sorting.")]
+Memory = Annotated[str | None, typer.Option(metavar="SIZE", help="Sort on disk above this, e.g. 500MB.")]
+Epoch = Annotated[str | None, typer.Option(metavar="s|ms|us|ns", help="step holds Unix times in this unit.")]
+Missing = Annotated[str, typer.Option(metavar="error|drop", help="Rows that lack a value: refuse, or leave out.")]
+TidyIds = Annotated[bool, typer.Option("--tidy-ids", help="Ids that differ in case or blanks are the same.")]
+Dates = Annotated[str | None, typer.Option(metavar="day-first|month-first", help="How to read 03/02/2020.")]
+RewardTransform = Annotated[
+    str | None, typer.Option(metavar="log1p", help="Learn log(1 + reward): counts, money, seconds.")
+]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes, a core each.")]
+
+
+DATES = ("day-first", "month-first")
+
+
+@dataclass(frozen=True)
+class LogReading:
+    """How logs are to be read, as it was typed; what makes no sense is refused before any file is opened."""
+
+    items: Path | None = None
+    features: str | None = None
+    column: Sequence[str] | None = None
+    intercept: bool = False
+    clip: str | None = None
+    grouped: bool = False
+    memory: str | None = None
+    epoch: str | None = None
+    missing: str = "error"
+    tidy_ids: bool = False
+    dates: str | None = None
+    reward_transform: str | None = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The same as arguments of `read_logs`."""
+        return {
+            "items": self.items,
+            "features": None if self.features is None else parse_names(self.features),
+            "columns": parse_columns(self.column or ()),
+            "intercept": self.intercept,
+            "clip": None if self.clip is None else parse_clip(self.clip),
+            "grouped": self.grouped,
+            "memory": None if self.memory is None else parse_size(self.memory),
+            "epoch": None if self.epoch is None else parse_epoch(self.epoch),
+            "missing": parse_word(self.missing, "--missing", ("error", "drop")),
+            "tidy_ids": self.tidy_ids,
+            "dates": None if self.dates is None else parse_word(self.dates, "--dates", DATES),
+            "reward_transform": self._transform(),
+        }
+
+    def _transform(self) -> str | None:
+        from newcomer.transforms import TRANSFORMS
+
+        return self.reward_transform and parse_word(self.reward_transform, "--reward-transform", TRANSFORMS)
+
+    def read(self, paths: str | list[str], engine: Engine | None = None) -> Logs:
+        """The logs, with a bar while they are read."""
+        from newcomer import read_logs
+
+        settings = self.arguments()
+        with Meter("LogReading") as meter:
+            return read_logs(paths, progress=meter, engine=engine, **settings)
+
+    def words(self) -> list[str]:
+        """The same as words of a command, for commands that are suggested."""
+        valued = [("--items", self.items), ("--features", self.features), ("--clip", self.clip)]
+        valued += [*(("--column", pair) for pair in self.column or ()), ("--memory", self.memory)]
+        valued += [("--epoch", self.epoch), ("--missing", None if self.missing == "error" else self.missing)]
+        valued += [("--dates", self.dates), ("--reward-transform", self.reward_transform)]
+        said = [word for name, value in valued if value is not None for word in (name, str(value))]
+        flags = (("--intercept", self.intercept), ("--grouped", self.grouped), ("--tidy-ids", self.tidy_ids))
+        return [*said, *(name for name, on in flags if on)]
+
+
+ENGINES = ("local", "dask")
+SUFFIX = ".moments"  # of the file that --from looks for beside a model of sold
+
+
+def check(engine: str, scheduler: str | None, workers: int | None) -> None:
+    """Refuse options that contradict each other, before any file is read."""
+    if engine not in ENGINES:
+        raise typer.BadParameter(f"the engine is one of {', '.join(ENGINES)}, not '{engine}'", param_hint="--engine")
+    if scheduler is not None and engine != "dask":
+        raise typer.BadParameter("a scheduler is one of --engine dask", param_hint="--scheduler")
+    if scheduler is not None and workers is not None:
+        raise typer.BadParameter("the cluster has its own number of workers", param_hint="--workers")
+    if workers is not None and workers < 1:
+        raise typer.BadParameter(f"there must be at least one worker, not {workers}", param_hint="--workers")
+
+
+def start_of(path: Path | None, estimator: str, old: str | None) -> Model | SavedMoments | None:
+    """What `--from` names: a model for em; for sold its moments, a file of that name or one beside the model."""
+    if path is None:
+        if old is not None:
+            raise typer.BadParameter("old logs go with a model to start --from", param_hint="--old")
+        return None
+    from newcomer._warm_start import SavedMoments
+    from newcomer.model import load
+
+    if estimator == "em":
+        return load(path)
+    if old is not None:
+        raise typer.BadParameter("sold adds to moments, and needs no old logs", param_hint="--old")
+    beside = path if path.suffix == SUFFIX else path.with_suffix(SUFFIX)
+    if not beside.exists():
+        todo = f"{beside} is not there: keep moments with --moments {beside.name} when {path.name} is fitted"
+        raise typer.BadParameter(todo, param_hint="--from")
+    return SavedMoments.load(beside)
+
+
+@contextmanager
+def engine_of(engine: str, scheduler: str | None, workers: int | None) -> Iterator[Engine | None]:
+    """The workers that were asked for, ended when the block is left; None where this process will do."""
+    if engine == "dask":
+        from newcomer.logs.dask import Dask
+
+        with Dask(scheduler, workers=workers) as cluster:
+            yield cluster
+    elif workers is not None and workers > 1:
+        from newcomer.logs.workers import WorkerPool
+
+        with WorkerPool(workers) as crew:
+            yield crew
+    else:
+        yield None

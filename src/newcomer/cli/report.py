@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from newcomer.cli import carriers, decided, log_options, options, schema, screen
-from newcomer.cli.progress import Meter
-from newcomer.cli.wording import in_options
+from newcomer.cli import model_summary, options, output, schema
+from newcomer.cli.output import Meter, in_options
 
 if TYPE_CHECKING:
-    from newcomer.reporting.writing import Report
+    from newcomer.reporting.report import Report
 
 BROKEN = 5  # exit code
 
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    from newcomer.verdicts import Decision
+    from newcomer.findings import Decision
 
     keys = {
         "logs": str,
@@ -38,22 +37,22 @@ def shape() -> dict[str, Any]:
 
 
 def command(
-    logs: log_options.LogsFile,
-    items: log_options.Items = None,
-    features: log_options.Features = None,
-    rank: log_options.Rank = "auto",
-    estimator: log_options.Estimator = "em",
+    logs: options.LogsFile,
+    items: options.Items = None,
+    features: options.Features = None,
+    rank: options.Rank = "auto",
+    estimator: options.Estimator = "em",
     out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
-    column: log_options.Column = None,
-    intercept: log_options.Intercept = False,
-    clip: log_options.Clip = None,
-    grouped: log_options.Grouped = False,
-    memory: log_options.Memory = None,
-    epoch: log_options.Epoch = None,
-    missing: log_options.Missing = "error",
-    tidy_ids: log_options.TidyIds = False,
-    dates: log_options.Dates = None,
-    reward_transform: log_options.RewardTransform = None,
+    column: options.Column = None,
+    intercept: options.Intercept = False,
+    clip: options.Clip = None,
+    grouped: options.Grouped = False,
+    memory: options.Memory = None,
+    epoch: options.Epoch = None,
+    missing: options.Missing = "error",
+    tidy_ids: options.TidyIds = False,
+    dates: options.Dates = None,
+    reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
     workers: Annotated[
@@ -71,17 +70,17 @@ def command(
 
     target = options.free_to_write(out, force=force, option="--out")
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
-    carriers.check("local", None, workers)
-    how = log_options.Reading(
+    options.check("local", None, workers)
+    how = options.LogReading(
         items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
     )
     how.arguments()
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with carriers.engine_of("local", None, hands) as carrier:
+    with options.engine_of("local", None, hands) as carrier:
         read = how.read(logs, carrier)
         if not json:
-            screen.advise(read.advice)
-        screen.compile_first("array_loops", "sold", "population", "linear", "policies")
+            output.advise(read.advice)
+        output.compile_first("array_loops", "sold", "population", "linear", "policies")
         called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
@@ -89,7 +88,7 @@ def command(
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}
-        screen.print_json("report", {"logs": logs, "advice": [*map(in_options, read.advice)], **told})
+        output.print_json("report", {"logs": logs, "advice": [*map(in_options, read.advice)], **told})
     else:
         show(found)
     if found.findings is not None and found.findings.verdict == "broken":
@@ -98,7 +97,7 @@ def command(
 
 def show(found: Report) -> None:
     """The verdict, and where the page is."""
-    console = screen.result()
-    for said in decided.lines(found.decision):
+    console = output.result()
+    for said in model_summary.lines(found.decision):
         console.print(said, soft_wrap=True)
     console.print(Text(f"page: {found.path} ({found.path.stat().st_size / 1000:,.0f} kB)"), soft_wrap=True)

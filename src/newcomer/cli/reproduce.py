@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli import options, schema, screen
-from newcomer.cli.render import facts
+from newcomer.cli import options, output, schema
+from newcomer.cli.text_charts import facts
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from newcomer.experiments.catalogue import Made
+    from newcomer.paper.catalogue import Made
 
 INTERVAL = 30.0  # seconds between lines without a terminal
 
@@ -45,8 +45,8 @@ def command(
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Make the paper's figures: every claim beside what comes out."""
-    from newcomer.experiments import catalogue
-    from newcomer.experiments.scale import FULL, QUICK
+    from newcomer.paper import catalogue
+    from newcomer.paper.scale import FULL, QUICK
 
     if show_list:
         _list(json)
@@ -73,7 +73,7 @@ class Clock:
     def __init__(
         self, stage: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stage, self.console, self.clock = stage, console or screen.aside(), clock
+        self.stage, self.console, self.clock = stage, console or output.aside(), clock
         self.begun = self.spoken = clock()
 
     def tick(self, done: int, total: int, left: float | None) -> None:
@@ -96,22 +96,22 @@ class Clock:
 
 
 def _list(json: bool) -> None:
-    from newcomer.experiments.catalogue import EVERYTHING
+    from newcomer.paper.catalogue import EVERYTHING
 
     claims = {name: figure.claim for name, figure in EVERYTHING.items()}
     if json:
-        screen.print_json("reproduce", {"figures": claims})
+        output.print_json("reproduce", {"figures": claims})
         return
-    screen.result().print(facts(list(claims.items())))
+    output.result().print(facts(list(claims.items())))
 
 
 def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
     if json:
         paths = {one.figure.name: {"picture": str(one.picture), "table": str(one.table)} for one in made}
-        screen.print_json("reproduce", {"figures": paths, "seconds": seconds})
+        output.print_json("reproduce", {"figures": paths, "seconds": seconds})
         return
     rows = [(one.figure.name, f"{one.picture}, {one.table.name}") for one in made]
-    screen.result().print(facts(rows))
-    screen.aside().print(
+    output.result().print(facts(rows))
+    output.aside().print(
         f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and not repeated", soft_wrap=True
     )

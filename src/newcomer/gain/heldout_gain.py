@@ -25,13 +25,13 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, Outlook, OutlookStep
 from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, told_to
-from newcomer.gain.per_user import Persons
-from newcomer.interval import FEWEST, Stretch
+from newcomer.gain.per_user import PerUser
+from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
-from newcomer.policies.prior_policies import PriorUCB
+from newcomer.policies.prior import PriorUCB
 from newcomer.users import bucket_of, mix
 
 DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people looked at
@@ -40,7 +40,7 @@ PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
 
 Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the people it was not fitted to
-Run = Callable[[Callable[[Batch], Persons], Callable[[Persons, Persons], Persons]], Persons]
+Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser]], PerUser]
 
 
 def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
@@ -68,7 +68,7 @@ def deals_of(people: int) -> int:
     return 1 if people > MANY else DEALS
 
 
-def _join(one: Persons, other: Persons) -> Persons:
+def _join(one: PerUser, other: PerUser) -> PerUser:
     return one + other
 
 
@@ -86,7 +86,7 @@ def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
     told, folds = values[reached], folds[reached]
     if len(told) < FEWEST:
         return []
-    gain = Stretch.of(told[:, OURS] - told[:, MEAN], folds)
+    gain = Interval.of(told[:, OURS] - told[:, MEAN], folds)
     shared = float((told[:, DIRECT] - told[:, MEAN]).mean())
     return [
         OutlookStep(
@@ -100,9 +100,9 @@ def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
             mean=float(told[:, MEAN].mean()),
             chance=float(told[:, CHANCE].mean()),
             error=gain.error,
-            reward=Stretch.of(told[:, OURS], folds),
-            over_arms=Stretch.of(told[:, OURS] - told[:, ARMS], folds),
-            over_logged=Stretch.of(told[:, OURS] - told[:, CHANCE], folds),
+            reward=Interval.of(told[:, OURS], folds),
+            over_arms=Interval.of(told[:, OURS] - told[:, ARMS], folds),
+            over_logged=Interval.of(told[:, OURS] - told[:, CHANCE], folds),
         )
     ]
 
@@ -112,14 +112,14 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     if everybody is not None and everybody.by == "propensities":
         return everybody
     told = own[np.isfinite(own[:, MEAN])]
-    reward, gain = Stretch.of(told[:, MEAN]), Stretch.of(told[:, MEAN] - told[:, CHANCE])
+    reward, gain = Interval.of(told[:, MEAN]), Interval.of(told[:, MEAN] - told[:, CHANCE])
     found = Everybody("own rows", reward, float(told[:, CHANCE].mean()), gain, choices)
     if everybody is None:
         return found
     return replace(found, best=everybody.best, actions=everybody.actions, alike=everybody.alike, why=everybody.why)
 
 
-def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> Persons:
+def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> PerUser:
     """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
     drawn = (mix(batch.hashes ^ np.uint64(0x0071_0077)) >> np.uint64(33)) % np.uint64(every) == 0
     able = drawn & (batch.lengths >= choices + STEPS[0])
@@ -131,7 +131,7 @@ def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: in
             each = [rules.play(batch, deal(batch, some, choices, steps, number)) for number in range(deals)]
             found[some, :, : each[0].shape[2]] = np.mean(each, axis=0)
     kept = np.isfinite(found[:, OURS, 0])
-    return Persons(batch.hashes[kept], found[kept])
+    return PerUser(batch.hashes[kept], found[kept])
 
 
 def _chunks(batch: Batch, who: Ints, choices: int) -> Iterator[tuple[Ints, int]]:

@@ -15,8 +15,8 @@ from __future__ import annotations
 from math import ceil
 
 from newcomer.evidence import Everybody, Evidence, Outlook, OutlookStep, Summary
+from newcomer.findings import GAIN, Answer, Decision, Finding, Findings, Known
 from newcomer.interval import FEWEST, shown
-from newcomer.verdicts import GAIN, Answer, Decision, Finding, Findings, Known
 
 LOOK = 5  # interactions that histories should have room for
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name

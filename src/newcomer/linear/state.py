@@ -7,7 +7,7 @@ one.
 A state also carries a `Record` of who started it: the same arrays mean something else to another policy, to other
 settings or on another model, and would be misread without a word. The record stays with the users who are taken out,
 states of different records are never put together, and a policy refuses a state whose record is not its own
-(policies/contract.py).
+(policies/base.py).
 
 Calls on one state may come from several threads: each state has a lock, which every call on it holds (`one_at_a_time`).
 Other states are not held up. The lock is no part of what a state is: it is not copied, compared or written.
@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import arguments, files
+from newcomer import files, validate
 from newcomer.arrays import Ints
 from newcomer.errors import ModelError, NoHash, PolicyError
 from newcomer.records import Shown
@@ -86,6 +86,7 @@ class State(Shown):
     """
 
     lock: ClassVar[AbstractContextManager[Any]]  # each state has its own
+    saved_as: ClassVar[str] = ""  # the kind of its files where that is not the name of the class: its first name
     record: Record = field(default=NOBODY, kw_only=True, repr=False)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
@@ -153,12 +154,12 @@ class State(Shown):
         """The state and its record as safetensors bytes, the same for equal states."""
         with self.lock:
             arrays = {name: array for name, array, _ in self.arrays()}
-            return files.pack(type(self).__name__, arrays, {"record": asdict(self.record)})
+            return files.pack(self.saved_as or type(self).__name__, arrays, {"record": asdict(self.record)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The state that `to_bytes` wrote; anything else is refused, also a state from before there were records."""
-        arrays, facts = files.unpack(data, cls.__name__)
+        arrays, facts = files.unpack(data, cls.saved_as or cls.__name__)
         record = facts.get("record")
         if not isinstance(record, dict) or record.keys() != asdict(NOBODY).keys():
             raise ModelError(
@@ -206,7 +207,7 @@ def positions(users: ArrayLike, count: int) -> Ints:
     >>> positions([2, 0], 3).tolist()
     [2, 0]
     """
-    given = users if type(users) is np.ndarray else arguments.array(users, "users")
+    given = users if type(users) is np.ndarray else validate.array(users, "users")
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise PolicyError(f"users must be a list of positions, not {given.dtype} of shape {given.shape}")
     rows = np.ascontiguousarray(given, dtype=np.int64)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import Memory, compiled, dot, first_loop, remember, second_loop
+from newcomer.array_loops import StepMemory, compiled, dot, first_loop, remember, second_loop
 from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import NUMBERS, Tilted, example, project, room_of, tilted, write
@@ -32,7 +32,7 @@ class Climbed(NamedTuple):
 
 
 @compiled
-def newton_direction(memory: Memory, slope: Floats, ahead: Floats) -> None:
+def newton_direction(memory: StepMemory, slope: Floats, ahead: Floats) -> None:
     """Write the quasi-Newton direction of ascent for a gradient `slope` (n,).
 
     The first guess of the inverse Hessian is the multiple of I that fits the newest step.
@@ -88,7 +88,7 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
     if here.value == -np.inf:
         return Climbed(here, 0.0, spent)
     taken = np.zeros(1, dtype=np.int64)
-    memory = Memory(np.zeros((MEMORY, n)), np.zeros((MEMORY, n)), np.ones(MEMORY), taken)
+    memory = StepMemory(np.zeros((MEMORY, n)), np.zeros((MEMORY, n)), np.ones(MEMORY), taken)
     trial, ahead, move, turn = np.empty(shape), np.empty(n), np.empty(n), np.empty(n)
     now, new, slope = tilt.reshape(n), trial.reshape(n), here.slope.reshape(n)
     quiet, stuck = 0, False
@@ -153,7 +153,7 @@ def warm() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     problem, action, tilt = example()
     one, table = np.ones(8), np.ones((MEMORY, 8))
-    memory = Memory(table, table.copy(), np.ones(MEMORY), np.ones(1, dtype=np.int64))
+    memory = StepMemory(table, table.copy(), np.ones(MEMORY), np.ones(1, dtype=np.int64))
     newton_direction(memory, one, one.copy())
     project_tilt(problem.basis, tilt.copy())
     write_climb(problem, action, tilt, 1e-3, 1e-3, *room_of(problem))

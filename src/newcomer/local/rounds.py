@@ -49,7 +49,7 @@ class Round:
 
 
 @dataclass
-class Search:
+class ActionSearch:
     """The search for one action's value: the best tilt and theta so far, and what it cost."""
 
     problem: Problem
@@ -117,7 +117,7 @@ class Search:
         return found
 
 
-def _gathered(searches: list[Search], *, impossible: bool = False) -> Round:
+def _gathered(searches: list[ActionSearch], *, impossible: bool = False) -> Round:
     """The round of the searches of all its actions."""
     return Round(
         values=np.array([one.value for one in searches]),
@@ -143,13 +143,13 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
     if not _basis_feasible(problem):
         near, distance = nearest(view)
         if distance > problem.outer * (1.0 + 1e-9):
-            return _gathered([Search(problem, action, -np.inf) for action in actions], impossible=True)
+            return _gathered([ActionSearch(problem, action, -np.inf) for action in actions], impossible=True)
         anchor = [through(problem, near, problem.moment - problem.gram @ near)]
     upper, beta, residual = pair_bounds(view, actions)
     upper = np.minimum(upper, ball_bound(problem, actions))
     if (upper == -np.inf).any():  # so does the dual prove it, or numbers too far apart in size to tell
-        return _gathered([Search(problem, action, -np.inf) for action in actions], impossible=True)
-    searches = [Search(problem, action, float(bound)) for action, bound in zip(actions, upper, strict=True)]
+        return _gathered([ActionSearch(problem, action, -np.inf) for action in actions], impossible=True)
+    searches = [ActionSearch(problem, action, float(bound)) for action, bound in zip(actions, upper, strict=True)]
     best = -np.inf
     for a in np.argsort(-upper, kind="stable"):
         if prune and upper[a] < best:
@@ -166,7 +166,7 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
 
 def _inside_basis(problem: Problem, actions: Floats) -> Round:
     """Radius 0: U_hat is the only subspace, and its value is the answer and the bound."""
-    searches = [Search(problem, action, -np.inf) for action in actions]
+    searches = [ActionSearch(problem, action, -np.inf) for action in actions]
     for one in searches:
         one.upper = one.take(flat(problem)).value
     return _gathered(searches)

@@ -4,5 +4,5 @@
 is what comes out, and `engine` hands batches to whatever computes.
 """
 
-from newcomer.logs.from_files import read_logs as read_logs
-from newcomer.logs.logbook import Logs as Logs
+from newcomer.logs.logs import Logs as Logs
+from newcomer.logs.read import read_logs as read_logs

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints, read_only
-from newcomer.logs.intake.shown_lists import Candidates
-from newcomer.onehot import Catalogue
+from newcomer.logs.candidates import Candidates
+from newcomer.one_hot import Catalogue
 from newcomer.records import Shown, freeze
 from newcomer.transforms import Transform, raw
 
@@ -41,7 +41,7 @@ class Batch(Shown):
 
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
     `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none; that of one-hot
-    actions is not written out (`newcomer.onehot`). `candidates` are the actions that each row offered, `arms` (rows,)
+    actions is not written out (`newcomer.one_hot`). `candidates` are the actions that each row offered, `arms` (rows,)
     positions in `Logs.arms`; both only if they were logged.
     """
 

@@ -1,90 +1,92 @@
-"""`reduce`: the only way anything reads logs, whoever carries it out.
+"""Engine: who carries out a pass over the logs, where that is not this process alone.
 
-`map` turns a batch of whole histories into a partial result and `merge` joins two of them. Both must be pure, and merge
-associative and commutative up to rounding: then the answer depends neither on how histories fall into batches nor on
-the engine that deals them out. In one process batches are merged in a fixed order. Workers (`Logs.on`) are dealt out
-tasks, some batches each, that depend on the logs alone: any number of workers gives the same numbers to the bit.
+An engine has workers that see one folder, and two ways to use them: `each` for work with an answer per task, `fold` for
+answers that are merged into one. What all engines do alike is written here; `Crew` is the engine of this machine and
+`newcomer.logs.dask.Dask` that of a cluster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
 
-from newcomer.logs.batch import Batch
-from newcomer.logs.intake.shelving import Piece
-from newcomer.logs.logbook import Logs
+from newcomer.logs.disk_store import Scratch
 
 Partial = TypeVar("Partial")
-
-
-def reduce(
-    logs: Logs,
-    map: Callable[[Batch], Partial],
-    merge: Callable[[Partial, Partial], Partial],
-    *,
-    rows: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Partial:
-    """Merge the map of every batch of the logs.
-
-    Parameters
-    ----------
-    rows
-        Rows per batch, see `Logs.batches`.
-    progress
-        Called after each batch, or each task of a worker, with (rows done, rows in all).
-
-    >>> from newcomer import Logs
-    >>> logs = Logs.from_arrays(user=[7, 7, 8], features=[[1.0], [2.0], [3.0]], reward=[1, 0, 1])
-    >>> reduce(logs, lambda batch: batch.rewards.sum(), lambda a, b: a + b).item()
-    2.0
-    """
-    carried_out: Callable[..., Partial] = _alone if logs.engine is None else _shared
-    if logs.journal is None:
-        return carried_out(logs, map, merge, rows, progress)
-    return logs.journal.pass_over(map, lambda: carried_out(logs, map, merge, rows, progress))
-
-
-def _alone(logs: Logs, map: Any, merge: Any, rows: int | None, progress: Callable[[int, int], None] | None) -> Any:
-    """A pass by this process."""
-    result, done = None, 0
-    for batch in logs.batches(rows=rows):
-        part = map(batch)
-        result = part if result is None else merge(result, part)
-        done += len(batch.rewards)
-        if progress is not None:
-            progress(done, logs.summary.rows)
-    assert result is not None  # logs have at least one row
-    return result
-
-
-def _shared(logs: Logs, map: Any, merge: Any, rows: int | None, progress: Callable[[int, int], None] | None) -> Any:
-    """A pass by the workers of the logs' engine."""
-    assert logs.engine is not None
-    tasks, counts = logs.tasks(rows)
-    done = 0
-
-    def tell(number: int) -> None:
-        nonlocal done
-        done += counts[number]
-        if progress is not None:
-            progress(done, logs.summary.rows)
-
-    return logs.engine.fold(Errand(map, merge), tasks, merge, given=logs, tell=tell)
+ENOUGH = 200_000  # rows of logs below which starting workers costs more time than they save
 
 
 @dataclass(frozen=True)
-class Errand(Generic[Partial]):
-    """What a worker does with a task of a pass: the batches of its pieces mapped, and merged one after another."""
+class Work(Generic[Partial]):
+    """What is to be done for every task: `do(given, task)`.
 
-    map: Callable[[Batch], Partial]
-    merge: Callable[[Partial, Partial], Partial]
+    `given` is sent to a worker once, and a task says where the rows are. Tasks that are `alike` take about equally
+    long: a worker may then be told of its next one before it has ended the last, and never waits for it.
+    """
 
-    def __call__(self, logs: Logs, pieces: tuple[Piece, ...]) -> Partial:
-        first, *others = pieces
-        total = self.map(logs.piece(first))
-        for piece in others:
-            total = self.merge(total, self.map(logs.piece(piece)))
+    do: Callable[[Any, Any], Partial]
+    tasks: Sequence[Any]
+    given: object = None
+    alike: bool = False
+
+
+class Engine(ABC):
+    """Workers, to be used in a `with` block or closed."""
+
+    @abstractmethod
+    def room(self) -> Scratch:
+        """A private folder that this process and the workers can open."""
+
+    @abstractmethod
+    def visible(self, folder: Path) -> None:
+        """Refuse, in one sentence, a folder that the workers cannot open."""
+
+    @abstractmethod
+    def answers(self, work: Work[Partial]) -> Iterator[Partial]:
+        """What comes of each task, in the order of tasks."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers, if they are ours."""
+
+    def merged(
+        self, work: Work[Partial], merge: Callable[[Partial, Partial], Partial], tell: Callable[[int], None]
+    ) -> Partial:
+        """What comes of all tasks together; here, of one after another."""
+        answers = self.answers(work)
+        total = next(answers)
+        tell(0)
+        for number, answer in enumerate(answers, start=1):
+            total = merge(total, answer)
+            tell(number)
         return total
+
+    def each(
+        self, do: Callable[[Any, Any], Partial], tasks: Sequence[Any], *, given: object = None
+    ) -> Iterator[Partial]:
+        """`do(given, task)` for every task, in the order of tasks; the workers may be ahead of who asks."""
+        return self.answers(Work(do, tasks, given))
+
+    def fold(
+        self,
+        do: Callable[[Any, Any], Partial],
+        tasks: Sequence[Any],
+        merge: Callable[[Partial, Partial], Partial],
+        *,
+        given: object = None,
+        tell: Callable[[int], None],
+    ) -> Partial:
+        """What the tasks give, merged in an order that depends on their number alone; `tell` hears of each one done."""
+        return self.merged(Work(do, tasks, given, alike=True), merge, tell)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

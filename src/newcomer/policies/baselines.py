@@ -16,10 +16,10 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import State
 from newcomer.model import Model
-from newcomer.policies import questions
-from newcomer.policies.contract import Contract, the_model
-from newcomer.policies.known_actions import KnownActions
-from newcomer.policies.questions import Generators, Question, Random, Rewards
+from newcomer.policies import calls
+from newcomer.policies.actions import KnownActions
+from newcomer.policies.base import Contract, the_model
+from newcomer.policies.calls import Generators, Query, Random, Rewards
 
 
 @dataclass
@@ -50,13 +50,13 @@ class Uniform(Contract[Counts]):
         """Nothing seen."""
         return Counts(np.zeros(n, dtype=np.int64))
 
-    def rank(self, state: Counts, asked: Question) -> Floats:
+    def rank(self, state: Counts, asked: Query) -> Floats:
         """Zero for every action (m, K); not zero but NaN where features are not finite, so that they are refused."""
         with np.errstate(invalid="ignore", over="ignore"):
             nothing: Floats = 0.0 * asked.actions.sum(axis=2)
         return np.broadcast_to(nothing, (len(asked.users), nothing.shape[1]))
 
-    def draws(self, state: Counts, asked: Question, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Counts, asked: Query, rngs: Generators) -> Iterator[Floats]:
         """One for an action drawn uniformly among the allowed ones, zero for the others; one number a row."""
         allowed = asked.allowed()
         count, place = allowed.sum(axis=1), np.cumsum(allowed, axis=1)
@@ -66,9 +66,9 @@ class Uniform(Contract[Counts]):
             drawn = np.argmax(place > np.minimum(number.astype(np.int64), count - 1)[:, None], axis=1)
             yield self.rank(state, asked) + (np.arange(place.shape[1]) == drawn[:, None])
 
-    def law(self, state: Counts, asked: Question, rng: Random) -> Floats:
+    def law(self, state: Counts, asked: Query, rng: Random) -> Floats:
         """One over the number of allowed actions (m, K): exact, no generator needed."""
-        questions.masked(self.rank(state, asked), asked)
+        calls.masked(self.rank(state, asked), asked)
         allowed = asked.allowed()
         chances: Floats = allowed / allowed.sum(axis=1, keepdims=True)
         return chances
@@ -97,10 +97,10 @@ class PopulationMean(Contract[Counts]):
         """Nothing seen."""
         return Counts(np.zeros(n, dtype=np.int64))
 
-    def rank(self, state: Counts, asked: Question) -> Floats:
+    def rank(self, state: Counts, asked: Query) -> Floats:
         """phi^T E[beta] + o (m, K)."""
         if asked.actions.shape[2] and not np.any(self.model.offsets):
-            return questions.mean_rewards(self._known.mean[None], asked)
+            return calls.mean_rewards(self._known.mean[None], asked)
         common = self._known.describe(asked.actions, asked.ids).common
         return np.array(np.broadcast_to(common, (len(asked.users), common.shape[1])))
 

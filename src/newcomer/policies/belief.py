@@ -1,11 +1,11 @@
 """What PriorUCB and PriorTS believe of a user: the prior, what rewards and memory add to it, and whether it fits.
 
 The model says that a reward is phi^T (m + L z) + o + e + noise with z ~ N(0, I_k): a common part, taste along shared
-directions, what this person thinks of this very action, and noise (policies/memory.py). After a newcomer's rewards z
-has a Gaussian posterior, a k x k system, and each action met has its own. Nothing has to be learnt that the population
-already shows, and only k numbers about the user, and one about each action that comes again. The model's own error
-about an action, large where few rows stand behind it (`Model.uncertainty`), is for one user a part of e: it comes again
-whenever the action does, and the user's own rewards find it out. Policies do not explore for it.
+directions, what this person thinks of this very action, and noise (policies/action_memory.py). After a newcomer's
+rewards z has a Gaussian posterior, a k x k system, and each action met has its own. Nothing has to be learnt that the
+population already shows, and only k numbers about the user, and one about each action that comes again. The model's own
+error about an action, large where few rows stand behind it (`Model.uncertainty`), is for one user a part of e: it comes
+again whenever the action does, and the user's own rewards find it out. Policies do not explore for it.
 
 That is as good as the prior is right for this user, so every first meeting also feeds a test (`Stranger` of
 policies/exits.py) of whether it is. A user who contradicts it, at `level`, is served from then on, and with all rewards
@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer import arguments
+from newcomer import validate
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
@@ -33,13 +33,13 @@ from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
 from newcomer.model import Model
-from newcomer.policies import memory, questions, repeatability
-from newcomer.policies.contract import the_model
-from newcomer.policies.exits import SIZES, Stranger, Suspicion, likeliest
-from newcomer.policies.known_actions import Described, KnownActions
-from newcomer.policies.memory import Memory
+from newcomer.policies import action_memory, calls, repeatability
+from newcomer.policies.action_memory import ActionMemory
+from newcomer.policies.actions import Described, KnownActions
+from newcomer.policies.base import the_model
+from newcomer.policies.calls import Generators, Query, Rewards, each_once
+from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest
 from newcomer.policies.memory_loops import Foreseen, Recalled
-from newcomer.policies.questions import Generators, Question, Rewards, each_once
 from newcomer.policies.repeatability import SHARES, Repeatability
 
 
@@ -52,8 +52,8 @@ class PriorState(State):
 
     small: Ridge
     full: Ridge = field(metadata=GROWS)
-    memory: Memory
-    doubt: Suspicion
+    memory: ActionMemory
+    doubt: OutlierState
     inside: Bools  # (n,), whether the prior is still believed
 
     def __len__(self) -> int:
@@ -76,7 +76,7 @@ class Belief:
 
     def __post_init__(self) -> None:
         the_model(self.model)
-        arguments.share(self.level, "level", todo="pass a probability, 0 for never")
+        validate.share(self.level, "level", todo="pass a probability, 0 for never")
 
     @cached_property
     def known(self) -> KnownActions:
@@ -129,9 +129,11 @@ class Belief:
         return (power or self.model.noise_variance) / self.model.dim
 
     @cached_property
-    def stranger(self) -> Stranger:
+    def stranger(self) -> OutlierTest:
         """The test that takes users out of the prior."""
-        return Stranger(self.level, self.stray, 0 if self.flat else self.model.dim, np.array(self.model.error_scales))
+        return OutlierTest(
+            self.level, self.stray, 0 if self.flat else self.model.dim, np.array(self.model.error_scales)
+        )
 
     def start(self, n: int) -> PriorState:
         """n users of whom nothing is known but where they come from."""
@@ -141,12 +143,12 @@ class Belief:
         return PriorState(
             small=ridge.start(n, rank),
             full=ridge.start_empty(n, 0 if self.flat else dim),
-            memory=memory.start(n, rank if self.model.by_ids_alone else dim, float(lasts or 0.0)),
+            memory=action_memory.start(n, rank if self.model.by_ids_alone else dim, float(lasts or 0.0)),
             doubt=self.stranger.start(n),
             inside=np.ones(n, dtype=np.bool_),
         )
 
-    def begin_from(self, own: Memory, given: Repeatability) -> None:
+    def begin_from(self, own: ActionMemory, given: Repeatability) -> None:
         """Let users who have met nothing yet begin with what earlier users told."""
         grid = tuple(SHARES.tolist()) if self.starting is not None else (float(self.model.persistence or 0.0),)
         if len(given.shares) != len(grid) or not np.allclose(given.shares, grid, rtol=0.0, atol=1e-9):
@@ -155,9 +157,9 @@ class Belief:
             raise PolicyError(what, where=knows, todo="pass what policy.repeatability(state) of such a model gave")
         if self.starting is not None:
             own.heard[:] = np.log(np.maximum(given.weights, 1e-300)) - np.log(np.maximum(self.starting, 1e-300))
-            memory.believe(own, np.arange(len(own)), self.starting)
+            action_memory.believe(own, np.arange(len(own)), self.starting)
 
-    def pooled(self, own: Memory) -> Repeatability:
+    def pooled(self, own: ActionMemory) -> Repeatability:
         """What the repeats of all users together say."""
         if self.starting is None:
             return Repeatability((float(self.model.persistence or 0.0),), (1.0,))
@@ -170,17 +172,17 @@ class Belief:
         where features are too many to be kept."""
         return np.ascontiguousarray(seen.low[:, 0]) if self.model.by_ids_alone else told.features
 
-    def describe(self, actions: Floats, ids: questions.Ids | None) -> Described:
+    def describe(self, actions: Floats, ids: calls.Ids | None) -> Described:
         """Candidates in the terms of the prior; who they are matters where something lasts or has an offset."""
         return self.known.describe(actions, ids, keys=self.remembers or self.known.named)
 
-    def look_at(self, state: PriorState, asked: Question) -> View:
+    def look_at(self, state: PriorState, asked: Query) -> CandidateView:
         """Candidates as this state sees them."""
         seen = self.describe(asked.actions, asked.ids).rows(len(asked.users))
-        recalled = memory.recall(state.memory, asked.users, seen.keys, seen.variance, seen.lasting)
-        return View(self, state, asked, seen, recalled)
+        recalled = action_memory.recall(state.memory, asked.users, seen.keys, seen.variance, seen.lasting)
+        return CandidateView(self, state, asked, seen, recalled)
 
-    def what_is_new(self, given: Floats, found: Recalled, own: Memory, users: Ints, *, taste: bool) -> Floats:
+    def what_is_new(self, given: Floats, found: Recalled, own: ActionMemory, users: Ints, *, taste: bool) -> Floats:
         """g - c f of (m, K, k) features in the coordinates of taste, or of (m, K, d) features as they are.
 
         Features of the catalogue are the same at all n meetings, so that f = n g; of other actions their sum is in
@@ -210,7 +212,7 @@ class Belief:
         users, own = told.users, state.memory
         ids = None if told.ids is None else told.ids[:, None]
         seen = self.known.describe(told.features[:, None], ids)
-        found = memory.recall(own, users, seen.keys, seen.variance, seen.lasting)
+        found = action_memory.recall(own, users, seen.keys, seen.variance, seen.lasting)
         target = told.reward - seen.common[:, 0]
         spread = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
         low = self.what_is_new(seen.low, found, own, users, taste=True)
@@ -226,7 +228,7 @@ class Belief:
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
         if self.remembers or self.tested:
             keys, features = seen.keys[:, 0], self.remembered(told, seen)
-            again = memory.remember(own, users, keys, target, features, foreseen, self.scale, self.starting)
+            again = action_memory.remember(own, users, keys, target, features, foreseen, self.scale, self.starting)
             self._settle(state, again)
         if self.tested:
             caught = self.stranger.caught(state.doubt, users) & state.inside[users]
@@ -265,7 +267,7 @@ class Belief:
         if starting is None or not len(users):
             return
         before = own.share[users].copy()
-        memory.believe(own, users, starting)
+        action_memory.believe(own, users, starting)
         for user, share in zip(users.tolist(), before.tolist(), strict=True):
             self._reweigh(state, user, (share, float(own.more[user])), taste=True, least=2.0)
             if not state.inside[user] and not self.flat:
@@ -277,7 +279,7 @@ class Belief:
         """Give the meetings of a user the weight that they now have, in the system of taste or in that of features."""
         known = self.known
         table = known.low if taste else known.features if known.named else np.zeros((0, self.model.dim))
-        memory.reweigh(
+        action_memory.reweigh(
             state.memory,
             user,
             state.small if taste else state.full,
@@ -317,12 +319,12 @@ def _said(system: Ridge, users: Ints, rows: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class CandidateView:
     """Candidates as a state sees them: what is expected of each without the systems, and the features that are left."""
 
     belief: Belief
     state: PriorState
-    asked: Question
+    asked: Query
     seen: Described
     recalled: Recalled
 
@@ -387,7 +389,7 @@ class View:
         """
         state, users, rank = self.state, self.asked.users, self.low.shape[2]
         size = self.belief.model.dim if len(self.outside) else rank
-        noise = questions.normals(rngs, size)
+        noise = calls.normals(rngs, size)
         drawn = np.empty((len(users), rank))
         system = Ellipsoid(state.small.factor, state.small.mean, scales)
         scoring_loops.samples(system, users, np.ascontiguousarray(noise[:, :rank]), drawn)
@@ -399,7 +401,7 @@ class View:
             scoring_loops.samples(system, who, np.ascontiguousarray(noise[row : row + 1]), one)
             out[row] = self.high[row] @ one[0]
         if memory_scale and self.belief.remembers:
-            own = questions.normals(rngs, out.shape[1])
+            own = calls.normals(rngs, out.shape[1])
             keys = self.seen.keys
             first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
             out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)

@@ -9,23 +9,23 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.arguments import number
 from newcomer.array_loops import plain
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies import memory, questions
+from newcomer.policies import action_memory, calls
+from newcomer.policies.action_memory import ActionMemory
+from newcomer.policies.actions import Described
+from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief
-from newcomer.policies.contract import Contract
-from newcomer.policies.known_actions import Described
-from newcomer.policies.memory import Memory
+from newcomer.policies.calls import Query, Rewards, each_once
 from newcomer.policies.memory_loops import Foreseen
-from newcomer.policies.questions import Question, Rewards, each_once
 from newcomer.policies.repeatability import Repeatability
+from newcomer.validate import number
 
 
 @dataclass(frozen=True, eq=False)
-class EmpiricalArms(Contract[Memory]):
+class EmpiricalArms(Contract[ActionMemory]):
     """Each action by itself: the population's mean, and this person's deviation from it by this person's own meetings.
 
     What may last of a person's deviation is the whole personal variance of the action: what the shared directions
@@ -53,25 +53,25 @@ class EmpiricalArms(Contract[Memory]):
         """Variance (A,) that the shared directions give to each action."""
         return np.asarray((self._belief.known.low**2).sum(axis=1))
 
-    def begin(self, n: int) -> Memory:
+    def begin(self, n: int) -> ActionMemory:
         """Nothing met."""
         return self._belief.start(n).memory
 
-    def apply_repeatability(self, state: Memory, given: Repeatability) -> None:
+    def apply_repeatability(self, state: ActionMemory, given: Repeatability) -> None:
         """Begin with what earlier users told."""
         self._belief.begin_from(state, given)
 
-    def pool_repeatability(self, state: Memory) -> Repeatability:
+    def pool_repeatability(self, state: ActionMemory) -> Repeatability:
         """What the users of the state tell."""
         return self._belief.pooled(state)
 
-    def rank(self, state: Memory, asked: Question) -> Floats:
+    def rank(self, state: ActionMemory, asked: Query) -> Floats:
         """Common part, and what this person's meetings of the action add to it (m, K)."""
         seen = self._described(asked.actions, asked.ids, len(asked.users))
-        found = memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
+        found = action_memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
         return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
 
-    def learn(self, state: Memory, told: Rewards) -> None:
+    def learn(self, state: ActionMemory, told: Rewards) -> None:
         """Remember the meetings, and what they tell of what lasts."""
         for part in each_once(told):
             ids = None if part.ids is None else part.ids[:, None]
@@ -81,11 +81,13 @@ class EmpiricalArms(Contract[Memory]):
             common, variance, lasting = (plain(one[:, 0]) for one in (seen.common, seen.variance, seen.lasting))
             nothing = np.zeros(len(target))  # it knows no directions
             foreseen = Foreseen(common, nothing, nothing, variance, lasting)
-            again = memory.remember(state, part.users, keys, target, features, foreseen, self._belief.scale, starting)
+            again = action_memory.remember(
+                state, part.users, keys, target, features, foreseen, self._belief.scale, starting
+            )
             if starting is not None and len(again):
-                memory.believe(state, again, starting)
+                action_memory.believe(state, again, starting)
 
-    def _described(self, actions: Floats, ids: questions.Ids | None, rows: int) -> Described:
+    def _described(self, actions: Floats, ids: calls.Ids | None, rows: int) -> Described:
         """Candidates (m, K), with the variance of shared taste among what lasts of each."""
         seen = self._belief.known.describe(actions, ids).rows(rows)
         taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())

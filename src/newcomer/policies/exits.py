@@ -39,7 +39,7 @@ of the prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running 
 
 is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its
 average over several tau, with any weights. People of the population differ in how large their errors are (the model
-has measured how much, on people whom it was not fitted to: population/error_scales.py), so a newcomer of the population
+has measured how much, on people whom it was not fitted to: em/variance_components.py), so a newcomer of the population
 has u_t ~ N(0, s) with a scale s drawn from weights p(s), and what the average is divided by is not 1 but
 
     sum_s p(s) max_{s' <= s} prod_t N(u_t; 0, s') / N(u_t; 0, 1).
@@ -64,8 +64,8 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import State
 from newcomer.policies import exit_loops, two_systems
+from newcomer.policies.calls import Rewards, each_once
 from newcomer.policies.exit_loops import Lean
-from newcomer.policies.questions import Rewards, each_once
 from newcomer.policies.two_systems import TwoSystems
 
 NEVER = 2**62  # in the place of a number of rewards
@@ -204,7 +204,7 @@ class Savings:
 
 
 @dataclass
-class Suspicion(State):
+class OutlierState(State):
     """Of n users: what residuals say of a part of beta (d,) that the prior does not know."""
 
     pull: Floats  # (n, d) sum of phi u / deviation
@@ -221,7 +221,7 @@ class Suspicion(State):
 
 
 @dataclass(frozen=True, eq=False)
-class Stranger:
+class OutlierTest:
     """The test of whether a user belongs to the population; `variance` is tau^2 at size one.
 
     Where features are one-hot (`dim` 0) a part outside the directions of the prior is a larger residual of each action,
@@ -236,12 +236,12 @@ class Stranger:
     dim: int
     scales: Floats = field(default_factory=lambda: np.zeros(0))
 
-    def start(self, n: int) -> Suspicion:
+    def start(self, n: int) -> OutlierState:
         """n users nothing is known of."""
         size = len(SIZES) + self.scales[0].size if self.scales.size else len(SIZES)
-        return Suspicion(np.zeros((n, self.dim)), np.zeros((n, self.dim)), np.zeros((n, size)))
+        return OutlierState(np.zeros((n, self.dim)), np.zeros((n, self.dim)), np.zeros((n, size)))
 
-    def look(self, doubt: Suspicion, users: Ints, features: Floats, error: Floats, deviation: Floats) -> None:
+    def look(self, doubt: OutlierState, users: Ints, features: Floats, error: Floats, deviation: Floats) -> None:
         """Take in the errors of one reward for each of `users`: the running products grow by their density ratios.
 
         `error` (m,) is standardised, `deviation` (m,) what it was divided by, `features` (m, d) the part of phi outside
@@ -263,12 +263,12 @@ class Stranger:
         doubt.pull[users] += scaled * surprise
         doubt.size[users] += scaled**2
 
-    def caught(self, doubt: Suspicion, users: Ints) -> Bools:
+    def caught(self, doubt: OutlierState, users: Ints) -> Bools:
         """Which of `users` (m,) the test has convinced that they are strangers."""
         convinced: Bools = self.evidence(doubt, users) > -np.log(self.level)
         return convinced
 
-    def evidence(self, doubt: Suspicion, users: Ints) -> Floats:
+    def evidence(self, doubt: OutlierState, users: Ints) -> Floats:
         """Log of the weighted average of the running products (m,), less that over the scales of the population, each
         of which stands for the smaller ones, too.
         """
@@ -291,6 +291,6 @@ def _log_average(logs: Floats, weights: Floats) -> Floats:
     return total
 
 
-def likeliest(doubt: Suspicion, user: int) -> int:
+def likeliest(doubt: OutlierState, user: int) -> int:
     """Which of `SIZES` is likeliest for a user."""
     return int(np.argmax(doubt.wealth[user, : len(SIZES)] + np.log(SHARES)))

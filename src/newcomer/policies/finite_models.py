@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer import files
-from newcomer.arguments import number, positive, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
 from newcomer.linear.state import State
-from newcomer.policies import questions
-from newcomer.policies.contract import Contract
-from newcomer.policies.questions import Generators, Question, Random, Rewards, each_once, floats
+from newcomer.policies import calls
+from newcomer.policies.base import Contract
+from newcomer.policies.calls import Generators, Query, Random, Rewards, each_once, floats
+from newcomer.validate import number, positive, whole
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
 
@@ -84,7 +84,7 @@ def draw(chances: Floats, rngs: Generators) -> Ints:
     return drawn
 
 
-def _promised(centers: Floats, asked: Question) -> Floats:
+def _promised(centers: Floats, asked: Query) -> Floats:
     """phi_a . m_s (m, K, S): one small product for each user, never one across users."""
     with np.errstate(invalid="ignore", over="ignore"):
         products: Floats = asked.actions @ centers.T
@@ -138,7 +138,7 @@ class _Elimination:
             inside[row, np.argmin(gap[row] / np.sqrt(count[row]))] = True
         return inside
 
-    def index(self, state: Charges, asked: Question) -> Floats:
+    def index(self, state: Charges, asked: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
         plausible, promises = self.plausible(state, asked.users), _promised(self.centers, asked)
         best: Floats = np.max(promises, axis=2, initial=-np.inf, where=plausible[:, None, :])
@@ -187,7 +187,7 @@ class MUCB(Contract[Charges]):
         """No rounds charged."""
         return self._rules.start(n)
 
-    def rank(self, state: Charges, asked: Question) -> Floats:
+    def rank(self, state: Charges, asked: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
         return self._rules.index(state, asked)
 
@@ -225,7 +225,7 @@ class MmUCB(Contract[Charges]):
         """No rounds charged."""
         return self._rules.start(n)
 
-    def rank(self, state: Charges, asked: Question) -> Floats:
+    def rank(self, state: Charges, asked: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
         return self._rules.index(state, asked)
 
@@ -277,25 +277,25 @@ class MTS(Contract[Beliefs]):
         assert self.weights is not None
         return Beliefs(np.tile(np.log(self.weights), (n, 1)))
 
-    def rank(self, state: Beliefs, asked: Question) -> Floats:
+    def rank(self, state: Beliefs, asked: Query) -> Floats:
         """The posterior mean reward, sum_s p_s phi . m_s (m, K)."""
         chances = posterior(state.log_weights[asked.users])
         mean: Floats = (_promised(self.centers, asked) * chances[:, None, :]).sum(axis=2)
         return mean
 
-    def draws(self, state: Beliefs, asked: Question, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Beliefs, asked: Query, rngs: Generators) -> Iterator[Floats]:
         """What a model drawn from the posterior promises (m, K); one number a row."""
         chances, promises = posterior(state.log_weights[asked.users]), _promised(self.centers, asked)
         while True:
             drawn = draw(chances, rngs)
             yield np.ascontiguousarray(promises[np.arange(len(drawn)), :, drawn])
 
-    def law(self, state: Beliefs, asked: Question, rng: Random) -> Floats:
+    def law(self, state: Beliefs, asked: Query, rng: Random) -> Floats:
         """P(a) = sum of p_s over the models whose best allowed action is a (m, K): exact, no generator needed."""
         chances, promises = posterior(state.log_weights[asked.users]), _promised(self.centers, asked)
         out, rows = np.zeros(promises.shape[:2]), np.arange(len(promises))
         for s in range(len(self.centers)):
-            out[rows, questions.pick(np.ascontiguousarray(promises[:, :, s]), asked)] += chances[:, s]
+            out[rows, calls.pick(np.ascontiguousarray(promises[:, :, s]), asked)] += chances[:, s]
         return out
 
     def learn(self, state: Beliefs, told: Rewards) -> None:

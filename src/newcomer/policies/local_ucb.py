@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer.arguments import number, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
@@ -30,10 +29,11 @@ from newcomer.local import rounds, upper_bounds
 from newcomer.local.certificate import Certificate, largest_violation
 from newcomer.local.problem import Problem, pose, widths
 from newcomer.model import Model
-from newcomer.policies import questions
-from newcomer.policies.contract import Contract, the_model
-from newcomer.policies.questions import Question, Rewards
+from newcomer.policies import calls
+from newcomer.policies.base import Contract, the_model
+from newcomer.policies.calls import Query, Rewards
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
+from newcomer.validate import number, whole
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class LocalUCB(Contract[Ridge]):
         """V = I, b = 0, in all d dimensions: the subspace plays its part in the rounds, not in the state."""
         return ridge.start(n, self.model.dim)
 
-    def rank(self, state: Ridge, asked: Question) -> Floats:
+    def rank(self, state: Ridge, asked: Query) -> Floats:
         """The optimistic rewards (m, K) of all actions, without pruning."""
         return self._scores(state, asked, prune=False)
 
-    def best(self, state: Ridge, asked: Question) -> Ints:
+    def best(self, state: Ridge, asked: Query) -> Ints:
         """The allowed action (m,) of largest optimistic reward; actions that cannot win are pruned."""
-        return questions.pick(self._scores(state, asked, prune=True), asked)
+        return calls.pick(self._scores(state, asked, prune=True), asked)
 
     def inside(self, state: Ridge) -> Bools:
         """Whether some allowed subspace (n,) still explains the user, i.e. the round is not one of LinUCB."""
@@ -138,14 +138,14 @@ class LocalUCB(Contract[Ridge]):
         factor = ridge.unpack(one.factor, one.dim)[0]
         return pose(ridge.precision(one)[0], one.moment[0], self.model.basis, factor=factor, **self.settings)
 
-    def _linucb(self, state: Ridge, asked: Question) -> Floats:
+    def _linucb(self, state: Ridge, asked: Query) -> Floats:
         """LinUCB's scores (m, K), by which rounds without a feasible point are played; refused if not finite."""
         out, width = asked.table(), np.array([self.settings["outer"]])
         scoring_loops.ucb_scores(Ellipsoid(state.factor, state.mean, width), asked.users, asked.actions, out)
-        questions.masked(out, asked)
+        calls.masked(out, asked)
         return out
 
-    def _scores(self, state: Ridge, asked: Question, *, prune: bool) -> Floats:
+    def _scores(self, state: Ridge, asked: Query, *, prune: bool) -> Floats:
         """LinUCB's scores, with LOCAL-UCB's in their place wherever the round has a feasible point."""
         out, mask = self._linucb(state, asked), asked.allowed()
         for i, user in enumerate(asked.users):

@@ -1,4 +1,4 @@
-"""Compiled loops of the memory of actions; the mathematics is told in policies/memory.py.
+"""Compiled loops of the memory of actions; the mathematics is told in policies/action_memory.py.
 
 A user's memory is a short list in the order of first meetings, searched from its beginning: a newcomer has met few
 actions, and a list of a few hundred keys is read faster than a tree is walked.

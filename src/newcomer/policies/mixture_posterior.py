@@ -17,7 +17,7 @@ Nothing is inverted; singular Sig_s, even zero, are welcome.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator
@@ -25,17 +25,18 @@ from numpy.random import Generator
 from newcomer import array_loops
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import GROWS, State
-from newcomer.policies.questions import Rewards
+from newcomer.policies.calls import Rewards
 
 
 @dataclass
-class Evidence(State):
+class MixtureState(State):
     """What mmTS and MixTS remember of n users with room for c rows.
 
     `log_weights` (n, S) up to a constant, `count` (n,) rows in use, `features` (n, c, d), `reward` (n, c), the packed
     lower triangles `factor` (n, S, c (c + 1) / 2) and the whitened errors `residual` (n, S, c).
     """
 
+    saved_as: ClassVar[str] = "Evidence"
     log_weights: Floats
     count: Ints
     features: Floats = field(metadata=GROWS)
@@ -54,7 +55,7 @@ class Evidence(State):
         self.refuse_unless(all(array.dtype == np.float64 for name, array, _ in self.arrays() if name != "count"))
 
 
-class Spread(Protocol):
+class Covariances(Protocol):
     """The covariances Sig_s of the components."""
 
     def times(self, vector: Floats) -> Floats:
@@ -112,23 +113,23 @@ class Full:
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class GaussianMixture:
     """The prior sum_s weights[s] N(centers[s], Sig_s) and the noise of rewards around phi . beta."""
 
     centers: Floats
     weights: Floats
-    spread: Spread
+    spread: Covariances
     noise_sd: float
 
-    def start(self, n: int) -> Evidence:
+    def start(self, n: int) -> MixtureState:
         """Evidence about n users of whom nothing is known."""
         count, dim = self.centers.shape
         empty = np.zeros((n, count, 0))
         log_weights = np.tile(np.log(self.weights), (n, 1))
         rows, reward = np.zeros((n, 0, dim)), np.zeros((n, 0))
-        return Evidence(log_weights, np.zeros(n, dtype=np.int64), rows, reward, empty, empty.copy())
+        return MixtureState(log_weights, np.zeros(n, dtype=np.int64), rows, reward, empty, empty.copy())
 
-    def learn(self, state: Evidence, told: Rewards) -> None:
+    def learn(self, state: MixtureState, told: Rewards) -> None:
         """Take in checked rewards, in order."""
         limit = max(16, 2 * self.centers.shape[1])
         for user, features, reward in zip(told.users, told.features, told.reward, strict=True):
@@ -137,7 +138,7 @@ class Mixture:
             _make_room(state, int(state.count[user]) + 1, limit)
             state.log_weights[user] += self._append(state, user, features, reward)
 
-    def mean(self, state: Evidence, user: int, component: int) -> Floats:
+    def mean(self, state: MixtureState, user: int, component: int) -> Floats:
         """The posterior mean (d,) of beta given the component."""
         count = state.count[user]
         weights = np.zeros((1, count))
@@ -146,7 +147,7 @@ class Mixture:
         mean: Floats = self.centers[component] + pulled[0]
         return mean
 
-    def sample(self, state: Evidence, user: int, component: int, rng: Generator, *, size: int) -> Floats:
+    def sample(self, state: MixtureState, user: int, component: int, rng: Generator, *, size: int) -> Floats:
         """Posterior draws (size, d) of beta given the component."""
         count = state.count[user]
         rows = state.features[user, :count]
@@ -156,7 +157,7 @@ class Mixture:
         draws: Floats = self.centers[component] + deviates + self.spread.rows(component, seen @ rows)
         return draws
 
-    def _append(self, state: Evidence, user: int, features: Floats, reward: float) -> Floats:
+    def _append(self, state: MixtureState, user: int, features: Floats, reward: float) -> Floats:
         """Add one row and return the log density (S,) of its reward given the rows before."""
         count, gain = state.count[user], np.empty(len(self.centers))
         carried = self.spread.times(features)
@@ -168,7 +169,7 @@ class Mixture:
         state.count[user] += 1
         return gain
 
-    def _fold(self, state: Evidence, user: int) -> None:
+    def _fold(self, state: MixtureState, user: int) -> None:
         """Replace a user's rows by as few as d that say the same."""
         count = state.count[user]
         table = np.column_stack([state.features[user, :count], state.reward[user, :count]])
@@ -180,7 +181,7 @@ class Mixture:
             self._append(state, user, np.ascontiguousarray(row[:-1]), row[-1])
 
 
-def _make_room(state: Evidence, need: int, limit: int) -> None:
+def _make_room(state: MixtureState, need: int, limit: int) -> None:
     """Grow the arrays so that a user can have `need` rows, by half as much again, up to `limit`."""
     room = state.features.shape[1]
     if need <= room:

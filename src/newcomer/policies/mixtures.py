@@ -21,18 +21,18 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike
 
 from newcomer import files
-from newcomer.arguments import positive, whole
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
-from newcomer.policies import questions
-from newcomer.policies.contract import Contract
+from newcomer.policies import calls
+from newcomer.policies.base import Contract
+from newcomer.policies.calls import Generators, Query, Random, Rewards, floats
 from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights
-from newcomer.policies.mixture_posterior import Evidence, Full, Isotropic, Mixture
-from newcomer.policies.questions import Generators, Question, Random, Rewards, floats
+from newcomer.policies.mixture_posterior import Full, GaussianMixture, Isotropic, MixtureState
+from newcomer.validate import positive, whole
 
 
 @dataclass(frozen=True, eq=False)
-class MmTS(Contract[Evidence]):
+class MmTS(Contract[MixtureState]):
     """Thompson sampling for users spread evenly around the models `centers` (S, d).
 
     `variances` (S,), or one number, are the variances of beta per coordinate within each kind, `weights` (S,) the prior
@@ -53,39 +53,39 @@ class MmTS(Contract[Evidence]):
         self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def mixture(self) -> Mixture:
+    def mixture(self) -> GaussianMixture:
         """The prior."""
         centers = models(self.centers)
         spread = Isotropic(_variances(self.variances, len(centers)))
-        return Mixture(centers, prior_weights(self.weights, len(centers)), spread, self.noise_sd)
+        return GaussianMixture(centers, prior_weights(self.weights, len(centers)), spread, self.noise_sd)
 
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
         return {"prior": _digest(self.mixture, _variances(self.variances, len(self.mixture.centers)))}
 
-    def begin(self, n: int) -> Evidence:
+    def begin(self, n: int) -> MixtureState:
         """The prior."""
         return self.mixture.start(n)
 
-    def rank(self, state: Evidence, asked: Question) -> Floats:
+    def rank(self, state: MixtureState, asked: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
         return _means(self.mixture, state, asked)
 
-    def draws(self, state: Evidence, asked: Question, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: MixtureState, asked: Query, rngs: Generators) -> Iterator[Floats]:
         """phi . beta (m, K) for a reward vector drawn from each user's posterior."""
         return _draws(self.mixture, state, asked, rngs)
 
-    def law(self, state: Evidence, asked: Question, rng: Random) -> Floats:
+    def law(self, state: MixtureState, asked: Query, rng: Random) -> Floats:
         """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
         return _law(self.mixture, state, asked, self._generators(rng, asked), self.votes)
 
-    def learn(self, state: Evidence, told: Rewards) -> None:
+    def learn(self, state: MixtureState, told: Rewards) -> None:
         """Condition every component on the rewards and weigh it by their density."""
         self.mixture.learn(state, told)
 
 
 @dataclass(frozen=True, eq=False)
-class MixTS(Contract[Evidence]):
+class MixTS(Contract[MixtureState]):
     """Thompson sampling with the prior sum_s weights[s] N(centers[s], covariances[s]).
 
     `centers` (S, d), `covariances` (S, d, d), or one (d, d) for all; `weights` (S,), equal by default; `probabilities`
@@ -110,44 +110,44 @@ class MixTS(Contract[Evidence]):
         self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def mixture(self) -> Mixture:
+    def mixture(self) -> GaussianMixture:
         """The prior."""
         centers = models(self.centers)
         weights = prior_weights(self.weights, len(centers))
-        return Mixture(centers, weights, _full(self.covariances, centers), self.noise_sd)
+        return GaussianMixture(centers, weights, _full(self.covariances, centers), self.noise_sd)
 
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
         return {"prior": _digest(self.mixture, floats(self.covariances, "covariances"))}
 
-    def begin(self, n: int) -> Evidence:
+    def begin(self, n: int) -> MixtureState:
         """The prior."""
         return self.mixture.start(n)
 
-    def rank(self, state: Evidence, asked: Question) -> Floats:
+    def rank(self, state: MixtureState, asked: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
         return _means(self.mixture, state, asked)
 
-    def draws(self, state: Evidence, asked: Question, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: MixtureState, asked: Query, rngs: Generators) -> Iterator[Floats]:
         """phi . beta (m, K) for a reward vector drawn from each user's posterior."""
         return _draws(self.mixture, state, asked, rngs)
 
-    def law(self, state: Evidence, asked: Question, rng: Random) -> Floats:
+    def law(self, state: MixtureState, asked: Query, rng: Random) -> Floats:
         """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
         return _law(self.mixture, state, asked, self._generators(rng, asked), self.votes)
 
-    def learn(self, state: Evidence, told: Rewards) -> None:
+    def learn(self, state: MixtureState, told: Rewards) -> None:
         """Condition every component on the rewards and weigh it by their density."""
         self.mixture.learn(state, told)
 
 
-def _digest(mixture: Mixture, spread: Floats) -> str:
+def _digest(mixture: GaussianMixture, spread: Floats) -> str:
     """A fingerprint of the prior and the noise."""
     noise = np.array([mixture.noise_sd])
     return files.digest({"centers": mixture.centers, "weights": mixture.weights, "spread": spread, "noise": noise})
 
 
-def _means(mixture: Mixture, state: Evidence, asked: Question) -> Floats:
+def _means(mixture: GaussianMixture, state: MixtureState, asked: Query) -> Floats:
     """phi . E[beta] (m, K), the mean over components of their posterior means."""
     chances = posterior(state.log_weights[asked.users])
     table = asked.table()
@@ -157,7 +157,7 @@ def _means(mixture: Mixture, state: Evidence, asked: Question) -> Floats:
     return table
 
 
-def _draws(mixture: Mixture, state: Evidence, asked: Question, rngs: Generators) -> Iterator[Floats]:
+def _draws(mixture: GaussianMixture, state: MixtureState, asked: Query, rngs: Generators) -> Iterator[Floats]:
     """phi . beta (m, K): for each row a component from its posterior, then beta from its posterior given that."""
     chances = posterior(state.log_weights[asked.users])
     while True:
@@ -168,7 +168,7 @@ def _draws(mixture: Mixture, state: Evidence, asked: Question, rngs: Generators)
         yield table
 
 
-def _law(mixture: Mixture, state: Evidence, asked: Question, rngs: Generators, votes: int) -> Floats:
+def _law(mixture: GaussianMixture, state: MixtureState, asked: Query, rngs: Generators, votes: int) -> Floats:
     """Probabilities (m, K): each component by its posterior weight, with a share of the votes in proportion."""
     chances = posterior(state.log_weights[asked.users])
     out = np.zeros((len(rngs), asked.actions.shape[1]))
@@ -181,17 +181,17 @@ def _law(mixture: Mixture, state: Evidence, asked: Question, rngs: Generators, v
 
 
 def _share(
-    mixture: Mixture, state: Evidence, asked: Question, row: int, component: int, rng: Generator, size: int
+    mixture: GaussianMixture, state: MixtureState, asked: Query, row: int, component: int, rng: Generator, size: int
 ) -> Floats:
     """The share (K,) of `size` draws given the component in which each action is best."""
     betas = mixture.sample(state, asked.users[row], component, rng, size=size)
     block, mask = asked.block(row), np.repeat(asked.mask[row : row + 1], size, axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
-        chosen = questions.pick(betas @ block.T, Question(block[None], np.zeros(size, dtype=np.int64), mask))
+        chosen = calls.pick(betas @ block.T, Query(block[None], np.zeros(size, dtype=np.int64), mask))
     return np.bincount(chosen, minlength=len(block)) / size
 
 
-def _rewards(asked: Question, row: int, beta: Floats) -> Floats:
+def _rewards(asked: Query, row: int, beta: Floats) -> Floats:
     """phi . beta (K,) for the actions of a row; features that are not finite show here, and are refused later."""
     with np.errstate(invalid="ignore", over="ignore"):
         products: Floats = asked.block(row) @ beta

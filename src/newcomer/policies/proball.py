@@ -28,18 +28,18 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer.arguments import number, one_of, whole
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
 from newcomer.linear.state import State, one_at_a_time
 from newcomer.model import Model
-from newcomer.policies import questions, two_systems
-from newcomer.policies.contract import Contract, the_model
+from newcomer.policies import calls, two_systems
+from newcomer.policies.base import Contract, the_model
+from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.exits import Ledger, Literal, Savings
-from newcomer.policies.questions import Generators, Question, Random, Rewards
 from newcomer.policies.two_systems import TwoSystems
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
+from newcomer.validate import number, one_of, whole
 
 EXITS = ("literal", "savings")
 
@@ -154,7 +154,7 @@ class ProBALLUCB(Contract[ProBALLState]):
         """Nothing known."""
         return ProBALLState(*self._plan.exit.start(n))
 
-    def rank(self, state: ProBALLState, asked: Question) -> Floats:
+    def rank(self, state: ProBALLState, asked: Query) -> Floats:
         """Optimistic rewards (m, K), in the subspace or outside, where each user is."""
         plan, out = self._plan, asked.table()
         widths = plan.widths(state, asked.users)
@@ -166,7 +166,7 @@ class ProBALLUCB(Contract[ProBALLState]):
         plan, small, full = self._plan, state.systems.small, state.systems.full
         if plan.widening:
             return None
-        chosen, inside = np.empty(len(users), questions.INT), state.systems.inside
+        chosen, inside = np.empty(len(users), calls.INT), state.systems.inside
         fine = scoring_loops.pair_choose(
             plan.basis,
             small.factor,
@@ -232,14 +232,14 @@ class ProBALLTS(Contract[ProBALLState]):
         """Nothing known."""
         return ProBALLState(*self._plan.exit.start(n))
 
-    def rank(self, state: ProBALLState, asked: Question) -> Floats:
+    def rank(self, state: ProBALLState, asked: Query) -> Floats:
         """Expected rewards (m, K), in the subspace or outside, where each user is."""
-        return questions.mean_rewards(two_systems.means(state.systems, self._plan.basis, asked.users), asked)
+        return calls.mean_rewards(two_systems.means(state.systems, self._plan.basis, asked.users), asked)
 
-    def draws(self, state: ProBALLState, asked: Question, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: ProBALLState, asked: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) for a draw of each user's reward vector."""
         while True:
-            yield questions.mean_rewards(self._coefficients(state, asked.users, rngs), asked)
+            yield calls.mean_rewards(self._coefficients(state, asked.users, rngs), asked)
 
     def inside(self, state: ProBALLState) -> Bools:
         """Whether the coming round of each user (n,) is played in the subspace."""
@@ -257,8 +257,8 @@ class ProBALLTS(Contract[ProBALLState]):
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from the distribution of where it is served."""
         who = self.positions(state, users)
-        return self._coefficients(state, who, questions.generators(rng, len(who), "ProBALLTS"))
+        return self._coefficients(state, who, calls.generators(rng, len(who), "ProBALLTS"))
 
     def _coefficients(self, state: ProBALLState, users: Ints, rngs: Generators) -> Floats:
-        plan, noise = self._plan, questions.normals(rngs, self.model.dim)
+        plan, noise = self._plan, calls.normals(rngs, self.model.dim)
         return two_systems.samples(state.systems, plan.basis, plan.widths(state, users), users, noise)

@@ -1,9 +1,9 @@
 """Repeatability: how much of what is personal about a reward comes again when the action does.
 
 Of the residual variance v of an action, beyond what everybody thinks and what shared directions explain, a share s
-belongs to this user and this action and comes again; the rest is drawn afresh each time (policies/memory.py). Logs in
-which nobody meets an action twice cannot show s. Users who meet actions again can, and each of them has weights over
-the shares `SHARES`:
+belongs to this user and this action and comes again; the rest is drawn afresh each time (policies/action_memory.py).
+Logs in which nobody meets an action twice cannot show s. Users who meet actions again can, and each of them has weights
+over the shares `SHARES`:
 
     weight of s  ~  weight to begin with  x  product over the user's repeats of p(reward | s, everything before).
 
@@ -39,7 +39,7 @@ from typing import Any
 
 import numpy as np
 
-from newcomer import arguments
+from newcomer import validate
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.model import Model
@@ -114,7 +114,7 @@ def the_repeatability(given: object) -> Repeatability:
         return given
     if isinstance(given, Mapping) and {"shares", "weights"} <= given.keys() <= FIELDS:
         return Repeatability(**given)
-    what = f"repeatability must be what policy.repeatability(state) gave, not {arguments.shown(given)}"
+    what = f"repeatability must be what policy.repeatability(state) gave, not {validate.shown(given)}"
     raise PolicyError(what, todo="pass that, or its to_json()")
 
 

@@ -23,7 +23,7 @@ from newcomer.linear.learning_loops import Diary
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
-from newcomer.policies.questions import Rewards
+from newcomer.policies.calls import Rewards
 
 FIRST_ROWS = 16
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.arguments import instance, number, one_of, share, shown
 from newcomer.errors import PolicyError
 from newcomer.model import Model
+from newcomer.validate import instance, number, one_of, share, shown
 
 NAMES = ("practical", "theoretical")
 

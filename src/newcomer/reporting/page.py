@@ -1,4 +1,8 @@
-"""The page: one file that needs no network and no script, readable on a phone and on paper."""
+"""The page: one file that needs no network and no script, readable on a phone and on paper.
+
+How a page looks: plain black on white, one column, the fonts that the reader has. Every text has a contrast of at
+least 4.5 to what is behind it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,12 @@ import shlex
 from datetime import UTC, datetime
 
 from newcomer import __version__
-from newcomer.reporting.about_logs import checks_section, data_section
-from newcomer.reporting.about_model import model_sections
-from newcomer.reporting.about_people import everybody_section, people_sections
-from newcomer.reporting.dossier import Dossier
-from newcomer.reporting.markup import Markup, listed, named, tag
-from newcomer.reporting.style import STYLE
-from newcomer.verdicts import Decision
+from newcomer.findings import Decision
+from newcomer.reporting.contents import ReportContents
+from newcomer.reporting.html import Markup, listed, named, tag
+from newcomer.reporting.sections_logs import checks_section, data_section
+from newcomer.reporting.sections_model import model_sections
+from newcomer.reporting.sections_users import everybody_section, people_sections
 
 # Nothing is loaded from anywhere, and nothing runs, whatever found its way into the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -39,7 +42,7 @@ PARTS = (
 )
 
 
-def page_of(dossier: Dossier) -> str:
+def page_of(dossier: ReportContents) -> str:
     """The whole page as text."""
     decision = dossier.decision
     title = f"What should newcomers get? {WORDS[decision.answer].capitalize()}."
@@ -65,7 +68,7 @@ def page_of(dossier: Dossier) -> str:
     return "<!doctype html>\n" + tag("html", head, body, given={"lang": "en"}) + "\n"
 
 
-def _verdict(dossier: Dossier, decision: Decision) -> Markup:
+def _verdict(dossier: ReportContents, decision: Decision) -> Markup:
     """The sentences of the decision, before everything else."""
     chip = tag("span", WORDS[decision.answer], given={"class": f"chip {CHIPS[decision.answer]}"})
     head = tag("h1", "What should newcomers get? ", chip)
@@ -83,13 +86,13 @@ def _contents(sections: list[Markup]) -> Markup:
     return tag("nav", listed(links), given={"aria-label": "Sections"})
 
 
-def _next(dossier: Dossier, decision: Decision) -> Markup:
+def _next(dossier: ReportContents, decision: Decision) -> Markup:
     """Commands that can be copied."""
     steps = [tag("li", f"{why} ", tag("pre", tag("code", command))) for command, why in commands(dossier, decision)]
     return tag("section", tag("h2", "What to do next"), tag("ol", *steps), given={"id": "next"})
 
 
-def commands(dossier: Dossier, decision: Decision) -> list[tuple[str, str]]:
+def commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
     logs = dossier.called
     page = f"newcomer report {logs}{dossier.options} --out {shlex.quote(dossier.page)} --force"
@@ -114,7 +117,67 @@ def commands(dossier: Dossier, decision: Decision) -> list[tuple[str, str]]:
     return [fit, look, serve, measure, again]
 
 
-def _footer(dossier: Dossier) -> Markup:
+def _footer(dossier: ReportContents) -> Markup:
     day = datetime.now(UTC).date().isoformat()
     said = f"Made with newcomer {__version__} on {day}. Fingerprint of the logs: {dossier.summary.fingerprint}."
     return tag("footer", tag("p", said, given={"class": "small"}))
+
+
+STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+html { -webkit-text-size-adjust: 100%; }
+body { margin: 0; background: #fff; color: #1b1f24; font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto,
+  "Helvetica Neue", Arial, sans-serif; }
+main, footer { max-width: 46rem; margin: 0 auto; padding: 0 1rem; }
+header { padding: 1.5rem 0 .5rem; }
+h1 { font-size: 1.75rem; line-height: 1.2; margin: 0 0 .75rem; }
+h2 { font-size: 1.3rem; line-height: 1.25; margin: 2.25rem 0 .5rem; padding-top: .75rem;
+  border-top: 2px solid #1b1f24; }
+h3 { font-size: 1.05rem; margin: 1.25rem 0 .25rem; }
+p, ul, ol, dl, figure { margin: .5rem 0; }
+p, li, dd, h1, h2, h3, figcaption, summary, td, th { overflow-wrap: anywhere; }
+.lead { font-size: 1.2rem; font-weight: 600; }
+.small, figcaption, caption { font-size: .875rem; color: #4a5058; }
+nav { font-size: .95rem; }
+nav ul { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
+a { color: #0b5394; }
+.chip { display: inline-block; padding: .05em .6em; border-radius: 1em; font-size: .8em; font-weight: 600; color: #fff;
+  vertical-align: middle; white-space: nowrap; }
+.chip.fine { background: #1b6e3c; } .chip.doubtful { background: #8a5a00; }
+.chip.broken { background: #a51c1c; } .chip.unknowable { background: #4a5058; }
+article { padding: .25rem 0 .5rem; border-bottom: 1px solid #d5d8dc; }
+dl > div { display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .2rem 0; border-bottom: 1px solid #e6e8eb; }
+dt { flex: 0 0 8rem; font-weight: 600; } dd { flex: 1 1 12rem; margin: 0; }
+.scroll { overflow-x: auto; max-width: 100%; margin: .75rem 0; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; padding-bottom: .25rem; }
+th, td { padding: .3rem .6rem .3rem 0; text-align: right; border-bottom: 1px solid #d5d8dc; vertical-align: top;
+  overflow-wrap: normal; }
+th:first-child, th:last-child:nth-child(3), td:last-child:nth-child(3) { text-align: left; }
+@media screen and (max-width: 48rem) {
+  table, tbody, tr, caption, tbody th, td { display: block; width: 100%; }
+  thead { display: none; }
+  tbody tr { padding: .35rem 0; border-bottom: 1px solid #d5d8dc; }
+  tbody th, td { display: flex; justify-content: space-between; gap: 1rem; padding: .1rem 0; border: 0;
+    text-align: right; overflow-wrap: anywhere; }
+  tbody th::before, td::before { content: attr(data-head); font-weight: 400; color: #4a5058; text-align: left; }
+}
+figure svg[role=img] { display: block; width: 100%; max-width: 27rem; height: auto; }
+svg text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; fill: #1b1f24;
+  paint-order: stroke; stroke: #fff; stroke-width: 3px; stroke-linejoin: round; }
+.pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 0 1.5rem; }
+.legend { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .875rem; }
+.swatch { width: 24px; height: 12px; margin-right: .4em; vertical-align: middle; flex: none; }
+details { margin: .5rem 0; } summary { cursor: pointer; color: #0b5394; }
+pre { margin: .25rem 0 .75rem; padding: .5rem .75rem; background: #f2f4f6; border-radius: 4px; white-space: pre-wrap;
+  overflow-wrap: anywhere; font-size: .9rem; }
+footer { padding-top: 2rem; padding-bottom: 2rem; }
+@media print {
+  body { font-size: 10.5pt; } main, footer { max-width: none; padding: 0; }
+  nav { display: none; } .pair { display: block; } .scroll { overflow: visible; } a { color: inherit; }
+  h2, h3, summary, caption, thead, h2 + p, h3 + p, dt { break-after: avoid; }
+  figure, article, table, tr, li, dl > div { break-inside: avoid; }
+  p { orphans: 3; widows: 3; }
+}
+"""

@@ -26,7 +26,7 @@ from scipy.special import ndtr
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.policies.full_space import LinUCB
+from newcomer.policies.linear import LinUCB
 from newcomer.worlds.synthetic import BLOCK, Synthetic
 from newcomer.worlds.world import Episode, stream
 

@@ -1,0 +1,223 @@
+"""Coordinates: where the users of some logs are among all others, and how sure that is.
+
+A model says beta = m + L z with z ~ N(0, I_k). Given a user's rewards, z is Gaussian again, with the mean and the
+covariance that `population.likelihood` spells out:
+
+    P = I + A^T S^-1 A,   E[z] = P^-1 A^T S^-1 e,   Cov[z] = P^-1.
+
+So a user of whom nothing is known is at 0, give or take 1 in every direction, and each row brings the deviation down.
+
+The model asks this module, and not the other way round: a saved model is read and served without anything that reads
+logs (`Fitted` is all that is known of it here).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from newcomer import validate
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.em import likelihood_loops
+from newcomer.errors import ModelError
+from newcomer.evidence import Evidence
+from newcomer.logs.batch import Batch
+from newcomer.logs.logs import Logs
+from newcomer.logs.reduce import reduce
+from newcomer.records import Shown, freeze
+from newcomer.transforms import Transform, transformed
+
+
+class ModelParts(Protocol):
+    """What is read of a model."""
+
+    @property
+    def mean(self) -> Floats: ...
+    @property
+    def factor(self) -> Floats: ...
+    @property
+    def noise_variance(self) -> float: ...
+    @property
+    def residual_variance(self) -> Floats: ...
+    @property
+    def offsets(self) -> Floats: ...
+    @property
+    def persistence(self) -> float | None: ...
+    @property
+    def evidence(self) -> Evidence: ...
+    @property
+    def action_ids(self) -> tuple[int | str, ...] | None: ...
+    @property
+    def action_features(self) -> Floats | None: ...
+    @property
+    def one_hot(self) -> bool: ...
+    @property
+    def intercept(self) -> bool: ...
+    @property
+    def reward_transform(self) -> Transform | None: ...
+    def codes(self, ids: Iterable[int | str]) -> Ints:
+        """The place of each action in the catalogue, -1 for strangers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Coordinates(Shown):
+    """Of n users, in the order of their ids: what is known of z, a priori N(0, I_k).
+
+    `users` (n,) are the ids, `rows` (n,) how many rows of each were used, `mean` (n, k) and `covariance` (n, k, k) the
+    posterior. A user's reward vector is expected to be `model.mean + model.factor @ mean[i]`.
+    """
+
+    users: NDArray[np.generic]
+    rows: Ints
+    mean: Floats
+    covariance: Floats
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    @property
+    def deviation(self) -> Floats:
+        """Standard deviations (n, k) of the coordinates, each by itself."""
+        return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """A row for each user: `user`, `rows`, the means `z1`, `z2`, ... and the deviations `sd1`, `sd2`, ..."""
+        columns: dict[str, Any] = {"user": self.users.tolist(), "rows": self.rows}
+        for letter, values in (("z", self.mean), ("sd", self.deviation)):
+            columns |= {f"{letter}{j + 1}": values[:, j] for j in range(values.shape[1])}
+        return pl.DataFrame(columns)
+
+
+def coordinates_of(logs: Logs, model: ModelParts, *, persistence: float | None = None) -> Coordinates:
+    """The posterior of every user of the logs; `newcomer.Model.transform` tells the rest."""
+    validate.instance(logs, Logs, "logs", todo="read them with nc.read_logs", kind=ModelError)
+    lasts = _lasting(model) if persistence is None else persistence
+    todo = "pass a share from 0 to less than 1, or None"
+    lasts = validate.share(lasts, "persistence", todo=todo, kind=ModelError)
+    found = reduce(logs, partial(locate, taste=UserModel.of(model, logs, lasts)), merge)
+    order = np.argsort(found.users, kind="stable")
+    return Coordinates(found.users[order], found.rows[order], found.mean[order], found.covariance[order])
+
+
+def _lasting(model: ModelParts) -> float:
+    """The share of the residual that is taken to last: the model's, or what its logs seemed to say, or nothing."""
+    facts = model.evidence.population
+    told = None if facts is None else facts.persistence
+    return model.persistence if model.persistence is not None else told.estimate if told else 0.0
+
+
+@dataclass(frozen=True)
+class UserModel:
+    """What a model says of the actions of some logs, in the order of `Logs.action_ids` (one entry without actions).
+
+    `product` (A, k + 1) are features times W = [m, L], of actions that the model knows; None where the logs bring
+    features, which are multiplied by `weights` (d, k + 1). `known` (A,) says of which actions anything is known.
+    """
+
+    weights: Floats
+    product: Floats | None
+    variance: Floats
+    offsets: Floats
+    known: Bools
+    share: float
+    transform: Transform | None = None
+
+    @classmethod
+    def of(cls, model: ModelParts, logs: Logs, share: float) -> UserModel:
+        """Find the actions of the logs in the catalogue of the model."""
+        weights = np.column_stack([model.mean, model.factor])
+        codes = np.array([-1]) if logs.action_ids is None else model.codes(logs.action_ids)
+        catalogue = _catalogue(model, weights) if _by_catalogue(model, logs) else None
+        if catalogue is None:
+            _check_features(model, logs)
+        inside = codes >= 0
+        several = len(model.residual_variance) > 1
+        return cls(
+            weights=weights,
+            product=None if catalogue is None else np.where(inside[:, None], catalogue[codes], 0.0),
+            variance=np.where(inside, model.residual_variance[codes if several else 0], model.noise_variance),
+            offsets=np.where(inside, model.offsets[codes], 0.0) if len(model.offsets) > 1 else np.zeros(len(codes)),
+            known=inside if catalogue is not None else np.ones(len(codes), dtype=np.bool_),
+            share=0.0 if logs.action_ids is None else share,
+            transform=model.reward_transform,
+        )
+
+
+def _by_catalogue(model: ModelParts, logs: Logs) -> bool:
+    """Whether actions are looked up in the model: their features are there, and the logs bring none of their own."""
+    named = model.action_ids is not None and (model.one_hot or model.action_features is not None)
+    return named and logs.action_ids is not None and (logs.one_hot or model.one_hot)
+
+
+def _check_features(model: ModelParts, logs: Logs) -> None:
+    """Refuse logs whose features are not those of the model."""
+    if model.one_hot and logs.action_ids is None:
+        raise ModelError("the model knows actions by their ids and these logs name none", todo="log the column action")
+    if logs.one_hot:
+        todo = "read the logs with items=, or with features, as those of the fit"
+        raise ModelError("the model knows actions by their features and these logs bring none", todo=todo)
+    if logs.intercept != model.intercept:
+        todo = f"read the logs with intercept={model.intercept}"
+        raise ModelError(f"the model was fitted {'with' if model.intercept else 'without'} a constant", todo=todo)
+    if logs.dim != len(model.mean):
+        todo = "read the logs with the features of the fit"
+        raise ModelError(f"the logs have {logs.dim} features and the model {len(model.mean)}", todo=todo)
+
+
+def _catalogue(model: ModelParts, weights: Floats) -> Floats:
+    """The catalogue's features times W, (A, k + 1); those of one-hot actions are rows of W."""
+    if model.action_features is not None:
+        return np.asarray(model.action_features @ weights)
+    return weights[:-1] + weights[-1] if model.intercept else weights
+
+
+def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
+    """The posteriors of the users of a batch: the map of a pass."""
+    actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
+    users = np.repeat(np.arange(len(batch.users)), batch.lengths)
+    rows = np.flatnonzero(taste.known[actions])
+    if taste.share > 0:  # rows of one action of a user must be neighbours
+        rows = rows[np.lexsort((actions[rows], users[rows]))]
+    product, codes = _products(batch, taste, actions)
+    counts = np.bincount(users[rows], minlength=len(batch.users))
+    ends = np.cumsum(counts)
+    left = taste.variance, taste.offsets, taste.share, taste.variance
+    rewards = batch.rewards if batch.reward_transform == taste.transform else transformed(batch.paid, taste.transform)
+    seen = likelihood_loops.UserRows(
+        np.ascontiguousarray(product), codes[rows], actions[rows], rewards[rows], ends - counts, ends, *left
+    )
+    size = seen.product.shape[1] - 1
+    means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
+    likelihood_loops.coordinates(seen, means, covariances)
+    return Coordinates(batch.users, counts, means, covariances)
+
+
+def _products(batch: Batch, taste: UserModel, actions: Ints) -> tuple[Floats, Ints]:
+    """Features times W of the catalogue, or of all rows, and which of these each row has."""
+    coded = batch.coded
+    if taste.product is not None:
+        return taste.product, actions
+    if coded is not None:
+        return coded.table @ taste.weights, actions
+    return batch.features @ taste.weights, np.arange(len(actions))
+
+
+def merge(a: Coordinates, b: Coordinates) -> Coordinates:
+    """The users of both."""
+    return Coordinates(
+        np.concatenate([a.users, b.users]),
+        np.concatenate([a.rows, b.rows]),
+        np.concatenate([a.mean, b.mean]),
+        np.concatenate([a.covariance, b.covariance]),
+    )

@@ -1,0 +1,238 @@
+"""Surface: what can be read off the logs without any test of chance: coverage, rewards, propensities, repeats.
+
+A fault here counts directly. Propensities are held against the logs by the identity E[1(a shown) / p] = P(a can be
+shown) <= 1: summed over rows and divided by their number, 1/p of an action exceeds 1 only by chance. Where an action
+has the same propensity in every row and these add up to 1 over actions, the identity is an equation. Chance is judged
+by a normal bound for the worst action, corrected for their number: conservative.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+from scipy.special import ndtri
+
+from newcomer.arrays import Floats, Ints
+from newcomer.checks.residuals import ResidualSample
+from newcomer.checks.sample import CheckSample, Propensities
+from newcomer.evidence import HEAVY_TAILS
+from newcomer.findings import Finding, Picture, Verdict
+from newcomer.logs.logs import Logs
+
+NOTHING = "Nothing to do."
+RARE = 5  # rows of an action below which little is known of it
+CROWDED = 0.5  # share of rewards at one end of the scale from which it is a floor or a ceiling
+FEW_EVENTS = 100  # rewards of the rarer of two values below which there is little to learn from
+TINY = 1e-3  # propensities below this make an estimate that divides by them depend on single rows
+SHOWN = 40  # points of a picture
+OFF = 0.1  # relative deviation of frequencies from propensities that matters
+
+
+def coverage(logs: Logs, found: CheckSample) -> Finding:
+    """Whether histories and actions are there to learn from: users of two rows, several actions, every direction."""
+    summary, weakest, missing = logs.summary, *_weakest(logs, found)
+    rare = float(np.mean(found.shown < RARE)) if len(found.shown) else 0.0
+    short = summary.too_short / summary.users
+    told = "There are too many features to look at every direction of them"
+    if weakest is not None:
+        told = f"Of the directions of the features the weakest is seen {weakest:.2g} times as much as the average one"
+    told += f", and {missing} not at all" if missing else ""
+    made = partial(Finding, "coverage", effect=weakest, unit="of an average direction", picture=_by_action(found))
+    if summary.usable < 2:
+        return Finding(
+            "coverage",
+            "broken",
+            f"{summary.usable:,} of {summary.users:,} users have two rows: nothing that users share can be seen.",
+            "Log several actions of each user; what is common to all is all that can be learned from single rows.",
+            effect=short,
+            unit="of users with a single row",
+        )
+    if weakest == 0 and not missing:
+        what = "Every row shows the same action, or the same features: there is nothing to choose between."
+        return Finding("coverage", "broken", what, "Log several actions, or features that tell them apart.")
+    doubts = [f"{short:.0%} of the users have a single row"] if short > 0.5 else []
+    doubts += [f"{rare:.0%} of the actions have fewer than {RARE} rows"] if rare > 0.5 else []
+    doubts += [f"{missing} directions of the items are never shown"] if missing else []
+    if doubts:
+        advice = "What is not seen is left out of the model: log what is missing, or leave rare actions out."
+        return made("doubtful", f"{told}; {', '.join(doubts)}.", advice)
+    return made("fine", f"{told}.", NOTHING)
+
+
+def _weakest(logs: Logs, found: CheckSample) -> tuple[float | None, int]:
+    """Smallest eigenvalue of E[x x^T] as a share of the average one, and directions of the items that are not shown.
+
+    For one-hot features eigenvalues are frequencies, and no d x d matrix is formed. None where rows bring too many.
+    """
+    if logs.one_hot:
+        values = np.sort(found.shown[found.shown > 0] / max(found.shown.sum(), 1))
+        return (float(values[0] * len(values)), 0) if len(values) > 1 else (0.0, 0)
+    gram, rank = found.gram, 0
+    if logs.item_features is not None:
+        gram = (logs.item_features.T * found.shown) @ logs.item_features
+        rank = int(np.linalg.matrix_rank(logs.item_features))
+    if not gram.size:
+        return None, 0
+    if not np.trace(gram) > 0:
+        return 0.0, 0
+    values = np.linalg.eigvalsh(gram)
+    reached = values[values > 1e-10 * values[-1]]
+    varies = len(reached) > 1 or _varies(found)
+    return (float(reached[0] / reached.mean()) if varies else 0.0), max(rank - len(reached), 0)
+
+
+def _varies(found: CheckSample) -> bool:
+    """Whether features that span one direction are not the same in every row."""
+    if len(found.shown):
+        return int((found.shown > 0).sum()) > 1
+    return bool(len(found.features) and np.ptp(found.features, axis=0).any())
+
+
+def _by_action(found: CheckSample) -> Picture | None:
+    """Rows of the actions, most shown first."""
+    if len(found.shown) < 2:
+        return None
+    counts = np.sort(found.shown)[::-1]
+    at = np.unique(np.linspace(0, len(counts) - 1, SHOWN).astype(np.int64))
+    labels = "actions, most shown first", "rows"
+    return Picture("How often was each action shown?", *labels, tuple((at + 1.0).tolist()), _floats(counts[at]))
+
+
+def rewards(logs: Logs) -> Finding:
+    """Constant, two-valued, piled up at an end, or far outside: what rewards look like."""
+    values, counts = logs.total.rewards.listed(logs.summary.clip)
+    total, summary = int(counts.sum()), logs.summary
+    picture = _histogram(values, counts)
+    if len(values) == 1:
+        what = f"Every reward is {values[0]:g}: there is nothing to learn from."
+        return Finding("rewards", "broken", what, "Log what came of each action, also where nothing did.")
+    ends = {"lowest": counts[0] / total, "highest": counts[-1] / total}
+    end, share = max(ends.items(), key=lambda one: one[1])
+    made = partial(Finding, "rewards", effect=float(share), unit=f"of rewards are the {end}", picture=picture)
+    span = f"Rewards go from {values[0]:g} to {values[-1]:g}"
+    if len(values) == 2:
+        rarer = int(counts.min())
+        what = f"Rewards take two values, {values[0]:g} and {values[1]:g}; {rarer:,} are the rarer one."
+        verdict: Verdict = "doubtful" if rarer < FEW_EVENTS else "fine"
+        advice = "Log more: so few of one kind say little." if verdict == "doubtful" else NOTHING
+        return made(verdict, what, advice)
+    if summary.far_rewards or summary.tail_share > HEAVY_TAILS:
+        what = f"{span}, with {summary.hiding}, which may hide how users differ."
+        return made("doubtful", what, f"Mend what is wrong; of what is right, {summary.remedy}.")
+    if share > CROWDED:
+        what = f"{span}, and {share:.0%} of them are the {end}: beyond it tastes cannot be told apart."
+        advice = "Log a finer reward; gains in it are understated near the end of the scale."
+        return made("doubtful", what, advice)
+    return made("fine", f"{span}; {share:.0%} of them are the {end}.", NOTHING)
+
+
+def _histogram(values: Floats, counts: Ints) -> Picture:
+    """Shares of rewards in at most 40 bins."""
+    middle, shares = values, counts / counts.sum()
+    if len(values) > SHOWN:
+        low, high = np.quantile(np.repeat(values, np.minimum(counts, 50)), [0.005, 0.995])
+        edges = np.linspace(low, high, SHOWN + 1) if high > low else np.linspace(values[0], values[-1], SHOWN + 1)
+        shares = np.histogram(np.clip(values, edges[0], edges[-1]), edges, weights=counts)[0] / counts.sum()
+        middle = (edges[:-1] + edges[1:]) / 2
+    return Picture("Rewards", "reward", "share of rows", _floats(middle), _floats(shares), kind="bars")
+
+
+def propensities(found: CheckSample, rows: int, level: float) -> Finding:
+    """Whether propensities agree with how often actions were shown, and are far enough from zero."""
+    told = found.propensities
+    if told is None:
+        return Finding(
+            "propensities",
+            "unknowable",
+            "No propensities are logged, so nothing can be said of how actions were chosen beyond what the tests see.",
+            "Log with which probability each action was chosen, column propensity: evaluation gets sharper, too.",
+        )
+    ratio, error = _ratios(told, rows)
+    fixed = bool(np.all(told.largest - told.least <= 1e-9)) and len(found.shown) > 1
+    equal = fixed and abs(float(told.least[found.shown > 0].sum()) - 1) < 1e-6
+    off = np.abs(ratio - 1) if equal else ratio - 1
+    limit = -float(ndtri(level / (2 * len(ratio)))) * error
+    worst = int(np.argmax(off - limit))
+    least, used = float(told.least.min()), float(told.inverse.sum() ** 2 / (rows * told.squares.sum()))
+    picture, beyond = _ratio_picture(ratio, limit), float(max(off[worst], 0.0))
+    made = partial(Finding, "propensities", effect=beyond, unit="relative deviation", picture=picture)
+    least_told = f"the smallest propensity is {least:.2g}"
+    if off[worst] > limit[worst] and off[worst] > OFF:
+        what = f"One action was shown {ratio[worst]:.3g} times as often as its propensities allow; {least_told}."
+        return made("broken", what, "Mend the propensities, or leave the column out.")
+    if least < TINY or used < 0.1:
+        what = f"Propensities agree with how often actions were shown, but {least_told}, and estimates that divide by"
+        what += f" them use {used:.0%} of the rows."
+        return made("doubtful", what, "Explore with at least one in a hundred choices.")
+    return made("fine", f"They agree with how often actions were shown; {least_told}.", NOTHING)
+
+
+def _ratios(told: Propensities, rows: int) -> tuple[Floats, Floats]:
+    """Mean over rows of 1(a) / p of each action, for one without names over their number; and its standard error."""
+    mean = told.inverse / rows
+    return mean, np.sqrt(np.maximum(told.squares / rows - mean**2, 0.0) / rows)
+
+
+def _ratio_picture(ratio: Floats, limit: Floats) -> Picture:
+    order = np.argsort(-ratio, kind="stable")[:SHOWN]
+    x, y, room = np.arange(len(order)) + 1.0, ratio[order], limit[order]
+    return Picture(
+        title="Do propensities fit?",
+        x_label="actions, largest first",
+        y_label="shown / allowed by propensities",
+        x=_floats(x),
+        y=_floats(y),
+        low=_floats(1 - room),
+        high=_floats(1 + room),
+        band="what chance allows",
+    )
+
+
+def repeats(crowd: ResidualSample) -> Finding:
+    """Whether actions come again to the same user, and whether what is left of their rewards agrees then."""
+    if not len(crowd.actions) or not crowd.repeats or crowd.spread <= 0:
+        what = "No user meets an action twice" if len(crowd.actions) else "Actions have no names"
+        what += ": how much of what is left of a reward stays with the person cannot be told."
+        return Finding("repeats", "unknowable", what, "A newcomer's own repeats will tell it; nothing to do.")
+    same, other, error = agreement(crowd)
+    lasting = float(np.clip((same - other) / crowd.spread, -1.0, 1.0))
+    what = f"{crowd.repeats:,} rows repeat an action of the user; {lasting:.0%} of what is left of rewards comes again,"
+    what += " shared tastes included"
+    labels, table = ("same action", "other actions"), (same / crowd.spread, other / crowd.spread)
+    picture = Picture(
+        "Do repeated actions pay the same?",
+        "",
+        "correlation of residuals",
+        (0.0, 1.0),
+        table,
+        labels=labels,
+        kind="bars",
+    )
+    sure = 2 * error / crowd.spread
+    told, unit = f"{what} (give or take {sure:.0%}).", "of the residual variance"
+    return Finding("repeats", "fine", told, NOTHING, effect=lasting, unit=unit, picture=picture)
+
+
+def agreement(crowd: ResidualSample) -> tuple[float, float, float]:
+    """Mean product of residuals of two rows of a user: same action, other ones; and the first one's error."""
+    key = crowd.user * crowd.count + crowd.actions
+    places, which = np.unique(key, return_inverse=True)
+    e = crowd.residual
+    sums, squares = (np.bincount(which, weights=e**power) for power in (1, 2))
+    times = np.bincount(which)
+    user = places // crowd.count
+    same = np.bincount(user, weights=(sums**2 - squares) / 2, minlength=len(crowd))
+    pairs = np.bincount(user, weights=times * (times - 1) / 2, minlength=len(crowd))
+    whole = np.add.reduceat(e, crowd.offsets[:-1]) ** 2 - np.add.reduceat(e**2, crowd.offsets[:-1])
+    every = crowd.window * (crowd.window - 1) / 2
+    mean = same.sum() / pairs.sum()
+    error = math.sqrt(float(((same - mean * pairs) ** 2).sum())) / float(pairs.sum())
+    other = (whole.sum() / 2 - same.sum()) / max(float((every - pairs).sum()), 1.0)
+    return float(mean), float(other), error
+
+
+def _floats(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(float(one) for one in values)

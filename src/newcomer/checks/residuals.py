@@ -1,0 +1,314 @@
+"""Crowd: the people of a check, their rows as residuals and coordinates, and sums over halves of their histories.
+
+What is common to everybody is taken away first: of each reward the mean of its action, or, where rows bring features,
+what least squares make of these (then the action's mean, if it has a name). The residual e is what the tests look at.
+
+Features are seen along a few directions. The leading ones are those in which users differ most, found by a step of
+subspace iteration on sum_u (sum_h e phi)(sum_h e phi)^T, over pairs of different rows within the same half of a
+history: no product crosses the halves, so that permuting second halves among users changes no direction, and the tests
+stay exact. Random directions fill up. All are made uncorrelated with variance 1 over the logged rows: z. For a user
+with taste b, e = z . b + noise, so that
+
+    x = sum_h e (1, z)    has mean n (level, b)        and        y = sum_h z    has mean n (shift of what is shown).
+
+A history is cut to a window of a length of few values (`SIZES`), so that many users share one; halves are its first and
+its second half, in time or after a shuffle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.checks.sample import SIZES, WIDEST, CheckSample, flat, narrow, random_directions
+from newcomer.users import mix
+
+LEADING = 8  # directions of taste
+RANDOM = 16  # directions that fill up
+ROUNDS = 6  # of the climb to the weights of draws without replacement
+EXPECTED = 10.0  # repeats expected by chance from which their absence says that actions come once each
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class ResidualSample:
+    """People of the logs; rows of the windows only, in time order.
+
+    `hashes`, `length`, `window` are (n,), `offsets` (n + 1,); `residual` (R,) is left of `reward` (R,), which is
+    scaled to at most 1, as are features: no effect depends on their units.
+    `actions` (R,) is empty without names. Features of a row are its own, or those of its action in `table` (A, q), or
+    one-hot of A actions where both are empty.
+    """
+
+    hashes: Ints
+    length: Ints
+    window: Ints
+    offsets: Ints
+    reward: Floats
+    residual: Floats
+    actions: Ints
+    count: int
+    features: Floats
+    table: Floats
+
+    @classmethod
+    def of(cls, found: CheckSample, table: Floats | None) -> ResidualSample:
+        """The people gathered; `table` (A, d) has the features of actions, None for one-hot or rows' own."""
+        window = SIZES[np.searchsorted(SIZES, found.kept, side="right") - 1]
+        starts = np.cumsum(found.kept) - found.kept
+        rows = flat(starts, window)
+        actions = found.actions[rows] if len(found.actions) else found.actions
+        features = _scaled(found.features[rows]) if len(found.features) else found.features
+        reward = _scaled(found.rewards[rows])
+        return cls(
+            hashes=found.hashes.astype(np.int64),
+            length=found.length,
+            window=window,
+            offsets=np.concatenate([[0], np.cumsum(window)]),
+            reward=reward,
+            residual=residuals(reward, features, actions, len(found.shown)),
+            actions=actions,
+            count=len(found.shown),
+            features=features,
+            table=np.zeros((0, 0)) if table is None else _scaled(narrow(table, WIDEST)),
+        )
+
+    def __len__(self) -> int:
+        return len(self.window)
+
+    @property
+    def dim(self) -> int:
+        """Number of features that are looked at."""
+        return self.features.shape[1] or self.table.shape[1] or self.count
+
+    @cached_property
+    def shares(self) -> Floats:
+        """How often each action is shown, (A,)."""
+        counts = np.bincount(self.actions, minlength=self.count)
+        return np.asarray(counts / max(counts.sum(), 1))
+
+    @cached_property
+    def user(self) -> Ints:
+        """The user of each row."""
+        return np.repeat(np.arange(len(self)), self.window)
+
+    @cached_property
+    def repeats(self) -> int:
+        """Rows whose user has met their action before."""
+        if not len(self.actions):
+            return 0
+        return len(self.actions) - len(np.unique(self.user * self.count + self.actions))
+
+    @cached_property
+    def once(self) -> bool:
+        """Whether actions come once each, by rule: no user meets one twice where chance would have it."""
+        if not len(self.actions) or self.repeats:
+            return False
+        pairs = (self.window * (self.window - 1) / 2).sum()
+        return bool(pairs * (self.shares**2).sum() >= EXPECTED)
+
+    @cached_property
+    def spread(self) -> float:
+        """Variance of the residuals."""
+        return float(np.mean(self.residual**2)) if len(self.residual) else 0.0
+
+    @cached_property
+    def usual(self) -> tuple[Floats, Floats]:
+        """Mean and deviation (dim,) of each feature over the rows."""
+        if self.features.shape[1]:
+            return self.features.mean(axis=0), self.features.std(axis=0)
+        if not self.table.shape[1]:
+            return self.shares, np.sqrt(self.shares * (1.0 - self.shares))
+        mean = self.shares @ self.table
+        return mean, np.sqrt(np.maximum(self.shares @ (self.table - mean) ** 2, 0.0))
+
+    def project(self, directions: Floats) -> Floats:
+        """Features of all rows along directions (dim, q): (R, q)."""
+        if self.features.shape[1]:
+            return self.features @ directions
+        return np.asarray((self.table @ directions if self.table.shape[1] else directions)[self.actions])
+
+    def spread_out(self, values: Floats) -> Floats:
+        """The adjoint of `project`: sum over rows of features times values (R, q), (dim, q)."""
+        if self.features.shape[1]:
+            return self.features.T @ values
+        rows = np.arange(len(self.actions))
+        by_action = csr_array((np.ones(len(rows)), (self.actions, rows)), shape=(self.count, len(rows))) @ values
+        return np.asarray(self.table.T @ by_action if self.table.shape[1] else by_action)
+
+
+@dataclass(frozen=True)
+class HalvedRows:
+    """A crowd with its rows in one order, cut in halves: `order` (R,) rows, `z` (R, q) coordinates in that order.
+
+    The first `leading` coordinates are directions of taste. `due` (R, q) is z less its expectation given the actions
+    that came before, where actions come once each; else it is z.
+    """
+
+    crowd: ResidualSample
+    order: Ints
+    z: Floats
+    leading: int
+    due: Floats
+
+    @classmethod
+    def of(cls, crowd: ResidualSample, *, shuffled: bool) -> HalvedRows:
+        """The view in time, or after a shuffle that depends on user and position alone."""
+        order = _shuffled(crowd) if shuffled else np.arange(len(crowd.residual))
+        return cls.along(crowd, order, *directions_of(crowd, order, halves_of(crowd.window)))
+
+    @classmethod
+    def along(cls, crowd: ResidualSample, order: Ints, directions: Floats, leading: int) -> HalvedRows:
+        """The view in an order along some directions (dim, q), of which the `leading` first are those of taste."""
+        z, told = _whitened(crowd, directions, leading)
+        z = z[order]
+        due = z - _expected(z, crowd.actions[order], crowd) if crowd.once else z
+        return cls(crowd, order, z, told, due)
+
+    @property
+    def residual(self) -> Floats:
+        """Residuals in this order."""
+        return self.crowd.residual[self.order]
+
+    @property
+    def taste(self) -> Floats:
+        """Coordinates (R, leading) along the directions of taste."""
+        return self.z[:, : self.leading]
+
+    @property
+    def sizes(self) -> tuple[Ints, Ints]:
+        """Rows of the first and of the second half of each user."""
+        return self.crowd.window // 2, self.crowd.window - self.crowd.window // 2
+
+    def sums(self, values: Floats) -> tuple[Floats, Floats]:
+        """Sums over the first and the second halves of values (R, q): (n, q) each."""
+        both = np.add.reduceat(values, halves_of(self.crowd.window), axis=0)
+        return both[::2], both[1::2]
+
+    def paid(self, *, level: bool) -> Floats:
+        """e z, and e itself in front with `level`: (R, q)."""
+        e = self.residual[:, None]
+        return np.hstack([e, e * self.taste]) if level else e * self.taste
+
+
+def _scaled(values: Floats) -> Floats:
+    """The values over the largest of them, so that no product of a few of them overflows."""
+    largest = float(np.abs(values).max()) if values.size else 0.0
+    return values / largest if largest > 0 else values
+
+
+def residuals(reward: Floats, features: Floats, actions: Ints, count: int) -> Floats:
+    """What is left of rewards (R,) when everything common to all users is taken away."""
+    left = reward - reward.mean() if len(reward) else reward
+    if features.shape[1] and len(left):
+        with_one = np.column_stack([features, np.ones(len(left))])
+        gram = with_one.T @ with_one
+        left = left - with_one @ (np.linalg.pinv(gram, hermitian=True) @ (with_one.T @ left))
+    if len(actions):
+        counts, sums = np.bincount(actions, minlength=count), np.bincount(actions, weights=left, minlength=count)
+        left = left - (sums / np.maximum(counts, 1))[actions]
+    return np.asarray(left)
+
+
+def directions_of(crowd: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
+    """Directions (dim, q), those of taste first, and how many these are.
+
+    With few features all of them are looked at.
+    """
+    if crowd.dim <= LEADING:
+        return np.eye(crowd.dim), crowd.dim
+    fill = min(crowd.dim, 2 * LEADING + RANDOM)
+    start = random_directions(crowd.dim, fill)
+    e = crowd.residual[order][:, None]
+    back = np.empty((len(e), fill))
+    back[order] = e * others_of(e * crowd.project(start)[order], halves)
+    leading = np.linalg.svd(crowd.spread_out(back), full_matrices=False)[0][:, :LEADING]
+    return np.hstack([leading, start[:, : LEADING + RANDOM]]), LEADING
+
+
+def others_of(values: Floats, halves: Ints) -> Floats:
+    """Sums (R, q) of values over the other rows of the same half; halves (2 n,) begin where `halves` says."""
+    counts = np.diff(np.append(halves, len(values)))
+    return np.asarray(np.repeat(np.add.reduceat(values, halves, axis=0), counts, axis=0) - values)
+
+
+def drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
+    """Weights (count,) with which actions are drawn, one after another and none twice, summing to 1.
+
+    Plackett and Luce's model, by the climb of Hunter (2004) from the shares shown.
+    """
+    shown = np.bincount(actions, minlength=count)
+    weights = shown / shown.sum()
+    for _ in range(ROUNDS):
+        left = 1.0 / np.maximum(1.0 - _before(weights[actions][:, None], window)[:, 0], ROUNDING)
+        later = np.repeat(np.add.reduceat(left, _starts(window)), window) - _before(left[:, None], window)[:, 0] - left
+        missed = np.bincount(actions, weights=later, minlength=count)
+        weights = shown / np.maximum(left.sum() - missed, ROUNDING)
+        weights /= weights.sum()
+    return np.asarray(weights)
+
+
+def _expected(z: Floats, actions: Ints, crowd: ResidualSample) -> Floats:
+    """E[z of a row | the actions before it], (R, q), where actions come once each, by their drawing weights."""
+    weights = drawing_weights(actions, crowd.window, crowd.count)
+    rows = np.arange(len(actions))
+    sums = csr_array((np.ones(len(rows)), (actions, rows)), shape=(crowd.count, len(rows))) @ z
+    weighted = weights[:, None] * sums / np.maximum(np.bincount(actions, minlength=crowd.count), 1)[:, None]
+    gone, taken = _before(weights[actions][:, None], crowd.window), _before(weighted[actions], crowd.window)
+    return np.asarray((weighted.sum(axis=0) - taken) / np.maximum(1.0 - gone, ROUNDING))
+
+
+def _before(values: Floats, window: Ints) -> Floats:
+    """Sums (R, q) of the values of a user's earlier rows."""
+    total = np.cumsum(values, axis=0) - values
+    return np.asarray(total - np.repeat(total[_starts(window)], window, axis=0))
+
+
+def _starts(window: Ints) -> Ints:
+    return np.cumsum(window) - window
+
+
+def halves_of(window: Ints) -> Ints:
+    """Where the halves begin, (2 n,): the first of a user, then the second."""
+    starts = _starts(window)
+    return np.stack([starts, starts + window // 2], axis=1).ravel()
+
+
+def _shuffled(crowd: ResidualSample) -> Ints:
+    """Rows of each user in an order drawn from user and position."""
+    inside = np.arange(len(crowd.residual)) - np.repeat(_starts(crowd.window), crowd.window)
+    lottery = mix(np.repeat(crowd.hashes.view(np.uint64), crowd.window) ^ mix(inside.astype(np.uint64)))
+    return np.lexsort((lottery, crowd.user))
+
+
+def _whitened(crowd: ResidualSample, directions: Floats, leading: int) -> tuple[Floats, int]:
+    """Coordinates (R, q) of mean 0, variance 1 and no correlation over rows, and how many belong to the leading ones.
+
+    Directions that say nothing are dropped. By Gram and Schmidt, so that the first coordinates span the first
+    directions.
+    """
+    raw = crowd.project(directions)
+    raw = raw - raw.mean(axis=0)
+    gram = raw.T @ raw / max(len(raw), 1)
+    told = _independent(gram)
+    if not told.any():
+        return np.zeros((len(raw), 0)), 0
+    lower = np.linalg.cholesky(gram[np.ix_(told, told)])
+    return np.asarray(np.linalg.solve(lower, raw[:, told].T).T), int(told[:leading].sum())
+
+
+def _independent(gram: Floats) -> Bools:
+    """Which columns (q,) are no combination of those before them."""
+    told, rest = np.zeros(len(gram), dtype=np.bool_), gram.copy()
+    limit = 1e-6 * np.maximum(np.diag(gram), 1e-300)
+    top = float(np.diag(gram).max()) if len(gram) else 0.0
+    for i in range(len(gram)):
+        pivot = rest[i, i]
+        if pivot > limit[i] and pivot > 1e-12 * top:
+            told[i] = True
+            rest = rest - np.outer(rest[:, i], rest[i]) / pivot
+    return told

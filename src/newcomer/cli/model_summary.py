@@ -1,0 +1,372 @@
+"""What a model has to say: plain numbers first, for `--json` and for programs, then the same as a story for people.
+
+`findings_of` asks a model for everything once; `show` tells it in the order in which a person asks: which logs, what is
+shared and why, how well the logged actions cover the features, how sure the answer is, what a newcomer may expect.
+
+The decision on the screen, the same for every command: the answer, what everybody should get, what is added, what to
+do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from newcomer.cli.output import in_options, result
+from newcomer.cli.text_charts import (
+    BLOCKS,
+    FitToWidth,
+    Glyphs,
+    count,
+    facts,
+    glyphs_for,
+    number,
+    scree,
+    scree_legend,
+)
+from newcomer.errors import ModelError
+
+if TYPE_CHECKING:
+    from newcomer.evidence import CoverageFacts, Everybody, RidgeChoice, SampleFacts, Summary
+    from newcomer.findings import Decision
+    from newcomer.findings import Findings as Checked
+    from newcomer.model import Model
+
+NARROW = 50  # columns that the table of radii takes
+
+
+@dataclass(frozen=True)
+class RankFindings:
+    """Why the rank: `chosen` "auto", "given" or "kept" (by a refit); leading eigenvalues and what each had to exceed.
+
+    There are no thresholds without a test.
+    `level`: probability of a false direction where none is shared; `differing`: directions along which users differ.
+    """
+
+    chosen: str
+    eigenvalues: tuple[float, ...]
+    thresholds: tuple[float, ...] = ()
+    level: float | None = None
+    stand_out: int | None = None
+    differing: int | None = None
+
+    @classmethod
+    def of(cls, model: Model) -> RankFindings:
+        """From the evidence in the model; without a test of the rank only the spectrum is there to show."""
+        kept = model.evidence.rank
+        assert kept is not None
+        test, other = kept.moment, kept.covariance
+        if test is None:
+            return cls(kept.chosen, tuple(model.spectrum.tolist()))
+        differing = None if other is None else other.rank
+        return cls(kept.chosen, test.spectrum, test.threshold, test.level, test.rank, differing)
+
+
+@dataclass(frozen=True)
+class RadiusFindings:
+    """One kind of radius: the paper's, the sharper form, and the paper's with coverage taken as known (Delta_D = 0).
+
+    Spectral, clipped at 1; `_raw` is not clipped.
+    """
+
+    kind: str
+    theorem: float
+    theorem_raw: float
+    identity: float
+    identity_raw: float
+    simplified: float
+    simplified_raw: float
+
+    @classmethod
+    def of(cls, model: Model, kind: str, delta: float) -> RadiusFindings:
+        """Ask the model."""
+        theorem = [model.radius(kind, delta=delta, clip=clip) for clip in (True, False)]
+        identity = [model.radius(kind, delta=delta, clip=clip, form="identity") for clip in (True, False)]
+        simplified = [model.radius(kind, delta=delta, clip=clip, simplified=True) for clip in (True, False)]
+        return cls(kind, *theorem, *identity, *simplified)
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """Everything `fit` and `inspect` show."""
+
+    estimator: str
+    dim: int
+    rank: int
+    logs: Summary
+    ridge: RidgeChoice
+    evidence: RankFindings
+    coverage: CoverageFacts
+    delta: float
+    radius: tuple[RadiusFindings, ...]
+    calibrated: float | None
+    outlook: tuple[str, ...]
+    noise_variance: float
+    intercept: bool
+    fingerprint: str
+    one_hot: bool = False
+    passes: int | None = None  # of em over the logs
+    sample: SampleFacts | None = None  # the users by whom it was chosen, where there are many
+    checks: Checked | None = None
+    decision: Decision | None = None
+    by_all: bool = False  # whether all users chose, although there was a sample
+    too_weak: str = ""  # that something is shared for certain, and of no use yet
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for `--json`."""
+        return asdict(self)
+
+
+def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
+    """Everything there is to say about a model that was fitted from logs."""
+    from newcomer.gain.verdict import decide
+
+    kept = model.evidence
+    if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
+        raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
+    return ModelSummary(
+        estimator=model.estimator,
+        dim=model.dim,
+        rank=model.rank,
+        logs=kept.logs,
+        ridge=kept.ridge,
+        evidence=RankFindings.of(model),
+        coverage=kept.coverage,
+        delta=delta,
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in _kinds(model)) if model.rank else (),
+        calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
+        outlook=_outlook(model),
+        noise_variance=model.noise_variance,
+        intercept=model.intercept,
+        fingerprint=model.fingerprint,
+        one_hot=model.one_hot and not model.intercept,
+        passes=None if kept.population is None else kept.population.passes,
+        sample=None if kept.population is None else kept.population.sample,
+        checks=kept.checks,
+        decision=decide(kept) if model.estimator == "em" else None,
+        by_all=kept.population is not None and kept.population.by_all,
+        too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
+    )
+
+
+def _kinds(model: Model) -> tuple[str, ...]:
+    """The radii of the paper that a model can tell: where one-hot actions are many, not all, or none."""
+    from newcomer.radius import KINDS
+
+    kept = model.evidence.radius
+    if kept is None:
+        return ()
+    return KINDS if kept.walk or kept.martingale else KINDS[:-1]
+
+
+def _outlook(model: Model) -> tuple[str, ...]:
+    """What rewards are made of, and where the gain comes from, which the decision tells; nothing over broken logs."""
+    kept = model.evidence
+    if kept.checks is not None and kept.checks.verdict == "broken":
+        return ("Nothing is promised: these logs are broken, and what people would gain cannot be told from them.",)
+    if kept.population is None or kept.logs is None:
+        return ()
+    parts, outlook = kept.population.forecast.parts(model.persistence), kept.population.outlook
+    if outlook is None:
+        return parts, "Too few people, or too short histories, to measure what personalising would be worth."
+    return parts, outlook.sentences()[-1]
+
+
+def show(found: ModelSummary, *, saved: object = None) -> None:
+    """Print the story on stdout, and where the model went."""
+    console = result()
+    for part in tell(found, glyphs=glyphs_for(console.encoding)):
+        console.print(part)
+    if saved:
+        console.print(facts([("Saved", str(saved))]))
+
+
+def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
+    """The whole story, part by part: facts, the scree plot with its legend, coverage and error, the outlook."""
+    yield facts([("Logs", logs_line(found)), ("Shared", rank_line(found)), ("By", method_line(found))])
+    yield ""
+    values, band = found.evidence.eigenvalues, found.evidence.thresholds
+    yield FitToWidth(lambda room: scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room))
+    yield FitToWidth(lambda room: scree_legend(chance_line(found), glyphs, room))
+    yield ""
+    yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
+    if found.checks is not None:
+        yield facts([("Checks", checks_line(found.checks))])
+    if found.outlook:
+        yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
+    if found.decision is not None:
+        yield facts(rows(found.decision))
+
+
+def checks_line(checks: Checked) -> Text:
+    """The verdict on the logs, and what stands behind it; `newcomer check` says more."""
+    colour = {"fine": "green", "doubtful": "yellow", "broken": "bold red"}.get(checks.verdict, "dim")
+    return Text.assemble((checks.verdict, colour), f". {' '.join(map(in_options, checks.sentences))}")
+
+
+def logs_line(found: ModelSummary) -> str:
+    """Users, rows and features, and who could not be used."""
+    logs = found.logs
+    features = f"{count(found.dim, 'action')}, each its own direction" if found.one_hot else count(found.dim, "feature")
+    plain = [count(logs.users, "user"), count(logs.rows, "row"), features]
+    short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
+    ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
+    scale = "rewards learned as log(1 + reward), gains in the units of the rewards" if logs.reward_transform else ""
+    return "; ".join(filter(None, [", ".join(plain), short, ties, scale]))
+
+
+def rank_line(found: ModelSummary) -> str:
+    """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
+    shared = f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+    if found.evidence.chosen == "kept":
+        return f"{shared}, kept from the fit before{_contrast(found)}"
+    if found.evidence.chosen != "auto":
+        return f"{shared}, as asked{_contrast(found)}"
+    if found.too_weak:
+        return f"nothing that can be used: {found.too_weak}"
+    if found.rank == 0:
+        hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
+        return f"nothing: no direction stands out from chance (rank 0){hidden}"
+    if found.estimator == "em":
+        alike = _alike(found) if found.rank == 1 else ""  # held-out users told that they differ
+        return f"{shared}, as many as help to predict held-out users{_contrast(found)}{alike}"
+    return f"{shared}: {'it stands' if found.rank == 1 else 'they stand'} out from chance{_alike(found)}"
+
+
+def _contrast(found: ModelSummary) -> str:
+    """What the test against chance says, where it disagrees with the rank."""
+    tested = found.evidence.stand_out
+    if tested is None or tested == found.rank:
+        return ""
+    return f"; {tested or 'none'} {'stand' if tested > 1 else 'stands'} out from chance"
+
+
+def _alike(found: ModelSummary) -> str:
+    """Users who are all alike share a mean and nothing personal."""
+    return "; users do not differ detectably from one another" if found.evidence.differing == 0 else ""
+
+
+def method_line(found: ModelSummary) -> str:
+    """Estimator and ridge; and who chose, where that was a sample of the users."""
+    if found.ridge.value is None:
+        return f"{found.estimator} ({found.ridge.why})"
+    method = f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    if found.sample is None:
+        return method
+    chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    if found.by_all:
+        few = f"a sample of {found.sample.users:,} shows less"
+        chosen = f"rank, shrinkage and what is told of errors and gains by all users ({few})"
+    return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
+
+
+def chance_line(found: ModelSummary) -> str:
+    """How the band of the plot was found: flips of sign by bucket; a level of 1/64 is the largest of 63."""
+    return f"largest of {round(1 / found.evidence.level) - 1} sign flips" if found.evidence.level else ""
+
+
+def coverage_line(found: ModelSummary) -> str:
+    """How well the logged actions reach the feature space; lambda_A is that of Assumption 2 of the paper."""
+    weakest = f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
+    bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
+    cut = f"; {bounds}" if bounds else ""
+    if not found.coverage.uncovered:
+        return f"every direction seen; {weakest}{cut}"
+    return f"left out: {'; '.join(found.coverage.reasons())}; of the others the {weakest}{cut}"
+
+
+def error_part(found: ModelSummary) -> RenderableType:
+    """How far the subspace may be from the true one: the calibrated estimate first, then what can be proved."""
+    if found.rank in (0, found.dim):
+        return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
+    outer = Table.grid()
+    outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
+    proved = "proved:" if found.radius else "what can be proved is on request (--estimator sold)"
+    if found.calibrated is not None:
+        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; {proved}")
+    elif not found.radius:
+        outer.add_row(f"not calibrated; {proved}")
+    if not found.radius:
+        return outer
+    outer.add_row(FitToWidth(lambda room: radius_table(found.radius) if room >= NARROW else radius_lines(found.radius)))
+    outer.add_row(Text(verdict(found.radius), "yellow"))
+    return outer
+
+
+def radius_table(radii: Sequence[RadiusFindings]) -> Table:
+    """A row for each kind of radius, a column for each form; a form is shown with its value without clipping."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    for _ in range(3):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_row(*(Text(word, style="dim") for word in ("", "theorem", "sharper form", "coverage known")))
+    for radius in radii:
+        forms = [
+            (radius.theorem, radius.theorem_raw),
+            (radius.identity, radius.identity_raw),
+            (radius.simplified, radius.simplified_raw),
+        ]
+        table.add_row(radius.kind, *(shown(*form) for form in forms))
+    return table
+
+
+def radius_lines(radii: Sequence[RadiusFindings]) -> Text:
+    """The same for a terminal that has no room for the columns."""
+    lines = []
+    for one in radii:
+        forms = (one.theorem, one.theorem_raw), (one.identity, one.identity_raw), (one.simplified, one.simplified_raw)
+        theorem, sharper, known = (shown(*form) for form in forms)
+        lines.append(Text.assemble(f"{one.kind} ", theorem, ", sharper form ", sharper, ", coverage known ", known))
+    return Text("\n").join(lines)
+
+
+def shown(value: float, raw: float) -> Text:
+    """A radius, or, faintly, the raw bound of one that says nothing."""
+    return Text(number(value)) if value < 1 else Text(number(raw), style="dim")
+
+
+def verdict(radii: Sequence[RadiusFindings]) -> str:
+    """What the bounds are worth, said plainly."""
+    best = [min(radius.theorem, radius.identity) for radius in radii]
+    if min(best) < 1:
+        return "A bound of 1 or more is vacuous."
+    return "All vacuous (1 or more): for this many users the theory promises nothing."
+
+
+STYLES = {
+    "yes": "bold green",
+    "best for all": "bold green",
+    "with care": "bold yellow",
+    "not yet": "bold yellow",
+    "no": "bold red",
+}
+
+
+def lines(decision: Decision) -> list[Text]:
+    """The sentences, the answer in its colour."""
+    style = STYLES[decision.answer]
+    return [Text(in_options(said), style if i == 0 else "") for i, said in enumerate(decision.sentences)]
+
+
+def rows(decision: Decision) -> list[tuple[str, Text]]:
+    """The sentences as rows of facts under one heading."""
+    return [("Decision" if i == 0 else "", said) for i, said in enumerate(lines(decision))]
+
+
+def best_actions(found: Everybody) -> Table:
+    """The best actions by the population mean."""
+    from newcomer.gain.verdict import short_name
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("best for everybody")
+    for head in ("pays on average", "95% interval", "rows", "users"):
+        table.add_column(head, justify="right")
+    for one in found.best:
+        interval = f"{one.low:.4g} to {one.high:.4g}"
+        table.add_row(Text(short_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
+    return table

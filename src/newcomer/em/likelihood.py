@@ -1,0 +1,306 @@
+"""The marginal likelihood of a Gaussian population, and its gradient, in one pass over the logs.
+
+The reward of user n for action a with features phi is
+
+    r = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a,
+
+where e_na, a share of v_a, is the same whenever the user meets the action again. With A = X L, e = r - X m - o and S
+the covariance of what is left (diagonal where nobody meets an action twice):
+
+    P = I + A^T S^-1 A,   mu = P^-1 A^T S^-1 e   (posterior mean of z; its covariance is P^-1),
+    log p(r) = -1/2 [ h log(2 pi) + log det S + log det P + e^T S^-1 (e - A mu) ].
+
+By Fisher's identity the gradient of the marginal likelihood in W = [m, L] is that of EM's expected complete one,
+
+    dl/dW = sum_n X_n^T S_n^-1 [ f_n,  f_n mu_n^T - A_n P_n^-1 ],   f = e - A mu,
+
+that in o_a the sum of S^-1 f over the rows of a, and that in log v_a half of what E[f^T S^-1 f] over these rows exceeds
+their number by. So a pass costs two products of the features with d x (k + 1) matrices and, between them, small systems
+per user (`likelihood_loops`). Where rows name actions of a catalogue, the products are with the catalogue: their cost
+does not grow with the logs. Several populations can be judged in one pass, each on its own share of the users (a task):
+folds, halves, and held-out users.
+
+Held-out users are judged by how well each of their rewards is predicted from their *other* actions (the gain, see
+`likelihood_loops.others_gain`): that is what a newcomer is served by. The likelihood would also reward a population for
+the spread of rewards, and take noise that differs between users for taste.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.em import likelihood_loops
+from newcomer.logs.batch import Batch
+from newcomer.one_hot import Catalogue, OneHot
+from newcomer.population import Population
+from newcomer.users import bucket_count, bucket_of, drawn
+
+FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
+CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
+
+
+@dataclass(frozen=True)
+class Task:
+    """A population, the buckets (B,) whose users it is fitted to, and those on whose users it is only judged."""
+
+    population: Population
+    fitted: Bools
+    judged: Bools
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a pass finds for one task; everything but `judged_*` is over the users it is fitted to.
+
+    `gradient` (d, k + 1) is dl/dW and `lean` (A,) dl/do; `weights` (k + 1, k + 1) the sum over rows of E[(1, z)(1,
+    z)^T] / v_a; `residual` (A,) the expected sum of f^T S^-1 f times v_a, and `met` (A,) the rows, of each action.
+    """
+
+    users: int
+    rows: int
+    likelihood: float
+    gradient: Floats
+    weights: Floats
+    lean: Floats
+    residual: Floats
+    met: Floats
+    judged_rows: int
+    judged_users: int
+    judged_likelihood: float
+    judged_gain: float
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Of n users: what rewards say of z, how likely they were, and how much better than the mean they predict each
+    other.
+    """
+
+    mean: Floats  # mu (n, k)
+    likelihood: Floats  # (n,)
+    gain: Floats  # (n,)
+    linear: Floats  # (n,) its linear part
+
+
+def posterior_of(population: Population, features: Floats, rewards: Floats) -> Posterior:
+    """What n users' features (n, h, d) and rewards (n, h) say of their z, and how likely the rewards were.
+
+    One user, one direction, s2 = 1: after the rewards 1 and 3 of phi = 1, mu = 4 / (1 + 2).
+
+    >>> one = Population(np.zeros(1), np.ones((1, 1)), 1.0)
+    >>> posterior_of(one, np.ones((1, 2, 1)), np.array([[1.0, 3.0]])).mean.round(4).tolist()
+    [[1.3333]]
+    """
+    count, length, dim = features.shape
+    starts = length * np.arange(count)
+    rows = np.arange(count * length)
+    return _View(features.reshape(-1, dim), rows, np.zeros_like(rows), rewards.ravel(), starts, starts + length).judge(
+        population
+    )
+
+
+@dataclass(frozen=True)
+class _View:
+    """Some users of a batch: row i has the features `table[codes[i]]`; user n owns rows `starts[n]` to `stops[n]`."""
+
+    table: Catalogue  # (rows or items, d)
+    codes: Ints
+    actions: Ints  # all zero where no action is logged
+    rewards: Floats
+    starts: Ints
+    stops: Ints
+
+    def judge(self, population: Population) -> Posterior:
+        """Posterior means, likelihoods and gains."""
+        users = len(self.starts)
+        found = Posterior(np.empty((users, population.rank)), *np.empty((3, users)))
+        likelihood_loops.likelihoods(self._seen(population), found.mean, found.likelihood, found.gain, found.linear)
+        return found
+
+    def fit(self, population: Population) -> Sums:
+        """The sums of the users of the view."""
+        seen, sums = self._seen(population), _nothing(population)
+        pull = np.zeros(seen.product.shape)
+        likelihood = likelihood_loops.expectations(seen, sums.weights, pull, sums.lean, sums.residual, sums.met)
+        users, rows, gradient = len(self.starts), int((self.stops - self.starts).sum()), self.table.T @ pull
+        return replace(sums, users=users, rows=rows, likelihood=likelihood, gradient=gradient)
+
+    def grouped(self) -> _View:
+        """The same users with the rows of one action side by side; nothing else depends on the order of rows."""
+        lengths = self.stops - self.starts
+        user, ends = np.repeat(np.arange(len(lengths)), lengths), np.cumsum(lengths)
+        rows = np.arange(len(user)) + np.repeat(self.starts - (ends - lengths), lengths)
+        rows = rows[np.lexsort((self.actions[rows], user))]
+        return _View(self.table, self.codes[rows], self.actions[rows], self.rewards[rows], ends - lengths, ends)
+
+    def _seen(self, population: Population) -> likelihood_loops.UserRows:
+        """The rows multiplied by W = [m, L], as the compiled loops take them."""
+        rows = self.codes, self.actions, self.rewards, self.starts, self.stops
+        variances = np.array(population.variances)  # of a type that the loops are compiled for
+        left = variances, np.array(population.levels), population.share
+        units = variances if population.units is None else np.array(population.units)
+        return likelihood_loops.UserRows(self.table @ population.weights, *rows, *left, units)
+
+
+def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
+    """The chosen users: all at once where rows share a table that is smaller than they are, else a few at a time.
+
+    Rows of one action must be side by side (`grouped`) where something of a user's opinion of it lasts.
+    """
+    who = np.flatnonzero(chosen)
+    starts, stops = batch.offsets[who], batch.offsets[who + 1]
+    # A batch is read-only, and loops are compiled for arrays that are not: they get copies.
+    actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
+    coded = batch.coded
+    if coded is not None and (isinstance(coded.table, OneHot) or len(coded.table) <= int((stops - starts).sum())):
+        view = _View(coded.table, actions, actions, np.array(batch.rewards), starts, stops)
+        yield view.grouped() if grouped else view
+        return
+    step, ends, first = max(1, CHUNK_BYTES // (8 * batch.dim)), np.cumsum(stops - starts), 0
+    while first < len(who):
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + step, side="right")))
+        view = _some(batch, actions, starts[first:last], stops[first:last])
+        yield view.grouped() if grouped else view
+        first = last
+
+
+def _some(batch: Batch, actions: Ints, starts: Ints, stops: Ints) -> _View:
+    """Users with these rows: a view if they are neighbours, else a copy."""
+    lengths = stops - starts
+    total, ends = int(lengths.sum()), np.cumsum(lengths)
+    if total == stops[-1] - starts[0]:
+        rows: slice | Ints = slice(int(starts[0]), int(stops[-1]))
+    else:
+        rows = np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
+    rewards = np.array(batch.rewards[rows])
+    return _View(batch.take(rows), np.arange(total), actions[rows], rewards, ends - lengths, ends)
+
+
+def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
+    """The sums of each task over the users of a batch: the map of a pass of EM."""
+    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    totals = [_nothing(task.population) for task in tasks]
+    for i, task in enumerate(tasks):
+        lasts = task.population.share > 0
+        for view in _views(batch, task.fitted[where], grouped=lasts):
+            totals[i] += view.fit(task.population)
+        for view in _views(batch, task.judged[where], grouped=lasts):
+            found = view.judge(task.population)
+            totals[i] += replace(
+                _nothing(task.population),
+                judged_rows=int((view.stops - view.starts).sum()),
+                judged_users=len(view.starts),
+                judged_likelihood=float(found.likelihood.sum()),
+                judged_gain=float(found.gain.sum()),
+            )
+    return tuple(totals)
+
+
+def merge(a: tuple[Sums, ...], b: tuple[Sums, ...]) -> tuple[Sums, ...]:
+    """The sums of each task over the users of both."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _nothing(population: Population) -> Sums:
+    """The sums over nobody."""
+    dim, size = len(population.mean), population.rank + 1
+    lean, residual, met = np.zeros((3, len(population.variances)))
+    return Sums(0, 0, 0.0, np.zeros((dim, size)), np.zeros((size, size)), lean, residual, met, 0, 0, 0.0, 0.0)
+
+
+def squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bools], ...]) -> Floats:
+    """Of each user (n, 2) who was held out of one of the populations: the rows h, and the squared one-step errors in
+    units of their expected squares, summed, in whatever order the rows come: e^T Sigma^-1 e, expected to be h.
+
+    Four times the covariance changes the log-likelihood by -1/2 [h log 4 - 3/4 e^T Sigma^-1 e], which tells it.
+    """
+    where, found = bucket_of(batch.hashes, bucket_count(batch.dim)), [np.zeros((0, 2))]
+    for population, judged in held_out:
+        wide = replace(
+            population,
+            factor=2.0 * population.factor,
+            noise_variance=4.0 * population.noise_variance,
+            by_action=None if population.by_action is None else 4.0 * population.by_action,
+        )
+        for view in _views(batch, judged[where], grouped=population.share > 0):
+            rows = (view.stops - view.starts).astype(np.float64)
+            change = view.judge(wide).likelihood - view.judge(population).likelihood
+            found.append(np.column_stack([rows, (8.0 * change + rows * np.log(256.0)) / 3.0]))
+    return np.concatenate(found)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Gains of P populations on the same users: sums (P,) and sums of products (P, P).
+
+    Of the linear parts of the gains: sums (0) and sums of squares (1), (2, P).
+    """
+
+    users: int
+    sums: Floats
+    products: Floats
+    linear: Floats
+
+    def __add__(self, other: Comparison) -> Comparison:
+        return Comparison(**{name: value + getattr(other, name) for name, value in vars(self).items()})
+
+    def among(self, some: slice) -> Comparison:
+        """The comparison of some of the populations."""
+        return Comparison(self.users, self.sums[some], self.products[some, some], self.linear[:, some])
+
+    def certainty(self, rival: int) -> float:
+        """Standard errors by which the linear part of a population's gain exceeds zero, its mean if nothing is shared.
+
+        The gain 2 e p - p^2 itself is a strict test: it takes the square of the prediction p off, which is certain to
+        be there, also where users do differ. The error e has mean zero whatever the other actions gave, unless they
+        tell of it.
+
+        >>> round(Comparison(4, np.ones(1), np.ones((1, 1)), np.array([[4.0], [8.0]])).certainty(0), 3)
+        1.732
+        """
+        mean, square = self.linear[:, rival] / self.users
+        spread = max(square - mean**2, 0.0)
+        return float(mean / np.sqrt(spread / max(self.users - 1, 1))) if spread > 0 else 0.0
+
+    def deficits(self) -> tuple[Floats, Floats]:
+        """The mean gain per user that each lacks to the best, and the standard error of that, (P,) each.
+
+        Users are the same for all, so the error is that of the *difference*, which varies less than either.
+
+        >>> twice = Comparison(2, np.array([4.0, 2.0]), np.array([[10.0, 4.0], [4.0, 2.0]]), np.zeros((2, 2)))
+        >>> [values.tolist() for values in twice.deficits()]
+        [[0.0, 1.0], [0.0, 1.0]]
+        """
+        means, best = self.sums / self.users, int(np.argmax(self.sums))
+        second = self.products / self.users - np.outer(means, means)
+        spread = np.diag(second) + second[best, best] - 2 * second[best]
+        return means[best] - means, np.sqrt(np.maximum(spread, 0.0) / max(self.users - 1, 1))
+
+
+def compare(
+    batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tuple[Bools, ...], sampled: float = 0.0
+) -> Comparison:
+    """Judge, fold by fold, the P rivals that were fitted without the fold on the users of its buckets.
+
+    Users who are in the sample of a share `sampled` of all do not judge: some of the rivals may be fitted to them.
+    """
+    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    others = ~drawn(batch.hashes, sampled)
+    size = len(rivals[0])
+    total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))
+    for populations, buckets in zip(rivals, judged, strict=True):
+        for view in _views(batch, buckets[where] & others, grouped=populations[0].share > 0):
+            each = [view.judge(population) for population in populations]
+            values = np.clip(np.stack([one.gain for one in each]), -FARTHEST, FARTHEST)
+            linear = np.clip(np.stack([one.linear for one in each]), -FARTHEST, FARTHEST)
+            sums = np.stack([linear.sum(axis=1), (linear**2).sum(axis=1)])
+            total += Comparison(len(view.starts), values.sum(axis=1), values @ values.T, sums)
+    return total

@@ -1,0 +1,339 @@
+"""Climbing the penalised marginal likelihood of a population, one pass over the logs per step.
+
+EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own.
+Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
+step; its fixed points are EM's), made bolder where histories tell little of z, is the metric, and limited-memory BFGS
+(Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not
+increase the penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
+
+The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the
+offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
+
+* entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
+* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance,
+  for actions with hardly any rows, and `FIRM` rows' worth of what moments leave of the action's own variance: no
+  action's residual vanishes because a few of its rewards happen to be explained. Where no action is named there is one
+  variance, and nothing to shrink it to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from newcomer.array_loops import StepMemory, empty_memory, first_loop, remember, second_loop
+from newcomer.arrays import Floats
+from newcomer.em.likelihood import Sums
+from newcomer.em.pairs import FEW, FIRM
+from newcomer.one_hot import Catalogue, Diagonal, OneHot, Square, is_wide
+from newcomer.population import Population
+
+MEMORY = 10  # steps that BFGS learns from ...
+ROOM, FEWEST = 4_000_000, 3  # ... or fewer, where this many numbers do not hold them, but not fewer than that
+SUFFICIENT = 1e-4  # of the slope: Armijo's condition
+SHORTEST = 1e-6  # step along the metric's own direction, below which there is nothing left to gain
+BOLD, TOLD = 0.9, 0.1  # share of what is not told of z that steps allow for, and the least that is told of a direction
+DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped instead
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """Sum of phi phi^T / v (d, d) over some users, and of 1 / v; climbers of the same users share its eigenvectors."""
+
+    matrix: Square
+    mass: float
+
+    @cached_property
+    def eigen(self) -> tuple[Floats, Catalogue]:
+        """Eigenvalues (d,), none negative, and eigenvectors (d, d)."""
+        if isinstance(self.matrix, Diagonal):
+            return self.matrix.values, OneHot(len(self.matrix.values))
+        values, vectors = np.linalg.eigh(self.matrix)
+        return np.maximum(values, 0.0), vectors
+
+
+def solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -> Floats:
+    """x (d, q) with (g E + diag(a)) x = y for each row y of `rows` (d, q) and its g of `values` (d,).
+
+    Of many rows no system is formed: with R = diag(a)^-1/2 and R E R = V diag(e) V^T, x = R V diag(1 / (g e + 1)) V^T R
+    y.
+
+    >>> solve_rows(np.array([2.0]), np.array([[1.5]]), np.array([1.0]), np.array([[8.0]])).tolist()
+    [[2.0]]
+    """
+    if not is_wide(len(values)):
+        systems = values[:, None, None] * expected + np.diag(little)
+        return np.asarray(np.linalg.solve(systems, rows[:, :, None])[:, :, 0])
+    root = 1.0 / np.sqrt(little)
+    if not (np.isfinite(expected).all() and np.isfinite(root).all()):
+        return np.full_like(rows, np.nan)  # numbers that have run away: the climb ends
+    sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
+    inside = (rows * root) @ turn / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)
+    return np.asarray((inside @ turn.T) * root)
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None:
+    there are none).
+    """
+
+    weights: Floats  # (k + 1,) precision of each column of W
+    anchor: Floats  # (d,)
+    variance: Floats  # (A,) what variances are shrunk towards
+    offsets: float | None = None
+
+    def of(self, population: Population) -> float:
+        """The log density of a population, up to a constant."""
+        weights, inverse = population.weights, self.variance / population.variances
+        weights[:, 0] -= self.anchor
+        value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
+        value += 0.5 * shrinkage_strength(population) * float((np.log(inverse) - inverse).sum())
+        return (
+            value if self.offsets is None else value - 0.5 * self.offsets * float(population.levels @ population.levels)
+        )
+
+    def slope(self, population: Population) -> Floats:
+        """Its gradient, flat."""
+        weights, inverse = population.weights, self.variance / population.variances
+        weights[:, 0] -= self.anchor
+        parts = [-(weights * self.weights).ravel(), 0.5 * shrinkage_strength(population) * (inverse - 1.0)]
+        return np.concatenate(parts if self.offsets is None else [*parts, -self.offsets * population.levels])
+
+
+def shrinkage_strength(population: Population) -> float:
+    """Degrees of freedom of what is believed of variances: none where there is one for all actions."""
+    return 0.0 if population.by_action is None else FEW + FIRM
+
+
+@dataclass
+class Optimizer:
+    """One population on its way up. Ask for `trial`, run a pass there, `tell` what it found.
+
+    A climber never reads the logs itself, so that one pass can serve several of them.
+    """
+
+    trial: Population
+    gram: Gram  # of the users fitted to
+    penalty: Shrinkage
+    floor: float = 0.0  # of the variances: rewards without noise have no likeliest one
+    best: Population | None = None
+    value: float = -np.inf  # penalised likelihood at `best`
+    sums: Sums | None = None  # at `best`
+    gain: float = np.inf  # of the last accepted step
+    passes: int = 0
+    _gradient: Floats = field(init=False)  # at `best`
+    _direction: Floats = field(init=False)  # from `best`
+    _slope: float = 0.0  # of the value along the direction
+    _step: float = 1.0  # along the direction, to `trial`
+    _move: Floats = field(init=False)  # from `best` to `trial`
+    _memory: StepMemory = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.penalty.offsets is not None and self.trial.offsets is None:
+            self.trial = replace(self.trial, offsets=self.trial.levels)
+        self._memory = empty_memory(max(FEWEST, min(MEMORY, ROOM // self.size)), self.size)
+
+    @property
+    def size(self) -> int:
+        """Number of unknowns."""
+        kinds = len(self.trial.variances)
+        return self.trial.weights.size + kinds + (0 if self.penalty.offsets is None else kinds)
+
+    def tell(self, sums: Sums) -> None:
+        """Take the sums of a pass at `trial`, and choose the next trial.
+
+        A trial that gains enough becomes the best, and the climb goes on from there in a new direction. After one that
+        does not, the same direction is tried again with a quarter of the step.
+        """
+        self.passes += 1
+        value = sums.likelihood + self.penalty.of(self.trial)
+        if self.best is not None and not value >= self.value + SUFFICIENT * self._step * self._slope:
+            self._shorten()
+            return
+        gradient = self._ascent(sums)
+        if self.best is not None:
+            remember(self._memory, self._move, self._gradient - gradient)
+            self.gain = value - self.value
+        self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
+        self._aim()
+
+    def again(self, penalty: Shrinkage) -> Optimizer:
+        """The climb of the same users with another penalty from the best of this one, where no pass is needed first.
+
+        What BFGS has learned is kept: the sums are the same, and of the penalty it is known how it bends.
+        """
+        assert self.best is not None and self.sums is not None
+        other = Optimizer(self.best, self.gram, penalty, self.floor)
+        self._pass_on(other, 1.0)
+        other.tell(self.sums)
+        return other
+
+    def among(self, gram: Gram, penalty: Shrinkage, times: float, start: Population | None = None) -> Optimizer:
+        """The climb of other users, `times` as many, from the best of this one (or from a `start` that is much like it)
+        with what it has learned.
+        """
+        other = Optimizer(start or self.best or self.trial, gram, penalty, self.floor)
+        self._pass_on(other, times)
+        return other
+
+    def _pass_on(self, other: Optimizer, times: float) -> None:
+        """Let another climber know how the likelihood bends, with `times` as many users and with its own penalty."""
+        memory, length = self._memory, len(self._memory.curves)
+        if other.size != self.size:
+            return
+        before, after = self._bend(), other._bend()
+        for number in range(max(0, int(memory.taken[0]) - length), int(memory.taken[0])):
+            step, turn = memory.steps[number % length], memory.turns[number % length]
+            remember(other._memory, step, times * (turn - before * step) + after * step)
+
+    def _bend(self) -> Floats:
+        """How the penalty bends, along each unknown: of variances it hardly does."""
+        first, last = self._cuts()
+        bend = np.zeros(self.size)
+        bend[:first] = np.tile(self.penalty.weights, len(self.trial.mean))
+        bend[last:] = self.penalty.offsets or 0.0
+        return bend
+
+    def _shorten(self) -> None:
+        """Step less far; where the step is short already, drop the memory; with nothing to drop, stay at the best."""
+        learned = self._memory.taken[0] > 0
+        if learned and self._step < DOUBTFUL:
+            self._forget()
+            self._aim()
+        elif self._step < SHORTEST:
+            assert self.best is not None
+            self.gain, self.trial = 0.0, self.best
+        else:
+            self._step *= 0.25
+            self._place()
+
+    def uncertainty(self, table: Catalogue | None) -> Floats:
+        """Variance (A,) of the error of phi^T (m + L z) + o at `best`, for the features (A, d) of the actions and z ~
+        N(0, I); its average over rows, (1,), without a table.
+
+        The posterior of W = [m, L] has in the eigenvectors of the Gram matrix one covariance C_i = (g_i E + diag(a))^-1
+        for each row (see `_metric`; E as far as rows tell of z), so the variance is the sum over i of (phi^T x_i)^2
+        trace C_i. For one-hot features that is the action's rows against the shrinkage: about v / n for n rows. An
+        offset adds 1 / (n / v + b).
+        """
+        assert self.sums is not None and self.best is not None
+        values, vectors = self.gram.eigen
+        expected = self._told() / self.gram.mass
+        root = 1.0 / np.sqrt(self.penalty.weights + 1e-12 * values.max() * np.trace(expected))
+        sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
+        traces = (1.0 / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)) @ (root**2 @ turn**2)
+        if table is None:
+            return np.array([float(values @ traces) / self.gram.mass])
+        found = traces if isinstance(self.gram.matrix, Diagonal) else (table @ np.asarray(vectors)) ** 2 @ traces
+        if self.penalty.offsets is not None:
+            found = found + 1.0 / (self.sums.met / self.best.variances + self.penalty.offsets)
+        return np.asarray(found)
+
+    def _forget(self) -> None:
+        self._memory.taken[0] = 0
+
+    def _ascent(self, sums: Sums) -> Floats:
+        """The gradient of the penalised likelihood at `trial`, flat; at the floor a variance only rises."""
+        variances = self.trial.variances
+        gradient = self.penalty.slope(self.trial)
+        first, last = self._cuts()
+        gradient[:first] += sums.gradient.ravel()
+        gradient[first:last] += 0.5 * (sums.residual / variances - sums.met)
+        gradient[last:] += sums.lean if last < len(gradient) else 0.0
+        lowest = variances <= self.floor
+        gradient[first:last][lowest] = np.maximum(gradient[first:last][lowest], 0.0)
+        return gradient
+
+    def _cuts(self) -> tuple[int, int]:
+        """Where in the flat vector the variances begin, and where the offsets do."""
+        first = self.trial.weights.size
+        return first, first + len(self.trial.variances)
+
+    def _aim(self) -> None:
+        """Choose a direction from `best`, BFGS's or, where that does not lead up, the metric's own; and step along."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            direction = self._gradient.copy()
+            weights = np.zeros(len(self._memory.curves))
+            first_loop(self._memory, direction, weights)
+            direction = self._metric(direction)
+            second_loop(self._memory, weights, direction)
+            direction = self._limited(direction)
+            if not float(direction @ self._gradient) > 0:
+                self._forget()
+                direction = self._limited(self._metric(self._gradient))
+            slope = float(direction @ self._gradient)
+        if not np.isfinite(slope):  # nothing is left to gain from numbers that have run away
+            self.gain, self.trial, direction, slope = 0.0, self.best or self.trial, np.zeros_like(direction), 0.0
+        self._direction, self._slope = direction, slope
+        self._step = 1.0
+        self._place()
+
+    def _limited(self, direction: Floats) -> Floats:
+        """The direction, along which a variance changes by a factor of at most e.
+
+        Each by itself: one action whose variance would leap must not hold up all the others.
+        """
+        first, last = self._cuts()
+        direction[first:last] = np.clip(direction[first:last], -1.0, 1.0)
+        return direction
+
+    def _place(self) -> None:
+        """Put the trial at the end of the step; a step that would take a variance below its floor ends there."""
+        assert self.best is not None and self.sums is not None
+        (first, last), before = self._cuts(), self.best.variances
+        self._move = self._step * self._direction
+        weights = self.best.weights + self._move[:first].reshape(self.best.weights.shape)
+        variances = np.maximum(before * np.exp(self._move[first:last]), self.floor)
+        self._move[first:last] = np.log(variances / before)
+        self.trial = replace(
+            self.best,
+            mean=weights[:, 0].copy(),
+            factor=weights[:, 1:].copy(),
+            noise_variance=float(self.sums.met @ variances / max(self.sums.rows, 1)),
+            by_action=None if self.best.by_action is None else variances,
+            offsets=None if self.penalty.offsets is None else self.best.levels + self._move[last:],
+        )
+
+    def _metric(self, flat: Floats) -> Floats:
+        """The ECM step for a gradient, flat: the first guess of the inverse of the negative Hessian, times it.
+
+        With E the sum over rows of E[(1, z)(1, z)^T] / v, over the mass of the Gram matrix, whose v are those of the
+        start, the M-step's system in W is Gram W E + W diag(a). In the eigenvectors of the Gram matrix it falls apart
+        into one system (k + 1, k + 1) for each row of W, g E + diag(a) with g the eigenvalue; a little is added where g
+        and a are both nothing. For log v the step is 2 / (rows + FIRM), for offsets 1 / (rows / v + b).
+        """
+        assert self.sums is not None and self.best is not None
+        values, vectors = self.gram.eigen
+        first, last = self._cuts()
+        expected = self._told() / self.gram.mass
+        little = self.penalty.weights + 1e-12 * values.max() * np.trace(expected)
+        inside = vectors.T @ flat[:first].reshape(len(values), -1)
+        moved = vectors @ solve_rows(values, expected, little, inside)
+        parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + shrinkage_strength(self.best))]
+        if self.penalty.offsets is not None:
+            parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))
+        return np.concatenate(parts)
+
+    def _told(self) -> Floats:
+        """E times the mass, less most of what rows do not tell of z: what the likelihood itself bends by, about.
+
+        EM takes z for known, and its steps along a direction of which a history tells a share rho are too short by
+        that factor. The average posterior covariance of z is taken to be that of an average history.
+        """
+        assert self.sums is not None and self.best is not None
+        weights, factor = self.sums.weights, self.best.factor
+        if not factor.shape[1]:
+            return weights
+        each = np.eye(factor.shape[1]) + factor.T @ (self.gram.matrix @ factor) / max(self.sums.users, 1)
+        root = np.linalg.cholesky(weights[1:, 1:] + 1e-12 * np.trace(weights) * np.eye(len(each)))
+        unknown = np.linalg.solve(root, np.linalg.solve(root, weights[0, 0] * np.linalg.inv(each)).T)
+        shares, axes = np.linalg.eigh(0.5 * (unknown + unknown.T))
+        known = (axes * np.maximum(1.0 - BOLD * shares, TOLD)) @ axes.T
+        told = weights.copy()
+        told[1:, 1:] = root @ known @ root.T
+        if np.linalg.eigvalsh(told)[0] <= 0:
+            told[0, 1:] = told[1:, 0] = 0.0
+        return told

@@ -1,0 +1,102 @@
+"""Passes over the logs: counted, told of, and shared by all who climb at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from newcomer.em.likelihood import Sums, Task, expect, merge
+from newcomer.em.optimizer import Optimizer
+from newcomer.logs import Logs
+from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import reduce
+from newcomer.users import Split
+
+Partial = TypeVar("Partial")
+
+LONGEST = 60  # passes of one climb
+CODED = 1 << 21  # rows of a batch where features are in a catalogue
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is told after a pass: how many there were, at which stage, and log-likelihood per row (fitted, held out)."""
+
+    passes: int
+    stage: str
+    likelihood: float
+    held_out: float
+    sampled: bool = False  # whether these are passes over a sample of the users
+    most: int | None = None  # passes that there will be at most, where that is known
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """A climber, the users whom it climbs for, and the gain in log-likelihood, in all or per parameter, at which it has
+    arrived.
+    """
+
+    climber: Optimizer
+    split: Split
+    tolerance: float
+    each: float
+
+    @property
+    def arrived(self) -> bool:
+        """Whether the last step gained no more than is asked for."""
+        return self.climber.gain < max(self.tolerance, self.each * self.climber.size)
+
+    @property
+    def task(self) -> Task:
+        """What a pass is to find for the next step."""
+        return Task(self.climber.trial, self.split.fitted, self.split.judged)
+
+
+@dataclass
+class Passes:
+    """Reads the logs as often as needed, counts how often, and says so to those who listen."""
+
+    logs: Logs
+    progress: Callable[[int, int], None] | None = None
+    listen: Callable[[Progress], None] | None = None
+    count: int = 0
+    sampled: bool = False  # whether the logs are a sample
+    most: int | None = None  # passes that there will be at most, where that is known
+
+    def run(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial]) -> Partial:
+        """One pass."""
+        self.count += 1
+        # Rows that name actions take no room for features.
+        rows = CODED if self.logs.by_action else None
+        return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
+
+    def climb(
+        self,
+        ascents: Sequence[Ascent],
+        *,
+        stage: str,
+        longest: int = LONGEST,
+        lost: Callable[[Ascent], bool] | None = None,
+    ) -> None:
+        """Passes until everybody has arrived or is `lost`, at most `longest`.
+
+        All others take a step in every pass, each on its own split of the users, so that reading is shared.
+        """
+        for _ in range(longest):
+            going = [one for one in ascents if not one.arrived and not (lost is not None and lost(one))]
+            if not going:
+                break
+            tasks = tuple(ascent.task for ascent in going)
+            found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
+            for ascent, sums in zip(going, found, strict=True):
+                ascent.climber.tell(sums)
+            self._tell(stage, [ascent.climber.sums for ascent in ascents if ascent.climber.sums])
+
+    def _tell(self, stage: str, at: list[Sums]) -> None:
+        """Say where the climbers are."""
+        if self.listen is not None:
+            fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
+            judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
+            self.listen(Progress(self.count, stage, fitted, judged, self.sampled, self.most))

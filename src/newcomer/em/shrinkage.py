@@ -1,0 +1,209 @@
+"""What all fits begin with: sums over pairs of rows, where a climb starts, and what is believed beforehand.
+
+Shrinkage is a Gaussian prior:
+
+* of the entries of L with one precision a, chosen by the search. Since |L|^2 is the trace of the covariance this is a
+  nuclear norm: weak directions shrink to nothing;
+* of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
+  users. Where features are one-hot, m is shrunk towards the mean reward in place of zero: an action that was met once
+  is worth about as much as the others;
+* of the offsets with the precision that their variance between actions suggests, beyond what their noise explains;
+  there are none where features are one-hot.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats
+from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
+from newcomer.em.pairs import (
+    FEW,
+    FIRM,
+    NOISELESS,
+    TINY,
+    AnyPairs,
+    Pairs,
+    action_variances,
+    levels_of,
+    pairs_of,
+    sparse_pairs_of,
+    start_from,
+)
+from newcomer.em.passes import Passes
+from newcomer.em.sparse_pairs import Directions, start_mean
+from newcomer.em.variance_components import LASTING, share_of
+from newcomer.errors import LogsError
+from newcomer.one_hot import Catalogue, OneHot, gram_of
+from newcomer.population import Population
+from newcomer.users import Split
+
+USUAL = 8  # directions whose lengths the moments tell, when the residual variances are first looked at
+SLIGHT = 1e-3  # share of the residual variance below which offsets are nothing
+
+
+@dataclass(frozen=True, eq=False)
+class FitStart:
+    """What all fits begin with: the sums over pairs, the catalogue's features where rows name actions of one, and what
+    lasts.
+    """
+
+    pairs: AnyPairs
+    table: Catalogue | None  # (A, d)
+    one_hot: bool
+    share: float | None = None  # of the residual that lasts, if it was given
+    directions: Directions | None = None  # of one-hot features of many actions: found by passes
+    towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has told it
+
+    @property
+    def centred(self) -> bool:
+        """Whether the common part of each action was taken off before pairs were multiplied."""
+        return bool(self.pairs.met.shape[1])
+
+    def start(self, buckets: Bools, rank: int) -> Population:
+        """The moment estimate of the users in some buckets."""
+        if self.directions is not None:
+            found = self.directions.start(buckets, rank)
+        else:
+            assert isinstance(self.pairs, Pairs)
+            found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
+        return replace(found, share=self.share_for(found))
+
+    def prepare(self, parts: list[Bools], rank: int) -> None:
+        """Where directions take passes to find: those of several parts of the users, in the same passes."""
+        if self.directions is not None:
+            self.directions.prepare(parts, rank)
+
+    def share_for(self, population: Population) -> float:
+        """The share that lasts, as given or as repeats tell it; none where there is nothing to tell it from."""
+        if self.share is not None:
+            return min(self.share, LASTING)
+        lasting = share_of(self.pairs, population.variances)
+        return 0.0 if lasting is None else lasting.estimate
+
+    def anchor(self, buckets: Bools) -> Floats:
+        """What the mean is shrunk towards (d,)."""
+        some = self.pairs.take(buckets)
+        anchor = np.zeros(some.cross.shape[1])
+        if self.one_hot:
+            actions = some.met.shape[1]
+            constant = slice(actions, None) if len(anchor) > actions else slice(None)  # it has the level by itself
+            anchor[constant] = float(some.levels.sum() / max(some.met.sum(), 1.0))
+        return anchor
+
+
+@dataclass(frozen=True, eq=False)
+class HeldoutFold:
+    """A split of the users, and what all fits to its fitted users share."""
+
+    begin: FitStart
+    split: Split
+
+    @cached_property
+    def gram(self) -> Gram:
+        """The sum of phi phi^T / v over the fitted users, v as the moments have it."""
+        pairs, table = self.begin.pairs.take(self.split.fitted), self.begin.table
+        variances = action_variances(pairs)
+        if table is None or variances is None:
+            noise = self.begin.start(self.split.fitted, 0).noise_variance
+            return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
+        weights = pairs.met[0] / variances
+        return Gram(gram_of(table, weights), float(weights.sum()))
+
+    @cached_property
+    def penalty(self) -> Shrinkage:
+        """What is believed beforehand, with a precision of L yet to be chosen."""
+        begin, fitted = self.begin, self.split.fitted
+        anchor = begin.anchor(fitted)
+        precision = mean_precision(begin.pairs, fitted, anchor)
+        towards = self._towards(len(anchor)) if begin.towards is None else begin.towards
+        return Shrinkage(np.array([precision]), anchor, towards, offset_precision(begin, fitted))
+
+    def _towards(self, dim: int) -> Floats:
+        """What moments leave of the variance of each action, a little of it common to all."""
+        alone = self.start(min(USUAL, dim))
+        return (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
+
+    def start(self, rank: int) -> Population:
+        """The moment estimate of the fitted users."""
+        return self.begin.start(self.split.fitted, rank)
+
+    def climber(self, precision: float, start: Population) -> Optimizer:
+        """A climb from `start` with this precision of the entries of L."""
+        return Optimizer(start, self.gram, self.penalised(precision, start.rank), noise_floor(self.begin.pairs))
+
+    def penalised(self, precision: float, rank: int) -> Shrinkage:
+        """What is believed beforehand, with this precision of the entries of L."""
+        return replace(self.penalty, weights=np.append(self.penalty.weights, np.full(rank, precision)))
+
+
+def start_fit(passes: Passes, persistence: float | None) -> FitStart:
+    """The sums over pairs: one pass, or two where rows name actions, whose means are taken off first."""
+    logs = passes.logs
+    actions, centre = len(logs.action_ids or ()), None
+    if actions:
+        met, levels = passes.run(partial(levels_of, actions=actions), operator.add)
+        centre = np.divide(levels, met, out=np.zeros(actions), where=met > 0)
+    pairs: AnyPairs
+    directions = None
+    if logs.wide and centre is not None:
+        pairs = wide = passes.run(partial(sparse_pairs_of, actions=actions, centre=centre), operator.add)
+        directions = Directions(passes.run, wide, centre)
+    else:
+        pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
+    if not pairs.squares.sum() > 0:
+        raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
+    return FitStart(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence, directions)
+
+
+def noise_floor(pairs: AnyPairs) -> float:
+    """The least noise variance that is told apart from none."""
+    return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
+
+
+def mean_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
+    """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
+
+    The plain square would count the error of the mean as mean; the product does not, since the halves err
+    independently, but it may come out near zero or negative: it is taken to be at least a hundredth of the plain one.
+    """
+    order = np.cumsum(buckets) % 2 == 1
+    sides = [buckets & side for side in (order, ~order)]
+    halves = [start_mean(pairs.take(side)) - anchor for side in sides if pairs.users[side].sum()]
+    plain = start_mean(pairs.take(buckets)) - anchor
+    square = float(halves[0] @ halves[-1])
+    return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
+
+
+def offset_precision(begin: FitStart, buckets: Bools) -> float | None:
+    """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is
+    named.
+
+    The squared distance of an action's mean reward from phi^T m is that of its offset and v / n of noise: what remains
+    on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
+    distances away.
+    """
+    if begin.one_hot or begin.table is None or isinstance(begin.table, OneHot):
+        return None
+    pairs = begin.pairs.take(buckets)
+    met, seen = pairs.met[0], pairs.met[0] > 0
+    variances, actions = action_variances(pairs), int(seen.sum())
+    if variances is None or actions <= begin.table.shape[1] + 1:
+        return None
+    away = pairs.levels[0, seen] / met[seen] - begin.table[seen] @ _regression(
+        begin.table[seen], pairs.levels[0, seen], met[seen]
+    )
+    weights = met[seen] / met[seen].sum()
+    free = 1.0 - begin.table.shape[1] / actions
+    between = float(weights @ away**2) / free - float(weights @ (variances[seen] / met[seen]))
+    return 1.0 / between if between > SLIGHT * float(weights @ variances[seen]) else None
+
+
+def _regression(table: Floats, levels: Floats, met: Floats) -> Floats:
+    """Least squares of action means (A,) on features (A, d), weighted by rows."""
+    root = np.sqrt(met)
+    return np.asarray(np.linalg.lstsq(table * root[:, None], levels / root, rcond=None)[0], dtype=np.float64)

@@ -1,0 +1,196 @@
+"""What a newcomer may expect, before anybody comes: shares of variance, and how fast preferences show.
+
+Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in
+(phi^T L z), and noise. With C = E[phi phi^T] and c = E[phi], what users differ in is
+
+    tr(L^T C L)  =  |L^T c|^2  +  tr(L^T C0 L),        C0 = Cov(phi) = C - c c^T,
+
+the variance of a user's level, which moves all actions alike and can change no choice, and that of preferences, which
+change the order of actions. After t random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2,
+and choices depend on how scores differ between actions: the part of their variance that can be told is
+
+    common + tr(L^T C0 L (I - P_t^-1)),      common = m^T C0 m,
+
+and the gain of picking the best of a few actions over a random one is proportional to its square root (for normal
+scores). A known user is t at infinity, the population mean is t = 0. A policy that chooses its actions learns no slower
+than random ones in the directions that matter to it.
+
+How much of the residual lasts, told by users who met an action more than once, and by nothing else.
+
+Error scales: how far the people whom a fit has not met are from what it says of them, each person by one number.
+
+A model says how large errors of its predictions should be. For some people they are larger, for some smaller: people
+use a scale of answers differently, variances are estimated, nothing is Gaussian. The test of whether a newcomer belongs
+to the population (`Stranger` of policies/exits.py) must not take that for a stranger. So person u is given a scale s_u:
+squared errors are s_u times as large as the model says, and the distribution of s in the population is estimated from
+people who were held out of the fit. With h_u rows whose squared errors, in the units of the model, sum to q_u,
+
+    log p(rows | s) = -1/2 [ h_u log s + q_u / s ]  +  what does not depend on s,
+
+and the weights of s on a grid are those of highest likelihood (EM; Kiefer and Wolfowitz 1956, Laird 1978), to which
+`BEFORE` people spread over scales up to `USUAL` are added. Larger ones must have been seen: who errs by more than
+twice as much as is expected is a stranger, unless people of the logs are like that. Where one scale for all explains
+the errors about as well, that is 1: a test that allows for other scales finds strangers a little later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats
+from newcomer.em.likelihood import squared_errors
+from newcomer.em.pairs import TINY, AnyPairs
+from newcomer.evidence import LOOK, Forecast, PersistenceFacts
+from newcomer.logs.batch import Batch
+from newcomer.one_hot import Square
+from newcomer.population import Population
+
+NEAR = 0.9  # "within 10% of a known user"
+LAST = 1 << 40  # interactions that nobody will have
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What the gain after t interactions follows from."""
+
+    common: float  # variance between actions of the scores that all users share
+    differ: Floats  # L^T C0 L (k, k): how scores that differ between users vary between actions
+    told: Floats  # L^T C L / s2 (k, k): what an interaction tells of z
+
+    def value(self, steps: int) -> float:
+        """Gain of best choices after some steps, as a share of a known user's."""
+        total = self.common + float(np.trace(self.differ))
+        unknown = np.linalg.solve(np.eye(len(self.told)) + steps * self.told, self.differ)
+        return float(np.sqrt(max(1.0 - float(np.trace(unknown)) / total, 0.0))) if total > 0 else 1.0
+
+    def needed(self) -> int:
+        """Smallest number of steps with `NEAR` of a known user's gain, by doubling and bisection; at most `LAST`."""
+        if self.value(0) >= NEAR:
+            return 0
+        low, high = 0, 1
+        while self.value(high) < NEAR and high < LAST:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.value(middle) >= NEAR else (middle, high)
+        return high
+
+
+def forecast(population: Population, gram: Square, centre: Floats) -> Forecast:
+    """The forecast for a population whose logged actions have C = E[phi phi^T] = `gram` (d, d) and E[phi] (d,).
+
+    One direction of variance 1, noise 1, nothing in common: sqrt(t / (1 + t)) reaches 0.9 after 0.81 / 0.19 = 4.3.
+
+    >>> forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2)).interactions
+    5
+    """
+    mean, factor = population.mean, population.factor
+    inside, level, levels = factor.T @ (gram @ factor), centre @ mean, centre @ factor
+    common = max(float(mean @ (gram @ mean) - level**2), 0.0)
+    scores = _Scores(common, inside - np.outer(levels, levels), inside / population.noise_variance)
+    return Forecast(
+        common=common,
+        personal=float(np.trace(inside)),
+        noise_variance=population.noise_variance,
+        interactions=scores.needed(),
+        mean_value=scores.value(0),
+        early_value=scores.value(LOOK),
+        level=float(levels @ levels),
+    )
+
+
+LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
+
+
+def share_of(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
+    """The share of the residual that lasts, by users who met an action again; None where nobody did.
+
+    Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
+    rewards from their own mean, over n - 1. So the sum of their squares over the sum of v, each repeat counted once,
+    estimates 1 - share whatever lasts, whatever users like, and however they choose. Its standard error is that of a
+    ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
+    """
+    if not pairs.again.sum():
+        return None
+    expected = pairs.again @ variances
+    within, total = pairs.within.sum(axis=1), float(expected.sum())
+    ratio = float(within.sum()) / total
+    error = float(np.sqrt(np.sum((within - ratio * expected) ** 2))) / total
+    normal = float(np.sqrt(2.0 * float(again_squares(pairs, variances)))) / total * min(ratio, 1.0)
+    error = max(error, normal)
+    estimate = min(max(1.0 - ratio, 0.0), LASTING)
+    return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
+
+
+def again_squares(pairs: AnyPairs, variances: Floats) -> float:
+    """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
+    return float(pairs.again.sum(axis=0) @ variances**2)
+
+
+SCALES = 2.0 ** np.arange(-2.0, 4.5, 0.5)  # of squared errors: a quarter to sixteen times what is expected
+USUAL = 4.0  # the largest scale that is believed in before anybody is seen
+BEFORE = 0.5  # people, spread over scales up to that, who are believed in before anybody is seen
+FEWEST = 10  # people below whom nothing is said
+ENOUGH = 6.0  # log-likelihood that scales have to gain over the scale 1 for all
+STEPS = 200  # of EM
+
+Run = Callable[[Callable[[Batch], Floats], Callable[[Floats, Floats], Floats]], Floats]
+
+
+def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
+    """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
+
+    Nothing, (0,), where people are few or do not differ.
+    """
+    wider = tuple((_widened(population), judged) for population, judged in held_out)
+    found = run(partial(squared_errors, held_out=wider), _join) if wider else np.zeros((0, 2))
+    found = found[np.isfinite(found).all(axis=1) & (found[:, 0] > 0)]
+    weights = weights_of(found)
+    differ = len(found) >= FEWEST and gain_of(found, weights) > ENOUGH
+    return np.stack([SCALES, weights]) if differ else np.zeros(0)
+
+
+def weights_of(errors: Floats) -> Floats:
+    """Weights (J,) of the `SCALES` by people with rows and sums of squared errors (n, 2).
+
+    >>> people = np.array([[100.0, 100.0]] * 90 + [[100.0, 400.0]] * 10)
+    >>> weights = weights_of(people)
+    >>> [round(float(weights[SCALES == scale][0]), 2) for scale in (1, 2, 4)]
+    [0.9, 0.0, 0.1]
+    """
+    logs = _log_likelihoods(errors)
+    likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+    weights, before = np.full(len(SCALES), 1.0 / len(SCALES)), BEFORE * (SCALES <= USUAL) / (SCALES <= USUAL).sum()
+    for _ in range(STEPS):
+        whose = likely * weights
+        whose /= whose.sum(axis=1, keepdims=True)
+        weights = (before + whose.sum(axis=0)) / (BEFORE + len(errors))
+    return weights
+
+
+def gain_of(errors: Floats, weights: Floats) -> float:
+    """Log-likelihood of squared errors (n, 2) under weights (J,) of scales, less that of the scale 1 for all."""
+    beyond = _log_likelihoods(errors) + 0.5 * errors[:, 1:]
+    top = beyond.max(axis=1, keepdims=True)
+    return float((top[:, 0] + np.log(np.exp(beyond - top) @ weights)).sum())
+
+
+def _log_likelihoods(errors: Floats) -> Floats:
+    """Of each of n people at each scale (n, J), up to a constant of the person."""
+    return np.asarray(-0.5 * (errors[:, :1] * np.log(SCALES) + errors[:, 1:] / SCALES))
+
+
+def _widened(population: Population) -> Population:
+    """The population with the uncertainty of each action among its residual."""
+    unsure = np.zeros(1) if population.uncertainty is None else population.uncertainty
+    if population.by_action is None:
+        return replace(population, noise_variance=population.noise_variance + float(unsure[0]))
+    return replace(population, by_action=population.by_action + unsure)
+
+
+def _join(first: Floats, second: Floats) -> Floats:
+    return np.concatenate([first, second])

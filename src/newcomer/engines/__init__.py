@@ -1,1 +1,0 @@
-"""Engines beyond one machine; the local ones are in `newcomer.logs` (`engine`, `crew`)."""

@@ -1,0 +1,373 @@
+"""evaluate(): will it help newcomers? What people who were kept out of the fit say, and what stands behind it.
+
+A fit holds out people by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
+worth to these (`newcomer.gain`). That is the first answer here too, to the number. Behind it, for the same fits without
+the same people: what other predictors are worth after t interactions (cold_start.py), policies that begin from nothing
+(replay.py), values by propensities (off_policy.py), and fits to fewer users. Last, policies play in a world drawn
+from the first of these fits (simulated.py), which is a simulation and is called one.
+"""
+
+from __future__ import annotations
+
+import operator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from newcomer import validate
+from newcomer._fit import Fitting, fit_apart_too
+from newcomer.arrays import Ints
+from newcomer.checks.quick import quick_check
+from newcomer.errors import LogsError, NewcomerError
+from newcomer.evaluation import replay
+from newcomer.evaluation.aggregate import STEPS, curves_of, learning_of, simulated_rows, table_rows
+from newcomer.evaluation.cold_start import ByPolicy, judge
+from newcomer.evaluation.folds import Fold, shares_of
+from newcomer.evaluation.off_policy import misfit, rows_of, weigh
+from newcomer.evaluation.predictors import ARMS, MEAN, OURS, Predictors, left_out, named, policies, predictors_of
+from newcomer.evaluation.progress import Stages
+from newcomer.evaluation.results import LOOK, Evaluation, HeadlineStep, PolicyRow
+from newcomer.evaluation.simulated import FittedWorld, menu_of
+from newcomer.evidence import Outlook, OutlookStep
+from newcomer.findings import Findings
+from newcomer.gain.deals import choices_of, lengths_of, usual_length
+from newcomer.gain.heldout_gain import MOST, deals_of
+from newcomer.gain.per_user import Progress, UserTable
+from newcomer.gain.propensities import why_not
+from newcomer.gain.verdict import decide, wrong
+from newcomer.logs.batch import Batch
+from newcomer.logs.logs import Logs
+from newcomer.logs.read import read_logs
+from newcomer.logs.reduce import reduce
+from newcomer.logs.workers import WorkerPool
+from newcomer.model import Model
+from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.empirical_arms import EmpiricalArms
+from newcomer.policies.prior import PriorTS, PriorUCB
+from newcomer.simulate import play
+from newcomer.users import FEW, FOLDS
+
+PLAYED = 800  # held-out people for whom policies play from the beginning
+SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
+LEAST = 40  # users whom a fit of the learning curve has at least
+VOTES = 64  # draws by which PriorTS tells its probabilities
+WEIGHTS = {"others": 0.6, "judge": 1.5, "replay": 1.0, "weigh": 0.7, "learn": 1.2}
+LONG = ("learn",)  # what a quick evaluation leaves out
+CHECKED, FITTED = 0.3, 1.0  # what the checks cost beside a fit
+
+
+def evaluate(
+    logs: Logs | Any,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
+    workers: int | None = None,
+    progress: Progress | None = None,
+    findings: Findings | None = None,
+) -> Evaluation:
+    """Tell from logs whether the method will help newcomers, and how sure that is.
+
+    Parameters
+    ----------
+    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
+    seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
+    quick : fewer deals, no learning curve and no simulation.
+    rank, estimator : of the fits, as in `fit`.
+    workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
+    progress : called with (done, total), units of work, again and again.
+    findings : what `check` found in these logs, where that is known: the checks are not made again.
+
+    >>> from newcomer.worlds import Synthetic
+    >>> found = evaluate(Synthetic.learnable(dim=8, seed=1).logs(400, 12, seed=1), quick=True)
+    >>> found.verdict, found.look.interactions
+    ('helps', 5)
+    """
+    seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
+    quick = validate.flag(quick, "quick", kind=NewcomerError)
+    validate.callback(progress, "progress", kind=NewcomerError)
+    if findings is not None:
+        validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
+    logs = logs if isinstance(logs, Logs) else read_logs(logs)
+    with ExitStack() as stack:
+        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
+            logs = logs.on(stack.enter_context(WorkerPool(workers)))
+        settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
+        return evaluated(logs, None, progress=progress, findings=findings, **settings)
+
+
+def evaluated(
+    logs: Logs,
+    fitted: Fitting | None,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
+    progress: Progress | None = None,
+    findings: Findings | None = None,
+) -> Evaluation:
+    """The evaluation of logs, by a fit to them and checks of them that were made already, or are made now."""
+    seen = reduce(logs, _Seen.of, operator.add)
+    seen.check(logs)
+    checks = CHECKED if findings is None else 0.0
+    stages = Stages(progress, checks + _work(logs, seen, quick=quick, fit=fitted is None))
+    checked = findings
+    if checked is None:
+        checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
+    if fitted is None:
+        begun = stages.begin_fit(FITTED)
+        fitted = fit_apart_too(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=begun)
+    plan = replace(Plan.of(logs, seed, seen, fitted, quick=quick), rank=rank, estimator=estimator)
+    models = [model for model, _ in fitted.apart]
+    each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
+    evidence = replace(fitted.model.evidence, checks=checked)
+    found = _told(plan, each, evidence.measured)
+    stages.end()
+    broken, doubtful = (tuple(one.name for one in wrong(checked, verdict)) for verdict in ("broken", "doubtful"))
+    return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
+
+
+def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
+    """What all stages cost, if as many parts are held out in turn as is usual."""
+    left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
+    each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
+    return FITTED * fit + usual_folds(logs) * each
+
+
+def usual_folds(logs: Logs) -> int:
+    """In how many parts a fit usually holds its users out; more where their number leaves the rank open."""
+    return FOLDS if logs.summary.users < FEW else 1
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is decided before the first fit: who is held out, what they choose among, and what can be told at all."""
+
+    logs: Logs
+    seed: int
+    quick: bool
+    choices: int
+    rounds: int
+    look: int  # interactions after which fits to fewer users are compared
+    folds: list[Fold]
+    people: int  # held out, with enough rows
+    why_not: str  # of values by propensities
+    sample: int | None  # users by whom everything was chosen, where there are many
+    rank: int | Literal["auto"] = "auto"
+    estimator: str = "em"
+
+    @classmethod
+    def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
+        """By what was seen of the logs, and the buckets of the people whom each fit held out."""
+        held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
+        length = seen.usual_length(logs)
+        choices = choices_of(length)
+        able = seen.able(choices)
+        if not held_out:
+            raise too_few(able, choices, logs)
+        folds = [Fold(~judged, judged, seed) for judged in held_out]
+        people = round(able * float(np.mean(np.any(held_out, axis=0))))
+        known = logs.action_ids is not None and logs.by_action
+        why = why_not(logs, seen.propensities, seen.candidates, known)
+        rounds = int(np.clip(length // 2, 1, max(replay.ROUNDS)))
+        look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
+        sample = facts.sample.users if facts is not None and facts.sample is not None else None
+        return cls(logs, seed, quick, choices, rounds, look, folds, people, why, sample)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of every fit; SOLD finds its rank with the null."""
+        null = self.estimator != "em" and self.rank == "auto"
+        return {"rank": self.rank, "estimator": self.estimator, "null": null}
+
+    @property
+    def share(self) -> float:
+        """Of the people held out, those who are looked at."""
+        return min(1.0, MOST / max(self.people, 1))
+
+    @property
+    def deals(self) -> int:
+        """Of each person's rows: as for the held-out gain, unless it is to be quick."""
+        return 1 if self.quick else deals_of(self.people)
+
+    @property
+    def fitted_users(self) -> int:
+        """Users whom a fit without the people held out was fitted to, on average."""
+        return round(self.logs.summary.users * float(np.mean([fold.fitted.mean() for fold in self.folds])))
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
+        leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
+        times = usual_folds(self.logs) / len(self.folds)
+        return {name: times * weight for name, weight in WEIGHTS.items() if name not in leave}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """How many histories have each length (up to the last, which has all longer ones), and which columns there are."""
+
+    lengths: Ints
+    propensities: bool
+    candidates: bool
+
+    @classmethod
+    def of(cls, batch: Batch) -> _Seen:
+        return cls(lengths_of(batch), batch.propensities is not None, getattr(batch, "candidates", None) is not None)
+
+    def __add__(self, other: _Seen) -> _Seen:
+        return _Seen(self.lengths + other.lengths, self.propensities, self.candidates)
+
+    def able(self, choices: int) -> int:
+        """Users with one row more than candidates."""
+        return int(self.lengths[choices + 1 :].sum())
+
+    def check(self, logs: Logs) -> None:
+        """Refuse logs of which nobody can judge a fit, before it is made."""
+        choices = choices_of(self.usual_length(logs))
+        if not self.able(choices):
+            raise too_few(0, choices, logs)
+
+    def usual_length(self, logs: Logs) -> int:
+        """The median length of histories that have two rows."""
+        length = usual_length(self.lengths)
+        if not length:
+            what = f"none of the {logs.summary.users:,} users has two rows, one to learn from and one to judge by"
+            raise LogsError(what, todo="log several rows of each user")
+        return length
+
+
+def too_few(able: int, choices: int, logs: Logs) -> LogsError:
+    """Says that too few people have the rows to judge a fit."""
+    return LogsError(
+        f"{able:,} of {logs.summary.users:,} users have the {choices + 1} rows that it takes to judge a fit",
+        todo="log more rows of more users; 150 users of 10 rows are a beginning",
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class FoldResult:
+    """What one fold gave."""
+
+    made: Predictors
+    judged: UserTable
+    played: UserTable
+    weighed: UserTable | None
+    learned: dict[float, tuple[int, UserTable]] = field(
+        default_factory=dict
+    )  # by share of users: how many, and rewards
+
+
+def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
+    """Judge the model of a fit without some people by these, play, weigh, and fit again to fewer."""
+    train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
+    stages.begin(plan.weights["others"])
+    made = predictors_of(train, model)
+    deals, told = plan.deals, stages.begin(plan.weights["judge"])
+    judged = judge(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
+    told = stages.begin(plan.weights["replay"])
+    some = fold.held_out(plan.logs, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
+    played = replay.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
+    weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
+    learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
+    return FoldResult(made, judged, played, weighed, learned)
+
+
+def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> UserTable:
+    """Values by propensities of the policies that have a model."""
+    judged = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=VOTES), MEAN: PopulationMean(model)}
+    judged |= {ARMS: EmpiricalArms(model)} if named(model) else {}
+    return weigh(judged, PriorTS(model), people, seed=plan.seed, progress=progress)
+
+
+def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) -> dict[float, tuple[int, UserTable]]:
+    """What PriorUCB gets after some interactions when it was fitted to fewer users; less where they are too few."""
+    told = stages.begin_fit(plan.weights["learn"])
+    found = {}
+    for share in shares_of(train.summary.usable, LEAST):
+        fewer = fold.to_fit(plan.logs, share)
+        try:
+            model = fit_apart_too(fewer, calibrate=False, measure=False, progress=told, **plan.settings).model
+        except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
+            continue
+        look = {OURS: ByPolicy(PriorUCB(model))}
+        found[share] = (
+            fewer.summary.users,
+            judge(look, people, steps=(plan.look,), choices=plan.choices, deals=plan.deals),
+        )
+    return found
+
+
+def _told(plan: Plan, found: list[FoldResult], outlook: Outlook | None) -> Evaluation:
+    """The folds together, in records."""
+    logs, first = plan.logs.summary, found[0].made
+    judged = UserTable.joined([one.judged for one in found])
+    played = UserTable.joined([one.played for one in found])
+    headline = tuple(_headline(step) for step in outlook.steps) if outlook else ()
+    off_policy, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
+    return Evaluation(
+        users=logs.users,
+        rows=logs.rows,
+        judged=headline[0].people if headline else 0,
+        folds=len(found),
+        choices=plan.choices,
+        headline=headline,
+        curves=curves_of(judged),
+        replay=table_rows(played, replay.ROUNDS),
+        off_policy=off_policy,
+        why_no_off_policy=why,
+        simulation=() if plan.quick else _simulated(plan, first),
+        learning=learning_of(judged, [one.learned for one in found], plan.fitted_users, plan.look),
+        notes=tuple(_notes(plan, first)),
+        far_rewards=logs.far_rewards,
+        everybody=outlook.everybody if outlook else None,
+        remedy=logs.remedy,
+    )
+
+
+def _headline(step: OutlookStep) -> HeadlineStep:
+    """What a fit told of so many interactions."""
+    assert step.reward is not None and step.over_logged is not None
+    return HeadlineStep(step.interactions, step.people, step.reward, step.over_mean, step.over_arms, step.over_logged)
+
+
+def _off_policy(plan: Plan, weighed: list[UserTable]) -> tuple[Any, str]:
+    """Rows, or None and why there are none."""
+    if not weighed:
+        return None, plan.why_not
+    table = UserTable.joined(weighed)
+    odd = misfit(table)
+    rows, missing = rows_of(table)
+    if odd or not rows:
+        few = "Propensities are so small, or people so few, that no policy's value is carried by 30 effective rows."
+        return None, odd or few
+    return tuple(rows), f"{missing} values by propensities are left out: 30 effective rows carry none." * bool(missing)
+
+
+def _notes(plan: Plan, first: Predictors) -> list[str]:
+    """What was left out, and which limits were kept to."""
+    said = [*first.notes, *left_out(first)]
+    if plan.share < 1:
+        said.append(f"Predictors and policies: {MOST:,} of about {plan.people:,} people held out, drawn by hash.")
+    if len(plan.folds) > 1:
+        said.append(f"Users are few: {len(plan.folds)} fits, each judged by the people that it was not fitted to.")
+    if plan.sample is not None:
+        said.append(
+            f"The gain is that of fits to a sample of {plan.sample:,} users: there is no learning curve, and a fit to "
+            "all may be worth more."
+        )
+    if plan.quick:
+        said.append("Quick: predictors are judged by one deal a person; no learning curve and no simulation.")
+    return said
+
+
+def _simulated(plan: Plan, first: Predictors) -> tuple[PolicyRow, ...]:
+    """Policies in a world drawn from the first fit."""
+    menu = menu_of(plan.logs, named=named(first.model), seed=plan.seed)
+    world = FittedWorld(first.model, menu, choices=plan.choices)
+    chosen = policies(first, ROUNDS)
+    return simulated_rows(play(chosen, world, horizon=ROUNDS, users=SIMULATED, seed=plan.seed, progress=False))

@@ -1,0 +1,220 @@
+"""Two recommenders that teams already have, folded in for a newcomer: explicit ALS and EASE.
+
+Both are learned from the table of logged answers X less the mean of each action, (users, actions), of which only the
+cells that were logged are kept:
+
+    ALS    X ~ P V^T on the logged cells, ridge on both sides; a newcomer's p is ridge least squares on own answers
+    EASE   B = argmin |X - X B|^2 + ridge |B|^2 with a zero diagonal: B = I - G^-1 / diag(G^-1), G = X^T X + ridge I
+
+A newcomer's table has the mean of own answers in each cell met. Neither says anything new of an action once met (ALS
+blurs the answer, EASE is blind to it), so both are also played with the person's own mean answer wherever there is one.
+The ridge is the one of a grid with which a hidden fifth of the logged answers is predicted best; which are hidden
+depends on the person and the action alone. EASE inverts a matrix of all actions, and is left out beyond 2,000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from newcomer.arrays import Bools, Floats, Hashes, Ints
+from newcomer.linear.state import State
+from newcomer.logs.batch import Batch
+from newcomer.logs.logs import Logs
+from newcomer.logs.reduce import reduce
+from newcomer.model import Model
+from newcomer.policies.base import Contract
+from newcomer.policies.calls import Ids, Query, Rewards
+from newcomer.users import lots, mix
+from newcomer.worlds.world import stream
+
+FACTORS, SWEEPS, HIDDEN, PRIOR = 18, 10, 0.2, 5.0  # PRIOR: answers that pull an action's mean to the mean of all
+RIDGES = {"ALS": (3.0, 10.0, 30.0), "EASE": (30.0, 100.0, 300.0, 1000.0)}
+DENSE = 2000  # actions up to which EASE is made
+Fold = Callable[[Floats, Bools], Floats]  # centred answers (n, A) and where they are -> what is expected of all cells
+
+
+@dataclass
+class Answers(State):
+    """Sums and counts (n, A) of a person's centred answers."""
+
+    total: Floats
+    count: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class FoldIn(Contract[Answers]):
+    """Greedy by a recommender; with `own`, the person's own mean answer counts wherever there is one."""
+
+    model: Model  # which actions there are
+    mean: Floats
+    fold: Fold
+    own: bool = False
+
+    def begin(self, n: int) -> Answers:
+        """Nothing answered."""
+        return Answers(np.zeros((n, len(self.mean))), np.zeros((n, len(self.mean))))
+
+    def rank(self, state: Answers, asked: Query) -> Floats:
+        """What the recommender expects (m, K)."""
+        met = state.count[asked.users] > 0
+        answers = state.total[asked.users] / np.maximum(state.count[asked.users], 1.0)
+        expected = self.fold(answers, met)
+        expected = self.mean + (np.where(met, answers, expected) if self.own else expected)
+        return np.take_along_axis(expected, self._places(asked.ids, (len(asked.users), -1)), axis=1)
+
+    def learn(self, state: Answers, told: Rewards) -> None:
+        """Add the answers up."""
+        places = self._places(told.ids, (-1,))
+        np.add.at(state.total, (told.users, places), told.reward - self.mean[places])
+        np.add.at(state.count, (told.users, places), 1.0)
+
+    def _places(self, ids: Ids | None, shape: tuple[int, ...]) -> Ints:
+        assert ids is not None
+        return self.model.codes(ids.ravel()).reshape(shape)
+
+
+def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
+    """ALS and, unless there are too many actions, EASE, each as it is and with a person's own answers if any."""
+    cells, hashes = cells_of(logs)
+    met = _ones(cells)
+    total, count = (np.asarray(one.sum(axis=0)).ravel() for one in (cells, met))
+    mean = (total + PRIOR * cells.sum() / met.sum()) / (count + PRIOR)
+    centred = cells.copy()
+    centred.data = centred.data - mean[centred.indices]
+    names = [name for name in RIDGES if name != "EASE" or len(mean) <= DENSE]
+    made = {name: best_ridge(name, centred, hashes) for name in names}
+    return {
+        f"{name} fold-in{', own answers' if own else ''}": FoldIn(model, mean, fold, own)
+        for name, fold in made.items()
+        for own in (False, True)
+    }
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Rows of some users: their hashes (n,) and lengths (n,), actions and rewards of all rows."""
+
+    hashes: Hashes
+    lengths: Ints
+    actions: Ints
+    rewards: Floats
+
+    @classmethod
+    def of(cls, batch: Batch) -> _Cells:
+        assert batch.actions is not None
+        return cls(batch.hashes, batch.lengths, batch.actions, batch.rewards)
+
+    def __add__(self, other: _Cells) -> _Cells:
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Cells(*(np.concatenate(pair) for pair in pairs))
+
+
+def _join(one: _Cells, other: _Cells) -> _Cells:
+    return one + other
+
+
+def cells_of(logs: Logs) -> tuple[Any, Hashes]:
+    """Mean answers of the logs as a sparse table (users, actions), and the hashes (users,) by which rows are sorted."""
+    found = reduce(logs, _Cells.of, _join)
+    order = np.argsort(found.hashes)
+    row = np.repeat(np.argsort(order), found.lengths)
+    shape = len(order), len(logs.action_ids or ())
+    total = sparse.csr_array((found.rewards, (row, found.actions)), shape=shape)
+    count = sparse.csr_array((np.ones(len(row)), (row, found.actions)), shape=shape)
+    for one in (total, count):  # cells of the same person and action add up, and cells of zero stay
+        one.sum_duplicates()
+    total.data = total.data / count.data
+    return total, found.hashes[order]
+
+
+def table_of(logs: Logs) -> tuple[Floats, Bools]:
+    """Mean answers (users, actions) of the logs, zero where there are none, and where there are some."""
+    cells, _ = cells_of(logs)
+    return cells.toarray(), _ones(cells).toarray() > 0
+
+
+def best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
+    """The recommender of this name with the ridge that predicts a hidden part of the answers best."""
+    row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
+    hidden = lots(mix(hashes[row] ^ mix(centred.indices.astype(np.uint64)))) < HIDDEN
+    seen = _cells_where(centred, row, ~hidden)
+
+    def make(cells: Any, ridge: float) -> Als | Ease:
+        return Als.of(cells, ridge) if name == "ALS" else Ease.of(cells, ridge)
+
+    def error(ridge: float) -> float:
+        said = make(seen, ridge).at(seen, row[hidden], centred.indices[hidden])
+        return float(((said - centred.data[hidden]) ** 2).mean()) if hidden.any() else 0.0
+
+    return make(centred, min(RIDGES[name], key=error))
+
+
+def _cells_where(cells: Any, row: Ints, kept: Bools) -> Any:
+    """The same table with some of its cells."""
+    return sparse.csr_array((cells.data[kept], (row[kept], cells.indices[kept])), shape=cells.shape)
+
+
+def _ones(cells: Any) -> Any:
+    """One in each cell that is there, whatever it holds."""
+    return sparse.csr_array((np.ones(len(cells.data)), cells.indices, cells.indptr), shape=cells.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Als:
+    """Factors (A, k) of the actions, by explicit alternating least squares."""
+
+    items: Floats
+    ridge: float
+
+    @classmethod
+    def of(cls, centred: Any, ridge: float) -> Als:
+        """Some sweeps from a small random start."""
+        items = 0.1 * stream(0, "als").standard_normal((centred.shape[1], FACTORS))
+        turned = centred.T.tocsr()
+        for _ in range(SWEEPS):
+            users = fold_in(items, centred, _ones(centred), ridge)
+            items = fold_in(users, turned, _ones(turned), ridge)
+        return cls(items, ridge)
+
+    def __call__(self, answers: Floats, where: Bools) -> Floats:
+        return np.asarray(fold_in(self.items, answers, where.astype(np.float64), self.ridge) @ self.items.T)
+
+    def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
+        """What is expected of some cells of a sparse table."""
+        users = fold_in(self.items, cells, _ones(cells), self.ridge)
+        return np.asarray(np.einsum("ck,ck->c", users[rows], self.items[actions]))
+
+
+@dataclass(frozen=True, eq=False)
+class Ease:
+    """Weights (A, A) of the linear autoencoder with a zero diagonal, in closed form."""
+
+    weights: Floats
+
+    @classmethod
+    def of(cls, centred: Any, ridge: float) -> Ease:
+        """One inverse."""
+        inverse = np.linalg.inv((centred.T @ centred).toarray() + ridge * np.eye(centred.shape[1]))
+        weights = -inverse / np.diag(inverse)
+        np.fill_diagonal(weights, 0.0)
+        return cls(weights)
+
+    def __call__(self, answers: Floats, where: Bools) -> Floats:
+        return np.asarray(answers @ self.weights)
+
+    def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
+        """What is expected of some cells of a sparse table."""
+        return np.asarray((cells @ self.weights)[rows, actions])
+
+
+def fold_in(factors: Floats, answers: Any, where: Any, ridge: float) -> Floats:
+    """Ridge least squares (n, k) of each row of answers (n, A) on the factors (A, k) of its cells, dense or sparse."""
+    count, rank = factors.shape
+    squares = (factors[:, :, None] * factors[:, None, :]).reshape(count, rank * rank)
+    systems = np.asarray(where @ squares).reshape(-1, rank, rank) + ridge * np.eye(rank)
+    return np.asarray(np.linalg.solve(systems, np.asarray(answers @ factors)[:, :, None])[:, :, 0])

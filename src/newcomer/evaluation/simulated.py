@@ -1,0 +1,108 @@
+"""A world drawn from a fitted model: newcomers who are exactly what the model says people are.
+
+A newcomer's taste z is drawn from the prior, what lasts of each action e and the noise from the residual variance:
+
+    reward = phi^T (m + L z) + o + e + noise.
+
+Candidates are drawn from a menu of rows that were logged. It shows what the policies would do if the fit were true,
+and says nothing of whether it is: real people deviate, and what held-out people say counts for more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from newcomer.arrays import Floats, Ints
+from newcomer.gain.per_user import PerUser, gather
+from newcomer.logs.batch import Batch
+from newcomer.logs.logs import Logs
+from newcomer.model import Model
+from newcomer.policies.actions import KnownActions
+from newcomer.policies.repeatability import SHARES, starting_weights
+from newcomer.transforms import raw
+from newcomer.users import lots, reshuffled
+from newcomer.worlds.world import Episode
+
+MENU = 500  # rows that candidates are drawn from
+
+
+@dataclass(frozen=True, eq=False)
+class FittedWorld:
+    """Newcomers of a model; `menu` are places of actions in its catalogue (M,), or feature rows (M, d)."""
+
+    model: Model
+    menu: Any
+    choices: int = 10
+
+    @property
+    def dim(self) -> int:
+        """Number of features d."""
+        return self.model.dim
+
+    @property
+    def share(self) -> float:
+        """The share of the residual that lasts: the model's, or what it supposes of people who have met nothing."""
+        if self.model.persistence is not None:
+            return float(self.model.persistence)
+        return float((starting_weights(self.model) * SHARES).sum())
+
+    @cached_property
+    def _known(self) -> KnownActions:
+        return KnownActions(self.model)
+
+    def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
+        """One newcomer."""
+        pool = len(self.menu)
+        size = min(self.choices, pool)
+        drawn = np.stack([rng.permutation(pool)[:size] for _ in range(horizon)])
+        taste = rng.standard_normal(self._known.factor.shape[1])
+        if self.menu.ndim == 2:
+            features, ids = self.menu[drawn], None
+            means = features @ (self.model.mean + self._known.factor @ taste)
+            variance = np.full(drawn.shape, self.model.noise_variance)
+        else:
+            codes = self.menu[drawn]
+            ids = np.array(self.model.action_ids)[codes]
+            features = self._known.features[codes] if not self._flat else _unit(codes, self.dim)
+            variance = self._known.variance[codes % len(self._known.variance)]
+            own = rng.standard_normal(len(self._known.common))[codes] * np.sqrt(self.share * variance)
+            means = self._known.common[codes] + self._known.low[codes] @ taste + own
+        left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
+        noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
+        scale = self.model.reward_transform
+        return Episode(features, raw(means, scale), raw(means + noise, scale), ids=ids)
+
+    @property
+    def _flat(self) -> bool:
+        return self.model.one_hot and not self.model.intercept
+
+
+def _unit(codes: Ints, dim: int) -> Floats:
+    """One-hot features (..., d)."""
+    features = np.zeros((*codes.shape, dim))
+    np.put_along_axis(features, codes[..., None], 1.0, axis=-1)
+    return features
+
+
+def menu_of(logs: Logs, *, named: bool, seed: int) -> Any:
+    """Rows of some users, drawn by hash: distinct actions, or features."""
+    share = min(1.0, 4.0 * MENU / logs.summary.rows)
+    found = gather(logs, partial(_rows, named=named, share=share, seed=seed)).values
+    return np.unique(found[:, 0].astype(np.int64)) if named else found[:MENU]
+
+
+def _rows(batch: Batch, *, named: bool, share: float, seed: int) -> PerUser:
+    """The actions (n, 1) or the features (n, d) of a share of the rows, each with a hash of its own."""
+    rows = np.arange(len(batch.rewards))
+    who = np.repeat(np.arange(len(batch.users)), batch.lengths)
+    place = (rows - batch.offsets[who]).astype(np.uint64)
+    hashes = reshuffled(batch.hashes[who] + place, seed, 5)
+    drawn = np.flatnonzero(lots(hashes) < share)
+    if not named:
+        return PerUser(hashes[drawn], batch.take(drawn))
+    assert batch.actions is not None
+    return PerUser(hashes[drawn], batch.actions[drawn, None].astype(np.float64))

@@ -1,0 +1,165 @@
+"""What was on offer: the candidates of each row as positions in the catalogue, and the arm of a row as a number.
+
+Lists of candidates are most of what logs weigh that have them, so an id is four bytes here, whatever it was in the
+file. Rows on their way hold a Polars column of lists, which can be cut, reordered and written to disk as it is; sorted
+histories and batches hold two flat arrays (`Candidates`), which can be mapped from disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from newcomer.arrays import Ints
+from newcomer.errors import LogsError, one_line
+from newcomer.logs.columns import Place, identifiers, kind_of, refuse_nulls
+from newcomer.logs.items import Items
+from newcomer.records import Shown, freeze
+
+NOWHERE = -1  # the position of an id that is no action of the catalogue: it was shown and never chosen
+MOST_ARMS = 1000
+
+
+@dataclass(frozen=True)
+class Candidates(Shown):
+    """The ids on offer in each row: those of row i are `actions[offsets[i] : offsets[i + 1]]`, in the order shown.
+
+    `offsets` is (rows + 1,); `actions` holds positions in `Logs.action_ids`. Where no items table lists the actions, an
+    id that was shown and never chosen has no position: it is -1, and nothing is known of it.
+    """
+
+    offsets: Ints
+    actions: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        freeze(self)
+
+    @classmethod
+    def of(cls, lists: pl.Series) -> Candidates:
+        """From a column of lists of positions, none of them empty."""
+        lengths = lists.list.len().to_numpy()
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        return cls(offsets, lists.explode(empty_as_null=False).to_numpy())
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, rows: slice) -> Candidates:
+        """Those of neighbouring rows, as views."""
+        start, stop, _ = rows.indices(len(self))
+        bounds = self.offsets[start : stop + 1]
+        return Candidates(bounds - bounds[0], self.actions[int(bounds[0]) : int(bounds[-1])])
+
+    @property
+    def lengths(self) -> Ints:
+        """How many were on offer in each row, (rows,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return int(self.offsets.nbytes + self.actions.nbytes)
+
+
+def located(column: pl.Series, chosen: NDArray[np.int32], items: Items, place: Place) -> pl.Series:
+    """A column of lists of ids as lists of positions; every row must offer what was `chosen`, and nothing twice.
+
+    >>> items = Items.one_hot(pl.Series(["milk", "tea"]))
+    >>> shown = pl.Series("candidates", [["tea", "milk"], ["tea", "gin"]])
+    >>> located(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
+    [[1, 0], [1, -1]]
+    """
+    lists = _lists(column, items, place)
+    positions = pl.Series(np.arange(len(items.ids), dtype=np.int32))
+    number = pl.element().replace_strict(items.alike(items.ids), positions, default=NOWHERE, return_dtype=pl.Int32)
+    found = lists.list.eval(number)
+    _refuse_unknown(lists, found, items, place)
+    todo = "list every action that was on offer once, the chosen one among them"
+    again = (lists.list.n_unique() < lists.list.len()).fill_null(False)
+    place.refuse(column.name, again, "has an action twice", lambda row: "an action is twice among the candidates", todo)
+    lacking = (~found.list.contains(pl.Series(chosen))).fill_null(False)
+    told = "the chosen action is not among its candidates"
+    place.refuse(column.name, lacking, "has not the chosen action", lambda row: told, todo)
+    return found
+
+
+def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
+    """The distinct arms of some columns, in alphabetical order; of missing ones the rows tell."""
+    found = sorted({str(name) for column in columns for name in _arm_texts(column.drop_nulls(), place).unique()})
+    if len(found) > MOST_ARMS:
+        todo = "name the few arms of an experiment; an action belongs in the column action (--column action=arm)"
+        raise LogsError(f"{len(found):,} different arms", where=place.column(columns[0].name), todo=todo)
+    return tuple(found)
+
+
+def arm_numbers(column: pl.Series, names: Sequence[str], place: Place) -> NDArray[np.int16]:
+    """The arm of each row (rows,) as its position among the names."""
+    positions = pl.Series(np.arange(len(names), dtype=np.int16))
+    found = _arm_texts(column, place).replace_strict(pl.Series(names), positions, default=None, return_dtype=pl.Int16)
+    return found.fill_null(0).to_numpy()
+
+
+def _arm_texts(column: pl.Series, place: Place) -> pl.Series:
+    return column.cast(pl.String) if column.dtype == pl.Boolean else identifiers(column, place).cast(pl.String)
+
+
+def _lists(column: pl.Series, items: Items, place: Place) -> pl.Series:
+    """The column as lists of ids of the type that the catalogue has; none is empty, and no id is missing."""
+    refuse_nulls(column, place)
+    lists = _parsed(column, place) if column.dtype == pl.String else column
+    if isinstance(lists.dtype, pl.Array):
+        lists = lists.cast(pl.List(lists.dtype.inner))
+    if not isinstance(lists.dtype, pl.List):
+        todo = "store candidates as lists of action ids, or in a CSV as text such as 3|7|12"
+        raise LogsError(f"candidates are {kind_of(lists.dtype)}", where=place.column(column.name), todo=todo)
+    empty = (lists.list.len() == 0).fill_null(False)
+    todo = "list every action that was on offer, the chosen one among them"
+    place.refuse(column.name, empty, "is empty", lambda row: "candidates are empty", todo)
+    return _typed(lists, column, items, place)
+
+
+def _parsed(column: pl.Series, place: Place) -> pl.Series:
+    """Lists written as text, as JSON writes them or with bars between the ids: 3|7|12."""
+    plain = column.str.strip_chars()
+    if not plain.str.starts_with("[").any():
+        lists = plain.str.split("|")
+        return lists.list.eval(pl.element().filter(pl.element() != ""))
+    try:
+        return plain.str.json_decode(pl.List(pl.String))
+    except pl.exceptions.PolarsError as error:
+        todo = "write every list as JSON does, or all with bars between the ids: 3|7|12"
+        raise LogsError("candidates that are no list", where=place.column(column.name), todo=todo) from error
+
+
+def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> pl.Series:
+    """Lists of ids as integers or text, whichever the actions are: 7 and "7" mean the same."""
+    inner = lists.list.eval(pl.element().head(0)).explode().dtype
+    if not (inner.is_integer() or inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)):
+        todo = "use integers or text for ids"
+        raise LogsError(f"candidates are lists {kind_of(inner)}", where=place.column(column.name), todo=todo)
+    element = pl.element() if inner.is_integer() else pl.element().cast(pl.String)
+    typed = lists.list.eval(items.spelled(element, pl.Int64() if inner.is_integer() else pl.String()))
+    missing = typed.list.eval(pl.element().is_null()).list.any().fill_null(False)
+    told = lambda row: f"a candidate of {one_line(str(lists[row].to_list()))} is no action id"
+    todo = "use one type for the ids of actions and candidates"
+    place.refuse(column.name, missing, "has what is no action id", told, todo, lambda row: lists[row].to_list())
+    return typed
+
+
+def _refuse_unknown(lists: pl.Series, found: pl.Series, items: Items, place: Place) -> None:
+    """Refuse candidates that an items table does not have; without a table they were shown and never chosen."""
+    lost = found.list.contains(NOWHERE).fill_null(False)
+    if items.matrix is None or not lost.any():
+        return
+
+    def strange(row: int) -> object:
+        return next(one for one, at in zip(lists[row], found[row], strict=True) if at == NOWHERE)
+
+    kind, todo = f"is not among the {len(items.ids):,} items", "add it to the items table or remove it from the lists"
+    place.refuse(
+        lists.name, lost, f"has one that {kind}", lambda row: f"candidate {strange(row)!r} {kind}", todo, strange
+    )

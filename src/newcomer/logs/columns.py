@@ -1,0 +1,398 @@
+"""Columns: one function per kind of column, from whatever type it has to a checked array, or one clear error.
+
+Columns are checked whole (null counts, one finiteness test per column); the row at fault is looked for only once a
+check has failed. Rows in messages are counted from 1 within their file. Where faults are collected (`Place.faults`),
+what is returned of a column with faults has the right length and type, and is used for nothing.
+
+Naming: other names by which columns of logs commonly go, so that a file is read as it is and says what was guessed.
+
+A name counts without regard to case, spaces and underscores: `userId`, `user_id` and `User ID` are one. Only a name
+that a single column has is taken; which columns were recognised is always told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from newcomer.arrays import Floats, Ints
+from newcomer.errors import LogsError
+from newcomer.logs.faults import Example, Faults
+from newcomer.logs.text_columns import Dates, iso_dates, numbers_and_nulls, numbers_in, two_ways
+
+Epoch = Literal["s", "ms", "us", "ns"]
+Real = TypeVar("Real", bound=np.floating)
+Result = TypeVar("Result")
+_WORDS: dict[Epoch, str] = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_NANOSECONDS: dict[Epoch, int] = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+FILL_IN = "fill the value in or remove the row, or missing='drop' (--missing drop) leaves such rows out"
+_OLDEST, _NEWEST = 300_000_000, 4_200_000_000  # Unix seconds from 1979 to 2103: smaller numbers count something else
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where rows come from: a file (or nothing, for arrays and frames) and the number of rows before them.
+
+    `rows` are their numbers, from 0, where some were left out; `faults`, if there, collects what is wrong; `spare` is
+    the part of the logs that can be done without, if what is looked at is one.
+    """
+
+    source: str = ""
+    start: int = 0
+    rows: Ints | None = None
+    faults: Faults | None = None
+    spare: str = ""
+
+    def column(self, name: str, row: int | None = None) -> str:
+        """The place in words; rows are counted on from those of earlier chunks.
+
+        >>> Place("logs.csv", start=10).column("reward", 1)
+        'logs.csv, row 12, column reward'
+        """
+        at = [] if row is None else [f"row {self.number(row)}"]
+        return ", ".join([*([self.source] if self.source else []), *at, f"column {name}"])
+
+    def number(self, row: int) -> int:
+        """The number of a row in its file, from 1."""
+        return self.start + (row if self.rows is None else int(self.rows[row])) + 1
+
+    def refuse(
+        self,
+        name: str,
+        bad: pl.Series | NDArray[np.bool_],
+        kind: str,
+        what: Callable[[int], str],
+        todo: str,
+        value: Callable[[int], object] | None = None,
+    ) -> None:
+        """Refuse the rows of a column that are `bad` (rows,), if any is: all together are of a `kind`, each has a
+        sentence, `what(row)`, and perhaps a value to be shown.
+        """
+        mask = np.asarray(bad)
+        if self.faults is not None and mask.any():
+            mask = self.faults.new((self.source, self.start), name, mask)
+        rows = np.flatnonzero(mask)
+        if not len(rows):
+            return
+        if self.faults is None:
+            raise LogsError(what(int(rows[0])), where=self.column(name, int(rows[0])), todo=todo)
+
+        def example(i: int) -> Example:
+            row = int(rows[i])
+            shown = "" if value is None else repr(value(row))
+            return Example(self.source, self.number(row), shown, what(row), self.column(name, row))
+
+        self.faults.add(name, kind, len(rows), example, self._or_without(todo))
+
+    def attempt(self, part: str, function: Callable[..., Result], *given: Any) -> Result | None:
+        """What a function of some arguments and this place gives; its error is collected where faults are.
+
+        Of a `part` that logs can do without, the error says how; of others it is "".
+        """
+        place = replace(self, spare=part)
+        try:
+            return function(*given, place)
+        except LogsError as error:
+            told = LogsError(error.what, where=error.where, todo=place._or_without(error.todo))
+            if self.faults is None:
+                raise told from error
+            self.faults.note(told)
+            return None
+
+    def _or_without(self, todo: str) -> str:
+        part = self.spare
+        return f"{todo}, or leave the column out: columns={{'{part}': None}} (--column {part}=)" if part else todo
+
+
+def identifiers(column: pl.Series, place: Place) -> pl.Series:
+    """User or action ids as Int64 or String, so that there are two kinds of ids and not a dozen.
+
+    Unsigned and short integers become Int64 if they fit; numbers with a point are refused, since 7.0 and "7" would not
+    be found again.
+
+    >>> identifiers(pl.Series("user", [3, 9], dtype=pl.UInt16), Place()).dtype
+    Int64
+    """
+    refuse_nulls(column, place)
+    if column.dtype in (pl.Categorical, pl.Enum) or column.dtype == pl.String:
+        return column.cast(pl.String)
+    if not column.dtype.is_integer():
+        todo = "use integers or text for ids"
+        raise LogsError(f"ids are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
+    exact = column.cast(pl.Int64, strict=False)
+    if exact.null_count() > column.null_count():
+        lost, todo = exact.is_null() & column.is_not_null(), "use ids below 2^63, or text"
+        place.refuse(column.name, lost, "is too large", lambda row: f"id {column[row]} is too large", todo)
+    return exact
+
+
+def numbers(column: pl.Series, place: Place) -> Floats:
+    """A column of finite numbers as float64, (rows,): where a reward, or a feature in a column, becomes a number.
+
+    >>> numbers(pl.Series("reward", [1, 0, 1]), Place("logs.csv"))
+    array([1., 0., 1.])
+    """
+    if column.dtype == pl.String:
+        column = numbers_in(column)[0]
+    refuse_nulls(column, place)
+    _refuse_text(column, column.dtype, place)
+    values = numbers_and_nulls(column) if column.dtype == pl.String else column.cast(pl.Float64)
+    return _finite(values.fill_null(0.0).to_numpy(), column.name, place)
+
+
+def probabilities(column: pl.Series, place: Place) -> Floats:
+    """A column of numbers in (0, 1], (rows,): the probability with which the shown action was chosen.
+
+    >>> probabilities(pl.Series("propensity", [0.25, 1.0]), Place())
+    array([0.25, 1.  ])
+    """
+    column = numbers_in(column)[0]
+    values = numbers(column, place)
+    bad = ((values <= 0.0) | (values > 1.0)) & column.is_not_null().to_numpy()
+    todo = "log the probability with which the shown action was chosen"
+    told, kind = (lambda row: f"propensity {values[row]:g} is outside (0, 1]"), "is outside (0, 1]"
+    place.refuse(column.name, bad, kind, told, todo, lambda row: float(values[row]))
+    return values
+
+
+def times(
+    column: pl.Series, place: Place, epoch: Epoch | None = None, dates: Dates | Literal["either"] | None = None
+) -> tuple[Ints, bool]:
+    """Steps as int64 (rows,) and whether they are times, whose ties are allowed; times are in nanoseconds.
+
+    Text is parsed as times, `dates` such as 03/02/2020 as said; integers are steps unless `epoch` names the unit in
+    which they count Unix time.
+
+    >>> times(pl.Series("step", [1, 2]), Place()), times(pl.Series("step", [1, 2]), Place(), "s")
+    ((array([1, 2]), False), (array([1000000000, 2000000000]), True))
+    """
+    refuse_nulls(column, place)
+    if column.dtype == pl.String:
+        column = _parse_times(column, place, dates)
+    if column.dtype == pl.Date:
+        column = column.cast(pl.Datetime("ms"))
+    if isinstance(column.dtype, pl.Datetime | pl.Duration):
+        return _nanoseconds(column, column.dtype.time_unit or "us", place), True
+    if not column.dtype.is_integer():
+        todo = "use integers or timestamps"
+        raise LogsError(f"steps are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
+    if epoch is not None:
+        return _nanoseconds(column, epoch, place), True
+    return identifiers(column.fill_null(0), place).fill_null(0).to_numpy(), False
+
+
+def unix_unit(low: int, high: int) -> Epoch | None:
+    """The unit in which integers from `low` to `high` are Unix times by their size; None if they are not.
+
+    >>> unix_unit(956_703_932, 1_046_454_590), unix_unit(1_700_000_000_000, 1_700_000_360_000), unix_unit(0, 50)
+    ('s', 'ms', None)
+    """
+    for unit, scale in _NANOSECONDS.items():
+        if _OLDEST * 10**9 <= low * scale <= high * scale < _NEWEST * 10**9:
+            return unit
+    return None
+
+
+def unix_note(name: str, unit: Epoch, steps: tuple[int, int]) -> str:
+    """What is said of steps that are Unix times by their size.
+
+    >>> unix_note("when", "s", (956_703_932, 1_046_454_590))
+    'when holds Unix times in seconds by their size (2000-04-25 to 2003-02-28): equal times of a user keep file order.'
+    """
+    first, last = (datetime.fromtimestamp(step * _NANOSECONDS[unit] / 10**9, UTC).date() for step in steps)
+    days = f"{first}" if first == last else f"{first} to {last}"
+    return f"{name} holds Unix times in {_WORDS[unit]} by their size ({days}): equal times of a user keep file order."
+
+
+def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
+    """A column of equally long lists of finite numbers as an array (rows, d).
+
+    float32 stays float32: features are most of what logs weigh, and a batch is made of float64 when it is handed out.
+
+    >>> feature_lists(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    refuse_nulls(column, place)
+    if not isinstance(column.dtype, pl.List | pl.Array):
+        todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
+        raise LogsError(f"features are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
+    lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
+    dim, right = _common_length(lists, place, dim)
+    if not right:
+        return np.zeros((len(column), dim))
+    flat = lists.explode(empty_as_null=False)
+    if not (flat.dtype.is_numeric() or flat.dtype == pl.Boolean):
+        words = lists.list.eval(pl.element().cast(pl.Float64, strict=False).is_null()).list.any().fill_null(False)
+        row = int(words.arg_max() or 0)
+        bad = (
+            lists[row].filter(lists[row].cast(pl.Float64, strict=False).is_null())[0] if words.any() else lists[row][0]
+        )
+        what = f"text {bad!r} where numbers belong" if isinstance(bad, str) else f"features are {kind_of(flat.dtype)}"
+        raise LogsError(what, where=place.column(column.name, row), todo="use numbers")
+    if flat.null_count():
+        gaps = np.asarray(flat.is_null().to_numpy().reshape(-1, dim).any(axis=1))
+        place.refuse(column.name, gaps, "is missing", lambda row: f"{column.name} is missing", FILL_IN)
+    kept = pl.Float32 if flat.dtype == pl.Float32 else pl.Float64
+    return _finite(flat.cast(kept).fill_null(0.0).to_numpy().reshape(-1, dim), column.name, place)
+
+
+def feature_array(given: ArrayLike, name: str = "features", *, gaps: bool = False) -> NDArray[np.floating]:
+    """An array (rows, d) of finite numbers; float32 stays float32. A copy: what is done to `given` stays there.
+
+    With `gaps`, some may be NaN: their rows are to be left out.
+    """
+    refuse_masked(given, name)
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        todo = "give every row the same number of features"
+        raise LogsError(f"{name} are not an array of shape (rows, d)", where=name, todo=todo) from error
+    if values.ndim != 2 or values.shape[1] == 0:
+        todo = "pass an array of shape (rows, d)"
+        raise LogsError(f"{name} have shape {values.shape}", where=name, todo=todo)
+    if values.dtype.kind not in "fiub":
+        raise LogsError(f"{name} are not numbers", where=name, todo="pass a numeric array")
+    kept = np.float32 if values.dtype == np.float32 else np.float64
+    exact: NDArray[np.floating] = np.array(values, dtype=kept, order="C")
+    if gaps and np.isnan(exact).any():
+        _finite(exact[~np.isnan(exact).any(axis=1)], name, Place())
+        return exact
+    return _finite(exact, name, Place())
+
+
+def refuse_masked(given: object, name: str) -> None:
+    """Refuse a masked array: what it hides would be read like everything else."""
+    if isinstance(given, np.ma.MaskedArray):
+        todo = "leave the masked rows out, or pass array.filled(value) or array.data"
+        raise LogsError(f"{name} is a masked array", where=name, todo=todo)
+
+
+def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
+    """The values, if all are finite; else the error names the first that is not."""
+    # A sum is finite only if every term is (or overflows, which the second look settles); it needs no temporary.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return values
+    bad = ~np.isfinite(values)
+    rows = bad.reshape(len(values), -1).any(axis=1)
+
+    def found(row: int) -> float:
+        cells = values[row].reshape(-1)
+        return float(cells[~np.isfinite(cells)][0])
+
+    told, todo = (lambda row: f"{name} is {found(row)}, not a finite number"), "remove the row or mend the value"
+    place.refuse(name, rows, "is not a finite number", told, todo, found)
+    return values
+
+
+def _common_length(lists: pl.Series, place: Place, dim: int | None) -> tuple[int, bool]:
+    """The number d of features that every list should have, `dim` if earlier rows have set it, and whether all do."""
+    lengths = lists.list.len()
+    dim = int(lengths.drop_nulls()[0] if lengths.null_count() < len(lengths) else 1) if dim is None else dim
+    wrong = (lengths != dim).fill_null(False) if dim else lists.is_not_null()
+    todo, kind = "give every row the same number of features, at least one", "has another number of entries"
+    other = "no features" if not dim else ""
+    told = lambda row: other or f"{lengths[row]} features where other rows have {dim}"
+    place.refuse(lists.name, wrong, "is empty" if other else kind, told, todo, lambda row: lengths[row])
+    return max(dim, 1), not wrong.any() and not lists.null_count()
+
+
+def _nanoseconds(column: pl.Series, unit: Epoch, place: Place) -> Ints:
+    """Times in one unit, so that files which differ in theirs can be sorted together."""
+    values = column.cast(pl.Int64).to_numpy()
+    scale = _NANOSECONDS[unit]
+    if len(values) and max(-int(values.min()), int(values.max())) * scale >= 2**63:
+        todo = "use times between the years 1678 and 2261"
+        raise LogsError("a time is out of range", where=place.column(column.name), todo=todo)
+    return values * scale
+
+
+def _parse_times(column: pl.Series, place: Place, dates: Dates | Literal["either"] | None = None) -> pl.Series:
+    """Text as times; refused are values that are neither a time nor a whole number, and dates that may be either."""
+    if dates == "either":
+        todo = "say which: dates='day-first' or 'month-first' (--dates day-first|month-first)"
+        told, kind = (lambda row: f"{column[row]!r} can be read two ways"), "can be read two ways"
+        place.refuse(column.name, two_ways(column), kind, told, todo, lambda row: column[row])
+        dates = "day-first"
+    text = column.str.strip_chars() if dates is None else iso_dates(column, dates)
+    try:
+        parsed = text.str.to_datetime(strict=False, time_unit="us")
+    except pl.exceptions.PolarsError:
+        parsed = pl.Series(column.name, [None] * len(column), dtype=pl.Datetime("us"))
+    lost = parsed.is_null() & column.is_not_null()
+    if lost.any():
+        neither = lost & text.cast(pl.Int64, strict=False).is_null()
+        wanted = "integers or timestamps such as 2024-05-01 12:30:00"
+        _refuse_words(column, neither if neither.any() else lost, place, wanted)
+    return parsed.fill_null(datetime(1970, 1, 1))
+
+
+def refuse_nulls(column: pl.Series, place: Place) -> None:
+    """Refuse a column in which values are missing."""
+    if column.null_count():
+        place.refuse(column.name, column.is_null(), "is missing", lambda row: f"{column.name} is missing", FILL_IN)
+
+
+def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
+    """Refuse what is not numeric; of text, the values that are not numbers are named."""
+    if dtype == pl.String:
+        _refuse_words(column, numbers_and_nulls(column).is_null() & column.is_not_null(), place, "numbers")
+    elif not (dtype.is_numeric() or dtype == pl.Boolean):
+        raise LogsError(f"{column.name} is {kind_of(dtype)}", where=place.column(column.name), todo="use numbers")
+
+
+def _refuse_words(column: pl.Series, bad: pl.Series, place: Place, wanted: str) -> None:
+    """Refuse text that is not what it should be."""
+    told, kind = (lambda row: f"text {column[row]!r} where {wanted} belong"), f"is text where {wanted} belong"
+    place.refuse(column.name, bad, kind, told, f"use {wanted}", lambda row: column[row])
+
+
+def kind_of(dtype: pl.DataType) -> str:
+    """What a column holds, in words."""
+    return "text" if dtype == pl.String else f"of type {dtype}"
+
+
+_PEOPLE = ("user", "customer", "visitor", "member", "person", "subscriber", "respondent", "student", "patient")
+_THINGS = (
+    *("action", "item", "movie", "film", "product", "article", "song", "track", "book", "video", "show", "game"),
+    *("question", "option", "content", "offer", "message", "exercise", "recipe", "restaurant", "hotel"),
+    *("treatment", "template", "variant"),
+)
+KNOWN = {
+    "user": {*_PEOPLE, *(f"{one}id" for one in _PEOPLE), "uid"},
+    "action": {*_THINGS, *(f"{one}id" for one in _THINGS)},
+    "reward": {
+        *("reward", "rating", "ratings", "score", "stars", "click", "clicks", "clicked", "like", "liked", "outcome"),
+        *("response", "answer", "value", "grade", "feedback", "purchase", "purchased", "conversion", "converted"),
+        *("plays", "playcount"),
+    },
+    "step": {
+        *("step", "timestamp", "ts", "time", "datetime", "date", "eventtime", "createdat", "unixtime", "timestep"),
+        *("round", "trial", "turn"),
+    },
+    "propensity": {"propensity", "propensityscore", "pscore"},
+}
+
+
+def plain(name: str) -> str:
+    """A name without case, spaces and signs.
+
+    >>> plain("User_ID"), plain("movieId")
+    ('userid', 'movieid')
+    """
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def known_as(part: str, names: Iterable[str]) -> list[str]:
+    """The names under which a part of logs commonly goes.
+
+    >>> known_as("reward", ["userId", "rating", "comment"])
+    ['rating']
+    """
+    return [name for name in names if plain(name) in KNOWN[part]]

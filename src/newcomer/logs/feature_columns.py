@@ -1,0 +1,147 @@
+"""Feature columns: which columns of an items table are features, and which of those must not be taken by themselves.
+
+All numeric columns are, unless `features=` chooses. A number that is no measure (a stock number, a bar code, a Unix
+time) would be one of them, and being huge beside the others it would be all that a fit sees: its square is the norm
+that the ridge is set by. Measured with six 0/1 features and a seventh that is irrelevant: nothing changes while the
+seventh is up to 100 times as large as the others, from 1,000 times on the taste of users is no longer found. So a
+column is refused that is more than 100 times as large as the others, or looks like an id. Whoever names it gets it: the
+fit is theirs, and is told. Nothing is scaled behind the back of the caller, who serves features in the same units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from newcomer.arrays import Floats
+from newcomer.errors import LogsError, nearest
+from newcomer.logs.columns import Place, feature_lists, numbers
+
+DWARFS = 100.0  # times the size of the others
+MANY = 20  # items from which on whole numbers that hardly repeat look like ids
+DISTINCT = 0.95
+SHOWN = 12  # names in a sentence
+
+
+@dataclass(frozen=True)
+class FeatureColumns:
+    """Features (items, d) of a table, the names of their columns (None: a list column) and what to say of them."""
+
+    matrix: Floats
+    names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def feature_columns(frame: pl.DataFrame, place: Place, chosen: Sequence[str] | None = None) -> FeatureColumns:
+    """The chosen columns of a table of items, without ids; else the list column `features`, or all that are numeric."""
+    if chosen is not None:
+        return _chosen(frame, place, chosen)
+    if "features" in frame.columns:
+        return FeatureColumns(feature_lists(frame["features"], place).astype(np.float64))
+    columns = [column for column in frame if is_feature(column)]
+    if not columns:
+        todo = "add numeric columns, or a column features of lists, or a column name for one-hot features with names"
+        raise LogsError("items have no numeric columns", where=place.source, todo=todo)
+    names = tuple(column.name for column in columns)
+    matrix = np.column_stack([numbers(column, place) for column in columns])
+    if not place.faults:  # nothing is to be said of the size of what is not there
+        _refuse_odd(matrix, names, place)
+    others = [name for name in frame.columns if name not in names]
+    left = f"; not numeric and left out: {listed(others)}" if others else ""
+    note = (
+        f"Features are the {count_columns(names)} {listed(names)} of the items{left} (features= or --features chooses)."
+    )
+    return FeatureColumns(matrix, names, (note,))
+
+
+def _chosen(frame: pl.DataFrame, place: Place, chosen: Sequence[str]) -> FeatureColumns:
+    """The columns that the caller named, in that order; one of them may hold lists."""
+    for name in chosen:
+        if name not in frame.columns:
+            todo = f"columns are {listed(frame.columns)}{nearest(name, frame.columns)}"
+            raise LogsError(f"items have no column '{name}'", where=place.source, todo=todo)
+    if len(chosen) == 1 and isinstance(frame[chosen[0]].dtype, pl.List | pl.Array):
+        return FeatureColumns(feature_lists(frame[chosen[0]], place).astype(np.float64))
+    names, matrix = tuple(chosen), np.column_stack([numbers(frame[name], place) for name in chosen])
+    return FeatureColumns(matrix, names, tuple(size_notes(matrix, names)))
+
+
+def size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
+    """A note on each feature beside which the others hardly count."""
+    return [
+        f"Feature {names[i]} is about {ratio:,.0f} times as large as the others, which will hardly count: scale it."
+        for i, ratio in enumerate(_sizes(matrix))
+        if ratio > DWARFS
+    ]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence, not too many.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    return ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
+
+
+def count_columns(names: Sequence[str]) -> str:
+    """`column`, or how many columns."""
+    return "column" if len(names) == 1 else f"{len(names):,} columns"
+
+
+def _refuse_odd(matrix: Floats, names: tuple[str, ...], place: Place) -> None:
+    """Refuse columns that look like ids or dwarf the others, all of them in one sentence."""
+    if len(names) == 1:
+        return  # there is nothing that it could drown
+    ids = [_is_id(column) for column in matrix.T]
+    ratios = _sizes(matrix)
+    odd = [i for i in range(len(names)) if ids[i] or ratios[i] > DWARFS]
+    if not odd:
+        return
+    first = odd[0]
+    why = "looks like an id" if ids[first] else f"is about {ratios[first]:,.0f} times as large as the others"
+    more = "" if len(odd) == 1 else f" (so do not fit: {listed([names[i] for i in odd[1:]])})"
+    rest = ",".join(name for i, name in enumerate(names) if i not in odd) or "a,b,c"
+    scale = "" if ids[first] else ", or scale it"
+    raise LogsError(
+        f"column '{names[first]}' {why}{more}",
+        where=place.column(names[first]),
+        todo=f"choose the feature columns with features= (--features {rest}){scale}",
+    )
+
+
+def _sizes(matrix: Floats) -> Floats:
+    """How many times as large (root mean square) each column is as the others typically are; 0 where none counts."""
+    scale = np.abs(matrix).max(axis=0, initial=0.0)
+    sizes = scale * np.sqrt(np.mean((matrix / np.where(scale > 0, scale, 1.0)) ** 2, axis=0))
+    ratios = np.zeros(len(sizes))
+    for i, size in enumerate(sizes):
+        others = np.sort(sizes[(np.arange(len(sizes)) != i) & (sizes > 0)])
+        if len(others):
+            ratios[i] = size / others[(len(others) - 1) // 2]
+    return ratios
+
+
+def _is_id(column: Floats) -> bool:
+    """Whole numbers that hardly ever repeat, in a table large enough for that to mean something."""
+    if len(column) < MANY or not np.array_equal(column, np.round(column)):
+        return False
+    return len(np.unique(column)) >= DISTINCT * len(column)
+
+
+def is_feature(column: pl.Series) -> bool:
+    """Whether a column holds numbers, or text that was meant as numbers."""
+    return column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)
+
+
+def _meant(column: pl.Series) -> bool:
+    """Text that is mostly numbers was meant as numbers: `numbers` then names the value that is not one.
+
+    Codes with leading zeros were not.
+    """
+    if column.dtype != pl.String or column.str.contains(r"^[+-]?0[0-9]+$").any():
+        return False
+    return 2 * column.cast(pl.Float64, strict=False).count() > len(column)

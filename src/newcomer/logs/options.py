@@ -1,0 +1,121 @@
+"""What reading was asked for, checked before the first file is opened: one sentence for what makes no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+
+from newcomer import validate
+from newcomer.errors import LogsError
+from newcomer.logs.columns import Epoch
+from newcomer.logs.memory_store import Clip
+from newcomer.logs.schema import Layout, Missing, Renames
+from newcomer.logs.text_columns import Dates
+from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transformed
+
+
+class ReadOptions(NamedTuple):
+    """What was asked for about the values of a table, checked."""
+
+    missing: Missing = "error"
+    tidy_ids: bool = False
+    dates: Dates | None = None
+    reward_transform: Transform | None = None
+
+    def on(self, layout: Layout) -> Layout:
+        """The layout with these."""
+        return replace(layout, **self._asdict())
+
+
+def check_options(
+    *,
+    intercept: Any,
+    grouped: Any = False,
+    memory: Any = None,
+    epoch: Any = None,
+    progress: Any = None,
+    missing: Any = "error",
+    tidy_ids: Any = False,
+    dates: Any = None,
+    reward_transform: Any = None,
+) -> ReadOptions:
+    """Refuse settings of the wrong type, each by its name."""
+    for name, value in (("intercept", intercept), ("grouped", grouped), ("tidy_ids", tidy_ids)):
+        validate.flag(value, name, kind=LogsError)
+    if memory is not None:
+        validate.whole(memory, "memory", least=0, kind=LogsError)
+    if epoch is not None:
+        validate.one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
+    validate.callback(progress, "progress", kind=LogsError)
+    validate.one_of(missing, "missing", get_args(Missing), kind=LogsError)
+    if dates is not None:
+        validate.one_of(dates, "dates", get_args(Dates), kind=LogsError)
+    if reward_transform is not None:
+        validate.one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
+    return ReadOptions(missing, bool(tidy_ids), dates, reward_transform)
+
+
+def checked_clip(clip: Any, transform: Transform | None = None) -> Clip:
+    """The limits of rewards, two finite numbers in order, on the scale that rewards are learned on."""
+    if clip is None:
+        return None
+    if isinstance(clip, str) and clip == "auto":
+        return "auto"
+    listed = isinstance(clip, Sequence) and not isinstance(clip, str | bytes) and len(clip) == 2
+    given = list(clip) if listed or (isinstance(clip, np.ndarray) and clip.shape == (2,)) else [0.0, 0.0]
+    low, high = given if all(isinstance(one, int | float | np.number) for one in given) else (0.0, 0.0)
+    if not -np.inf < low < high < np.inf:
+        todo = "pass two numbers (low, high), low < high, or 'auto'"
+        raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=todo)
+    if transform is None:
+        return float(low), float(high)
+    if high <= LEAST:
+        raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=NEEDED)
+    low = max(low, np.nextafter(LEAST, 0.0))
+    return float(transformed(low, transform)), float(transformed(high, transform))
+
+
+def column_names(features: object) -> tuple[str, ...] | None:
+    """The names, if what was passed as features is a name or a sequence of names."""
+    if isinstance(features, str):
+        return (features,)
+    named = isinstance(features, list | tuple) and features and all(isinstance(name, str) for name in features)
+    return tuple(features) if named else None  # type: ignore[arg-type]
+
+
+def checked_columns(columns: Any) -> Renames | None:
+    """Renames: a mapping of parts of logs to a column, several, or None."""
+    if columns is None:
+        return None
+    todo = "pass a dict such as {'user': 'uid'}"
+    if not isinstance(columns, Mapping):
+        raise LogsError(f"columns is {validate.shown(columns)}", where="columns=", todo=todo)
+    for part, given in columns.items():
+        if not isinstance(part, str) or (given is not None and given != [] and column_names(given) is None):
+            what = f"columns has {validate.shown(part)}: {validate.shown(given)}"
+            raise LogsError(what, where="columns=", todo=f"{todo}; None leaves a part out")
+    return columns
+
+
+class FeatureChoice(NamedTuple):
+    """Which columns are to be features: `of_items`, or, among the renamed `columns`, of the logs themselves."""
+
+    of_items: tuple[str, ...] | None
+    columns: Renames | None
+
+    @classmethod
+    def of(cls, features: Any, items: Any, columns: Any) -> FeatureChoice:
+        """From what `read_logs` is given: names in `features=` are columns of the items, if there are any."""
+        columns = checked_columns(columns)
+        if features is None:
+            return cls(None, columns)
+        names = column_names(features)
+        if not names:
+            todo = "pass the names of columns, as features=['price', 'weight']"
+            raise LogsError(f"features= is {validate.shown(features)}", where="features=", todo=todo)
+        return cls(
+            names if items is not None else None, {**(columns or {}), "features": None if items is not None else names}
+        )

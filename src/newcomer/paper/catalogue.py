@@ -1,0 +1,208 @@
+"""Every figure of the paper and every study past it, by id, and the run that makes some of them.
+
+This is the top of the experiments: it knows all figures, so it is here that a worker process finds the computation of
+a `Table` job, by the id of its figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from newcomer.errors import NewcomerError, nearest
+from newcomer.files import told, write
+from newcomer.logs.workers import WorkerPool
+from newcomer.paper.figure import Figure
+from newcomer.paper.figures import (
+    eigenvalues,
+    geometry,
+    insufficiency,
+    lowdim,
+    main,
+    movielens,
+    privacy,
+    readings,
+    regret_vs_n,
+    replay,
+    reward_seeking_logger,
+    simulation,
+    subspace_error,
+    truth,
+)
+from newcomer.paper.jobs import Fit, Job, JobFolder, Play, Progress, from_text, in_order, kind_of, run, to_text
+from newcomer.paper.performing import perform_fit, perform_play
+from newcomer.paper.scale import Scale, Setting
+from newcomer.paper.studies import (
+    check_rates,
+    exploration,
+    hard,
+    local_regret,
+    outlook,
+    people,
+    persistence,
+    prior_calibration,
+    prior_movielens,
+    prior_outside,
+    prior_ratings,
+    prior_ratings_regret,
+    prior_robust,
+    prior_subspace,
+    prior_users,
+    ranks,
+    rates,
+    repeatability,
+    weak_directions,
+)
+from newcomer.paper.studies import (
+    kept as study_kept,
+)
+from newcomer.paper.worlds.download import cache_folder, find_movielens
+from newcomer.paper.worlds.movielens_standin import write_standin
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for module in (
+        main,
+        eigenvalues,
+        simulation,
+        movielens,
+        lowdim,
+        truth,
+        subspace_error,
+        regret_vs_n,
+        geometry,
+        insufficiency,
+        reward_seeking_logger,
+        replay,
+        privacy,
+    )
+    for figure in module.FIGURES
+}
+APART: dict[str, Figure] = {figure.name: figure for module in (readings,) for figure in module.FIGURES}
+STUDIES: dict[str, Figure] = {
+    module.STUDY.name: module.STUDY
+    for module in (
+        prior_subspace,
+        prior_movielens,
+        prior_users,
+        prior_outside,
+        prior_robust,
+        prior_calibration,
+        prior_ratings,
+        prior_ratings_regret,
+        local_regret,
+        people,
+        persistence,
+        exploration,
+        outlook,
+        ranks,
+        hard,
+        rates,
+        weak_directions,
+        study_kept,
+        check_rates,
+        repeatability,
+    )
+}
+EVERYTHING = FIGURES | APART | STUDIES
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished figure."""
+
+    figure: Figure
+    picture: Path
+    table: Path
+
+
+def chosen(names: Sequence[str]) -> list[Figure]:
+    """The figures of these ids, each once, in the order of the catalogue.
+
+    `all`, or no id, is all figures of the paper; studies, and figures that take long (`APART`), must be named.
+
+    >>> [figure.name for figure in chosen(["prior-users", "main"])]
+    ['main', 'prior-users']
+    """
+    for name in names:
+        if name not in EVERYTHING and name != "all":
+            raise NewcomerError(f"there is no figure '{name}'{nearest(name, EVERYTHING)}", todo="--list shows all ids")
+    if not names or "all" in names:
+        return list(FIGURES.values())
+    return [figure for name, figure in EVERYTHING.items() if name in names]
+
+
+def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFolder:
+    """The folder of finished jobs for a scale, in `work` or in the user's cache.
+
+    The full scale needs MovieLens-1M, in `data` or where `find_movielens` looks. The quick scale takes `data` if it is
+    given, and writes made-up ratings beside its results if not.
+    """
+    folder = work or cache_folder() / "reproduce"
+    if scale.quick and data is None:
+        source = folder / "standin" / "ml-1m"
+        source = source if (source / "README").is_file() else write_standin(folder / "standin")
+    else:
+        source = find_movielens(data)
+    return JobFolder.at(folder / scale.name, Setting(scale.name, str(source.absolute()), str(cache_folder())))
+
+
+def reproduce(
+    figures: Sequence[Figure], kept: JobFolder, *, out: Path, workers: int, progress: Callable[[str], Progress]
+) -> list[Made]:
+    """Make figures: a picture and a table of each in `out`, and one of newcomers where policies are compared.
+
+    There are three stages. Fits come first, because the jobs of regret figures say which radius was found. Then every
+    job of every figure that is not in the folder yet, each once however many figures ask for it. Pictures are made
+    last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
+    "pictures".
+    """
+    with told(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with WorkerPool(workers) as crew:
+
+        def finish(stage: str, jobs: Sequence[Job]) -> None:
+            missing = in_order(kept.missing(jobs))
+            calls = [(to_text(job), *kept.words) for job in missing]
+            run(crew, _work, calls, [kind_of(job) for job in missing], progress=progress(stage))
+
+        finish("fits", [fit for figure in figures for fit in figure.fits(kept.scale)])
+        finish("runs", [job for figure in figures for job in figure.jobs(kept)])
+        names = [figure.name for figure in figures]
+        run(crew, _draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
+    return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]
+
+
+def do(job: Job, kept: JobFolder) -> None:
+    """Do one job in this process and keep its result.
+
+    The fit behind a play must be finished. A `Table` job names its figure, whose `run` is called with the job's
+    arguments.
+    """
+    if isinstance(job, Fit):
+        kept.keep(job, perform_fit(job, kept.setting))
+    elif isinstance(job, Play):
+        kept.keep(job, perform_play(job, kept.setting, kept.model(job.fit) if job.fit else None))
+    else:
+        own = EVERYTHING[job.figure].run
+        assert own is not None
+        kept.keep(job, own(kept.setting, **dict(job.arguments)))
+
+
+def _work(text: str, folder: str, setting: str, identity: str) -> None:
+    """What a worker does for one job."""
+    do(from_text(text), JobFolder.from_words(folder, setting, identity))
+
+
+def _draw(name: str, out: str, folder: str, setting: str, identity: str) -> None:
+    """What a worker does for one figure whose jobs are finished: the table and the picture."""
+    figure, kept = EVERYTHING[name], JobFolder.from_words(folder, setting, identity)
+    rounded = pl.col(pl.Float64).round_sig_figs(figure.digits)
+    frame = figure.table(kept).with_columns(rounded)
+    write(Path(out, f"{name}.csv"), frame.write_csv().encode())
+    if figure.newcomers is not None:
+        write(Path(out, f"{name}-newcomers.csv"), figure.newcomers(kept).with_columns(rounded).write_csv().encode())
+    figure.draw(frame, Path(out, f"{name}.png"))

@@ -1,0 +1,298 @@
+"""The pieces of work that figures are made of: plain records, each with a key.
+
+The key says everything that the result depends on.
+
+* `Fit` is a model from a world's logs;
+* `Play` is some newcomers served by one policy;
+* `Table` is any other computation: the `run` of the figure whose id it names, with plain arguments.
+
+ProBALL stays in the subspace while Delta tau sqrt(t) <= d (tau' = 0), a rule that never looks at rewards. A play
+therefore depends on Delta and tau only through the first round outside the subspace. The job says which Delta and tau
+were meant (`ExitRule`); its key has that round in their place, so that settings which leave in the same round share
+one run. A policy's random numbers are named after its algorithm, not after tau: settings are compared on the same
+draws.
+
+The folder in which finished jobs are kept, by content hash.
+
+A finished job is a file named after its key, written whole or not at all, so an interrupted run goes on where it
+stopped, and figures that need the same job share it. Every job draws from generators of its own, so results do not
+depend on who did it.
+
+Calls of very different length, done by worker processes (`newcomer.logs.workers`), and the time that is left.
+
+Jobs differ in cost by a factor of a thousand, so the share of jobs that are done says nothing about the time left.
+Each call therefore has a kind, the calls of which take about as long as each other, and the time left is told only
+when every kind that is still to be done has been timed at least once (`time_left`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from newcomer import __version__
+from newcomer.files import write
+from newcomer.logs.engine import Work
+from newcomer.logs.workers import WorkerPool
+from newcomer.model import Model, load
+from newcomer.paper.scale import Scale, Setting
+
+FORMAT = 1  # of the results; a change makes all earlier ones stale
+SLOW = "LOCAL-UCB"  # the policy whose plays take minutes
+Scalar = str | int | float | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model of `users` histories of `steps` steps.
+
+    A `rank` of 0 lets the fit choose, `ridge` None as well; `calibrate` asks for a calibrated radius.
+    """
+
+    world: str
+    users: int
+    steps: int
+    estimator: str
+    rank: int
+    ridge: float | None = None
+    seed: int = 1
+    calibrate: bool = False
+
+
+@dataclass(frozen=True)
+class ExitRule:
+    """ProBALL's rule: stay in the subspace of R^`dim` while `radius` `tau` sqrt(t) <= `dim`."""
+
+    radius: float
+    tau: float
+    dim: int
+
+    def first_outside(self, rounds: int) -> int:
+        """The first round outside the subspace, `rounds` + 1 if there is none in this horizon.
+
+        The rule is asked round by round, in the arithmetic of the policy itself.
+
+        >>> ExitRule(radius=54.0, tau=0.1, dim=50).first_outside(rounds=200)
+        86
+        """
+        pace = self.radius * self.tau
+        return 1 + sum(pace * math.sqrt(t) <= self.dim for t in range(1, rounds + 1))
+
+
+@dataclass(frozen=True)
+class Play:
+    """`trials` newcomers served by one policy for `rounds` rounds.
+
+    `exit` is ProBALL's rule for leaving the subspace (None: the policy's default); `truth` gives ProBALL the true
+    basis in place of the fitted one; `latent` shows every action through the true basis.
+    """
+
+    world: str
+    policy: str
+    rounds: int
+    trials: int
+    fit: Fit | None = None
+    exit: ExitRule | None = None
+    truth: bool = False
+    latent: bool = False
+    seed: int = 0
+
+    @property
+    def left_at(self) -> int | None:
+        """The first round outside the subspace, `rounds` + 1 if it is not left; None without a rule."""
+        return None if self.exit is None else self.exit.first_outside(self.rounds)
+
+
+@dataclass(frozen=True)
+class TableJob:
+    """The computation of a figure, `run`, with these arguments."""
+
+    figure: str
+    arguments: tuple[tuple[str, Scalar], ...]
+
+
+Job = Fit | Play | TableJob
+
+
+def key(job: Job, identity: str) -> str:
+    """The content hash of a job; `identity` names version, scale and data."""
+    parts = _parts(job)
+    if isinstance(job, Play):
+        parts["exit"] = job.left_at
+    return hashlib.sha256(f"{FORMAT} {identity} {json.dumps(parts, sort_keys=True)}".encode()).hexdigest()[:24]
+
+
+def to_text(job: Job) -> str:
+    """The job as JSON."""
+    return json.dumps(_parts(job), sort_keys=True)
+
+
+def from_text(text: str) -> Job:
+    """The inverse of `to_text`.
+
+    >>> from_text(to_text(Table("geometry", (("seed", 1),))))
+    Table(figure='geometry', arguments=(('seed', 1),))
+    """
+    parts: dict[str, Any] = json.loads(text)
+    kind = parts.pop("kind")
+    if kind == "Fit":
+        return Fit(**parts)
+    if kind == "TableJob":
+        return TableJob(parts["figure"], tuple((name, value) for name, value in parts["arguments"]))
+    records = {"fit": Fit, "exit": ExitRule}
+    return Play(**parts | {name: parts[name] and record(**parts[name]) for name, record in records.items()})
+
+
+def _parts(job: Job) -> dict[str, Any]:
+    return {"kind": type(job).__name__, **asdict(job)}
+
+
+def kind_of(job: Job) -> str:
+    """A text that jobs share if they take about as long: everything but the seed, a play's model and its exit.
+
+    >>> kind_of(Table("privacy", (("dim", 40), ("seed", 1)))) == kind_of(Table("privacy", (("dim", 40), ("seed", 2))))
+    True
+    """
+    parts = {name: value for name, value in _parts(job).items() if name not in ("seed", "fit", "exit", "truth")}
+    if isinstance(job, TableJob):
+        parts["arguments"] = [pair for pair in job.arguments if pair[0] != "seed"]
+    return json.dumps(parts, sort_keys=True)
+
+
+def in_order(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs in the order in which they should be begun.
+
+    What takes minutes comes first, so that no worker is left alone with a long job at the end; then one job of each
+    kind, after which the time that the others will take is known.
+    """
+    seen: set[str] = set()
+
+    def place(job: Job) -> tuple[bool, bool]:
+        kind = kind_of(job)
+        again = kind in seen
+        seen.add(kind)
+        return not _slow(job), again
+
+    return sorted(jobs, key=place)
+
+
+def _slow(job: Job) -> bool:
+    if isinstance(job, Fit):  # fits of whole real histories, and fits of parts
+        return (job.estimator == "em" and not job.steps) or job.calibrate
+    return isinstance(job, Play) and job.policy == SLOW
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """The results of one setting; `identity` names version, scale and data in the key of every job."""
+
+    folder: Path
+    setting: Setting
+    identity: str
+
+    @classmethod
+    def at(cls, folder: Path, setting: Setting) -> JobFolder:
+        """The results in `folder` for the ratings that the setting names.
+
+        The hash of the ratings is part of every key, and so is the version of newcomer: results of other data, or of a
+        release that may have computed something else, are never taken for these.
+        """
+        ratings = hashlib.sha256(Path(setting.data, "ratings.dat").read_bytes()).hexdigest()
+        return cls(folder, setting, f"{__version__} {setting.scale} {ratings}")
+
+    @property
+    def scale(self) -> Scale:
+        """The sizes of this setting."""
+        return self.setting.sizes
+
+    def place(self, job: Job) -> Path:
+        """Where the result of a job is, or will be."""
+        ending = "newcomer" if isinstance(job, Fit) else "parquet"
+        return self.folder / f"{type(job).__name__.lower()}-{key(job, self.identity)}.{ending}"
+
+    def missing(self, jobs: Iterable[Job]) -> list[Job]:
+        """The jobs that have no result yet, in order; of several with one key the first."""
+        wanted: dict[Path, Job] = {}
+        for job in jobs:
+            wanted.setdefault(self.place(job), job)
+        return [job for place, job in wanted.items() if not place.is_file()]
+
+    def rows(self, job: Play | TableJob) -> pl.DataFrame:
+        """The result of a finished play or table."""
+        return pl.read_parquet(self.place(job))
+
+    def model(self, job: Fit) -> Model:
+        """The model of a finished fit."""
+        return load(self.place(job))
+
+    def keep(self, job: Job, result: Model | pl.DataFrame) -> None:
+        """Write the result of a job to its place, whole or not at all: a model as a model file, rows as Parquet."""
+        if isinstance(result, Model):
+            result.save(self.place(job))
+        else:
+            buffer = BytesIO()
+            result.write_parquet(buffer)
+            write(self.place(job), buffer.getvalue())
+
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """The folder in plain words, for other processes, which are given text and no objects."""
+        return str(self.folder), json.dumps(asdict(self.setting)), self.identity
+
+    @classmethod
+    def from_words(cls, folder: str, setting: str, identity: str) -> JobFolder:
+        """The inverse of `words`."""
+        return cls(Path(folder), Setting(**json.loads(setting)), identity)
+
+
+Progress = Callable[[int, int, float | None], None]  # calls done, calls in all, seconds left or None if unknown
+Plain = str | int | float | None
+
+
+def run(
+    crew: WorkerPool,
+    work: Callable[..., None],
+    calls: Sequence[tuple[Plain, ...]],
+    kinds: Sequence[str],
+    *,
+    progress: Progress,
+) -> None:
+    """Call `work` with each of the argument lists, begun in their order; returns when all are done.
+
+    `kinds` says of each call which others take about as long. `progress` is told of every call that ends.
+    """
+    waiting, taken = dict(enumerate(kinds)), dict[str, list[float]]()
+    for number, seconds in crew.as_done(Work(_timed, calls, work)):
+        taken.setdefault(waiting.pop(number), []).append(seconds)
+        progress(len(calls) - len(waiting), len(calls), time_left(list(waiting.values()), taken, crew.workers))
+
+
+def time_left(waiting: Sequence[str], taken: Mapping[str, Sequence[float]], workers: int) -> float | None:
+    """Seconds until the calls of the kinds `waiting` are done, from the seconds `taken` by those of each kind before.
+
+    Each is expected to take the mean of its kind. None while some kind that is waiting has never been timed.
+
+    >>> time_left(["play", "play"], {"play": [3.0, 5.0]}, workers=2)
+    4.0
+    >>> time_left(["play", "fit"], {"play": [3.0, 5.0]}, workers=2) is None
+    True
+    """
+    if not taken.keys() >= set(waiting):
+        return None
+    return sum(sum(taken[kind]) / len(taken[kind]) for kind in waiting) / workers
+
+
+def _timed(work: Callable[..., None], call: tuple[Plain, ...]) -> float:
+    """What a worker does for one call; the seconds it took."""
+    begun = time.perf_counter()
+    work(*call)
+    return time.perf_counter() - begun

@@ -1,0 +1,1 @@
+"""The worlds of the paper's experiments: MovieLens, its factorisation, and the replay of real ratings."""

@@ -1,0 +1,339 @@
+"""Checking a call to a policy: who is asked about, what is on offer, which rewards came, which generators draw.
+
+A call becomes a `Question` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
+or int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows
+in the scores, where `pick` and `masked` see it without another pass over the features. Rewards are looked at, because
+they change the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, NoReturn, TypeGuard
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from newcomer import array_loops, validate
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.errors import PolicyError, nearest
+from newcomer.linear import learning_loops, scoring_loops
+from newcomer.linear.state import positions
+from newcomer.transforms import LEAST, Transform, transformed
+
+Ids = NDArray[Any]  # of whole numbers or of text
+Generators = Sequence[Generator]
+Random = Generator | Sequence[Generator] | None
+
+FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
+NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
+
+
+class Query(NamedTuple):
+    """A checked question: which of these actions for each of these users? m users, K actions, d features."""
+
+    actions: Floats  # (m, K, d), or (1, K, d) if all users have the same
+    users: Ints  # (m,), positions in the state
+    mask: Bools  # (m, K), true where an action may be chosen, or NO_MASK
+    ids: Ids | None = None  # (m, K), which actions these are, if the caller said
+
+    def table(self) -> Floats:
+        """An empty (m, K) table of scores."""
+        return np.empty((len(self.users), self.actions.shape[1]))
+
+    def block(self, row: int) -> Floats:
+        """The actions (K, d) of a row."""
+        block: Floats = self.actions[min(row, len(self.actions) - 1)]
+        return block
+
+    def allowed(self) -> Bools:
+        """The mask (m, K), written out if there is none."""
+        return self.mask if self.mask.size else np.ones((len(self.users), self.actions.shape[1]), dtype=np.bool_)
+
+
+class Rewards(NamedTuple):
+    """Checked rewards: row i says that user `users[i]` got `reward[i]` for an action with `features[i]`."""
+
+    features: Floats  # (m, d)
+    reward: Floats  # (m,)
+    users: Ints  # (m,)
+    ids: Ids | None = None  # (m,), which actions these were, if the caller said
+
+    def rows(self, which: Ints | Bools) -> Rewards:
+        """Some of the rows."""
+        ids = None if self.ids is None else self.ids[which]
+        return Rewards(self.features[which], self.reward[which], self.users[which], ids)
+
+
+@lru_cache(maxsize=16)
+def everyone(count: int) -> Ints:
+    """The positions of all users."""
+    return np.arange(count)
+
+
+def newcomers(n: int) -> int:
+    """The number of users to start with, checked."""
+    return validate.whole(n, "the number of users", least=0)
+
+
+def is_plain(values: object) -> TypeGuard[Floats]:
+    """Whether values are an array that compiled loops take without recompiling: float64, contiguous, writeable."""
+    return type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray
+
+
+def plain_actions(actions: object, dim: int | None) -> Floats | None:
+    """Actions (m, K, d) as they are, actions (K, d) as (1, K, d), if they are plain and d is `dim`; else None."""
+    if not is_plain(actions):
+        return None
+    given = actions if actions.ndim == 3 else actions[None]
+    return given if given.ndim == 3 and given.shape[1] and given.shape[2] == dim else None
+
+
+def floats(values: ArrayLike, name: str) -> Floats:
+    """Values as a plain array."""
+    return values if is_plain(values) else validate.numbers(values, name)
+
+
+def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
+    """Features (..., d) of a frame or mapping of columns, or of a list of mappings, in the order of the names.
+
+    What has no names is returned as it is, and cannot be checked. With `constant`, a last feature of 1 is added.
+
+    >>> by_name({"weight": [2.0, 4.0], "price": [1.0, 3.0], "sku": [7, 8]}, ["price", "weight"], constant=True).tolist()
+    [[1.0, 2.0, 1.0], [3.0, 4.0, 1.0]]
+    """
+    if isinstance(given, list | tuple) and given and all(isinstance(row, Mapping) for row in given):
+        known = list(dict.fromkeys(name for row in given for name in row))
+        given = {name: [row.get(name, np.nan) for row in given] for name in known}
+    available = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", None))
+    if available is None:
+        return given
+    known = [str(name) for name in available]
+    missing = next((name for name in wanted if name not in known), None)
+    if missing is not None:
+        todo = f"the model was fitted with {', '.join(wanted[:12])}{nearest(missing, known)}"
+        raise PolicyError(f"there is no feature '{missing}'", where="features", todo=todo)
+    columns = [floats(given[name], name) for name in wanted]
+    return np.stack([*columns, *([np.ones_like(columns[0])] if constant else [])], axis=-1)
+
+
+def with_constant(features: Floats, dim: int | None) -> Floats:
+    """Features (..., d), with a last one of 1 added to those (..., d - 1) that lack it.
+
+    >>> with_constant(np.array([[2.0], [3.0]]), 2).tolist()
+    [[2.0, 1.0], [3.0, 1.0]]
+    """
+    if dim is None or features.ndim == 0 or features.shape[-1] != dim - 1:
+        return features
+    return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)
+
+
+def names(ids: ArrayLike) -> Ids:
+    """Ids of actions as an array of whole numbers or of text.
+
+    >>> names(["film-7", "film-12"]).tolist()
+    ['film-7', 'film-12']
+    """
+    given = ids if type(ids) is np.ndarray else validate.array(ids, "ids")
+    if given.dtype == object and all(isinstance(one, str) for one in given.flat):
+        given = given.astype(str)
+    if given.dtype.kind not in "iuU" and given.size:
+        raise PolicyError(f"ids must be whole numbers or text, not {given.dtype}")
+    return given
+
+
+def query_of(
+    count: int,
+    dim: int | None,
+    actions: ArrayLike,
+    ids: Ids | None = None,
+    mask: ArrayLike | None = None,
+    users: ArrayLike | None = None,
+) -> Query:
+    """Check a question to a policy that knows `count` users and takes features of `dim` entries (None: any number).
+
+    >>> question(3, 2, [[1.0, 0.0], [0.0, 1.0]], users=[2]).table().shape
+    (1, 2)
+    """
+    given = floats(actions, "actions")
+    asked = everyone(count) if users is None else positions(users, count)
+    shape = given.shape
+    if len(shape) != 3 or shape[0] != len(asked) or shape[1] == 0 or (shape[2] != dim and dim is not None):
+        given = _shared(given, dim, len(asked))
+    if ids is None and mask is None:
+        return Query(given, asked, NO_MASK)
+    shape = len(asked), given.shape[1]
+    which = None if ids is None else _broadcast(ids, shape, "the ids")
+    return Query(given, asked, NO_MASK if mask is None else _allowed(mask, shape), which)
+
+
+def _shared(actions: Floats, dim: int | None, rows: int) -> Floats:
+    """Actions (K, d) that serve all rows, as (1, K, d); anything else that is not (rows, K, d) is refused."""
+    d, block = dim or "d", actions[None] if actions.ndim == 2 else actions
+    if block.ndim != 3 or block.shape[1] == 0 or (block.shape[2] != dim and dim is not None):
+        raise PolicyError(f"actions must have shape (m, K, {d}) or (K, {d}) with K >= 1, not {actions.shape}")
+    if block is actions:
+        raise PolicyError(f"actions are for {len(actions)} users and {rows} were asked about")
+    return block
+
+
+def _broadcast(given: NDArray[Any], shape: tuple[int, int], name: str) -> NDArray[Any]:
+    """An array of shape (m, K), or (K,) for all rows alike, as (m, K)."""
+    if given.shape not in (shape, shape[1:]):
+        raise PolicyError(f"{name} must have shape {shape} or {shape[1:]}, not {given.shape}")
+    return np.broadcast_to(given, shape)
+
+
+def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
+    """A mask as (m, K) booleans, true where an action may be chosen; every row needs one."""
+    given = validate.array(mask, "the mask")
+    if given.dtype != np.bool_:
+        raise PolicyError(f"the mask must be booleans, not {given.dtype}")
+    full = np.array(_broadcast(given, shape, "the mask"), order="C")
+    empty = np.flatnonzero(~full.any(axis=1))
+    if empty.size:
+        raise PolicyError("no action may be chosen", where=f"mask, row {empty[0]}", todo="leave at least one true")
+    return full
+
+
+def rewards(
+    count: int,
+    dim: int | None,
+    features: ArrayLike,
+    reward: ArrayLike,
+    ids: Ids | None = None,
+    users: ArrayLike | None = None,
+) -> Rewards:
+    """Check rewards for a policy that knows `count` users; rows whose reward is NaN (nothing yet) are left out.
+
+    >>> rewards(2, 1, [[1.0], [2.0]], [0.5, float("nan")]).users.tolist()
+    [0]
+    """
+    x, r = floats(features, "features"), floats(reward, "reward")
+    asked = everyone(count) if users is None else positions(users, count)
+    rows = len(asked)
+    if x.shape != (rows, dim) or r.shape != (rows,):
+        x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
+        if x.ndim != 2 or len(x) != rows or r.shape != (rows,) or (x.shape[1] != dim and dim is not None):
+            shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
+            raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
+    if ids is not None:
+        ids = np.atleast_1d(ids)
+        if ids.shape != (rows,):
+            raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
+    status = learning_loops.faults(x, r)
+    if status == learning_loops.ALL_FINE:
+        return Rewards(x, r, asked, ids)
+    if status == learning_loops.SOME_MISSING:
+        return Rewards(x, r, asked, ids).rows(~np.isnan(r))
+    what = "features and rewards must be finite numbers below 1e100 in size"
+    raise PolicyError(what, where=f"row {status}", todo="a reward that is not known yet is NaN")
+
+
+def transformed_rewards(reward: ArrayLike, transform: Transform) -> Floats:
+    """Rewards on the scale that a model learns on; NaN, which means nothing yet, stays NaN."""
+    given = floats(reward, "reward")
+    low = given <= LEAST
+    if low.any():
+        what = f"reward {given[low].flat[0]:g} has no logarithm, and the model was fitted with reward_transform='log1p'"
+        raise PolicyError(what, where=f"row {int(np.argmax(low))}", todo="pass rewards above -1, as the logs have them")
+    return transformed(given, transform)
+
+
+def each_once(told: Rewards) -> Iterator[Rewards]:
+    """The rows in groups in which no user occurs twice; the rows of a user come in their order, in successive groups.
+
+    For what must be taken in one reward at a time, but may be taken in for many users at once.
+
+    >>> told = rewards(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
+    >>> [part.reward.tolist() for part in each_once(told)]
+    [[1.0, 2.0], [3.0], [4.0]]
+    """
+    users = told.users
+    if len(users) == 1 or bool((users[1:] > users[:-1]).all()):
+        yield told
+        return
+    order = np.argsort(users, kind="stable")
+    turn = np.empty_like(order)  # the how-manieth row of its user each row is
+    turn[order] = np.arange(len(users)) - np.searchsorted(users[order], users[order])
+    for t in range(turn.max() + 1):
+        yield told.rows(turn == t)
+
+
+def pick(scores: Floats, asked: Query) -> Ints:
+    """The best allowed action (m,) of each row of scores (m, K); ties within 1e-12 relative go to the lowest index.
+
+    >>> pick(np.array([[1.0, 3.0, 3.0]]), question(1, 1, [[0.0], [0.0], [0.0]])).tolist()
+    [1]
+    """
+    given = _fitting(scores, asked)
+    chosen = np.empty(len(given), INT)
+    bad = scoring_loops.first_best(given, asked.mask, chosen)
+    if bad != scoring_loops.ALL_FINITE:
+        _refuse(asked, bad)
+    return chosen
+
+
+def masked(scores: Floats, asked: Query) -> Floats:
+    """The scores (m, K), checked, with -inf where an action may not be chosen."""
+    given = _fitting(scores, asked)
+    finite = np.isfinite(given).all(axis=1)
+    if not finite.all():
+        _refuse(asked, int(np.argmin(finite)))
+    return np.where(asked.mask, given, -np.inf) if asked.mask.size else given
+
+
+def _fitting(scores: Floats, asked: Query) -> Floats:
+    """What a policy's `rank` or `draws` gave, as a plain array (m, K); whoever wrote it is told of another shape."""
+    given, shape = floats(scores, "scores"), (len(asked.users), asked.actions.shape[1])
+    if given.shape != shape:
+        what = f"the policy gave scores of shape {given.shape} for {shape[0]} users and {shape[1]} actions"
+        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from rank and draws")
+    return given
+
+
+def _refuse(asked: Query, row: int) -> NoReturn:
+    """Say which features made the scores of a row infinite."""
+    action = int(np.argmin(np.isfinite(asked.block(row)).all(axis=1)))
+    raise PolicyError("features must be finite numbers of moderate size", where=f"actions, row {row}, action {action}")
+
+
+def mean_rewards(coefficients: Floats, asked: Query) -> Floats:
+    """phi^T beta (m, K) if the reward vector of row i is row i of `coefficients` (m, d); one row serves all."""
+    out = asked.table()
+    rows = everyone(len(out)) if len(coefficients) == len(out) else np.zeros(len(out), dtype=np.int64)
+    array_loops.mean_scores(coefficients, rows, asked.actions, out)
+    return out
+
+
+def generators(rng: Random, rows: int, policy: str) -> Generators:
+    """One generator per row: the given ones, or the same for all, drawn from in the order of the rows."""
+    if isinstance(rng, Generator):
+        return [rng] * rows
+    if rng is None:
+        raise PolicyError(f"{policy} chooses at random", todo="pass rng=numpy.random.default_rng(seed)")
+    several = isinstance(rng, Sequence) or (isinstance(rng, np.ndarray) and rng.ndim == 1)
+    if not several or not all(isinstance(one, Generator) for one in rng):
+        raise PolicyError("rng must be a numpy Generator, or a list of one Generator per user")
+    if len(rng) != rows:
+        raise PolicyError(f"rng has {len(rng)} generators for {rows} users")
+    return rng
+
+
+def normals(rngs: Generators, size: int) -> Floats:
+    """Standard normal draws (m, size), each row from its own generator."""
+    out = np.empty((len(rngs), size))
+    for row, rng in zip(out, rngs, strict=True):
+        rng.standard_normal(out=row)
+    return out
+
+
+def shares(choices: Iterable[Ints], asked: Query, count: int) -> Floats:
+    """How often (m, K) each action is among `count` choices (m,) of each row: probabilities, up to noise."""
+    out = np.zeros((len(asked.users), asked.actions.shape[1]))
+    rows = np.arange(len(out))
+    for chosen in choices:
+        out[rows, chosen] += 1.0 / count
+    return out

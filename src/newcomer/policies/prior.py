@@ -1,0 +1,180 @@
+"""PriorUCB and PriorTS: a newcomer is one more draw from the distribution of users.
+
+What is believed of a user, and how it learns, is in policies/belief.py. Here it is used:
+
+    PriorUCB   argmax_a  expected reward + half the deviation by which one more reward of a would move it
+    PriorTS    argmax_a  reward under a draw of taste, narrower the less a reward tells
+
+**How much to explore.** An uncertain action is worth trying for what its reward tells. With s^2 the posterior variance
+of phi^T L z and v that of the rest of the reward, one more reward moves the expectation by s^2 / sqrt(s^2 + v) (a
+standard deviation). Where people differ much and rewards are clear this is nearly s; where a reward is mostly noise, as
+a single answer of a person is, it is a small part of s, and curiosity would cost more than it teaches. So PriorUCB
+scores with half of that (with a quarter where rewards have two values), and PriorTS draws with half of the deviation of
+taste times sqrt(s^2 / (s^2 + v)), averaged over the candidates. What an action would tell of itself alone
+(`memory_width`) is worth nothing where actions do not come back, and is not counted. The rules were chosen from lists
+that were written down before, by regret on real people and in simulated worlds: docs/exploration.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+
+import numpy as np
+
+from newcomer.arrays import Bools, Floats
+from newcomer.model import Model
+from newcomer.policies.base import Contract
+from newcomer.policies.belief import Belief, PriorState
+from newcomer.policies.calls import Generators, Query, Rewards
+from newcomer.policies.repeatability import Repeatability, two_valued
+from newcomer.validate import number, whole
+
+# Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
+# docs/exploration.md.
+CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class PriorUCB(Contract[PriorState]):
+    """Optimism under the posterior that starts from the population, with a memory of actions.
+
+    Optimism is `curiosity` times what one more reward could change (by default a half, a quarter where rewards have two
+    values); a `width` counts posterior standard deviations of taste in place of that. `memory_width` counts those of
+    what this person thinks of the very action, which is worth exploring only where actions come again; `level` is the
+    probability with which a user of the population is ever taken for a stranger (0: nobody is; of rewards of two values
+    that is not tested).
+
+    >>> model = Model(np.eye(2)[:, :1], np.ones(2), np.zeros(2), 2 * np.eye(2)[:, :1], noise_variance=1.0)
+    >>> policy = PriorUCB(model, width=1.0)
+    >>> policy.scores(policy.start(1), [[1.0, 0.0], [0.0, 1.0]]).round(6).tolist()
+    [[2.0, 0.0]]
+    """
+
+    model: Model
+    _: KW_ONLY
+    curiosity: float | None = None
+    width: float | None = None
+    level: float = 0.1
+    memory_width: float = 0.0
+
+    by_ids = True
+
+    def __post_init__(self) -> None:
+        if self.curiosity is not None:
+            number(self.curiosity, "curiosity")
+        if self.width is not None:
+            number(self.width, "width")
+        number(self.memory_width, "memory_width")
+        self._belief  # noqa: B018  (settings that make no sense are refused here)
+
+    @cached_property
+    def _belief(self) -> Belief:
+        return Belief(self.model, self.level)
+
+    @cached_property
+    def _curiosity(self) -> float:
+        """What is asked for, or the model's rewards ask for."""
+        default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
+        return default if self.curiosity is None else float(self.curiosity)
+
+    def state_settings(self) -> dict[str, float]:
+        """Who is taken for a stranger depends on the level."""
+        return {"level": self.level}
+
+    def begin(self, n: int) -> PriorState:
+        """The prior."""
+        return self._belief.start(n)
+
+    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
+        """Begin with what earlier users told."""
+        self._belief.begin_from(state.memory, given)
+
+    def pool_repeatability(self, state: PriorState) -> Repeatability:
+        """What the users of the state tell."""
+        return self._belief.pooled(state.memory)
+
+    def rank(self, state: PriorState, asked: Query) -> Floats:
+        """Expected reward plus what it is worth to learn more (m, K)."""
+        view = self._belief.look_at(state, asked)
+        if self.width is not None:
+            return view.optimistic(self.width, self.memory_width)
+        scores = view.curious(self._curiosity)
+        return scores + self.memory_width * np.sqrt(view.recalled.left) if self.memory_width else scores
+
+    def inside(self, state: PriorState) -> Bools:
+        """Who (n,) is still taken for one of the population."""
+        return state.inside
+
+    def learn(self, state: PriorState, told: Rewards) -> None:
+        """Condition the prior on the rewards, and test it."""
+        self._belief.learn(state, told)
+
+
+@dataclass(frozen=True, eq=False)
+class PriorTS(Contract[PriorState]):
+    """Thompson sampling from the posterior that starts from the population, with a memory of actions.
+
+    Draws are `curiosity` times the deviation of taste wide, and the narrower the less a reward tells; with a `scale`
+    they are that many deviations wide. Draws of what lasts of single actions are `memory_scale` deviations wide;
+    `votes` draws estimate probabilities; `level` as in PriorUCB.
+    """
+
+    model: Model
+    _: KW_ONLY
+    level: float = 0.1
+    curiosity: float = CURIOSITY
+    scale: float | None = None
+    memory_scale: float = 0.0
+    votes: int = 256
+
+    sampled = True
+    by_ids = True
+
+    def __post_init__(self) -> None:
+        whole(self.votes, "votes")
+        number(self.curiosity, "curiosity")
+        if self.scale is not None:
+            number(self.scale, "scale")
+        number(self.memory_scale, "memory_scale")
+        self._belief  # noqa: B018  (settings that make no sense are refused here)
+
+    @cached_property
+    def _belief(self) -> Belief:
+        return Belief(self.model, self.level)
+
+    def state_settings(self) -> dict[str, float]:
+        """Who is taken for a stranger depends on the level."""
+        return {"level": self.level}
+
+    def begin(self, n: int) -> PriorState:
+        """The prior."""
+        return self._belief.start(n)
+
+    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
+        """Begin with what earlier users told."""
+        self._belief.begin_from(state.memory, given)
+
+    def pool_repeatability(self, state: PriorState) -> Repeatability:
+        """What the users of the state tell."""
+        return self._belief.pooled(state.memory)
+
+    def rank(self, state: PriorState, asked: Query) -> Floats:
+        """Expected rewards (m, K)."""
+        return self._belief.look_at(state, asked).expected()
+
+    def draws(self, state: PriorState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+        """Rewards (m, K) under draws of each user's posterior."""
+        view = self._belief.look_at(state, asked)
+        scales = self.curiosity * np.sqrt(view.told()) if self.scale is None else np.array([float(self.scale)])
+        while True:
+            yield view.drawn(rngs, scales, self.memory_scale)
+
+    def inside(self, state: PriorState) -> Bools:
+        """Who (n,) is still taken for one of the population."""
+        return state.inside
+
+    def learn(self, state: PriorState, told: Rewards) -> None:
+        """Condition the prior on the rewards, and test it."""
+        self._belief.learn(state, told)

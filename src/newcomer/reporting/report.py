@@ -1,0 +1,97 @@
+"""report(): the page in a file, whatever the logs are like."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+from newcomer import validate
+from newcomer._fit import check_fit
+from newcomer.errors import NewcomerError, OutputError
+from newcomer.evaluation.results import Evaluation
+from newcomer.files import write
+from newcomer.findings import Decision, Findings
+from newcomer.gain.per_user import Progress
+from newcomer.logs.logs import Logs
+from newcomer.logs.read import read_logs
+from newcomer.logs.workers import WorkerPool
+from newcomer.model import Model
+from newcomer.records import Shown
+from newcomer.reporting.contents import collect
+from newcomer.reporting.page import page_of
+
+
+@dataclass(frozen=True)
+class Report(Shown):
+    """What a page says: the `decision`, its `answer` in a word and its sentences, and what is behind.
+
+    `findings`, `evaluation` and `model` are None where they could not be had; `trouble` says why.
+    """
+
+    path: Path
+    answer: str
+    sentences: tuple[str, str, str, str]
+    findings: Findings | None
+    evaluation: Evaluation | None
+    model: Model | None
+    trouble: dict[str, str]
+    decision: Decision
+
+    def facts(self) -> dict[str, Any]:
+        """Where the page is, and its verdict."""
+        return {"path": str(self.path), "answer": self.answer, **{str(i + 1): s for i, s in enumerate(self.sentences)}}
+
+
+def report(
+    logs: Logs | Any,
+    path: str | Path,
+    *,
+    seed: int = 0,
+    quick: bool = False,
+    rank: int | Literal["auto"] = "auto",
+    estimator: str = "em",
+    workers: int | None = None,
+    called: str | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Check the logs, fit them, measure what newcomers would gain, and write it all on one page of HTML.
+
+    Parameters
+    ----------
+    logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
+    path : where the page goes; what is there is replaced.
+    seed, quick, workers : as in `evaluate`.
+    rank, estimator : of the fit that is shown and of those that are judged, as in `fit`.
+    called : how commands on the page name the logs, options included; by default their path.
+    progress : called with (done, total), units of work, again and again.
+    """
+    target = validate.location(path, "path", kind=OutputError)
+    seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
+    quick = validate.flag(quick, "quick", kind=NewcomerError)
+    validate.callback(progress, "progress", kind=NewcomerError)
+    if called is not None:
+        validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
+    named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
+    read = logs if isinstance(logs, Logs) else read_logs(logs)
+    with ExitStack() as stack:
+        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and read.engine is None:
+            read = read.on(stack.enter_context(WorkerPool(workers)))
+        check_fit(read, rank, estimator)
+        settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
+        dossier = collect(read, called=named, progress=progress, **settings)
+    dossier = replace(dossier, page=target.name)
+    decision = dossier.decision
+    write(target, page_of(dossier).encode())
+    return Report(
+        path=target,
+        answer=decision.answer,
+        sentences=decision.sentences,
+        findings=dossier.findings,
+        evaluation=dossier.evaluation,
+        model=dossier.model,
+        trouble={part: one.sentence for part, one in dossier.trouble.items()},
+        decision=decision,
+    )

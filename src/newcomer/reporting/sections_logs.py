@@ -1,0 +1,114 @@
+"""The sections on the logs: what they are, and whether they can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from newcomer.findings import Finding, Findings, Picture, Verdict
+from newcomer.reporting.contents import ColumnsSeen, ReportContents, as_sentence
+from newcomer.reporting.html import Markup, folded, listed, named, table, tag
+from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, line_chart
+
+BLUE, GREY = "#0072B2", "#6B7280"
+POINTS, BARS = 200, 24  # of a picture that are drawn
+
+
+def data_section(dossier: ReportContents) -> Markup:
+    """What was logged."""
+    s = dossier.summary
+    columns = {"propensities": dossier.seen.propensities, "candidates": dossier.seen.candidates}
+    beside = [word for word, there in columns.items() if there]
+    beside += [f"arms ({', '.join(named(arm, 20) for arm in dossier.arms[:6])})"] if dossier.arms else []
+    facts = [
+        ("Users", f"{s.users:,}, of whom {s.too_short:,} have a single row and tell nothing of taste"),
+        ("Rows", f"{s.rows:,}, {s.rows / s.users:.3g} a user on average"),
+        ("Actions", "not named; rows bring features" if dossier.actions is None else f"{dossier.actions:,}"),
+        ("Features", f"{s.dim:,}"),
+        (
+            "Rewards" if s.reward_transform is None else "Log(1 + reward)",
+            f"mean {s.mean_reward:.4g}, deviation {s.reward_deviation:.4g}",
+        ),
+        ("Also logged", ", ".join(beside) or "neither propensities nor candidates"),
+    ]
+    shown = [tag("div", tag("dt", name), tag("dd", text)) for name, text in facts]
+    notes = [listed([named(note, 400) for note in dossier.advice])] if dossier.advice else []
+    parts = [tag("h2", "What was logged"), tag("dl", *shown), *notes, _lengths(dossier.seen)]
+    return tag("section", *parts, given={"id": "data"})
+
+
+def _lengths(seen: ColumnsSeen) -> Markup:
+    """How long histories are."""
+    last = max((i for i, count in enumerate(seen.lengths.tolist()) if count), default=0)
+    bars = [
+        Bar(f"{2**i:,}" if i == 0 else f"{2**i:,} to {2 ** (i + 1) - 1:,}", float(count), BLUE, told=f"{count:,}")
+        for i, count in enumerate(seen.lengths.tolist()[: last + 1])
+    ]
+    said = "; ".join(f"{bar.name} rows: {bar.told} users" for bar in bars)
+    picture = bar_chart("Users by the length of their history", said, bars, x_label="users")
+    return folded("How long histories are", figure(picture, "Users by the number of their rows."))
+
+
+def checks_section(dossier: ReportContents) -> Markup:
+    """Whether the logs can be trusted: every finding, the worst first."""
+    head = tag("h2", "Can these logs be trusted?")
+    found = dossier.findings
+    if found is None:
+        return tag("section", head, tag("p", f"That is not known. {dossier.why('check')}"), given={"id": "checks"})
+    told = [tag("p", " ".join(found.sentences[:1]), " ", _family(found))]
+    order = sorted(found, key=lambda one: ("broken", "doubtful", "unknowable", "fine").index(one.verdict))
+    wrong = [_finding(one) for one in order if one.verdict in ("broken", "doubtful")]
+    hidden = [_finding(one) for one in order if one.verdict == "unknowable"]
+    fine = [_finding(one) for one in order if one.verdict == "fine"]
+    parts = [*told, *wrong]
+    if hidden:
+        parts += [folded(f"What these logs cannot show: {_names(found, 'unknowable')}", *hidden)]
+    if fine:
+        parts += [folded(f"{len(fine)} checks that found nothing wrong: {_names(found, 'fine')}", *fine)]
+    return tag("section", head, *parts, given={"id": "checks"})
+
+
+def _names(found: Findings, verdict: Verdict) -> str:
+    return ", ".join(one.name for one in found.of(verdict))
+
+
+def _family(found: Findings) -> str:
+    return (
+        f"{len(found)} questions were asked of {found.users:,} users and {found.rows:,} rows; all tests together "
+        f"accuse clean logs in at most {found.level:.0%} of cases."
+    )
+
+
+def _finding(finding: Finding) -> Markup:
+    """A question, its verdict, what was found, what to do, and the picture behind it."""
+    chip = tag("span", finding.verdict, given={"class": f"chip {finding.verdict}"})
+    measured = [f"effect {finding.effect:.3g} {finding.unit}".strip()] if finding.effect is not None else []
+    measured += [f"p = {finding.p_value:.2g}"] if finding.p_value is not None else []
+    measured += [f"{finding.adjusted:.2g} with all tests counted"] if finding.adjusted is not None else []
+    parts = [tag("h3", finding.name, " ", chip), tag("p", finding.what)]
+    parts += [tag("p", "; ".join(measured) + ".", given={"class": "small"})] if measured else []
+    parts += [tag("p", tag("b", "What to do: "), finding.advice)] if finding.verdict != "fine" else []
+    if finding.picture is not None and len(finding.picture.y):
+        parts += [folded("The picture behind it", picture_of(finding.picture))]
+    return tag("article", *parts)
+
+
+def picture_of(picture: Picture) -> Markup:
+    """A finding's small table, drawn."""
+    keep = slice(None, None, max(1, -(-len(picture.y) // POINTS)))
+    x, y = picture.x[keep], picture.y[keep]
+    low, high = picture.low[keep], picture.high[keep]
+    said = f"{picture.y_label} against {picture.x_label}, from {min(y):.3g} to {max(y):.3g}"
+    caption = as_sentence(picture.title) + (f" Shaded, or ruled: {picture.band}." if picture.band and low else "")
+    if picture.kind == "bars" or picture.labels:
+        labels = picture.labels[keep] or tuple(f"{value:g}" for value in x)
+        bars = [Bar(label, value, BLUE, told=f"{value:.3g}") for label, value in zip(labels, y, strict=True)][:BARS]
+        bars = [replace(bar, low=a, high=b) for bar, a, b in zip(bars, low, high, strict=False)] if low else bars
+        return figure(bar_chart(picture.title, said, bars, x_label=picture.y_label), caption)
+    shaded = [SvgLine("band", x, (), GREY, low, high)] if low else []
+    lines = [*shaded, SvgLine(picture.y_label, x, y, BLUE)]
+    return figure(line_chart(picture.title, said, lines, x_label=picture.x_label, y_label=picture.y_label), caption)
+
+
+def numbers(summary: str, caption: str, heads: list[str], rows: list[list[str]]) -> Markup:
+    """The numbers behind a picture, shown when asked for."""
+    return folded(summary, table(caption, heads, rows))

@@ -1,0 +1,214 @@
+"""The sections on what was learned: how many directions and why, what they mean, what rewards are made of, how sure.
+
+What directions mean: the actions at both ends of each, by name.
+
+Rewards differ between people by f_a . z with f_a = L^T phi_a, a row of F (A, k) for each action, and z ~ N(0, I). The
+axes are turned so that they are told in the order of what they do: F = U S V^T, and column j of U S says how much the
+expected reward of each action changes for a person one deviation along axis j. Axes have no front: the end with the
+larger change is told first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from newcomer import evidence
+from newcomer.arrays import Floats
+from newcomer.errors import ModelError
+from newcomer.evidence import RankTest
+from newcomer.model import Model
+from newcomer.radius import KINDS
+from newcomer.reporting.contents import ReportContents
+from newcomer.reporting.html import Markup, named, table, tag
+from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, legend, line_chart, share_chart
+
+BLUE, GREY, ORANGE, GREEN = "#0072B2", "#6B7280", "#D55E00", "#009E73"
+LEADING = 20  # eigenvalues that are drawn
+SHADES = {
+    evidence.COMMON: GREEN,
+    evidence.LEVEL: "#56B4E9",
+    evidence.PREFERENCES: ORANGE,
+    evidence.DIFFER: ORANGE,
+    evidence.VERY: "#A6761D",
+    evidence.NOISE: "#9AA3AE",
+    evidence.EITHER: "#9AA3AE",
+}
+RADII = {
+    "calibrated": "by fits to parts of the users",
+    "bernstein": "the paper's, from the spread of the sums",
+    "martingale": "the paper's, for users who depend on earlier ones",
+    "hoeffding": "the paper's, from the range of the rewards alone",
+}
+
+
+def model_sections(dossier: ReportContents) -> list[Markup]:
+    """All sections on the model; one sentence where there is none."""
+    model = dossier.model
+    if model is None:
+        parts = [tag("h2", "What users have in common"), tag("p", f"Nothing could be learned. {dossier.why('fit')}")]
+        return [tag("section", *parts, given={"id": "model"})]
+    return [_spectrum(model, broken=dossier.broken), _meaning(model), _parts(model), _radii(model)]
+
+
+def _spectrum(model: Model, *, broken: bool) -> Markup:
+    """The eigenvalues beside what chance gives, and the rank."""
+    doubt = "These logs are broken: what was learned from them may be the doing of whoever chose the actions."
+    warned = [tag("p", tag("b", doubt))] if broken else []
+    head, test = tag("h2", "What users have in common"), model.evidence.rank.moment if model.evidence.rank else None
+    facts = model.evidence.population
+    differing = facts.directions if facts else model.factor.shape[1]
+    if differing:
+        told = (
+            f"Users differ along {_directions(differing)}: the fewest with which held-out people are predicted as well "
+            f"as with any. The model works in a subspace of {model.rank} out of {model.dim:,} dimensions."
+        )
+    else:
+        told = "No direction was found along which users differ: everybody is best served the same."
+    picture = [] if test is None else [_scree(test, model.rank)]
+    return tag("section", head, *warned, tag("p", told), *picture, given={"id": "model"})
+
+
+def _scree(test: RankTest, rank: int) -> Markup:
+    """Eigenvalues of SOLD's moment, the band of 95% of sign flips, and how many stand out."""
+    count = min(LEADING, len(test.spectrum))
+    x = [float(i + 1) for i in range(count)]
+    low, high = test.null_low[:count], test.null_high[:count]
+    lines = [SvgLine("chance", x, (), GREY, low, high), SvgLine("eigenvalues", x, test.spectrum[:count], BLUE)]
+    title = "Spectrum of the second moment, beside chance"
+    ticks = [(place, f"{place:.0f}") for place in x if place == 1 or place % (1 if count <= 10 else 5) == 0]
+    first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
+    said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. Rank of the model: {rank}."
+    label = "number of the eigenvalue"
+    picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
+    names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives (flipped signs)", GREY, ())])
+    return figure(picture, f"{said} A false direction has probability {test.level:.2g}.", beside=[names])
+
+
+def _meaning(model: Model) -> Markup:
+    """Which actions are at the ends of each direction."""
+    found = directions_of(model)
+    if not found:
+        nothing = tag("p", "There are none to name.")
+        return tag("section", tag("h2", "What the directions mean"), nothing, given={"id": "directions"})
+    what = "action" if model.action_ids is not None else "feature"
+    intro = (
+        f"Each bar says how much the expected reward of one {what} changes for a person who is one deviation along the "
+        "direction. Who is at the other end has the opposite change."
+    )
+    parts = [_direction(number, one) for number, one in enumerate(found, start=1)]
+    both = tag("div", *parts, given={"class": "pair"})
+    return tag("section", tag("h2", "What the directions mean"), tag("p", intro), both, given={"id": "directions"})
+
+
+def _direction(number: int, one: Direction) -> Markup:
+    """Both ends of one direction."""
+    ends = [*one.front, *reversed(one.back)]
+    bars = [Bar(name, value, ORANGE if value > 0 else BLUE, told=f"{value:+.2g}") for name, value in ends]
+    front, back = (", ".join(named(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
+    said = f"One end: {front}. Other end: {back}."
+    if one.level:
+        said = f"A level: people at one end think more of everything, most of {front}, least of {back}."
+    title = f"Direction {number}"
+    picture = bar_chart(title, said, bars, x_label="change of the expected reward")
+    head = tag("h3", f"{title}: {one.share:.0%} of what people differ in")
+    return tag("article", head, figure(picture, said))
+
+
+def _parts(model: Model) -> Markup:
+    """How much of the variance of rewards is what."""
+    head, facts = tag("h2", "What rewards are made of"), model.evidence.population
+    if facts is None or facts.forecast.common + facts.forecast.personal + facts.forecast.noise_variance <= 0:
+        return tag("section", head, tag("p", "This fit does not tell."), given={"id": "parts"})
+    shares = facts.forecast.shares(model.persistence)
+    bars = [Bar(name, share, SHADES[name]) for name, share in shares]
+    said = facts.forecast.parts(model.persistence)
+    names = legend([(f"{bar.value:.0%} {bar.name}", bar.colour, ()) for bar in bars])
+    picture = share_chart("Parts of the variance of rewards", said, bars)
+    caption = (
+        f"{said} A ranking by the population mean serves the first. A user's level moves all candidates alike and can "
+        "change no choice: nothing is gained by knowing it. Preferences are what personalising can gain, and this very "
+        "action where it comes again; noise nobody can know."
+    )
+    return tag("section", head, figure(picture, caption, beside=[names]), given={"id": "parts"})
+
+
+def _radii(model: Model) -> Markup:
+    """How far the subspace may be from the truth."""
+    head = tag("h2", "How sure the directions are")
+    if model.rank == 0:
+        return tag("section", head, tag("p", "There are no directions to be sure of."), given={"id": "radii"})
+    rows = []
+    for kind in ("calibrated", *KINDS):
+        try:
+            rows.append([kind, f"{model.radius(kind):.3f}", RADII.get(kind, "")])
+        except ModelError:
+            continue
+    intro = (
+        "With 95% confidence the subspace is no further from the true one than this: 0 is the truth, 1 says nothing "
+        "(sine of the largest angle). Policies use the calibrated radius; the others hold with fewer assumptions."
+    )
+    shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
+    return tag("section", head, tag("p", intro), shown, given={"id": "radii"})
+
+
+def _directions(count: int) -> str:
+    return f"{count} direction{'s' * (count != 1)}"
+
+
+ENDS, DIRECTIONS = 5, 6  # actions at each end that are named; directions that are
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One axis: its `share` of what people differ in, and (name, change of the expected reward) at both ends.
+
+    `level` says that all changes have one sign: people at one end think more of everything.
+    """
+
+    share: float
+    front: tuple[tuple[str, float], ...]
+    back: tuple[tuple[str, float], ...]
+    level: bool
+
+
+def directions_of(model: Model) -> tuple[Direction, ...]:
+    """The directions along which people differ, those first that do most; none where nothing is shared.
+
+    >>> factor = np.array([[1.0], [-2.0], [0.5]])
+    >>> one, = directions_of(Model(np.eye(3, 1), np.ones(3), np.zeros(3), factor, 1.0, action_ids=("a", "b", "c"),
+    ...                            one_hot=True))
+    >>> [(name, round(change, 3)) for name, change in (one.front[0], one.back[0])]
+    [('b', 2.0), ('a', -1.0)]
+    """
+    names, low = _loadings(model)
+    if not low.size or not np.any(low):
+        return ()
+    left, sizes, _ = np.linalg.svd(low, full_matrices=False)
+    shares = sizes**2 / (sizes**2).sum()
+    told = [(share, left[:, j] * sizes[j]) for j, share in enumerate(shares[:DIRECTIONS]) if share > 1e-6]
+    return tuple(_ends_of(names, float(share), column) for share, column in told)
+
+
+def _loadings(model: Model) -> tuple[Sequence[str], Floats]:
+    """Names and f (A, k) of the actions of the catalogue; of the features where there is none."""
+    ids = model.action_names or model.action_ids
+    facts = model.evidence.population
+    factor = model.factor[:, : facts.directions] if facts else model.factor  # without weak directions
+    if ids is not None and model.one_hot:
+        return [*map(str, ids)], factor[:-1] + factor[-1] if model.intercept else factor
+    if ids is not None and model.action_features is not None:
+        return [*map(str, ids)], np.asarray(model.action_features @ factor)
+    plain = factor[: model.dim - model.intercept]
+    return model.feature_names or [f"feature {i}" for i in range(len(plain))], plain
+
+
+def _ends_of(names: Sequence[str], share: float, column: Floats) -> Direction:
+    """Both ends of a column, the one with the larger change in front."""
+    column = -column if -column.min() > column.max() else column
+    order = np.argsort(-column, kind="stable")
+    count = min(ENDS, len(order) // 2 or 1)
+    ends = [tuple((names[i], float(column[i])) for i in part) for part in (order[:count], order[::-1][:count])]
+    return Direction(share, ends[0], ends[1] if len(order) > 1 else (), bool(column.min() >= 0))

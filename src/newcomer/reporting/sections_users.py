@@ -1,0 +1,242 @@
+"""The sections on what people gain: the best for everybody, what personalising adds, policies, and more logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+
+from newcomer.charts import palette
+from newcomer.evaluation.results import CurveStep, Evaluation, Interval, OffPolicyRow, PolicyRow, in_steps
+from newcomer.evidence import Everybody
+from newcomer.gain.verdict import worth
+from newcomer.interval import shown as in_words
+from newcomer.reporting.contents import ReportContents
+from newcomer.reporting.html import Markup, folded, listed, named, table, tag
+from newcomer.reporting.sections_logs import numbers
+from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, legend, line_chart
+
+OURS = ("posterior", "PriorUCB")  # drawn with intervals
+CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
+LINES = 8  # predictors in one picture
+UNKNOWN = "not known"  # an average over fewer than two people
+CURVES = (
+    ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
+    ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
+)
+SHADES = {"posterior": "#D55E00", "posterior without memory": "#E69F00", "SOLD's subspace": "#0072B2"}
+SHADES |= {"ridge": "#4D4D4D", "ALS fold-in": "#B0369B", "EASE fold-in": "#332288"}
+DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
+STEPS = ("after", "people", "reward", "over the population mean", "over each action by itself", "over what was logged")
+
+
+def everybody_section(dossier: ReportContents) -> Markup:
+    """The best actions by the population mean, by name, and what serving them to everybody would gain."""
+    head, found = "What should everybody get?", dossier.everybody
+    if found is None:
+        why = "These logs do not tell." if dossier.model is not None else f"That is not known. {dossier.why('fit')}"
+        return _section("everybody", head, tag("p", why))
+    parts = [tag("p", named(f"{worth(found)}: {shown(found.gain)} over what was logged.", 600))]
+    parts += _best(found) if found.best else [tag("p", "The logs name no actions: any candidates can be ranked so.")]
+    by = "These people were held out of the fit; intervals of 95%."
+    if found.by == "propensities":
+        by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of people held out of the fit."
+    reason = found.why if found.by != "propensities" else ""
+    parts += [tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
+    if dossier.broken:
+        warning = "These logs are broken, and this was measured on them."
+        return _section(
+            "everybody", head, tag("p", tag("b", warning)), folded("The numbers, which promise nothing", *parts)
+        )
+    return _section("everybody", head, *parts)
+
+
+def _best(found: Everybody) -> list[Markup]:
+    """The best actions: what each pays on average, beside what was logged."""
+    rows = [
+        [named(one.name, 80), f"{one.mean:.4g}", f"{one.low:.4g} to {one.high:.4g}", f"{one.rows:,}", f"{one.users:,}"]
+        for one in found.best
+    ]
+    caption = f"The best of {found.actions:,} actions by the population mean"
+    heads = ["action", "pays on average", "95% interval", "rows", "users"]
+    alike = "They do not differ beyond chance. " if found.alike else ""
+    note = f"{alike}Means are shrunk, and intervals allow for having picked the best of many."
+    return [table(caption, heads, rows), tag("p", note, given={"class": "small"})]
+
+
+def people_sections(dossier: ReportContents) -> list[Markup]:
+    """All sections on the evaluation; one sentence where there is none.
+
+    Over broken logs numbers are shown to whoever asks for them, and no sentence says that they are good.
+    """
+    found = dossier.evaluation
+    decided = len(found.decision.sentences) if found and found.decision else 0  # they stand at the top of the page
+    if found is None or found.look is None:
+        why = found.sentences()[decided] if found else dossier.why("evaluate")
+        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"))]
+    gained, compared, learned = _curves(found), _policies(found), _learning(found)
+    if dossier.broken:
+        why = "These logs are broken, and the people on whom it was measured are broken in the same way."
+        inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
+        return [_section("people", "What personalising adds", tag("p", tag("b", why)), inside)]
+    said = listed([named(said, 600) for said in found.sentences()[decided:]])
+    more = [_section("learning", "Would more logs help?", *learned)] if learned else []
+    return [
+        _section("people", "What personalising adds", *gained, said),
+        _section("policies", "Policies side by side", *compared),
+        *more,
+    ]
+
+
+def _section(name: str, title: str, *parts: Markup) -> Markup:
+    return tag("section", tag("h2", title), *parts, given={"id": name})
+
+
+def _curves(found: Evaluation) -> list[Markup]:
+    """The gain after so many interactions, and every predictor beside."""
+    by_step = in_steps(found.curves)
+    drawn = tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
+    rows = []
+    for step in found.curves:
+        told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
+        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, shown(step.saved)])
+    heads = ["predictor", "interactions", "people", "reward", "right order", "squared error", "error saved"]
+    return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
+
+
+def _gain(found: Evaluation) -> Markup:
+    """Reward over the three others, after each number of interactions."""
+    named_arms = any(step.empirical_arms is not None for step in found.headline)
+    heads = [head for head in STEPS if named_arms or "by itself" not in head]
+    rows = []
+    for step in found.headline:
+        over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]
+        cells = [str(step.interactions), f"{step.people:,}", f"{step.reward.value:.4g}"]
+        rows.append([*cells, *("" if one is None else shown(one) for one in over)])
+    return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
+
+
+def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, caption: str) -> Markup:
+    """One measure of all predictors against the number of interactions."""
+    steps = list(by_step)
+    names = list(dict.fromkeys(one.predictor for rows in by_step.values() for one in rows))[:LINES]
+    colours = palette.colours(names) | {name: SHADES[name] for name in names if name in SHADES}
+    lines = []
+    for name in names:
+        own = [(i, one) for i, step in enumerate(steps) for one in by_step[step] if one.predictor == name]
+        at = [(float(i), getattr(one, part)) for i, one in own]
+        x, y = [place for place, _ in at], [value.value for _, value in at]
+        band = [(value.low, value.high) for _, value in at] if name in OURS else []
+        low, high = ([one[side] for one in band] for side in (0, 1))
+        lines.append(SvgLine(name, x, y, colours[name], low, high, DASHED.get(name, ())))
+    drawn, far = near(lines)
+    last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
+    ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
+    picture = line_chart(
+        title,
+        f"At the last step: {last}.",
+        drawn,
+        x_label="interactions with the newcomer",
+        y_label=title,
+        x_ticks=ticks,
+    )
+    if far:
+        away = ", ".join(f"{line.name} ({line.y[0]:.3g} to {line.y[-1]:.3g})" for line in far)
+        caption = f"{caption} Too far away to be drawn on this scale, from the first to the last step: {away}."
+    return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in drawn])])
+
+
+def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
+    """The lines that are drawn, and those that would stretch the axis until the gain could not be seen.
+
+    What matters is our own predictor with its interval, and the population mean: no other line may stand further from
+    these than half of what they are apart.
+
+    >>> lines = [Line(name, [0], [y], "") for name, y in (("posterior", 3.0), ("PopulationMean", 2.0), ("ridge", 0.5))]
+    >>> [[line.name for line in part] for part in near(lines)]
+    [['posterior', 'PopulationMean'], ['ridge']]
+    """
+    core = [
+        v for line in lines if line.name in CORE for part in (line.y, line.low, line.high) for v in part if isfinite(v)
+    ]
+    if not core:
+        return list(lines), []
+    low, high = min(core), max(core)
+    room = (high - low) / 2 or abs(high) / 10
+    inside = [all(low - room <= v <= high + room for v in line.y if isfinite(v)) for line in lines]
+    both = [[line for line, there in zip(lines, inside, strict=True) if there == wanted] for wanted in (True, False)]
+    return both[0], both[1]
+
+
+def _policies(found: Evaluation) -> list[Markup]:
+    """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
+    parts = []
+    if found.replay:
+        parts += [tag("h3", "On people's own logged rows"), *_compared(found.replay, "Replay among own rows")]
+    parts += [tag("h3", "By propensities"), *_weighed(found)]
+    if found.simulation:
+        warning = "This is a simulation drawn from the fit, not people: it is right if the fit is."
+        parts += [tag("h3", "In a simulation"), tag("p", tag("b", warning))]
+        parts += _compared(found.simulation, "Simulation, not people")
+    return parts
+
+
+def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
+    """A dot and an interval for each policy, over the population mean, after the most rounds that there are."""
+    rounds = max(row.rounds for row in rows)
+    last = sorted((row for row in rows if row.rounds == rounds), key=lambda row: -row.over_mean.value)
+    colours = palette.colours([row.policy for row in last])
+    bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
+    said = "; ".join(f"{row.policy} {shown(row.over_mean)}" for row in last)
+    label = "reward a round over the population mean"
+    caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} people, intervals of 95%."
+    cells = [[row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), shown(row.over_mean)] for row in rows]
+    heads = ["policy", "rounds", "people", "reward a round", "over the population mean"]
+    return [figure(bar_chart(title, said, bars, x_label=label), caption), numbers("All numbers", title, heads, cells)]
+
+
+def _weighed(found: Evaluation) -> list[Markup]:
+    """Values by inverse propensities, or why there are none."""
+    said = [tag("p", found.why_no_off_policy)] if found.why_no_off_policy else []
+    if not found.off_policy:
+        return said or [tag("p", "The logs have no propensities.")]
+    heads = ["policy", "after", "doubly robust", "self-normalised", "over what was logged", "effective rows"]
+    rows = [_off_policy(row) for row in found.off_policy]
+    return [table("Value of one decision, by propensities", heads, rows), *said]
+
+
+def _off_policy(row: OffPolicyRow) -> list[str]:
+    cells = [row.policy, str(row.interactions), _plain(row.doubly_robust), _plain(row.self_normalised)]
+    return [*cells, shown(row.over_logging), f"{row.effective:,.0f}"]
+
+
+def _learning(found: Evaluation) -> list[Markup]:
+    """Whether more logs would help."""
+    steps = found.learning
+    if len(steps) < 2:
+        return []
+    x, y = [float(i) for i in range(len(steps))], [step.gain.value for step in steps]
+    line = SvgLine("gain", x, y, palette.colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps])
+    ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
+    said = "; ".join(f"{step.users:,} users {shown(step.gain)}" for step in steps)
+    title = "Gain by the number of users fitted to"
+    label = "gain over the population mean"
+    picture = line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
+    after = f"{steps[-1].interactions} interaction{'s' * (steps[-1].interactions != 1)}"
+    caption = f"Gain after {after} when fewer users are fitted to; shaded: intervals of 95%."
+    return [figure(picture, caption)]
+
+
+def _dot(name: str, value: Interval, colour: str) -> Bar:
+    told = f"{value.value:+.3g}" if isfinite(value.value) else UNKNOWN
+    return Bar(name, value.value, colour, value.low, value.high, told=told)
+
+
+def shown(value: Interval) -> str:
+    """A difference and its interval, where there are people enough for one."""
+    if not isfinite(value.error):
+        return UNKNOWN
+    return in_words(value) if value.error else f"{value.value:+.3g}"
+
+
+def _plain(value: Interval) -> str:
+    return f"{value.value:.4g} ({value.low:.4g} to {value.high:.4g})" if isfinite(value.error) else UNKNOWN

@@ -1,0 +1,262 @@
+"""Playing policies against newcomers of a world: every policy meets the same users, action sets and noise.
+
+Each newcomer is drawn from a generator of its own, and each policy has one generator per user, named after the policy.
+A row of the result therefore depends on the seed, the policy's name, the user and the round, and on nothing else: not
+on the other policies, the number of users, the batch size or the process that played it.
+
+`play` draws newcomers in crowds that fit into memory, and lets every policy meet every crowd. Within a crowd all users
+take their t-th decision together: choose for all, look up what the choices pay, update for all.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from newcomer import validate
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.errors import NewcomerError, PolicyError
+from newcomer.worlds.world import Episode, Newcomers, stream
+
+Progress = Callable[[int, int], None]
+
+CALLS = ("start", "choose", "update")  # that a policy must have
+MEMORY = 256 * 2**20  # bytes of episodes held at once when no batch size is given
+
+
+class Player(Protocol):
+    """What `play` needs of a policy; the full contract is `newcomer.testing.check_policy`.
+
+    A policy whose `choose` and `update` take `ids=` besides, the ids (n, K) of the candidates and (n,) of the chosen
+    ones, is given them in worlds that have ids.
+    """
+
+    def start(self, n: int) -> Any:
+        """State of n users who have done nothing yet."""
+
+    def choose(
+        self, state: Any, actions: Floats, rng: Sequence[np.random.Generator], *, mask: Bools | None = None
+    ) -> Ints:
+        """One action for each user, (n,), out of actions (n, K, d)."""
+
+    def update(self, state: Any, features: Floats, reward: Floats) -> None:
+        """Learn from the chosen features (n, d) and their rewards (n,)."""
+
+
+def play(
+    policies: Mapping[str, Player],
+    world: Newcomers,
+    *,
+    horizon: int,
+    users: int | range,
+    seed: int,
+    batch: int | None = None,
+    progress: Progress | Literal[False] | None = None,
+) -> pl.DataFrame:
+    """Play every policy for every newcomer and return one row for each policy, user and round.
+
+    Parameters
+    ----------
+    policies : policies by name; the name labels rows and colours and seeds the policy's own randomness.
+    world : anything with `dim` and `episode(rng, horizon)`.
+    users : how many newcomers, or a range of their numbers, so that several processes can share them out.
+    batch : users played side by side; the default keeps 256 MB of episodes in memory. The result is the same.
+    progress : called as `progress(done, total)` in user-rounds; None shows a bar on a terminal, False nothing.
+
+    Returns
+    -------
+    Columns `policy`, `user`, `t` (from 1), `action`, `reward`, `regret` (best mean on offer less the chosen one's, of
+    that round) and `in_subspace` (was the choice made in the subspace; null for a policy that does not begin in one).
+
+    >>> from newcomer import LinUCB, Uniform
+    >>> from newcomer.worlds import Synthetic
+    >>> policies = {"LinUCB": LinUCB(5, horizon=50), "Uniform": Uniform()}
+    >>> rows = play(policies, Synthetic(dim=5, noise=0.1), horizon=50, users=4, seed=0, progress=False)
+    >>> rows.shape
+    (400, 7)
+    """
+    named = isinstance(policies, Mapping) and len(policies) > 0
+    _require(named, "there is no policy to play", "pass a dict of names and policies")
+    for name, policy in policies.items():
+        fits = isinstance(name, str) and all(callable(getattr(policy, part, None)) for part in CALLS)
+        _require(fits, f"{validate.shown(name)}: {validate.shown(policy)} is no policy", "pass names and policies")
+    _require(isinstance(world, Newcomers), f"{validate.shown(world)} is no world", "see newcomer.worlds")
+    group = users if isinstance(users, range) else range(validate.whole(users, "users", kind=NewcomerError))
+    _require(len(group) > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
+    horizon = validate.whole(horizon, "horizon", kind=NewcomerError)
+    seed = validate.whole(seed, "seed", least=0, most=2**128, kind=NewcomerError)
+    batch = None if batch is None else validate.whole(batch, "batch", kind=NewcomerError)
+    if progress is not False:
+        validate.callback(progress, "progress", kind=NewcomerError)
+    played: dict[str, list[pl.DataFrame]] = {name: [] for name in policies}
+    with _reporting(progress, len(policies) * len(group) * horizon) as advance:
+        for crowd in _newcomers(world, group, horizon, seed, batch):
+            for name, policy in policies.items():
+                rngs = [stream(seed, f"policy {name}", user) for user in crowd.users]
+                played[name].append(_rows(name, crowd, *_rounds(policy, crowd, rngs, advance)))
+    return pl.concat([frame for frames in played.values() for frame in frames])
+
+
+@dataclass(frozen=True)
+class _Newcomers:
+    """Some users' episodes, of one shape, all with ids or all without."""
+
+    users: list[int]
+    episodes: list[Episode]
+
+    @property
+    def horizon(self) -> int:
+        """Number of rounds T."""
+        return len(self.episodes[0].means)
+
+    def offers(self, t: int) -> tuple[Floats, Bools | None]:
+        """Candidates (n, K, d) of round t and, if any user has one, the mask (n, K)."""
+        actions = np.stack([episode.actions[t] for episode in self.episodes])
+        if all(episode.mask is None for episode in self.episodes):
+            return actions, None
+        everything = np.ones(actions.shape[1], dtype=bool)
+        return actions, np.stack([everything if e.mask is None else e.mask[t] for e in self.episodes])
+
+    def ids(self, t: int) -> NDArray[np.generic] | None:
+        """Ids (n, K) of the candidates of round t, if the world has ids."""
+        ids = [episode.ids[t] for episode in self.episodes if episode.ids is not None]
+        return np.stack(ids) if ids else None
+
+    def outcomes(self, chosen: Ints) -> tuple[Floats, Floats]:
+        """Rewards and regrets (n, T) of the choices (n, T)."""
+        rounds = np.arange(self.horizon)
+        pairs = list(zip(self.episodes, chosen, strict=True))
+        rewards = np.stack([episode.rewards[rounds, choices] for episode, choices in pairs])
+        regrets = np.stack([episode.best - episode.means[rounds, choices] for episode, choices in pairs])
+        return rewards, regrets
+
+
+def _newcomers(world: Newcomers, users: range, horizon: int, seed: int, batch: int | None) -> Iterator[_Newcomers]:
+    """Users in batches, drawn as they are needed."""
+    crowd = _Newcomers([], [])
+    for user in users:
+        episode = world.episode(stream(seed, "newcomer", user), horizon)
+        _check_episode(episode, crowd.episodes[:1], world.dim, horizon)
+        crowd.users.append(user)
+        crowd.episodes.append(episode)
+        if len(crowd.users) >= (batch or MEMORY // episode.actions.nbytes or 1):
+            yield crowd
+            crowd = _Newcomers([], [])
+    if crowd.users:
+        yield crowd
+
+
+def _rounds(
+    policy: Player, crowd: _Newcomers, rngs: list[np.random.Generator], advance: Callable[[int], None]
+) -> tuple[Ints, Bools | None]:
+    """Choices (n, T) and, for a policy that begins in a subspace, whether each was made in it (n, T)."""
+    n, who = len(rngs), np.arange(len(rngs))
+    state = policy.start(n)
+    chosen, inside = np.empty((n, crowd.horizon), dtype=np.int64), np.empty((n, crowd.horizon), dtype=bool)
+    phase = getattr(policy, "in_subspace", lambda _: np.zeros(n, dtype=bool))
+    begins_inside = bool(np.all(phase(state)))
+    choose_by_id, update_by_id = _takes_ids(policy.choose), _takes_ids(policy.update)
+    for t in range(crowd.horizon):
+        actions, mask = crowd.offers(t)
+        ids = crowd.ids(t) if choose_by_id or update_by_id else None
+        inside[:, t] = phase(state)
+        named = {"ids": ids} if choose_by_id and ids is not None else {}
+        choice = _checked_choice(policy.choose(state, actions, rngs, mask=mask, **named), actions)
+        named = {"ids": ids[who, choice]} if update_by_id and ids is not None else {}
+        reward = np.array([episode.rewards[t, action] for episode, action in zip(crowd.episodes, choice, strict=True)])
+        policy.update(state, actions[who, choice], reward, **named)
+        chosen[:, t] = choice
+        advance(n)
+    return chosen, inside if begins_inside else None
+
+
+def _takes_ids(method: Callable[..., object]) -> bool:
+    """Whether `ids=` can be passed: policies from outside may have been written without it."""
+    parameters = signature(method).parameters.values()
+    return any(parameter.name == "ids" or parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
+
+
+def _rows(name: str, crowd: _Newcomers, chosen: Ints, inside: Bools | None) -> pl.DataFrame:
+    """The rows of one policy and crowd, users one after another and each user's rounds in order."""
+    n, horizon = chosen.shape
+    rewards, regrets = crowd.outcomes(chosen)
+    unknown = pl.repeat(None, n * horizon, dtype=pl.Boolean, eager=True)
+    phases = unknown if inside is None else pl.Series(inside.ravel(), dtype=pl.Boolean)
+    return pl.DataFrame(
+        {
+            "policy": pl.repeat(name, n * horizon, dtype=pl.String, eager=True),
+            "user": np.repeat(np.asarray(crowd.users, dtype=np.int64), horizon),
+            "t": np.tile(np.arange(1, horizon + 1), n),
+            "action": chosen.ravel(),
+            "reward": rewards.ravel(),
+            "regret": regrets.ravel(),
+            "in_subspace": phases,
+        }
+    )
+
+
+def _checked_choice(chosen: Ints, actions: Floats) -> Ints:
+    """The choices (n,), if they are positions among the candidates (n, K, d)."""
+    n, k = actions.shape[:2]
+    fine = np.shape(chosen) == (n,) and np.all((chosen >= 0) & (chosen < k))
+    if not fine:
+        raise PolicyError(f"a policy must choose one of {k} actions for each of {n} users", where=f"it chose {chosen}")
+    return chosen
+
+
+def _check_episode(episode: Episode, others: list[Episode], dim: int, horizon: int) -> None:
+    """Refuse an episode of another shape than (T, K, d), or unlike those of the same crowd (`others`)."""
+    shape = episode.actions.shape
+    fine = len(shape) == 3 and shape[::2] == (horizon, dim) and all(shape == other.actions.shape for other in others)
+    fine = fine and shape[:2] == episode.means.shape == episode.rewards.shape
+    todo = f"({horizon}, K, {dim}) with one K for all, masked if need be"
+    _require(fine, f"an episode has actions of shape {shape}", todo)
+    named = [one.ids is not None for one in (episode, *others)]
+    fine = len(set(named)) == 1 and (episode.ids is None or episode.ids.shape == shape[:2])
+    _require(fine, "ids do not go with the candidates", "give every episode ids of shape (T, K), or none")
+
+
+@contextmanager
+def _reporting(progress: Progress | Literal[False] | None, total: int) -> Iterator[Callable[[int], None]]:
+    """A function that counts user-rounds and reports them to a callback, a bar, or nobody."""
+    done = 0
+
+    def advance(rounds: int) -> None:
+        nonlocal done
+        done += rounds
+        report(done, total)
+
+    if callable(progress):
+        report: Progress = progress
+        yield advance
+    elif progress is False or not sys.stderr.isatty():
+        yield lambda rounds: None
+    else:
+        with _bar(total) as report:
+            yield advance
+
+
+@contextmanager
+def _bar(total: int) -> Iterator[Progress]:
+    """A bar on stderr, while there is something to play."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("playing"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("playing", total=total)
+        yield lambda done, _: bar.update(task, completed=done)
+
+
+def _require(holds: bool, what: str, todo: str) -> None:
+    if not holds:
+        raise NewcomerError(what, todo=todo)

@@ -2,8 +2,8 @@
 
 For each figure one function of the folder of results gives `Facts`. Its `words` fill the braces of the verdict's text,
 so that no number there is typed; its `claims` are the statements of the text, each of which must be true of the tables
-(`tests/test_verdicts.py` asks for all of them): results that are made anew and say something else fail there, and the
-text has to change with them. Policies are compared newcomer by newcomer (`experiments.paired`): *ahead*, *behind*,
+(`tests/paper/test_verdicts.py` asks for all of them): results that are made anew and say something else fail there, and
+the text has to change with them. Policies are compared newcomer by newcomer (`experiments.paired`): *ahead*, *behind*,
 *better* and *worse* are clear by two standard errors of the difference, and *level* is what is not.
 """
 

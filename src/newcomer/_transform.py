@@ -8,7 +8,7 @@ covariance that `population.likelihood` spells out:
 So a user of whom nothing is known is at 0, give or take 1 in every direction, and each row brings the deviation down.
 
 The model asks this module, and not the other way round: a saved model is read and served without anything that reads
-logs (`Fitted` is all that is known of it here).
+logs (`ModelParts` is all that is known of it here).
 """
 
 from __future__ import annotations

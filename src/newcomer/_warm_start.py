@@ -1,8 +1,8 @@
 """Refitting: what a fit leaves for a later one with more logs.
 
-SOLD's moments are sums over users, so they are kept in a file (`Past`) and added to: the moments of the old and of the
-new users together, whatever has become of the old logs. EM starts from the model that it found before (`begin_at`).
-That users of old and new logs are different people is the caller's promise.
+SOLD's moments are sums over users, so they are kept in a file (`SavedMoments`) and added to: the moments of the old and
+of the new users together, whatever has become of the old logs. EM starts from the model that it found before
+(`warm_start`). That users of old and new logs are different people is the caller's promise.
 """
 
 from __future__ import annotations

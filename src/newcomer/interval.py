@@ -35,7 +35,7 @@ class Interval(Shown):
         Where fewer than `FEW` people were judged, by the fits of several `folds` (n,), the error counts chance in who
         was fitted to, too (`_fitted`).
 
-        >>> Stretch.of(np.array([1.0, 3.0, np.nan])).value
+        >>> Interval.of(np.array([1.0, 3.0, np.nan])).value
         2.0
         """
         there = np.isfinite(values)
@@ -82,7 +82,7 @@ def ratio(above: Floats, below: Floats) -> Interval:
 def shown(stretch: Interval) -> str:
     """A value and its interval in words.
 
-    >>> shown(Stretch.around(0.25, 0.05, 1000))
+    >>> shown(Interval.around(0.25, 0.05, 1000))
     '+0.250 (+0.152 to +0.348)'
     """
     if stretch.error == 0:

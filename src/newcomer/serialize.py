@@ -25,14 +25,14 @@ PACKAGE = "newcomer."
 FIRST_NAMES = {
     "gain.best_actions:ActionSums": "gain.everybody:Seen",
     "gain.best_actions:look_at": "gain.everybody:look_at",
-    "gain.per_user:PerUser": "gain.per_user:Persons",
+    "gain.per_user:PerUser": "gain.per_user:PerUser",
     "logs.reward_histogram:RewardHistogram": "logs.intake.sketch:Sketch",
     "logs.summary:LogTotals": "logs.intake.survey:Survey",
     "em.pairs:Pairs": "population.all_pairs:Pairs",
-    "em.pairs:SparsePairs": "population.all_pairs:WidePairs",
+    "em.pairs:SparsePairs": "population.all_pairs:SparsePairs",
     "em.pairs:levels_of": "population.all_pairs:levels_of",
     "em.pairs:pairs_of": "population.all_pairs:pairs_of",
-    "em.pairs:sparse_pairs_of": "population.all_pairs:wide_pairs_of",
+    "em.pairs:sparse_pairs_of": "population.all_pairs:sparse_pairs_of",
     "em.full_covariance:AllProducts": "population.full_covariance:AllProducts",
     "em.full_covariance:ScatterSums": "population.full_covariance:Products",
     "em.full_covariance:Whole": "population.full_covariance:Whole",
@@ -54,10 +54,10 @@ FIRST_NAMES = {
     "sold.sparse_moments:kept_pairs_of": "sold.kept_pairs:kept_pairs_of",
     "sold.sparse_moments:BlockProducts": "sold.wide_moments:Products",
     "sold.sparse_moments:Weighted": "sold.wide_moments:Weighted",
-    "sold.sparse_moments:SparseMoments": "sold.wide_moments:WideMoments",
+    "sold.sparse_moments:SparseMoments": "sold.wide_moments:SparseMoments",
     "sold.sparse_moments:products_of": "sold.wide_moments:products_of",
     "sold.sparse_moments:squares_of": "sold.wide_moments:squares_of",
-    "sold.sparse_moments:sparse_moments_of": "sold.wide_moments:wide_moments_of",
+    "sold.sparse_moments:sparse_moments_of": "sold.wide_moments:sparse_moments_of",
 }
 LAST_NAMES = {first: last for last, first in FIRST_NAMES.items()}
 

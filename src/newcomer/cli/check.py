@@ -65,7 +65,7 @@ def command(
         if not json:
             output.advise(read.advice)
         if not quick:
-            output.compile_first("array_loops", "sold", "population", "linear", "policies")
+            output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
             found = check(read, level=level, fit=not quick, seed=seed, progress=meter)
     if json:

@@ -85,7 +85,7 @@ def command(
         scene.rows.write_parquet(packed)
         write(logs, packed.getvalue())
         _say("2. Fit: what do these people share?")
-        output.compile_first("array_loops", "sold", "population", "linear", "policies")
+        output.compile_first("array_loops", "sold", "em", "linear", "policies")
         model = fit(read_logs(logs))
         options.keep(model, saved)
         truth = against_truth(model, scene)

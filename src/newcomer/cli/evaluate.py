@@ -65,7 +65,7 @@ def command(
         read = how.read(logs, carrier)
         if not json:
             output.advise(read.advice)
-        output.compile_first("array_loops", "sold", "population", "linear", "policies")
+        output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
             found = evaluate(read, progress=meter, **settings)

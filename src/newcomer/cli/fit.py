@@ -85,7 +85,7 @@ def command(
         read = how.read(logs if old is None else [old, logs], carrier)
         if not json:  # before the long work: a column that was guessed wrong is better known now
             output.advise(read.advice)
-        output.compile_first("array_loops", "sold", "population", "linear", "policies")
+        output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
             model = fit(

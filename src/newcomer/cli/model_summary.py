@@ -1,6 +1,6 @@
 """What a model has to say: plain numbers first, for `--json` and for programs, then the same as a story for people.
 
-`findings_of` asks a model for everything once; `show` tells it in the order in which a person asks: which logs, what is
+`summary_of` asks a model for everything once; `show` tells it in the order in which a person asks: which logs, what is
 shared and why, how well the logged actions cover the features, how sure the answer is, what a newcomer may expect.
 
 The decision on the screen, the same for every command: the answer, what everybody should get, what is added, what to

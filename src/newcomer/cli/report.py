@@ -80,7 +80,7 @@ def command(
         read = how.read(logs, carrier)
         if not json:
             output.advise(read.advice)
-        output.compile_first("array_loops", "sold", "population", "linear", "policies")
+        output.compile_first("array_loops", "sold", "em", "linear", "policies")
         called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}

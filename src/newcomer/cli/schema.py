@@ -48,7 +48,7 @@ def of_type(kind: Any) -> dict[str, Any]:
         return {"type": _PLAIN[kind]}
     if is_dataclass(kind):
         # Findings name records for the type checker alone, so that `--help` need not load them.
-        homes = [vars(import_module(f"newcomer.{home}")) for home in ("verdicts", "evidence")]
+        homes = [vars(import_module(f"newcomer.{home}")) for home in ("findings", "evidence")]
         hints = get_type_hints(kind, localns=homes[0] | homes[1])
         parts = {one.name: of_type(hints[one.name]) for one in fields(kind)}
         return {"type": "object", "properties": parts, "required": list(parts)}

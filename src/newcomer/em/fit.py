@@ -110,7 +110,7 @@ def estimate_population(
     """Estimate the distribution of users; `rank` directions, or as many as held-out users call for.
 
     `persistence` is the share of the residual that lasts; None leaves it to users who met an action more than once.
-    `calibrate` says that `Fitted.draws` will be asked for, whose passes can then be shared.
+    `calibrate` says that `FittedPopulation.draws` will be asked for, whose passes can then be shared.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = estimate_population(Passes(Synthetic.learnable(dim=8, seed=1).logs(400, 8, seed=1)), rank=2)

@@ -1,4 +1,4 @@
-"""The steps of an evaluation: every number an average over people with the error that this has, a `Stretch`.
+"""The steps of an evaluation: every number an average over people with the error that this has, a `Interval`.
 
 Differences are paired: the same people choose among the same rows.
 
@@ -107,9 +107,9 @@ class LearningStep(Shown):
 def compared(value: Interval, other: str) -> str:
     """A paired difference as people say it: more than another, less, or not clearly either.
 
-    >>> compared(Stretch(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
+    >>> compared(Interval(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
     'not clearly more or less than chance (-0.0001, 95% interval -0.0021 to +0.0019)'
-    >>> compared(Stretch(-0.2, 0.05, -0.3, -0.1, 90), "chance")
+    >>> compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance")
     '0.200 (0.100 to 0.300) less than chance'
     """
     if value.error == 0:

@@ -1,4 +1,4 @@
-"""Shelf: sorted histories on disk, in parts that any process can open by their path.
+"""DiskStore: sorted histories on disk, in parts that any process can open by their path.
 
 A part is a folder: an .npy file for each array of its histories, the ids of its users, and what was counted while it
 was sorted. Arrays are mapped into memory, not read, so that a process pays for the rows that it looks at. A part is

@@ -1,8 +1,8 @@
 """Engine: who carries out a pass over the logs, where that is not this process alone.
 
 An engine has workers that see one folder, and two ways to use them: `each` for work with an answer per task, `fold` for
-answers that are merged into one. What all engines do alike is written here; `Crew` is the engine of this machine and
-`newcomer.logs.dask.Dask` that of a cluster.
+answers that are merged into one. What all engines do alike is written here; `WorkerPool` is the engine of this machine
+and `newcomer.logs.dask.Dask` that of a cluster.
 """
 
 from __future__ import annotations

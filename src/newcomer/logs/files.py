@@ -57,7 +57,7 @@ class LogFile:
     def partition(self) -> dict[str, str | None]:
         """Columns that the folders of the file give, as text.
 
-        >>> Found("logs/day=2024-05-01/arm=a%20b/part.csv", "").partition
+        >>> LogFile("logs/day=2024-05-01/arm=a%20b/part.csv", "").partition
         {'day': '2024-05-01', 'arm': 'a b'}
         """
         pairs = [folder.partition("=") for folder in Path(self.name).parts[:-1] if _is_partition(folder)]

@@ -69,7 +69,7 @@ class RewardHistogram:
     def listed(self, limits: tuple[float, float] | None = None) -> tuple[Floats, Ints]:
         """The different rewards (n,), ascending, and how often each occurs, once brought within the limits.
 
-        >>> [column.tolist() for column in Sketch().seeing(np.array([1.0, 5.0, 1.0])).listed((0.0, 4.0))]
+        >>> [column.tolist() for column in RewardHistogram().seeing(np.array([1.0, 5.0, 1.0])).listed((0.0, 4.0))]
         [[1.0, 4.0], [2, 1]]
         """
         values = _values(self.keys, self.dropped)
@@ -81,7 +81,7 @@ class RewardHistogram:
 
         Where more than half of the rewards are equal (few clicks), the distances of the others tell the deviation.
 
-        >>> Sketch().seeing(np.array([1.0, 2.0, 3.0, 4.0, 100.0])).spread().median
+        >>> RewardHistogram().seeing(np.array([1.0, 2.0, 3.0, 4.0, 100.0])).spread().median
         3.0
         """
         values = _values(self.keys, self.dropped)
@@ -101,7 +101,7 @@ class RewardHistogram:
     def step(self) -> float:
         """The least distance of two different rewards, 0 where there are more than `SCALE` of them.
 
-        >>> Sketch().seeing(np.array([1.0, 5.0, 3.0, 1.5])).step
+        >>> RewardHistogram().seeing(np.array([1.0, 5.0, 3.0, 1.5])).step
         0.5
         """
         if self.dropped or not 2 <= len(self.keys) <= SCALE:

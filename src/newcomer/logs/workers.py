@@ -1,4 +1,4 @@
-"""Crew: worker processes on this machine, the local engine when there is more than one core to use.
+"""WorkerPool: worker processes on this machine, the local engine when there is more than one core to use.
 
 A worker is a fresh Python that knows nothing but the package and one end of a socket. It is told what to work on once
 a pass (`given` and `work`), then task after task; rows never travel, for a task says where on disk they are. The

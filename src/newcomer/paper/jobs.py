@@ -4,7 +4,7 @@ The key says everything that the result depends on.
 
 * `Fit` is a model from a world's logs;
 * `Play` is some newcomers served by one policy;
-* `Table` is any other computation: the `run` of the figure whose id it names, with plain arguments.
+* `TableJob` is any other computation: the `run` of the figure whose id it names, with plain arguments.
 
 ProBALL stays in the subspace while Delta tau sqrt(t) <= d (tau' = 0), a rule that never looks at rewards. A play
 therefore depends on Delta and tau only through the first round outside the subspace. The job says which Delta and tau
@@ -139,7 +139,7 @@ def to_text(job: Job) -> str:
 def from_text(text: str) -> Job:
     """The inverse of `to_text`.
 
-    >>> from_text(to_text(Table("geometry", (("seed", 1),))))
+    >>> from_text(to_text(TableJob("geometry", (("seed", 1),))))
     Table(figure='geometry', arguments=(('seed', 1),))
     """
     parts: dict[str, Any] = json.loads(text)
@@ -159,8 +159,8 @@ def _parts(job: Job) -> dict[str, Any]:
 def kind_of(job: Job) -> str:
     """A text that jobs share if they take about as long: everything but the seed, a play's model and its exit.
 
-    >>> kind_of(Table("privacy", (("dim", 40), ("seed", 1)))) == kind_of(Table("privacy", (("dim", 40), ("seed", 2))))
-    True
+    >>> kind_of(TableJob("privacy", (("dim", 40), ("seed", 1)))) == kind_of(TableJob("privacy", (("dim", 40), ("seed",
+    2)))) True
     """
     parts = {name: value for name, value in _parts(job).items() if name not in ("seed", "fit", "exit", "truth")}
     if isinstance(job, TableJob):

@@ -1,6 +1,6 @@
 """Checking a call to a policy: who is asked about, what is on offer, which rewards came, which generators draw.
 
-A call becomes a `Question` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
+A call becomes a `Query` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
 or int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows
 in the scores, where `pick` and `masked` see it without another pass over the features. Rewards are looked at, because
 they change the state.
@@ -154,7 +154,7 @@ def query_of(
 ) -> Query:
     """Check a question to a policy that knows `count` users and takes features of `dim` entries (None: any number).
 
-    >>> question(3, 2, [[1.0, 0.0], [0.0, 1.0]], users=[2]).table().shape
+    >>> query_of(3, 2, [[1.0, 0.0], [0.0, 1.0]], users=[2]).table().shape
     (1, 2)
     """
     given = floats(actions, "actions")
@@ -265,7 +265,7 @@ def each_once(told: Rewards) -> Iterator[Rewards]:
 def pick(scores: Floats, asked: Query) -> Ints:
     """The best allowed action (m,) of each row of scores (m, K); ties within 1e-12 relative go to the lowest index.
 
-    >>> pick(np.array([[1.0, 3.0, 3.0]]), question(1, 1, [[0.0], [0.0], [0.0]])).tolist()
+    >>> pick(np.array([[1.0, 3.0, 3.0]]), query_of(1, 1, [[0.0], [0.0], [0.0]])).tolist()
     [1]
     """
     given = _fitting(scores, asked)

@@ -1,4 +1,4 @@
-"""WideOffline: what SOLD says of logs with many one-hot actions, from a few passes and without a d x d matrix.
+"""SparseSold: what SOLD says of logs with many one-hot actions, from a few passes and without a d x d matrix.
 
 One pass adds up what has d entries: coverage, half estimates, margins of pairs. For em, three more find the leading
 values of the second moment, by margins; no null and no radius of the paper is computed, since nobody has asked. For

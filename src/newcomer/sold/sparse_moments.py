@@ -10,7 +10,7 @@ the product with a block Q of columns is
     sum_n (b1 (b2^T Q) + b2 (b1^T Q)) / 2:
 
 one pass over the logs, whatever the number of actions (`products_of`). What is kept of all users has d entries or a few
-times d (`WideMoments`), never d x d.
+times d (`SparseMoments`), never d x d.
 
 The moment of many one-hot actions as a sparse matrix: only pairs of actions that somebody met have an entry.
 

@@ -46,7 +46,7 @@ SPLITS, SUBTABLES, SIZES = 3, 10, (16, 20)
 BASE = "PriorUCB, start 0.5, curiosity 0.5"
 
 
-def begin_with(weight: float) -> Repeatability:
+def start_fit(weight: float) -> Repeatability:
     """A start with this weight on "nothing comes again", the rest even."""
     weights = np.full(len(SHARES), (1.0 - weight) / (len(SHARES) - 1))
     weights[0] = weight
@@ -95,11 +95,11 @@ def candidates(
     policies["EmpiricalArms, start {}"] = nc.EmpiricalArms(model)
     for name, policy in policies.items():
         for weight in STARTS if np.any(model.factor) else ALONE:
-            yield name.format(f"{weight:g}"), policy, begin_with(weight)
+            yield name.format(f"{weight:g}"), policy, start_fit(weight)
         yield name.format(TOLD), policy, policy.repeatability(serve(policy, earlier)[1])
     if whole:
         drawing = nc.PriorTS(model)
-        yield "PriorTS, start 0.5", drawing, begin_with(0.5)
+        yield "PriorTS, start 0.5", drawing, start_fit(0.5)
         yield f"PriorTS, start {TOLD}", drawing, drawing.repeatability(serve(drawing, earlier)[1])
 
 

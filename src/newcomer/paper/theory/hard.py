@@ -20,7 +20,7 @@ Conditions as printed: d^2 H <= 2 T, d^2 <= N, k > 1. What does not hold as prin
 * The offline divergence carries a spurious factor k / (48 N). Without it the logs tell about the hidden coordinates
   unless H k is at most of the order of d; `proven` has the true divergence, with actions logged uniformly on the
   sphere, and counts a coordinate for nothing where the logs tell too much. With endless histories the printed bound is
-  beaten (tests/test_hard.py).
+  beaten (tests/paper/test_hard.py).
 * The printed online family flips k coordinates and keeps the others: rank k + 1. We flip k - 1. And for a coordinate
   that is not flipped the logs of adjacent members differ, so this regime has an offline divergence too.
 * "lambda_theta uniformly bounded": by covariance it is 0 in the direction that all users share, and by second moment

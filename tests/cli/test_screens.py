@@ -1,0 +1,126 @@
+"""What people are shown: rates, comparisons, units, names and axes that mean something."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+import newcomer as nc
+from newcomer.charts import palette
+from newcomer.checks import dependence
+from newcomer.cli.output import Meter
+from newcomer.errors import LogsError, ModelError
+from newcomer.evaluation.results import CurveStep, HeadlineStep, Interval, PolicyRow, _replay, _rivals, compared
+from newcomer.reporting.sections_model import directions_of
+from newcomer.reporting.sections_users import near
+from newcomer.reporting.svg import SvgLine
+
+SOME = Interval(0.2, 0.05, 0.1, 0.3, 100)
+
+
+def test_a_pass_that_has_just_begun_has_no_rate() -> None:
+    now, screen = [0.0], StringIO()
+    meter = Meter("Fitting", console=Console(file=screen, width=120), clock=lambda: now[0])
+    for at, done in ((0.5, 900_000), (40.0, 1_000_000), (40.0, 20_000), (80.0, 40_000)):
+        now[0] = at
+        meter(done, 1_000_000)
+    now[0] = 80.0 + 1e-9
+    assert "rows/s" not in meter.line(20_000, 1_000_000, 40.0) and meter.line(40_000, 1_000_000, 80.0).count(
+        "1,000 rows/s"
+    )
+    assert "000,000,000 rows/s" not in screen.getvalue()
+
+
+def test_differences_say_more_or_less_only_where_it_is_clear() -> None:
+    assert compared(SOME, "chance") == "0.200 (0.100 to 0.300) more than chance"
+    unclear = Interval(-0.0001, 0.001, -0.0021, 0.0019, 90)
+    assert compared(unclear, "chance") == (
+        "not clearly more or less than chance (-0.0001, 95% interval -0.0021 to +0.0019)"
+    )
+    assert compared(Interval(0.0, 0.0, 0.0, 0.0, 9), "chance") == "as much as chance, the same for everybody"
+    assert "less than" in compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance")
+
+
+def test_who_chose_better_is_said_of_a_number_of_interactions_and_of_all_rounds() -> None:
+    look = HeadlineStep(5, 100, Interval(4.0, 0.1, 3.8, 4.2, 100), SOME, SOME, SOME)
+    found: Any = type("Found", (), {"curves": (CurveStep("ALS fold-in", 5, 100, SOME, SOME, SOME, SOME),)})()
+    assert _rivals(found, look) == ["After 5 interactions no other predictor chose better on average."]
+    rows = [PolicyRow(name, 10, 100, Interval(reward, 0.1, 0, 1, 100), SOME)
+            for name, reward in (("PriorUCB", 1.0), ("ALS fold-in", 2.0))]  # fmt: skip
+    (said,) = _replay(tuple(rows))
+    assert said.endswith("Over all 10 rounds together ALS fold-in did best: +0.200 (+0.100 to +0.300).")
+    assert "PriorUCB gets a round 0.200 (0.100 to 0.300) more than the population mean" in said
+
+
+def test_units_are_written_out() -> None:
+    assert dependence.SHIFT == "standard deviations of what is shown per standard deviation of taste"
+    assert " sd" not in dependence.SHIFT
+
+
+def test_the_demo_does_not_say_film_51_of_10() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert "of 10: film 51, expected" in readme and "film 51 of 10" not in readme
+
+
+def test_curves_far_from_what_matters_are_listed_and_not_drawn() -> None:
+    def line(name: str, *y: float, band: float = 0.0) -> SvgLine:
+        return SvgLine(name, range(len(y)), y, palette.colour(name), [v - band for v in y], [v + band for v in y])
+
+    lines = [line("posterior", 4.2, 4.3, band=0.05), line("PopulationMean", 4.2, 4.2), line("ALS fold-in", 4.18, 4.28),
+             line("ridge", 0.0, 1.5), line("SOLD's subspace", np.nan, 3.0)]  # fmt: skip
+    drawn, far = near(lines)
+    assert [one.name for one in drawn] == ["posterior", "PopulationMean", "ALS fold-in"]
+    assert [one.name for one in far] == ["ridge", "SOLD's subspace"]
+    alone = [line("ridge", 1.0), line("ALS fold-in", 2.0)]
+    assert near(alone) == (alone, [])
+
+
+def ratings(folder: Path) -> tuple[Path, Path]:
+    rng = np.random.default_rng(0)
+    user, item = np.repeat(np.arange(60), 8), np.concatenate([rng.permutation(12)[:8] for _ in range(60)])
+    taste = rng.standard_normal(60)[user] * np.where(item % 2, 1.0, -1.0)
+    logs, items = folder / "ratings.csv", folder / "films.csv"
+    pl.DataFrame({"user": user, "film": item, "rating": taste + 0.3 * rng.standard_normal(len(user))}).write_csv(logs)
+    films = {"film": np.arange(11), "name": [f"The {i}th" for i in range(10)] + [None], "studio": ["x"] * 11}
+    pl.DataFrame(films).write_csv(items)
+    return logs, items
+
+
+@pytest.mark.parametrize("column", ["name", "title"])
+def test_items_name_the_directions_of_one_hot_logs(tmp_path: Path, column: str) -> None:
+    path, items = ratings(tmp_path)
+    items.write_text(items.read_text().replace("name", column))
+    logs = nc.read_logs(path, items=items)
+    assert logs.one_hot and logs.dim == 12 and logs == nc.read_logs(path)
+    assert logs.item_names == (*(f"The {i}th" for i in range(10)), "10", "11")
+    assert logs.direction_names[3] == "The 3th" and "Items have names and no features" in " ".join(logs.advice)
+    model = nc.Model.from_bytes(nc.fit(logs, rank=1).to_bytes())
+    assert model.action_names == logs.item_names and model == nc.fit(nc.read_logs(path), rank=1)
+    (found,) = directions_of(model)
+    assert {name for name, _ in (*found.front, *found.back)} <= set(model.action_names or ())
+
+
+def test_items_without_names_or_numbers_are_refused(tmp_path: Path) -> None:
+    path, items = ratings(tmp_path)
+    items.write_text(items.read_text().replace("name", "label"))
+    with pytest.raises(LogsError, match="items have no numeric columns.*a column name for one-hot features with names"):
+        nc.read_logs(path, items=items)
+
+
+def test_the_report_takes_what_fit_takes(tmp_path: Path) -> None:
+    path, items = ratings(tmp_path)
+    logs = nc.read_logs(path, items=items)
+    found = nc.report(logs, tmp_path / "page.html", rank=2, estimator="sold", quick=True)
+    assert found.model is not None and (found.model.rank, found.model.estimator) == (2, "sold")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "--rank 2 --estimator sold" in page and "The 3th" in page
+    for wrong in ({"rank": 0}, {"rank": 99}, {"estimator": "best"}):
+        with pytest.raises(ModelError):
+            nc.report(logs, tmp_path / "no.html", **wrong)
+    assert not (tmp_path / "no.html").exists()

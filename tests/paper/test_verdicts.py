@@ -1,0 +1,128 @@
+"""Guards the verdicts: what they say of the results is true of the tables, and numbers in them are not typed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from experiments.figure_captions import ALL_VARIANTS, CAPTIONS, COMPARED, answer, comparisons
+from experiments.figure_facts import Facts
+from experiments.figure_facts_errors import _within, chance
+from experiments.figure_verdicts import VERDICTS
+from experiments.paired import Ends, Gap, Line
+
+from newcomer.paper.catalogue import FIGURES
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "experiments" / "results"
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_what_a_verdict_says_is_true_of_the_tables(name: str) -> None:
+    facts = VERDICTS[name].facts(RESULTS)
+    assert facts.claims and [claim for claim, holds in facts.claims.items() if not holds] == []
+    assert "{" not in VERDICTS[name].told(RESULTS)
+
+
+def test_differences_are_paired_and_clear_beyond_two_standard_errors() -> None:
+    """Newcomers differ far more than policies do: means as if independent would call these two level."""
+    newcomers = np.array([10.0, 60.0, 35.0, 90.0])
+    gap = Gap.of(newcomers + [1.0, 2.0, 1.0, 2.0], newcomers)
+    assert gap.mean == 1.5 and gap.error == pytest.approx(np.sqrt(1 / 3) / 2) and gap.more and not gap.level
+    assert Gap(1.0, 0.5).level and Gap(-1.1, 0.5).less and Gap(0.0, 0.0).level  # the same run is level with itself
+    assert (Gap(-1.1, 0.5).words, Gap(1.0, 0.5).signed) == ("1.1 ± 0.5", "+1.0 ± 0.5")
+    assert (Facts({"a": "1"}, {"x": True}) | Facts({"b": "2"}, {"y": False})).claims == {"x": True, "y": False}
+
+
+def test_newcomers_are_those_of_the_curves() -> None:
+    """The mean over newcomers is the last point of a line, and its standard error the one drawn there."""
+    for name in COMPARED:
+        value = "reward" if name.endswith("rating") else "regret"
+        ends = Ends.of(RESULTS, name, value)
+        last = (
+            ends.curves
+            if "t" not in ends.curves.columns
+            else ends.curves.filter(pl.col("t") == pl.col("t").max().over("world"))
+        )
+        for row in last.iter_rows(named=True):
+            own = ends.each(row["world"], Line(row["policy"], row["tau"], row.get("users")))
+            assert own.mean() == pytest.approx(row[value], rel=1e-4), (name, row["policy"])
+            assert own.std(ddof=1) / np.sqrt(len(own)) == pytest.approx(row[f"{value}_se"], rel=1e-3)
+
+
+def test_figures_share_their_newcomers() -> None:
+    """A line that two figures have is the same, newcomer by newcomer: what pairs lines across figures."""
+    first, second = Ends.of(RESULTS, "lowdim-regret"), Ends.of(RESULTS, "movielens-together")
+    for world in first.newcomers["world"].unique():
+        for line in (Line("PopulationMean"), Line("PriorUCB"), first.kept(world, "ProBALL-UCB")):
+            np.testing.assert_array_equal(first.each(world, line), second.each(world, line))
+
+
+@pytest.mark.parametrize("name", CAPTIONS)
+def test_a_claim_has_the_verbs_of_its_caption(name: str) -> None:
+    """Not a weaker one: "no worse than" for "outperform" once made two figures out to be reproduced."""
+    claim, caption = FIGURES[name].claim, CAPTIONS[name]
+    assert comparisons(claim) == comparisons(caption) != set()
+    assert (ALL_VARIANTS in claim.lower()) == (ALL_VARIANTS in caption.lower())
+
+
+def test_weaker_words_are_told_apart() -> None:
+    outperform, no_worse = "It outperforms mUCB, and mmUCB.", "It is no worse than mUCB and mmUCB."
+    assert comparisons(outperform) == {("outperform", "mUCB"), ("outperform", "mmUCB")}
+    assert comparisons(no_worse) == {("no worse than", "mUCB"), ("no worse than", "mmUCB")}
+    mixed = "All are no worse than LinUCB; A outperforms LinTS, and ProBALL-TS outperforms TS algorithms."
+    assert comparisons(mixed) == {("no worse than", "LinUCB"), ("outperform", "TS algorithms")}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_an_answer_is_what_the_caption_and_the_newcomers_give(name: str) -> None:
+    assert VERDICTS[name].answer == answer(RESULTS, name)
+
+
+def test_a_point_is_inside_an_outline_or_not() -> None:
+    bent = [(0.0, 0.0), (2.0, 0.0), (2.0, 2.0), (1.0, 0.5), (0.0, 2.0)]
+    assert _within((0.2, 1.0), bent) and not _within((1.0, 1.0), bent) and not _within((3.0, 1.0), bent)
+    assert chance(2, 1) == pytest.approx(1.0)  # E sin^2 = 1/2 of a random line in the plane
+
+
+# Numbers that pages of the theory quote from the tables of studies.
+
+
+def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
+    text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").replace("\n", " ")
+    own = pl.read_csv(RESULTS / "hard.csv").filter(~pl.col("policy").str.contains("bound|nothing"))
+    short, long = own.filter(scale=1.0), own.filter(scale=10.0)
+    hybrid = long.filter(family="hybrid")
+    plain, prior = hybrid.filter(pl.col("policy") != "PriorUCB"), hybrid.filter(policy="PriorUCB")
+    lost = long.filter(family="offline", policy="PriorUCB", steps=2)["blind"] - 1
+    few, many = ((1 - prior.filter(steps=steps)["blind"]).sort() for steps in (2, 20))
+    for quoted in (
+        f"loses {short['blind'].min():.0%} to {short['blind'].max():.0%} of what random actions lose",
+        f"{short['bound'].min():.1f} to {short['bound'].max():.1f} times the proven bound",
+        f"save {1 - plain['blind'].max():.0%} to {1 - plain['blind'].min():.0%} of what random actions lose",
+        f"saves {few[0]:.0%} and {few[1]:.0%} from histories of two steps",
+        f"and {many[0]:.0%} and {many[1]:.0%} from histories of twenty",
+        f"loses from {-lost.min():.0%} less to {lost.max():.0%} *more* than random actions",
+    ):
+        assert quoted in text
+
+
+def test_the_page_on_local_ucb_quotes_its_table() -> None:
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / "local-ucb.md").read_text(encoding="utf-8"))
+    frame = pl.read_csv(RESULTS / "local-regret.csv", infer_schema_length=None)
+
+    def regret(world: str, policy: str, users: int | None) -> str:
+        size = pl.col("users").is_null() if users is None else pl.col("users") == users
+        return f"{frame.filter(size, world=world, policy=policy)['regret'].item():.1f}"
+
+    ours, theirs, plain = (regret("learnable", name, None) for name in ("LOCAL-UCB", "ProBALL-UCB", "LinUCB"))
+    assert f"LOCAL-UCB has {ours}, ProBALL-UCB {theirs} and LinUCB {plain}" in text
+    weak = [regret("weak", "LOCAL-UCB", users) for users in (200, 5000)]
+    assert f"{weak[0]} at 200 users, {weak[1]} at 5,000" in text
+    assert f"better off with it ({regret('weak', 'ProBALL-UCB', 200)} at 200 users)" in text
+    pooled = frame.filter(pl.col("users").is_null(), policy="ProBALL-UCB")
+    shares = [pooled.filter(world=world)["share_upper"].item() for world in ("learnable", "weak")]
+    assert f"is {shares[0]:.1%} of LinUCB's regret" in text and f"the upper limit is {shares[1]:.0%} of" in text

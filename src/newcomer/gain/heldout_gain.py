@@ -116,7 +116,7 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     found = Everybody("own rows", reward, float(told[:, CHANCE].mean()), gain, choices)
     if everybody is None:
         return found
-    return replace(found, best=everybody.best, actions=everybody.actions, alike=everybody.alike, why=everybody.why)
+    return replace(everybody, **{name: getattr(found, name) for name in ("by", "reward", "logged", "gain", "choices")})
 
 
 def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> PerUser:

@@ -1,16 +1,16 @@
-"""The held-out gain: what serving newcomers would have been worth to people who were kept out of the fit.
+"""The held-out gain: what serving newcomers would have been worth to users who were held out of the fit.
 
-Each held-out person's own rows are dealt (`newcomer.gain.deals`): K candidates, t rows known. PriorUCB with the model
-of a fit without these people, told the t rewards as it would be in service, picks a candidate; so does the population
-mean, which knows no person. The difference of the two logged rewards, averaged over several deals of each person and
-then over people, is what t interactions are worth in one choice of K. What is measured is what is served.
+Each held-out user's own rows are dealt (`newcomer.gain.deals`): K candidates, t observed rows. PriorUCB with the model
+of a fit without these users, updated by the t rewards as it would be in service, picks a candidate; so does the
+population mean, which knows no user. The difference of the two logged rewards, averaged over several deals of each user
+and then over users, is what t interactions are worth in one choice of K. What is measured is what is served.
 
-A memory of single actions changes a choice only where an action comes again among the rows of a deal. PriorUCB without
-memory (what shared directions gain alone) and EmpiricalArms (each action by itself) are asked for those deals; in all
-others the one is PriorUCB, the other the population mean.
+A per-action effect changes a choice only where an action comes again among the rows of a deal. PriorUCB without it
+(what shared directions gain alone) and EmpiricalArms (each action by itself) choose in those deals; in all others the
+one is PriorUCB, the other the population mean.
 
-Intervals are those of an average over people like these (Student's t); where people are few they count chance in who
-was fitted to as well (`newcomer.interval`). It needs no model of people to be right.
+Intervals are those of an average over users like these (Student's t); where users are few they count chance in who was
+fitted to as well (`newcomer.interval`). It needs no model of users to be right.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorUCB
-from newcomer.users import bucket_of, mix
+from newcomer.users import FOLDS, bucket_of, lots, reshuffled
 
-DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people looked at
+DEALS, MANY, MOST = 4, 2_500, 50_000  # deals of each user; users from whom on there is one; users who judge
+JUDGES = 7  # the purpose of the draw of users who judge
 BYTES = 16 << 20  # of features that are written out at a time
 PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
@@ -48,11 +49,11 @@ def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Ever
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
     """
-    judged = people if len(apart) > 1 else people // 5
+    judged = judges_of(people, len(apart))
     if not apart or length < 2 or people < 2 * len(apart):
         return None
-    choices, every, deals = choices_of(length), max(1, -(-judged // MOST)), deals_of(judged)
-    found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, every=every), _join)
+    choices, share, deals = choices_of(length), min(1.0, MOST / max(judged, 1)), deals_of(judged)
+    found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, share=share), _join)
     order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
     values, folds = found.values[order], _folds(found.hashes[order], apart)
     each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
@@ -63,8 +64,13 @@ def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Ever
     return Outlook(choices, steps, length, _with(everybody, values[:, :, 0], choices))
 
 
+def judges_of(users: int, folds: int) -> int:
+    """How many of so many users are held out, all of them in turn by several folds, or a fifth by one."""
+    return users if folds > 1 else users // FOLDS
+
+
 def deals_of(people: int) -> int:
-    """How often the rows of each of so many people are dealt."""
+    """How often the rows of each of so many held-out users are dealt."""
     return 1 if people > MANY else DEALS
 
 
@@ -119,9 +125,9 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     return replace(everybody, **{name: getattr(found, name) for name in ("by", "reward", "logged", "gain", "choices")})
 
 
-def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> PerUser:
+def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float) -> PerUser:
     """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
-    drawn = (mix(batch.hashes ^ np.uint64(0x0071_0077)) >> np.uint64(33)) % np.uint64(every) == 0
+    drawn = lots(reshuffled(batch.hashes, 0, JUDGES)) < share
     able = drawn & (batch.lengths >= choices + STEPS[0])
     found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
     for model, judged in apart:

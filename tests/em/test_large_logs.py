@@ -172,12 +172,12 @@ def test_a_fit_by_all_is_resumed_to_the_same_answer(few, tmp_path):
 def test_the_check_asks_all_users_where_a_sample_shows_nothing(monkeypatch):
     logs, _ = world("one-hot")
     monkeypatch.setattr("newcomer.checks.sample.MOST", SOME)
-    assert nc.check(logs, fit=False)["shared taste"].verdict == "doubtful"
+    assert nc.check(logs, fit=False)["shared preferences"].verdict == "doubtful"
     monkeypatch.setattr(shared_preferences, "MOST", SOME)
-    found = nc.check(logs, fit=False)["shared taste"]
+    found = nc.check(logs, fit=False)["shared preferences"]
     assert found.verdict == "fine" and "all 16,000 users together" in found.what and found.p_value < 1e-3
     nobody, _ = world("one-hot", size=0.0)
-    found = nc.check(nobody, fit=False)["shared taste"]
+    found = nc.check(nobody, fit=False)["shared preferences"]
     assert found.verdict == "doubtful" and "together show no more" in found.what
 
 

@@ -54,7 +54,7 @@ def command(
     dates: options.Dates = None,
     reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.arrays import Bools, Hashes
+from newcomer.gain.heldout_gain import JUDGES
 from newcomer.logs.logs import Logs
 from newcomer.users import bucket_of, lots, reshuffled
 
-LOOKED_AT, LEARNED = 2, 3  # purposes of hashes
+LEARNED = 3  # the purpose of the draw of users who are fitted to
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class InBuckets:
     buckets: Bools
     seed: int
     share: float = 1.0
-    purpose: int = LOOKED_AT
+    purpose: int = JUDGES
 
     def __call__(self, hashes: Hashes) -> Bools:
         inside = self.buckets[bucket_of(hashes, len(self.buckets))]
@@ -46,8 +47,8 @@ class Fold:
         return logs.some(InBuckets(self.fitted, self.seed, share, LEARNED))
 
     def held_out(self, logs: Logs, share: float = 1.0) -> Logs:
-        """The logs of those who are held out, or of a share of them."""
-        return logs.some(InBuckets(self.judged, self.seed, share, LOOKED_AT))
+        """The logs of those who are held out, or of a share of them: users who judged the fit."""
+        return logs.some(InBuckets(self.judged, 0, share))
 
 
 def shares_of(users: int, least: int) -> Iterator[float]:

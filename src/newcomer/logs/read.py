@@ -150,5 +150,6 @@ def read_logs(
         notes=list(reader.notes),
         tidy_ids=wishes.tidy_ids,
         reward_transform=wishes.reward_transform,
+        ordered=reader.layout.step is not None,
     )
     return logs if engine is None else logs.on(engine)

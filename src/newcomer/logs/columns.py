@@ -366,8 +366,10 @@ def kind_of(dtype: pl.DataType) -> str:
     return "text" if dtype == pl.String else f"of type {dtype}"
 
 
-_PEOPLE = ("user", "customer", "visitor", "member", "person", "subscriber", "respondent", "student", "patient")
-_PEOPLE += ("listener", "viewer", "reader", "player", "shopper", "client", "learner", "participant", "household")
+_PEOPLE = (
+    *("user", "customer", "visitor", "member", "person", "subscriber", "respondent", "student", "patient"),
+    *("listener", "viewer", "reader", "player", "shopper", "client", "learner", "participant", "household"),
+)
 _THINGS = (
     *("action", "item", "movie", "film", "product", "article", "song", "track", "book", "video", "show", "game"),
     *("question", "option", "content", "offer", "message", "exercise", "recipe", "restaurant", "hotel"),

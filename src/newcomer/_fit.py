@@ -32,7 +32,7 @@ from newcomer.em.variance_components import error_scales
 from newcomer.errors import FitWarning, LogsError, ModelError
 from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain
-from newcomer.gain.deals import usual_length
+from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
 from newcomer.logs.checkpoint import Checkpoint
@@ -308,7 +308,7 @@ def _fitted(
     if people is None or found.facts is None:
         return Fitting(model)
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
-    outlook = _outlook(passes, people.judges, apart, model) if measure else None
+    outlook = _outlook(passes, people.chosen, apart, model) if measure else None
     facts = replace(people.counted(passes), outlook=outlook)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
 
@@ -327,14 +327,21 @@ def _with(model: Model, other: Population) -> Model:
     )
 
 
-def _outlook(passes: Passes, chosen: Passes, apart: Apart, model: Model) -> Outlook | None:
-    """What people kept out of fits would have gained: everybody alike, by a pass over all; each by own rows."""
+def _outlook(passes: Passes, few: Passes, apart: Apart, model: Model) -> Outlook | None:
+    """What held-out users would have gained: everybody alike, and each by own rows, told by one pass over all.
+
+    `few` are passes over a sample of the users, or all: they tell how long a usual history is. Users outside a sample
+    were fitted by none of the models `apart`, so that they judge them too.
+    """
     if not apart:
         return None
-    seen = best_actions.look(passes.run, passes.logs, apart)
-    told = best_actions.told(seen, passes.logs, model)
-    people, length = chosen.logs.summary.users, usual_length(seen.lengths)
-    return heldout_gain.measure(chosen.run, apart, people=people, length=length, everybody=told)
+    length = usual_length(few.run(lengths_of, operator.add))
+    each = heldout_gain.GainPass.of(apart, people=passes.logs.summary.users, length=length)
+    if each is None:
+        return None
+    alike = best_actions.asked(passes.logs, apart), best_actions.join
+    seen, found = passes.run_both(alike, (each.map, heldout_gain.join))
+    return each.gain(found, best_actions.told(seen, passes.logs, model))
 
 
 def _narrow(

@@ -476,6 +476,8 @@ class Evidence(Shown):
         parts = {name: part for name, part in asdict(self).items() if part is not None}
         if "radius" in parts:  # what older files do not know of stays unsaid, so that their models keep their ids
             parts["radius"] = {name: value for name, value in parts["radius"].items() if value is not None}
+        if "calibrated" in parts and not parts["calibrated"]["leading"]:
+            parts["calibrated"] = {n: v for n, v in parts["calibrated"].items() if n not in ("leading", "dim")}
         return parts
 
     @classmethod

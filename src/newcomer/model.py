@@ -214,7 +214,7 @@ class Model(Shown):
             "persistence": self.persistence,
             "repeats": (evidence.get("population") or {}).get("persistence"),
             "radius": evidence.get("radius"),
-            "calibrated": evidence.get("calibrated"),
+            "calibrated": _without(evidence.get("calibrated"), "leading", "dim"),
             "default_radius": self._default_radius,
             "action_ids": self.action_ids,
             "intercept": self.intercept,
@@ -483,6 +483,11 @@ class Model(Shown):
 def load(path: str | Path) -> Model:
     """Read a model file."""
     return Model.from_bytes(read(validate.location(path, "path", kind=ModelError)), where=str(path))
+
+
+def _without(record: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:
+    """A record without some of its fields; None stays None."""
+    return None if record is None else {name: value for name, value in record.items() if name not in names}
 
 
 def _tidy(one: str) -> str:

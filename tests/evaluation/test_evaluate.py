@@ -174,7 +174,7 @@ def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
 def test_the_same_findings_are_told_without_checking_again(monkeypatch):
     logs = logs_of(users=60)
     known, whole = nc.check(logs, fit=False), nc.evaluate(logs, quick=True)
-    monkeypatch.setattr("newcomer.checks.quick.gather", None)
+    monkeypatch.setattr("newcomer.checks.quick.take_sample", None)
     assert nc.evaluate(logs, quick=True, findings=known) == whole
     with pytest.raises(nc.NewcomerError, match="findings"):
         nc.evaluate(logs, quick=True, findings="fine")

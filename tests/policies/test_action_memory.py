@@ -109,8 +109,8 @@ def test_draws_have_the_law_of_the_posterior():
         seen, np.array(rewards), [event(model, one) for one in names], factor=model.factor, mean=model.mean
     )
     means = means + np.array([model.offsets[model.action_ids.index(one)] for one in names])
-    asked = policy.ask(state, ids=names)
-    draws = policy.draws(state, asked, [np.random.default_rng(2)])
+    query = policy.query(state, ids=names)
+    draws = policy.draws(state, query, [np.random.default_rng(2)])
     sample = np.array([next(draws)[0] for _ in range(20_000)])
     np.testing.assert_allclose(sample.mean(axis=0), means, atol=5 * np.sqrt(covariance.max() / 20_000))
     np.testing.assert_allclose(np.cov(sample.T), covariance, atol=0.05 * covariance.max())
@@ -199,7 +199,7 @@ def test_a_state_is_small_after_two_hundred_rewards():
         chosen = rng.choice(model.action_ids, 10)
         name = chosen[policy.choose(state, ids=chosen)[0]]
         policy.update(state, ids=[name], reward=[float(rng.standard_normal() + model.features([name])[0] @ model.mean)])
-    assert state.inside.all()
+    assert state.in_subspace.all()
     assert len(state.to_bytes()) <= 20_000
 
 

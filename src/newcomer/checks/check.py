@@ -88,14 +88,16 @@ def enough_users(model: Model | None, decision: Decision, why: str = "") -> Find
     if outlook is None or not outlook.steps:
         what = f"Of {users:,} users too few, or too short histories, could be kept out to measure a gain."
         return Finding(ENOUGH_USERS, "doubtful", what, advice, effect=radius, unit="radius")
-    told = _told(outlook.steps[-1], users, 1.0 if radius is None else radius)
+    known = model.evidence.calibrated.sentence() if model.evidence.calibrated else ""
+    told = _told(outlook.steps[-1], users, 1.0 if radius is None else radius, known)
     return replace(told, verdict="fine" if decision.personal == "yes" else "doubtful", advice=advice)
 
 
-def _told(step: OutlookStep, users: int, radius: float) -> Finding:
+def _told(step: OutlookStep, users: int, radius: float, known: str) -> Finding:
     gains = [projected(step.gain, radius, times) for times in TIMES]
     what = f"After {step.interactions} interactions people who were kept out gain {shown(step.over_mean)}"
-    what += f" over the population mean; the directions may be off by {radius:.2f} (sine). With"
+    sure = f". {known}" if known else f"; the directions may be off by {radius:.2f} (sine)"
+    what += f" over the population mean{sure}. With"
     what += f" {2 * users:,} users about {gains[1]:+.2g} and {radius / 2**0.5:.2f}, with {10 * users:,} about"
     what += f" {gains[2]:+.2g} and {radius / 10**0.5:.2f}."
     width = (step.high - step.low) / 2

@@ -116,6 +116,9 @@ class ModelSummary:
     decision: Decision | None = None
     by_all: bool = False  # whether all users chose, although there was a sample
     too_weak: str = ""  # that something is shared for certain, and of no use yet
+    directions: int | None = None  # along which users differ: columns of em's factor, without the population mean
+    sure: tuple[int, float] | None = None  # leading directions of the basis that are known, and their error
+    sure_line: str = ""  # the same in words
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -151,6 +154,9 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         decision=decide(kept) if model.estimator == "em" else None,
         by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
+        directions=None if kept.population is None else kept.population.directions,
+        sure=kept.calibrated.sure if kept.calibrated and kept.calibrated.leading else None,
+        sure_line=kept.calibrated.sentence() if kept.calibrated else "",
     )
 
 
@@ -221,8 +227,17 @@ def logs_line(found: ModelSummary) -> str:
 
 
 def rank_line(found: ModelSummary) -> str:
-    """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
+    """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold).
+
+    For em the number is that of the directions along which users differ, the columns of the factor. The basis, and
+    `model.rank`, count the population mean as well where it lies outside their span.
+    """
     shared = f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+    if found.directions:
+        mean = " with the population mean" * (found.rank == found.directions + 1)
+        shared = (
+            f"{count(found.directions, 'direction')} of {found.dim} along which users differ (rank {found.rank}{mean})"
+        )
     if found.evidence.chosen == "kept":
         return f"{shared}, kept from the fit before{_contrast(found)}"
     if found.evidence.chosen != "auto":
@@ -243,7 +258,8 @@ def _contrast(found: ModelSummary) -> str:
     tested = found.evidence.stand_out
     if tested is None or tested == found.rank:
         return ""
-    return f"; {tested or 'none'} {'stand' if tested > 1 else 'stands'} out from chance"
+    what = "in the spectrum, population mean included, " if found.estimator == "em" else ""
+    return f"; {what}{tested or 'none'} {'stand' if tested > 1 else 'stands'} out from chance"
 
 
 def _alike(found: ModelSummary) -> str:
@@ -286,6 +302,8 @@ def error_part(found: ModelSummary) -> RenderableType:
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
     outer = Table.grid()
     outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
+    if found.sure_line:
+        outer.add_row(found.sure_line)
     proved = "proved:" if found.radius else "what can be proved is on request (--estimator sold)"
     if found.calibrated is not None:
         outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; {proved}")

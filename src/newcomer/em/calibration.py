@@ -16,13 +16,12 @@ from newcomer.em.shrinkage import FitStart, HeldoutFold, noise_floor
 from newcomer.em.spikes import PairMoments
 from newcomer.population import Population
 from newcomer.radius import Draws
-from newcomer.sold.calibration import PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
+from newcomer.sold.calibration import FAR, PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
 from newcomer.users import Split, balanced_signs, dealt
 
 ROOM = 1_000_000  # entries of W up to which there is memory for so many climbs at once
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 TOLERANCE, EACH = 0.05, 1e-3  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
-FAR = 1e6  # a tangent of an error about which nothing is known
 STAGE = "how sure: parts"
 
 

@@ -15,6 +15,8 @@ from newcomer.logs.reduce import reduce
 from newcomer.users import Split
 
 Partial = TypeVar("Partial")
+Other = TypeVar("Other")
+Pass = tuple[Callable[[Batch], Partial], Callable[[Partial, Partial], Partial]]  # a map and a merge
 
 LONGEST = 60  # passes of one climb
 CODED = 1 << 21  # rows of a batch where features are in a catalogue
@@ -72,6 +74,13 @@ class Passes:
         rows = CODED if self.logs.by_action else None
         return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
 
+    def run_both(self, first: Pass[Partial], second: Pass[Other]) -> tuple[Partial, Other]:
+        """One pass that finds what two would, each given by its map and its merge."""
+        both: tuple[Partial, Other] = self.run(
+            partial(_both, first=first[0], second=second[0]), partial(_merged, first[1], second[1])
+        )
+        return both
+
     def climb(
         self,
         ascents: Sequence[Ascent],
@@ -100,3 +109,18 @@ class Passes:
             fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
             judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
             self.listen(Progress(self.count, stage, fitted, judged, self.sampled, self.most))
+
+
+def _both(
+    batch: Batch, *, first: Callable[[Batch], Partial], second: Callable[[Batch], Other]
+) -> tuple[Partial, Other]:
+    return first(batch), second(batch)
+
+
+def _merged(
+    first: Callable[[Partial, Partial], Partial],
+    second: Callable[[Other, Other], Other],
+    one: tuple[Partial, Other],
+    other: tuple[Partial, Other],
+) -> tuple[Partial, Other]:
+    return first(one[0], other[0]), second(one[1], other[1])

@@ -29,7 +29,6 @@ from scipy.special import ndtri
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.evidence import BestAction, Everybody
-from newcomer.gain.deals import lengths_of
 from newcomer.gain.per_user import PerUser
 from newcomer.gain.propensities import Menu, inconsistent, why_not
 from newcomer.interval import FEWEST, LEVEL, Interval, ratio
@@ -45,14 +44,11 @@ MOST = 100_000  # held-out people whose propensities are weighed
 ROWS, COUNTED, TOTAL, SQUARES, PRODUCTS, LENGTHS, POWER = range(7)  # sums of an action over users
 N, RESULT, WEIGHT, SQUARE, ROBUST, INVERSE, OFFERED = range(7)  # sums of a person over rows
 
-Run = Callable[[Callable[[Batch], "ActionSums"], Callable[["ActionSums", "ActionSums"], "ActionSums"]], "ActionSums"]
-
 
 @dataclass(frozen=True)
 class ActionSums:
-    """What one pass tells: histories by length, sums (A, 7) by action, and sums (n, 7) of held-out people."""
+    """What one pass tells: sums (A, 7) by action, and sums (n, 7) of held-out people."""
 
-    lengths: Ints
     actions: Floats
     people: PerUser
     propensities: bool
@@ -60,20 +56,19 @@ class ActionSums:
 
     def __add__(self, other: ActionSums) -> ActionSums:
         both = self.people + other.people
-        return ActionSums(
-            self.lengths + other.lengths, self.actions + other.actions, both, self.propensities, self.candidates
-        )
+        return ActionSums(self.actions + other.actions, both, self.propensities, self.candidates)
 
 
-def look(run: Run, logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> ActionSums:
-    """The pass over all logs; `apart` are models with the buckets of the people each was not fitted to."""
+def asked(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Callable[[Batch], ActionSums]:
+    """The map of a pass over all logs, whose merge is `join`; `apart` are models with their held-out users' buckets."""
     tried = len(logs.action_ids or ()) if logs.by_action else 0
     commons = [(KnownActions(model).common, judged) for model, judged in apart] if tried else []
     share = min(1.0, MOST / max(logs.summary.users, 1))
-    return run(partial(look_at, actions=tried, commons=tuple(commons), share=share), _join)
+    return partial(look_at, actions=tried, commons=tuple(commons), share=share)
 
 
-def _join(one: ActionSums, other: ActionSums) -> ActionSums:
+def join(one: ActionSums, other: ActionSums) -> ActionSums:
+    """The merge of the pass."""
     return one + other
 
 
@@ -87,7 +82,7 @@ def look_at(batch: Batch, *, actions: int, commons: tuple[tuple[Floats, Bools], 
             sums[who] = weigh(batch, who, common)
     told = sums[:, N] > 0
     people = PerUser(batch.hashes[np.flatnonzero(told)], sums[told])
-    return ActionSums(lengths_of(batch), by_action(batch, actions), people, weighed, batch.candidates is not None)
+    return ActionSums(by_action(batch, actions), people, weighed, batch.candidates is not None)
 
 
 def by_action(batch: Batch, actions: int) -> Floats:

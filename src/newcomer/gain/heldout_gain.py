@@ -34,7 +34,9 @@ from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorUCB
 from newcomer.users import bucket_of, mix
 
-DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people looked at
+DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people of `evaluate`
+ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow where actions are known by their ids
+WRITTEN = 100  # features that cost as much to write out as the rest of a row costs
 BYTES = 16 << 20  # of features that are written out at a time
 PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
@@ -43,24 +45,59 @@ Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of t
 Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser]], PerUser]
 
 
+@dataclass(frozen=True, eq=False)
+class GainPass:
+    """What a pass over the logs does to measure the held-out gain: `apart` are models, each with its held-out users.
+
+    One in `every` held-out user is looked at, with so many `deals` of their rows into `choices` candidates and rows
+    known. `length` is that of a usual history.
+    """
+
+    apart: tuple[tuple[Model, Bools], ...]
+    length: int
+    choices: int
+    deals: int
+    every: int
+
+    @classmethod
+    def of(cls, apart: Apart, *, people: int, length: int) -> GainPass | None:
+        """For logs of so many `people`; None where too few can be held out, or histories are too short to be dealt.
+
+        As many held-out users judge as `ROWS` allow: the interval shrinks with the square root of their number.
+        """
+        judged = people if len(apart) > 1 else people // 5
+        if not apart or length < 2 or people < 2 * len(apart):
+            return None
+        model, choices = apart[0][0], choices_of(length)
+        dealt = choices + max((t for t in STEPS if t <= length - choices), default=STEPS[0])
+        cost = 1.0 if model.one_hot or model.action_features is not None else 1.0 + model.dim / WRITTEN
+        most = max(MOST, int(ROWS / (dealt * cost)))
+        return cls(tuple(apart), length, choices, deals_of(judged), max(1, -(-judged // most)))
+
+    @property
+    def map(self) -> Callable[[Batch], PerUser]:
+        """The map of the pass, whose merge is `join`."""
+        return partial(look_at, apart=self.apart, choices=self.choices, deals=self.deals, every=self.every)
+
+    def gain(self, found: PerUser, everybody: Everybody | None = None) -> Outlook | None:
+        """The held-out gain from what the pass found; None where too few histories reach one interaction."""
+        order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
+        values, folds = found.values[order], _folds(found.hashes[order], self.apart)
+        each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
+        named = all(one.named for one in map(_Rules, (model for model, _ in self.apart)))
+        steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
+        if not steps:
+            return None
+        return Outlook(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
+
+
 def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
     """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
     """
-    judged = people if len(apart) > 1 else people // 5
-    if not apart or length < 2 or people < 2 * len(apart):
-        return None
-    choices, every, deals = choices_of(length), max(1, -(-judged // MOST)), deals_of(judged)
-    found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, every=every), _join)
-    order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
-    values, folds = found.values[order], _folds(found.hashes[order], apart)
-    each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
-    named = all(one.named for one in map(_Rules, (model for model, _ in apart)))
-    steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
-    if not steps:
-        return None
-    return Outlook(choices, steps, length, _with(everybody, values[:, :, 0], choices))
+    asked = GainPass.of(apart, people=people, length=length)
+    return None if asked is None else asked.gain(run(asked.map, join), everybody)
 
 
 def deals_of(people: int) -> int:
@@ -68,7 +105,8 @@ def deals_of(people: int) -> int:
     return 1 if people > MANY else DEALS
 
 
-def _join(one: PerUser, other: PerUser) -> PerUser:
+def join(one: PerUser, other: PerUser) -> PerUser:
+    """The merge of the pass."""
     return one + other
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from functools import wraps
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
@@ -119,12 +119,12 @@ class State(Shown):
     def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
         """Every array, also of nested states, with its dotted name, and whether its trailing axes may grow."""
         for part in fields(self):
-            value = getattr(self, part.name)
+            value, name = getattr(self, part.name), prefix + _saved_name(part)
             loose = grows or part.metadata.get("grows", False)
             if isinstance(value, State):
-                yield from value.arrays(f"{prefix}{part.name}.", loose)
+                yield from value.arrays(f"{name}.", loose)
             elif part.name != "record":
-                yield prefix + part.name, value, loose
+                yield name, value, loose
 
     def take(self, users: ArrayLike) -> Self:
         """A copy with these users (m,), in this order; a user may occur more than once. The record comes along."""
@@ -177,7 +177,7 @@ class State(Shown):
         hints = get_type_hints(cls)
         values: dict[str, Any] = {"record": record}
         for part in fields(cls):
-            kind, name = hints[part.name], prefix + part.name
+            kind, name = hints[part.name], prefix + _saved_name(part)
             if isinstance(kind, type) and issubclass(kind, State):
                 values[part.name] = kind.rebuild(arrays, f"{name}.")
             elif name in arrays:
@@ -199,6 +199,11 @@ class State(Shown):
         if not fits:
             found = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array, _ in self.arrays())
             raise ModelError(f"these arrays do not make a {type(self).__name__}: {found}")
+
+
+def _saved_name(part: Field[Any]) -> str:
+    """The name of a field's array in files: that of the version which first wrote it, where the field was renamed."""
+    return str(part.metadata.get("saved_as", part.name))
 
 
 def positions(users: ArrayLike, count: int) -> Ints:

@@ -55,8 +55,12 @@ class ActionMemory(State):
     rows: Floats = field(metadata=GROWS)  # (n, R, d)
     used: Ints  # (n,) entries in use
     repeats: Floats  # (n,) meetings beyond the first
-    told: Floats  # (n, S) log-likelihood of the user's repeats under each of `SHARES`
-    heard: Floats  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
+    log_likelihood: Floats = field(
+        metadata={"saved_as": "told"}
+    )  # (n, S) log-likelihood of the user's repeats under each of `SHARES`
+    log_prior: Floats = field(
+        metadata={"saved_as": "heard"}
+    )  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
     share: Floats  # (n,) of the residual that is taken to last
     more: Floats  # (n,) variance beyond it that lasts: of strangers
 
@@ -79,10 +83,19 @@ class ActionMemory(State):
         width = self.keys.shape
         self.refuse_unless(all(part.shape == width for part in (self.counts, self.totals, self.slots, self.fixed)))
         self.refuse_unless(self.keys.ndim == 2 and self.rows.ndim == 3)
-        self.refuse_unless(self.told.shape == self.heard.shape == (len(self.used), len(SHARES)))
+        self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (len(self.used), len(SHARES)))
         self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.repeats, self.share, self.more)))
         self.refuse_unless(all(part.dtype == np.int64 for part in (self.keys, self.slots, self.used)))
-        floats = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.told, self.heard, self.share)
+        floats = (
+            self.counts,
+            self.totals,
+            self.fixed,
+            self.rows,
+            self.repeats,
+            self.log_likelihood,
+            self.log_prior,
+            self.share,
+        )
         self.refuse_unless(all(part.dtype == np.float64 for part in (*floats, self.more)))
         self.refuse_unless(bool(np.all((self.used >= 0) & (self.used <= width[1]))))
         self.refuse_unless(bool(np.all((self.slots >= -1) & (self.slots < max(self.rows.shape[1], 1)))))
@@ -92,8 +105,8 @@ class ActionMemory(State):
         """As of any state; states of before repeats had likelihoods of their scale kept counts and squares (n, 2)."""
         repeats = arrays.get(f"{prefix}repeats")
         if repeats is not None and repeats.ndim == 2 and repeats.shape[1] == 2 and f"{prefix}told" not in arrays:
-            told = by_deviations(repeats)
-            now = {"repeats": repeats[:, 0].copy(), "told": told, "heard": np.zeros_like(told)}
+            log_likelihood = by_deviations(repeats)
+            now = {"repeats": repeats[:, 0].copy(), "told": log_likelihood, "heard": np.zeros_like(log_likelihood)}
             arrays = {**arrays, **{prefix + name: array for name, array in now.items()}}
         return super().rebuild(arrays, prefix, record)
 
@@ -102,10 +115,10 @@ def start(n: int, dim: int, share: float) -> ActionMemory:
     """n users who have met nothing; features have `dim` entries."""
     keys, slots = np.zeros((2, n, 0), dtype=np.int64)
     counts, totals, fixed = np.zeros((3, n, 0))
-    told, heard = np.zeros((2, n, len(SHARES)))
+    log_likelihood, log_prior = np.zeros((2, n, len(SHARES)))
     return ActionMemory(
         keys, counts, totals, slots, fixed, np.zeros((n, 0, dim)),
-        np.zeros(n, dtype=np.int64), np.zeros(n), told, heard, np.full(n, share), np.zeros(n),
+        np.zeros(n, dtype=np.int64), np.zeros(n), log_likelihood, log_prior, np.full(n, share), np.zeros(n),
     )  # fmt: skip
 
 
@@ -135,7 +148,7 @@ def remember(
     """
     _make_room(memory, users, keys)
     again = np.empty(len(users))
-    repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.told)
+    repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.log_likelihood)
     memory_loops.remember(memory.entries, users, keys, targets, features, foreseen, repeats, again)
     memory.repeats[users] += again
     return users[again > 0]
@@ -143,7 +156,7 @@ def remember(
 
 def believe(memory: ActionMemory, users: Ints, starting: Floats) -> None:
     """Let the shares of `users` (m,) be what their repeats, and those of earlier users, say."""
-    memory.share[users] = mean_share(starting, memory.heard[users] + memory.told[users])
+    memory.share[users] = mean_share(starting, memory.log_prior[users] + memory.log_likelihood[users])
 
 
 def _make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:

@@ -196,9 +196,9 @@ class KnownActions:
         codes = np.full(actions.shape[:2], -1, dtype=np.int64)
         if self._places is not None:
             keys, order = self._places
-            asked = self.fingerprints(actions.reshape(-1, actions.shape[2]))
-            place = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-            codes = np.where(keys[place] == asked, order[place], -1).reshape(codes.shape)
+            query = self.fingerprints(actions.reshape(-1, actions.shape[2]))
+            place = np.minimum(np.searchsorted(keys, query), len(keys) - 1)
+            codes = np.where(keys[place] == query, order[place], -1).reshape(codes.shape)
         return codes
 
     def _same(self, codes: Ints, low: Floats) -> Bools:

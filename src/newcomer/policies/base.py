@@ -14,7 +14,7 @@ A policy is a frozen dataclass of settings; what it learns of its users travels 
 columns with these names; a model with an intercept takes features with the constant or without it. `ids`, (m, K) or
 (K,), say which actions these are, for policies that remember actions and for those whose model has a catalogue, which
 then gives the features if `actions` is left out;
-`mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
+`mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) in the state,
 all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
 lowest index wins. `rng` is a Generator, or one per row (m); with one per user, results do not depend on how users are
 put into batches. Calls on one state may come from several threads: they are made one after another (`one_at_a_time`).
@@ -22,16 +22,16 @@ put into batches. Calls on one state may come from several threads: they are mad
 `Contract` turns these calls into checked questions and rewards (policies/calls.py). A policy derives from it and
 supplies what is its own:
 
-    begin(n) -> state                        how the state of n users begins
-    rank(state, asked) -> (m, K)             the score of each action; the best is chosen, unless draws decide
-    learn(state, told)                       how checked rewards change the state
-    draws(state, asked, rngs)                sampled policies: scores (m, K) of one draw after another
-    law(state, asked, rng) -> (m, K)         sampled policies that know their probabilities without drawing
-    inside(state) -> (n,)                    who is served in the shared subspace, if there is one
+    init(n) -> state                         the state of n users before any reward
+    score(state, query) -> (m, K)            the score of each action; the best is chosen, unless draws decide
+    learn(state, observed)                   how checked rewards change the state
+    draws(state, query, rngs)                sampled policies: scores (m, K) of one draw after another
+    choice_probabilities(state, query, rng)  sampled policies that know their probabilities (m, K) without drawing
+    in_subspace(state) -> (n,)               who is served in the shared subspace, if there is one
     state_settings() -> {name: value}        the settings that give the state its meaning
-    pool_repeatability(state)                what users who met actions again tell; None if actions are not remembered
-    apply_repeatability(state, given)        newcomers begin with that
-    best(state, asked) -> (m,)               the best by `rank`, for policies that find it without scoring all
+    pool_repeatability(state)                what repeated actions say of repeatability; None without per-action effects
+    apply_repeatability(state, given)        newcomers start with that
+    best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
 
 Policies that do not derive from it need only satisfy the `Policy` protocol, as `newcomer.testing.check_policy` tries.
@@ -40,8 +40,8 @@ Policies that do not derive from it need only satisfy the `Policy` protocol, as 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, wraps
 from itertools import islice
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -60,6 +60,9 @@ from newcomer.records import Shown
 from newcomer.transforms import Transform
 
 Kind = TypeVar("Kind", bound=State)
+
+# Former names of hooks, and their names now.
+FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
 
 
 @runtime_checkable
@@ -130,24 +133,35 @@ class Contract(Shown, ABC, Generic[Kind]):
     # Whether ids alone do: without a model, or with one of so many one-hot actions that none is written.
     by_ids: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Refuse hooks by their former names, and check the state that a policy's own `in_subspace` is called with."""
+        super().__init_subclass__(**named)
+        old = [name for name in FORMER_HOOKS if callable(cls.__dict__.get(name))]
+        if old:
+            todo = "rename " + ", ".join(f"{name} to {FORMER_HOOKS[name]}" for name in old)
+            raise PolicyError(f"{cls.__name__} has hooks of an earlier version", todo=todo)
+        own = cls.__dict__.get("in_subspace")
+        if own is not None:
+            cls.in_subspace = _checked_phase(own)  # type: ignore[assignment, method-assign]
+
     # What everybody calls.
 
     def start(self, n: int, *, repeatability: Repeatability | Mapping[str, Any] | None = None) -> Kind:
-        """The state of n newcomers, who begin with the `repeatability` that earlier users told, if given."""
+        """The state of n newcomers, who start with the `repeatability` of earlier users, if given."""
         count = calls.newcomers(n)
-        told = None if repeatability is None else the_repeatability(repeatability)
+        observed = None if repeatability is None else the_repeatability(repeatability)
         try:
-            state = self.begin(count)
+            state = self.init(count)
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, PolicyError):
                 raise
             raise PolicyError(f"the state of {count:,} users does not fit into memory", todo="start fewer") from error
         if not isinstance(state, State):
-            what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
+            what = f"{type(self).__name__}.init gave a {type(state).__name__} and no state"
             raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
         state.record = self.record
-        if told is not None:
-            self.apply_repeatability(state, told)
+        if observed is not None:
+            self.apply_repeatability(state, observed)
         return state
 
     @one_at_a_time
@@ -171,9 +185,9 @@ class Contract(Shown, ABC, Generic[Kind]):
         mask: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> Ints:
-        """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw.
+        """The chosen action (m,) of each row: the allowed one of largest score, by `score` or, if sampled, by a draw.
 
-        An array of int64, whatever was asked: `chosen.tolist()` or `int(chosen[0])` is plain Python, for JSON say.
+        An array of int64, also for a single user: `chosen.tolist()` or `int(chosen[0])` is plain Python, for JSON say.
         """
         # The commonest call needs no question: plain arrays for everybody, nothing masked.
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
@@ -182,10 +196,10 @@ class Contract(Shown, ABC, Generic[Kind]):
                 chosen = self.choose_plain(state, calls.everyone(n), given)
                 if chosen is not None:
                     return chosen
-        asked = self.ask(state, actions, ids, mask, users)
+        query = self.query(state, actions, ids, mask, users)
         if self.sampled:
-            return calls.pick(next(self.draws(state, asked, self._generators(rng, asked))), asked)
-        return self.best(state, asked)
+            return calls.pick(next(self.draws(state, query, self._generators(rng, query))), query)
+        return self.best(state, query)
 
     @one_at_a_time
     def probabilities(
@@ -199,8 +213,12 @@ class Contract(Shown, ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Floats:
         """The probability (m, K) with which `choose` takes each action: one-hot if certain, else a share of draws."""
-        asked = self.ask(state, actions, ids, mask, users)
-        return self.law(state, asked, rng) if self.sampled else calls.shares([self.best(state, asked)], asked, 1)
+        query = self.query(state, actions, ids, mask, users)
+        return (
+            self.choice_probabilities(state, query, rng)
+            if self.sampled
+            else calls.shares([self.best(state, query)], query, 1)
+        )
 
     @one_at_a_time
     def scores(
@@ -214,14 +232,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Floats:
         """What the policy ranks by (m, K), -inf where masked; expected rewards if draws, not these, decide."""
-        asked = self.ask(state, actions, ids, mask, users)
-        return calls.masked(self.rank(state, asked), asked)
-
-    @one_at_a_time
-    def in_subspace(self, state: Kind) -> Bools:
-        """Whether the coming round of each user (n,) relies on what users share; never, for most policies."""
-        self._recognise(state)
-        return np.array(self.inside(state), dtype=np.bool_)
+        query = self.query(state, actions, ids, mask, users)
+        return calls.masked(self.score(state, query), query)
 
     @one_at_a_time
     def update(
@@ -254,36 +266,37 @@ class Contract(Shown, ABC, Generic[Kind]):
         features = self._catalogue(which, "features") if features is None else self._complete(features, "features")
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
-        told = calls.rewards(len(state), self._width(features, which), features, reward, which, users)
-        if len(told.users):
-            self.learn(state, told)
+        observed = calls.rewards(len(state), self._width(features, which), features, reward, which, users)
+        if len(observed.users):
+            self.learn(state, observed)
 
     # What a policy supplies.
 
     @abstractmethod
-    def begin(self, n: int) -> Kind:
+    def init(self, n: int) -> Kind:
         """The state of n newcomers, n checked."""
 
     @abstractmethod
-    def rank(self, state: Kind, asked: Query) -> Floats:
+    def score(self, state: Kind, query: Query) -> Floats:
         """The score (m, K) of each action; a score that is not finite has the features refused that it came from."""
 
     @abstractmethod
-    def learn(self, state: Kind, told: Rewards) -> None:
+    def learn(self, state: Kind, observed: Rewards) -> None:
         """Take rewards into the state; at least one row."""
 
-    def draws(self, state: Kind, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Kind, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Endless draws of scores (m, K), row i by the generator rngs[i] alone."""
         raise NotImplementedError(f"{type(self).__name__} is sampled and has no draws")
 
-    def law(self, state: Kind, asked: Query, rng: Random) -> Floats:
+    def choice_probabilities(self, state: Kind, query: Query, rng: Random) -> Floats:
         """The probabilities (m, K) of a sampled policy; by default the share of `votes` draws that an action wins."""
         votes = int(getattr(self, "votes", 256))
-        draws = islice(self.draws(state, asked, self._generators(rng, asked)), votes)
-        return calls.shares((calls.pick(scores, asked) for scores in draws), asked, votes)
+        draws = islice(self.draws(state, query, self._generators(rng, query)), votes)
+        return calls.shares((calls.pick(scores, query) for scores in draws), query, votes)
 
-    def inside(self, state: Kind) -> Bools:
-        """Who (n,) is served in the shared subspace."""
+    def in_subspace(self, state: Kind) -> Bools:
+        """Whether the coming round of each user (n,) relies on the shared subspace; never, for most policies."""
+        self._recognise(state)
         return np.zeros(len(state), dtype=np.bool_)
 
     def state_settings(self) -> Mapping[str, str | float]:
@@ -295,16 +308,16 @@ class Contract(Shown, ABC, Generic[Kind]):
         return None
 
     def apply_repeatability(self, state: Kind, given: Repeatability) -> None:
-        """Let the users of a state that has just begun begin with what earlier users told."""
+        """Let the users of a new state start with the repeatability of earlier users."""
         what = f"{type(self).__name__} does not remember actions, so that nothing comes again"
         raise PolicyError(what, todo="leave out repeatability=")
 
-    def best(self, state: Kind, asked: Query) -> Ints:
+    def best(self, state: Kind, query: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
-        return calls.pick(self.rank(state, asked), asked)
+        return calls.pick(self.score(state, query), query)
 
     def choose_plain(self, state: Kind, users: Ints, actions: Floats) -> Ints | None:
-        """The best (n,) by `rank` in the commonest call: about everybody, plain actions, all of them allowed.
+        """The best (n,) by `score` in the commonest call: for all users, plain actions, all of them allowed.
 
         Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says
         that the long way must decide.
@@ -339,7 +352,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         model = getattr(getattr(self, "model", None), "id", "")
         return Record.of(type(self).__name__, {**dim, **self.state_settings()}, model)
 
-    def ask(
+    def query(
         self,
         state: Kind,
         actions: ArrayLike | None = None,
@@ -354,13 +367,13 @@ class Contract(Shown, ABC, Generic[Kind]):
         return calls.query_of(len(state), self._width(actions, which), actions, which, mask, users)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
-        """The positions (m,) of the users asked about, all by default, in a state that must be this policy's."""
+        """The positions (m,) of `users`, all by default, in a state that must be this policy's."""
         self._recognise(state)
         return calls.everyone(len(state)) if users is None else positions(users, len(state))
 
-    def _generators(self, rng: Random, asked: Query) -> Generators:
+    def _generators(self, rng: Random, query: Query) -> Generators:
         """One generator for each row, or the request to pass one."""
-        return calls.generators(rng, len(asked.users), type(self).__name__)
+        return calls.generators(rng, len(query.users), type(self).__name__)
 
     def _recognise(self, state: Kind) -> None:
         """Refuse a state of another record, or whose arrays are not those that this policy begins with.
@@ -380,7 +393,7 @@ class Contract(Shown, ABC, Generic[Kind]):
                     " state = policy.start(n); policy.update(state, ids=... or features=..., reward=..., users=...)"
                 )
             raise PolicyError(f"this state was started by {who}; this policy is {self.record}", todo=todo)
-        fresh = self.begin(0)
+        fresh = self.init(0)
         if type(state) is not type(fresh) or _shapes(state) != _shapes(fresh):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
         state.record = self.record
@@ -426,6 +439,17 @@ class Contract(Shown, ABC, Generic[Kind]):
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
         found = np.asarray(features(ids.ravel(), unknown="average"), dtype=np.float64)
         return found.reshape(*ids.shape, found.shape[-1])
+
+
+def _checked_phase(own: Callable[[Any, Any], Bools]) -> Callable[[Any, Any], Bools]:
+    """A policy's `in_subspace` as everybody calls it: with a state of this policy, and a copy (n,) for an answer."""
+
+    @wraps(own)
+    def in_subspace(self: Any, state: Any) -> Bools:
+        self._recognise(state)
+        return np.array(own(self, state), dtype=np.bool_)
+
+    return one_at_a_time(in_subspace)
 
 
 def the_model(given: object) -> Model:

@@ -54,17 +54,17 @@ class PriorState(State):
     full: Ridge = field(metadata=GROWS)
     memory: ActionMemory
     doubt: OutlierState
-    inside: Bools  # (n,), whether the prior is still believed
+    in_subspace: Bools = field(metadata={"saved_as": "inside"})  # (n,), whether the prior is still believed
 
     def __len__(self) -> int:
-        return len(self.inside)
+        return len(self.in_subspace)
 
     def check(self) -> None:
         """Refuse parts that do not fit together."""
         super().check()
-        self.refuse_unless(self.small.complete and self.inside.ndim == 1 and self.inside.dtype == np.bool_)
+        self.refuse_unless(self.small.complete and self.in_subspace.ndim == 1 and self.in_subspace.dtype == np.bool_)
         built = self.full.complete or self.doubt.pull.shape[1] == 0
-        self.refuse_unless(built or bool(self.inside.all()))
+        self.refuse_unless(built or bool(self.in_subspace.all()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ class Belief:
             full=ridge.start_empty(n, 0 if self.flat else dim),
             memory=action_memory.start(n, rank if self.model.by_ids_alone else dim, float(lasts or 0.0)),
             doubt=self.stranger.start(n),
-            inside=np.ones(n, dtype=np.bool_),
+            in_subspace=np.ones(n, dtype=np.bool_),
         )
 
     def begin_from(self, own: ActionMemory, given: Repeatability) -> None:
@@ -156,7 +156,7 @@ class Belief:
             knows = f"its model knows the share, {grid[0]:.0%}" if self.starting is None else f"it has {len(grid)}"
             raise PolicyError(what, where=knows, todo="pass what policy.repeatability(state) of such a model gave")
         if self.starting is not None:
-            own.heard[:] = np.log(np.maximum(given.weights, 1e-300)) - np.log(np.maximum(self.starting, 1e-300))
+            own.log_prior[:] = np.log(np.maximum(given.weights, 1e-300)) - np.log(np.maximum(self.starting, 1e-300))
             action_memory.believe(own, np.arange(len(own)), self.starting)
 
     def pooled(self, own: ActionMemory) -> Repeatability:
@@ -164,23 +164,23 @@ class Belief:
         if self.starting is None:
             return Repeatability((float(self.model.persistence or 0.0),), (1.0,))
         met = own.repeats > 0
-        weights = repeatability.pooled(self.starting, own.told[met])
+        weights = repeatability.pooled(self.starting, own.log_likelihood[met])
         return Repeatability(tuple(SHARES.tolist()), tuple(weights.tolist()), int(met.sum()), int(own.repeats.sum()))
 
-    def remembered(self, told: Rewards, seen: Described) -> Floats:
+    def remembered(self, observed: Rewards, seen: Described) -> Floats:
         """The features (m, d) that memory keeps of actions outside the catalogue; in the coordinates of taste (m, k)
         where features are too many to be kept."""
-        return np.ascontiguousarray(seen.low[:, 0]) if self.model.by_ids_alone else told.features
+        return np.ascontiguousarray(seen.low[:, 0]) if self.model.by_ids_alone else observed.features
 
     def describe(self, actions: Floats, ids: calls.Ids | None) -> Described:
         """Candidates in the terms of the prior; who they are matters where something lasts or has an offset."""
         return self.known.describe(actions, ids, keys=self.remembers or self.known.named)
 
-    def look_at(self, state: PriorState, asked: Query) -> CandidateView:
+    def look_at(self, state: PriorState, query: Query) -> CandidateView:
         """Candidates as this state sees them."""
-        seen = self.describe(asked.actions, asked.ids).rows(len(asked.users))
-        recalled = action_memory.recall(state.memory, asked.users, seen.keys, seen.variance, seen.lasting)
-        return CandidateView(self, state, asked, seen, recalled)
+        seen = self.describe(query.actions, query.ids).rows(len(query.users))
+        recalled = action_memory.recall(state.memory, query.users, seen.keys, seen.variance, seen.lasting)
+        return CandidateView(self, state, query, seen, recalled)
 
     def what_is_new(self, given: Floats, found: Recalled, own: ActionMemory, users: Ints, *, taste: bool) -> Floats:
         """g - c f of (m, K, k) features in the coordinates of taste, or of (m, K, d) features as they are.
@@ -202,62 +202,62 @@ class Belief:
             new[row, place] = given[min(row, len(given) - 1), place] - before
         return np.ascontiguousarray(new)
 
-    def learn(self, state: PriorState, told: Rewards) -> None:
+    def learn(self, state: PriorState, observed: Rewards) -> None:
         """Every first meeting feeds the test, with what was expected of it; then the systems and the memory learn."""
-        for part in each_once(told):
+        for part in each_once(observed):
             self._learn(state, part)
 
-    def _learn(self, state: PriorState, told: Rewards) -> None:
+    def _learn(self, state: PriorState, observed: Rewards) -> None:
         """The same, with each user at most once."""
-        users, own = told.users, state.memory
-        ids = None if told.ids is None else told.ids[:, None]
-        seen = self.known.describe(told.features[:, None], ids)
+        users, own = observed.users, state.memory
+        ids = None if observed.ids is None else observed.ids[:, None]
+        seen = self.known.describe(observed.features[:, None], ids)
         found = action_memory.recall(own, users, seen.keys, seen.variance, seen.lasting)
-        target = told.reward - seen.common[:, 0]
+        target = observed.reward - seen.common[:, 0]
         spread = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
         low = self.what_is_new(seen.low, found, own, users, taste=True)
         rewards, root = target - found.level[:, 0], np.sqrt(spread)
         if self.tested:
-            self._doubt(state, told, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
-        foreseen = self._foreseen(state, told, seen, bool((found.entry >= 0).any()))
+            self._doubt(state, observed, low[:, 0], rewards, spread, found.entry[:, 0] < 0)
+        foreseen = self._foreseen(state, observed, seen, bool((found.entry >= 0).any()))
         ridge.learn(state.small, np.ascontiguousarray(low[:, 0] / root[:, None]), rewards / root, users)
-        away = ~state.inside[users]
+        away = ~state.in_subspace[users]
         if away.any() and not self.flat:
-            high = self.what_is_new(told.features[:, None], found, own, users, taste=False)
+            high = self.what_is_new(observed.features[:, None], found, own, users, taste=False)
             x = np.ascontiguousarray((high[:, 0] / root[:, None])[away])
             ridge.learn(state.full, x, (rewards / root)[away], users[away])
         if self.remembers or self.tested:
-            keys, features = seen.keys[:, 0], self.remembered(told, seen)
+            keys, features = seen.keys[:, 0], self.remembered(observed, seen)
             again = action_memory.remember(own, users, keys, target, features, foreseen, self.scale, self.starting)
             self._settle(state, again)
         if self.tested:
-            caught = self.stranger.caught(state.doubt, users) & state.inside[users]
+            caught = self.stranger.caught(state.doubt, users) & state.in_subspace[users]
             for user in users[caught]:
                 self._leave(state, int(user))
 
     def _doubt(
-        self, state: PriorState, told: Rewards, low: Floats, rewards: Floats, spread: Floats, first: Bools
+        self, state: PriorState, observed: Rewards, low: Floats, rewards: Floats, spread: Floats, first: Bools
     ) -> None:
         """Standardised errors of first meetings, and features outside the prior's directions, go to the test."""
         if not first.any():
             return
-        users, length = told.users, np.empty(len(told.users))
+        users, length = observed.users, np.empty(len(observed.users))
         scoring_loops.lengths(state.small.factor, users, np.ascontiguousarray(low), length)
         deviation = np.sqrt(spread + length**2)
         error = (rewards - np.einsum("mk,mk->m", low, state.small.mean[users])) / deviation
-        left, x = self.axes[0], told.features
+        left, x = self.axes[0], observed.features
         outside = x if self.flat else x - np.einsum("mk,dk->md", np.einsum("md,dk->mk", x, left), left)
         self.stranger.look(state.doubt, users[first], outside[first], error[first], deviation[first])
 
-    def _foreseen(self, state: PriorState, told: Rewards, seen: Described, again: bool) -> Foreseen:
+    def _foreseen(self, state: PriorState, observed: Rewards, seen: Described, again: bool) -> Foreseen:
         """What was known of the rewards before they came; of taste only where an action came `again` and may tell."""
-        users = told.users
+        users = observed.users
         taste, unsure = np.zeros((2, len(users)))
         if again and self.starting is not None:
             taste, unsure = _said(state.small, users, seen.low[:, 0])
-            away = ~state.inside[users]
+            away = ~state.in_subspace[users]
             if away.any() and not self.flat:
-                taste[away], unsure[away] = _said(state.full, users[away], told.features[away])
+                taste[away], unsure[away] = _said(state.full, users[away], observed.features[away])
         lasting = seen.lasting[:, 0] + state.memory.more[users]
         return Foreseen(plain(seen.common[:, 0]), taste, unsure, plain(seen.variance[:, 0]), lasting)
 
@@ -270,7 +270,7 @@ class Belief:
         action_memory.believe(own, users, starting)
         for user, share in zip(users.tolist(), before.tolist(), strict=True):
             self._reweigh(state, user, (share, float(own.more[user])), taste=True, least=2.0)
-            if not state.inside[user] and not self.flat:
+            if not state.in_subspace[user] and not self.flat:
                 self._reweigh(state, user, (share, 0.0), taste=False, least=2.0)
 
     def _reweigh(
@@ -297,7 +297,7 @@ class Belief:
         """Take a user out of the prior: one-hot features get a larger memory, others a system of d dimensions."""
         own, full, dim = state.memory, state.full, self.model.dim
         size = self.stray * SIZES[likeliest(state.doubt, user)]
-        state.inside[user] = False
+        state.in_subspace[user] = False
         if self.flat:
             own.more[user] = size
             self._reweigh(state, user, (float(own.share[user]), 0.0), taste=True, least=1.0)
@@ -324,31 +324,31 @@ class CandidateView:
 
     belief: Belief
     state: PriorState
-    asked: Query
+    query: Query
     seen: Described
     recalled: Recalled
 
     @cached_property
     def low(self) -> Floats:
         """What a meeting would tell that is new, g - c f (m, K, k), in the coordinates of taste."""
-        return self.belief.what_is_new(self.seen.low, self.recalled, self.state.memory, self.asked.users, taste=True)
+        return self.belief.what_is_new(self.seen.low, self.recalled, self.state.memory, self.query.users, taste=True)
 
     @cached_property
     def high(self) -> Floats:
         """The same in the coordinates of features (m, K, d), for users who have left the prior."""
-        actions = np.broadcast_to(self.asked.actions, (len(self.asked.users), *self.asked.actions.shape[1:]))
-        return self.belief.what_is_new(actions, self.recalled, self.state.memory, self.asked.users, taste=False)
+        actions = np.broadcast_to(self.query.actions, (len(self.query.users), *self.query.actions.shape[1:]))
+        return self.belief.what_is_new(actions, self.recalled, self.state.memory, self.query.users, taste=False)
 
     @cached_property
     def outside(self) -> Ints:
         """Rows of users served in d dimensions."""
-        left = ~self.state.inside[self.asked.users] if not self.belief.flat else np.zeros(0, dtype=np.bool_)
+        left = ~self.state.in_subspace[self.query.users] if not self.belief.flat else np.zeros(0, dtype=np.bool_)
         return np.flatnonzero(left)
 
     @cached_property
     def noise(self) -> Floats:
         """Variance (m, K) of one more reward about what taste says of it: noise, and what lasts unknown."""
-        fresh = (1.0 - self.state.memory.share[self.asked.users])[:, None] * self.seen.variance
+        fresh = (1.0 - self.state.memory.share[self.query.users])[:, None] * self.seen.variance
         return np.asarray(fresh + self.recalled.left)
 
     def expected(self) -> Floats:
@@ -366,13 +366,15 @@ class CandidateView:
         """Expected rewards plus `weight` deviations of how far one more reward would move them (m, K)."""
         return self._by_system(scoring_loops.curious_scores, np.array([weight]), self.noise)
 
-    def told(self) -> Floats:
+    def observed(self) -> Floats:
         """The share (m,) of the variance of one more reward that is taste, on average over candidates."""
-        return np.asarray(self._by_system(scoring_loops.told_shares, np.ones(1), self.noise, level=False).mean(axis=1))
+        return np.asarray(
+            self._by_system(scoring_loops.learned_shares, np.ones(1), self.noise, level=False).mean(axis=1)
+        )
 
     def _by_system(self, loop: Callable[..., None], widths: Floats, *more: Floats, level: bool = True) -> Floats:
         """A table (m, K) by a loop over the users' systems: of taste or, for who left the prior, the full ones."""
-        out, users, state = self.asked.table(), self.asked.users, self.state
+        out, users, state = self.query.table(), self.query.users, self.state
         loop(Ellipsoid(state.small.factor, state.small.mean, widths), users, self.low, *more, out)
         if len(self.outside):
             rows = self.outside
@@ -387,7 +389,7 @@ class CandidateView:
 
         `scales` (m,), or (1,) for all alike: draws are so many times as wide as the posterior of taste.
         """
-        state, users, rank = self.state, self.asked.users, self.low.shape[2]
+        state, users, rank = self.state, self.query.users, self.low.shape[2]
         size = self.belief.model.dim if len(self.outside) else rank
         noise = calls.normals(rngs, size)
         drawn = np.empty((len(users), rank))

@@ -1,4 +1,4 @@
-"""Checking a call to a policy: who is asked about, what is on offer, which rewards came, which generators draw.
+"""Checking a call to a policy: which users, what is on offer, which rewards came, which generators draw.
 
 A call becomes a `Query` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
 or int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows
@@ -158,15 +158,15 @@ def query_of(
     (1, 2)
     """
     given = floats(actions, "actions")
-    asked = everyone(count) if users is None else positions(users, count)
+    query = everyone(count) if users is None else positions(users, count)
     shape = given.shape
-    if len(shape) != 3 or shape[0] != len(asked) or shape[1] == 0 or (shape[2] != dim and dim is not None):
-        given = _shared(given, dim, len(asked))
+    if len(shape) != 3 or shape[0] != len(query) or shape[1] == 0 or (shape[2] != dim and dim is not None):
+        given = _shared(given, dim, len(query))
     if ids is None and mask is None:
-        return Query(given, asked, NO_MASK)
-    shape = len(asked), given.shape[1]
+        return Query(given, query, NO_MASK)
+    shape = len(query), given.shape[1]
     which = None if ids is None else _broadcast(ids, shape, "the ids")
-    return Query(given, asked, NO_MASK if mask is None else _allowed(mask, shape), which)
+    return Query(given, query, NO_MASK if mask is None else _allowed(mask, shape), which)
 
 
 def _shared(actions: Floats, dim: int | None, rows: int) -> Floats:
@@ -175,7 +175,7 @@ def _shared(actions: Floats, dim: int | None, rows: int) -> Floats:
     if block.ndim != 3 or block.shape[1] == 0 or (block.shape[2] != dim and dim is not None):
         raise PolicyError(f"actions must have shape (m, K, {d}) or (K, {d}) with K >= 1, not {actions.shape}")
     if block is actions:
-        raise PolicyError(f"actions are for {len(actions)} users and {rows} were asked about")
+        raise PolicyError(f"actions are for {len(actions)} users and {rows} were named")
     return block
 
 
@@ -212,8 +212,8 @@ def rewards(
     [0]
     """
     x, r = floats(features, "features"), floats(reward, "reward")
-    asked = everyone(count) if users is None else positions(users, count)
-    rows = len(asked)
+    query = everyone(count) if users is None else positions(users, count)
+    rows = len(query)
     if x.shape != (rows, dim) or r.shape != (rows,):
         x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
         if x.ndim != 2 or len(x) != rows or r.shape != (rows,) or (x.shape[1] != dim and dim is not None):
@@ -225,9 +225,9 @@ def rewards(
             raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
     status = learning_loops.faults(x, r)
     if status == learning_loops.ALL_FINE:
-        return Rewards(x, r, asked, ids)
+        return Rewards(x, r, query, ids)
     if status == learning_loops.SOME_MISSING:
-        return Rewards(x, r, asked, ids).rows(~np.isnan(r))
+        return Rewards(x, r, query, ids).rows(~np.isnan(r))
     what = "features and rewards must be finite numbers below 1e100 in size"
     raise PolicyError(what, where=f"row {status}", todo="a reward that is not known yet is NaN")
 
@@ -242,69 +242,69 @@ def transformed_rewards(reward: ArrayLike, transform: Transform) -> Floats:
     return transformed(given, transform)
 
 
-def each_once(told: Rewards) -> Iterator[Rewards]:
+def each_once(observed: Rewards) -> Iterator[Rewards]:
     """The rows in groups in which no user occurs twice; the rows of a user come in their order, in successive groups.
 
     For what must be taken in one reward at a time, but may be taken in for many users at once.
 
-    >>> told = rewards(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
-    >>> [part.reward.tolist() for part in each_once(told)]
+    >>> observed = rewards(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
+    >>> [part.reward.tolist() for part in each_once(observed)]
     [[1.0, 2.0], [3.0], [4.0]]
     """
-    users = told.users
+    users = observed.users
     if len(users) == 1 or bool((users[1:] > users[:-1]).all()):
-        yield told
+        yield observed
         return
     order = np.argsort(users, kind="stable")
     turn = np.empty_like(order)  # the how-manieth row of its user each row is
     turn[order] = np.arange(len(users)) - np.searchsorted(users[order], users[order])
     for t in range(turn.max() + 1):
-        yield told.rows(turn == t)
+        yield observed.rows(turn == t)
 
 
-def pick(scores: Floats, asked: Query) -> Ints:
+def pick(scores: Floats, query: Query) -> Ints:
     """The best allowed action (m,) of each row of scores (m, K); ties within 1e-12 relative go to the lowest index.
 
     >>> pick(np.array([[1.0, 3.0, 3.0]]), query_of(1, 1, [[0.0], [0.0], [0.0]])).tolist()
     [1]
     """
-    given = _fitting(scores, asked)
+    given = _fitting(scores, query)
     chosen = np.empty(len(given), INT)
-    bad = scoring_loops.first_best(given, asked.mask, chosen)
+    bad = scoring_loops.first_best(given, query.mask, chosen)
     if bad != scoring_loops.ALL_FINITE:
-        _refuse(asked, bad)
+        _refuse(query, bad)
     return chosen
 
 
-def masked(scores: Floats, asked: Query) -> Floats:
+def masked(scores: Floats, query: Query) -> Floats:
     """The scores (m, K), checked, with -inf where an action may not be chosen."""
-    given = _fitting(scores, asked)
+    given = _fitting(scores, query)
     finite = np.isfinite(given).all(axis=1)
     if not finite.all():
-        _refuse(asked, int(np.argmin(finite)))
-    return np.where(asked.mask, given, -np.inf) if asked.mask.size else given
+        _refuse(query, int(np.argmin(finite)))
+    return np.where(query.mask, given, -np.inf) if query.mask.size else given
 
 
-def _fitting(scores: Floats, asked: Query) -> Floats:
-    """What a policy's `rank` or `draws` gave, as a plain array (m, K); whoever wrote it is told of another shape."""
-    given, shape = floats(scores, "scores"), (len(asked.users), asked.actions.shape[1])
+def _fitting(scores: Floats, query: Query) -> Floats:
+    """What a policy's `score` or `draws` gave, as a plain array (m, K); another shape is refused."""
+    given, shape = floats(scores, "scores"), (len(query.users), query.actions.shape[1])
     if given.shape != shape:
         what = f"the policy gave scores of shape {given.shape} for {shape[0]} users and {shape[1]} actions"
-        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from rank and draws")
+        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from score and draws")
     return given
 
 
-def _refuse(asked: Query, row: int) -> NoReturn:
+def _refuse(query: Query, row: int) -> NoReturn:
     """Say which features made the scores of a row infinite."""
-    action = int(np.argmin(np.isfinite(asked.block(row)).all(axis=1)))
+    action = int(np.argmin(np.isfinite(query.block(row)).all(axis=1)))
     raise PolicyError("features must be finite numbers of moderate size", where=f"actions, row {row}, action {action}")
 
 
-def mean_rewards(coefficients: Floats, asked: Query) -> Floats:
+def mean_rewards(coefficients: Floats, query: Query) -> Floats:
     """phi^T beta (m, K) if the reward vector of row i is row i of `coefficients` (m, d); one row serves all."""
-    out = asked.table()
+    out = query.table()
     rows = everyone(len(out)) if len(coefficients) == len(out) else np.zeros(len(out), dtype=np.int64)
-    array_loops.mean_scores(coefficients, rows, asked.actions, out)
+    array_loops.mean_scores(coefficients, rows, query.actions, out)
     return out
 
 
@@ -330,9 +330,9 @@ def normals(rngs: Generators, size: int) -> Floats:
     return out
 
 
-def shares(choices: Iterable[Ints], asked: Query, count: int) -> Floats:
+def shares(choices: Iterable[Ints], query: Query, count: int) -> Floats:
     """How often (m, K) each action is among `count` choices (m,) of each row: probabilities, up to noise."""
-    out = np.zeros((len(asked.users), asked.actions.shape[1]))
+    out = np.zeros((len(query.users), query.actions.shape[1]))
     rows = np.arange(len(out))
     for chosen in choices:
         out[rows, chosen] += 1.0 / count

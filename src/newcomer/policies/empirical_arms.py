@@ -53,7 +53,7 @@ class EmpiricalArms(Contract[ActionMemory]):
         """Variance (A,) that the shared directions give to each action."""
         return np.asarray((self._belief.known.low**2).sum(axis=1))
 
-    def begin(self, n: int) -> ActionMemory:
+    def init(self, n: int) -> ActionMemory:
         """Nothing met."""
         return self._belief.start(n).memory
 
@@ -65,15 +65,15 @@ class EmpiricalArms(Contract[ActionMemory]):
         """What the users of the state tell."""
         return self._belief.pooled(state)
 
-    def rank(self, state: ActionMemory, asked: Query) -> Floats:
+    def score(self, state: ActionMemory, query: Query) -> Floats:
         """Common part, and what this person's meetings of the action add to it (m, K)."""
-        seen = self._described(asked.actions, asked.ids, len(asked.users))
-        found = action_memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
+        seen = self._described(query.actions, query.ids, len(query.users))
+        found = action_memory.recall(state, query.users, seen.keys, seen.variance, seen.lasting)
         return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
 
-    def learn(self, state: ActionMemory, told: Rewards) -> None:
+    def learn(self, state: ActionMemory, observed: Rewards) -> None:
         """Remember the meetings, and what they tell of what lasts."""
-        for part in each_once(told):
+        for part in each_once(observed):
             ids = None if part.ids is None else part.ids[:, None]
             seen = self._described(part.features[:, None], ids, len(part.users))
             keys, target = seen.keys[:, 0], part.reward - seen.common[:, 0]

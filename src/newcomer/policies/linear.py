@@ -5,7 +5,7 @@ With V = I + sum phi phi^T, b = sum phi r over the user's own rewards and mean =
     LinUCB   argmax_a  phi_a^T mean + alpha |phi_a|_{V^-1}          (Li et al. 2010; Abbasi-Yadkori et al. 2011, OFUL)
     LinTS    argmax_a  phi_a^T beta,  beta ~ N(mean, alpha^2 V^-1)  (Agrawal and Goyal 2013)
 
-alpha is the practical width of the paper's experiments unless told otherwise. Guarantee: with the theoretical width and
+alpha is the practical width of the paper's experiments by default. Guarantee: with the theoretical width and
 noise and reward vectors bounded by R, regret is O(d sqrt(T)) up to logarithms (LinTS: d^1.5, with alpha of that order);
 with the practical width there is none. Both ignore what users share, which is why they need about d rounds to be of
 use.
@@ -58,14 +58,14 @@ class LinUCB(Contract[Ridge]):
     def _alpha(self) -> float:
         return resolve(self.widths, [self.dim], self.horizon, self.theory)[0]
 
-    def begin(self, n: int) -> Ridge:
+    def init(self, n: int) -> Ridge:
         """V = I, b = 0."""
         return ridge.start(n, self.dim)
 
-    def rank(self, state: Ridge, asked: Query) -> Floats:
+    def score(self, state: Ridge, query: Query) -> Floats:
         """phi^T mean + alpha |phi|_{V^-1} (m, K)."""
-        out, system = asked.table(), Ellipsoid(state.factor, state.mean, np.array([self._alpha]))
-        scoring_loops.ucb_scores(system, asked.users, asked.actions, out)
+        out, system = query.table(), Ellipsoid(state.factor, state.mean, np.array([self._alpha]))
+        scoring_loops.ucb_scores(system, query.users, query.actions, out)
         return out
 
     def choose_plain(self, state: Ridge, users: Ints, actions: Floats) -> Ints | None:
@@ -74,9 +74,9 @@ class LinUCB(Contract[Ridge]):
         fine = scoring_loops.ucb_choose(state.factor, state.mean, users, actions, self._alpha, chosen)
         return chosen if fine else None
 
-    def learn(self, state: Ridge, told: Rewards) -> None:
+    def learn(self, state: Ridge, observed: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
-        ridge.learn(state, told.features, told.reward, told.users)
+        ridge.learn(state, observed.features, observed.reward, observed.users)
 
     def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
         """The same, in one compiled loop that looks at the numbers too."""
@@ -106,22 +106,22 @@ class LinTS(Contract[Ridge]):
     def _alpha(self) -> float:
         return resolve(self.widths, [self.dim], self.horizon, self.theory)[0]
 
-    def begin(self, n: int) -> Ridge:
+    def init(self, n: int) -> Ridge:
         """V = I, b = 0."""
         return ridge.start(n, self.dim)
 
-    def rank(self, state: Ridge, asked: Query) -> Floats:
+    def score(self, state: Ridge, query: Query) -> Floats:
         """Expected rewards phi^T mean (m, K)."""
-        return calls.mean_rewards(state.mean[asked.users], asked)
+        return calls.mean_rewards(state.mean[query.users], query)
 
-    def draws(self, state: Ridge, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Ridge, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) with beta drawn from N(mean, alpha^2 V^-1)."""
         while True:
-            yield calls.mean_rewards(self._coefficients(state, asked.users, rngs), asked)
+            yield calls.mean_rewards(self._coefficients(state, query.users, rngs), query)
 
-    def learn(self, state: Ridge, told: Rewards) -> None:
+    def learn(self, state: Ridge, observed: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
-        ridge.learn(state, told.features, told.reward, told.users)
+        ridge.learn(state, observed.features, observed.reward, observed.users)
 
     def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
         """The same, in one compiled loop that looks at the numbers too."""

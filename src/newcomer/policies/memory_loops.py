@@ -1,4 +1,4 @@
-"""Compiled loops of the memory of actions; the mathematics is told in policies/action_memory.py.
+"""Compiled loops of the memory of actions; the mathematics is in policies/action_memory.py.
 
 A user's memory is a short list in the order of first meetings, searched from its beginning: a newcomer has met few
 actions, and a list of a few hundred keys is read faster than a tree is walked.
@@ -64,7 +64,7 @@ class Repeats(NamedTuple):
 
     shares: Floats  # (S,)
     scale: Floats  # (3,), of rewards: distance of neighbours, and both values where there are two; see repeatability.py
-    told: Floats  # (n, S), log-likelihood of each user's repeats
+    log_likelihood: Floats  # (n, S), log-likelihood of each user's repeats
 
 
 @compiled
@@ -130,8 +130,8 @@ def remember(
     """Write down one meeting of each user with features (m, d) and rewards less their common part (m,).
 
     There must be room for an entry and a row. A meeting beyond the first of an action whose features stayed the same is
-    a repeat: `again` (m,) becomes 1, else 0, and the log-likelihood of the reward under each share is added to what
-    the user has told.
+    a repeat: `again` (m,) becomes 1, else 0, and the log-likelihood of the reward under each share is added to
+    that of the user's earlier repeats.
     """
     for i in range(users.size):
         u, j = users[i], find(entries, users[i], keys[i])
@@ -159,7 +159,7 @@ def remember(
                 chance = likelihood(
                     repeats.shares[s], foreseen, i, repeats.scale, count, entries.totals[u, j] / count, targets[i]
                 )
-                repeats.told[u, s] += log(chance)
+                repeats.log_likelihood[u, s] += log(chance)
         entries.counts[u, j] = count + 1.0
         entries.totals[u, j] += targets[i]
 

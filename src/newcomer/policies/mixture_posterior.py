@@ -129,10 +129,10 @@ class GaussianMixture:
         rows, reward = np.zeros((n, 0, dim)), np.zeros((n, 0))
         return MixtureState(log_weights, np.zeros(n, dtype=np.int64), rows, reward, empty, empty.copy())
 
-    def learn(self, state: MixtureState, told: Rewards) -> None:
+    def learn(self, state: MixtureState, observed: Rewards) -> None:
         """Take in checked rewards, in order."""
         limit = max(16, 2 * self.centers.shape[1])
-        for user, features, reward in zip(told.users, told.features, told.reward, strict=True):
+        for user, features, reward in zip(observed.users, observed.features, observed.reward, strict=True):
             if state.count[user] == limit:
                 self._fold(state, user)
             _make_room(state, int(state.count[user]) + 1, limit)

@@ -83,7 +83,7 @@ class PriorUCB(Contract[PriorState]):
         """Who is taken for a stranger depends on the level."""
         return {"level": self.level}
 
-    def begin(self, n: int) -> PriorState:
+    def init(self, n: int) -> PriorState:
         """The prior."""
         return self._belief.start(n)
 
@@ -95,21 +95,21 @@ class PriorUCB(Contract[PriorState]):
         """What the users of the state tell."""
         return self._belief.pooled(state.memory)
 
-    def rank(self, state: PriorState, asked: Query) -> Floats:
+    def score(self, state: PriorState, query: Query) -> Floats:
         """Expected reward plus what it is worth to learn more (m, K)."""
-        view = self._belief.look_at(state, asked)
+        view = self._belief.look_at(state, query)
         if self.width is not None:
             return view.optimistic(self.width, self.memory_width)
         scores = view.curious(self._curiosity)
         return scores + self.memory_width * np.sqrt(view.recalled.left) if self.memory_width else scores
 
-    def inside(self, state: PriorState) -> Bools:
+    def in_subspace(self, state: PriorState) -> Bools:
         """Who (n,) is still taken for one of the population."""
-        return state.inside
+        return state.in_subspace
 
-    def learn(self, state: PriorState, told: Rewards) -> None:
+    def learn(self, state: PriorState, observed: Rewards) -> None:
         """Condition the prior on the rewards, and test it."""
-        self._belief.learn(state, told)
+        self._belief.learn(state, observed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class PriorTS(Contract[PriorState]):
         """Who is taken for a stranger depends on the level."""
         return {"level": self.level}
 
-    def begin(self, n: int) -> PriorState:
+    def init(self, n: int) -> PriorState:
         """The prior."""
         return self._belief.start(n)
 
@@ -160,21 +160,21 @@ class PriorTS(Contract[PriorState]):
         """What the users of the state tell."""
         return self._belief.pooled(state.memory)
 
-    def rank(self, state: PriorState, asked: Query) -> Floats:
+    def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""
-        return self._belief.look_at(state, asked).expected()
+        return self._belief.look_at(state, query).expected()
 
-    def draws(self, state: PriorState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: PriorState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Rewards (m, K) under draws of each user's posterior."""
-        view = self._belief.look_at(state, asked)
-        scales = self.curiosity * np.sqrt(view.told()) if self.scale is None else np.array([float(self.scale)])
+        view = self._belief.look_at(state, query)
+        scales = self.curiosity * np.sqrt(view.observed()) if self.scale is None else np.array([float(self.scale)])
         while True:
             yield view.drawn(rngs, scales, self.memory_scale)
 
-    def inside(self, state: PriorState) -> Bools:
+    def in_subspace(self, state: PriorState) -> Bools:
         """Who (n,) is still taken for one of the population."""
-        return state.inside
+        return state.in_subspace
 
-    def learn(self, state: PriorState, told: Rewards) -> None:
+    def learn(self, state: PriorState, observed: Rewards) -> None:
         """Condition the prior on the rewards, and test it."""
-        self._belief.learn(state, told)
+        self._belief.learn(state, observed)

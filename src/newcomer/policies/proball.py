@@ -147,18 +147,18 @@ class ProBALLUCB(Contract[ProBALLState]):
         return _plan(self)
 
     def state_settings(self) -> dict[str, str | float]:
-        """Who is inside, and what is kept, depends on the exit."""
+        """Who is in the subspace, and what is kept, depends on the exit."""
         return self._plan.exit.settings()
 
-    def begin(self, n: int) -> ProBALLState:
+    def init(self, n: int) -> ProBALLState:
         """Nothing known."""
         return ProBALLState(*self._plan.exit.start(n))
 
-    def rank(self, state: ProBALLState, asked: Query) -> Floats:
+    def score(self, state: ProBALLState, query: Query) -> Floats:
         """Optimistic rewards (m, K), in the subspace or outside, where each user is."""
-        plan, out = self._plan, asked.table()
-        widths = plan.widths(state, asked.users)
-        two_systems.scores(state.systems, plan.basis, widths, asked.users, asked.actions, out)
+        plan, out = self._plan, query.table()
+        widths = plan.widths(state, query.users)
+        two_systems.scores(state.systems, plan.basis, widths, query.users, query.actions, out)
         return out
 
     def choose_plain(self, state: ProBALLState, users: Ints, actions: Floats) -> Ints | None:
@@ -166,7 +166,7 @@ class ProBALLUCB(Contract[ProBALLState]):
         plan, small, full = self._plan, state.systems.small, state.systems.full
         if plan.widening:
             return None
-        chosen, inside = np.empty(len(users), calls.INT), state.systems.inside
+        chosen, in_subspace = np.empty(len(users), calls.INT), state.systems.in_subspace
         fine = scoring_loops.pair_choose(
             plan.basis,
             small.factor,
@@ -175,20 +175,20 @@ class ProBALLUCB(Contract[ProBALLState]):
             full.factor,
             full.mean,
             plan.high,
-            inside,
+            in_subspace,
             users,
             actions,
             chosen,
         )
         return chosen if fine else None
 
-    def inside(self, state: ProBALLState) -> Bools:
+    def in_subspace(self, state: ProBALLState) -> Bools:
         """Whether the coming round of each user (n,) is played in the subspace."""
-        return state.systems.inside
+        return state.systems.in_subspace
 
-    def learn(self, state: ProBALLState, told: Rewards) -> None:
+    def learn(self, state: ProBALLState, observed: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
-        self._plan.exit.learn(state.systems, state.ledger, told)
+        self._plan.exit.learn(state.systems, state.ledger, observed)
 
     def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
         """The same, in one compiled loop, where the exit only counts and nobody has left."""
@@ -225,29 +225,29 @@ class ProBALLTS(Contract[ProBALLState]):
         return _plan(self)
 
     def state_settings(self) -> dict[str, str | float]:
-        """Who is inside, and what is kept, depends on the exit."""
+        """Who is in the subspace, and what is kept, depends on the exit."""
         return self._plan.exit.settings()
 
-    def begin(self, n: int) -> ProBALLState:
+    def init(self, n: int) -> ProBALLState:
         """Nothing known."""
         return ProBALLState(*self._plan.exit.start(n))
 
-    def rank(self, state: ProBALLState, asked: Query) -> Floats:
+    def score(self, state: ProBALLState, query: Query) -> Floats:
         """Expected rewards (m, K), in the subspace or outside, where each user is."""
-        return calls.mean_rewards(two_systems.means(state.systems, self._plan.basis, asked.users), asked)
+        return calls.mean_rewards(two_systems.means(state.systems, self._plan.basis, query.users), query)
 
-    def draws(self, state: ProBALLState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: ProBALLState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) for a draw of each user's reward vector."""
         while True:
-            yield calls.mean_rewards(self._coefficients(state, asked.users, rngs), asked)
+            yield calls.mean_rewards(self._coefficients(state, query.users, rngs), query)
 
-    def inside(self, state: ProBALLState) -> Bools:
+    def in_subspace(self, state: ProBALLState) -> Bools:
         """Whether the coming round of each user (n,) is played in the subspace."""
-        return state.systems.inside
+        return state.systems.in_subspace
 
-    def learn(self, state: ProBALLState, told: Rewards) -> None:
+    def learn(self, state: ProBALLState, observed: Rewards) -> None:
         """Rewards go into the systems, and the exit looks at them."""
-        self._plan.exit.learn(state.systems, state.ledger, told)
+        self._plan.exit.learn(state.systems, state.ledger, observed)
 
     def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
         """The same, in one compiled loop, where the exit only counts and nobody has left."""

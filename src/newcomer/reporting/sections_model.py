@@ -63,7 +63,8 @@ def _spectrum(model: Model, *, broken: bool) -> Markup:
     if differing:
         told = (
             f"Users differ along {_directions(differing)}: the fewest with which held-out people are predicted as well "
-            f"as with any. The model works in a subspace of {model.rank} out of {model.dim:,} dimensions."
+            f"as with any. The model works in a subspace of {model.rank} out of {model.dim:,} dimensions"
+            f"{': these, and the population mean' * (model.rank == differing + 1)}."
         )
     else:
         told = "No direction was found along which users differ: everybody is best served the same."
@@ -80,7 +81,8 @@ def _scree(test: RankTest, rank: int) -> Markup:
     title = "Spectrum of the second moment, beside chance"
     ticks = [(place, f"{place:.0f}") for place in x if place == 1 or place % (1 if count <= 10 else 5) == 0]
     first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
-    said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. Rank of the model: {rank}."
+    said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. "
+    said += f"The population mean is in this spectrum; the rank of the model, which counts it, is {rank}."
     label = "number of the eigenvalue"
     picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
     names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives (flipped signs)", GREY, ())])
@@ -151,7 +153,9 @@ def _radii(model: Model) -> Markup:
         "(sine of the largest angle). Policies use the calibrated radius; the others hold with fewer assumptions."
     )
     shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
-    return tag("section", head, tag("p", intro), shown, given={"id": "radii"})
+    known = model.evidence.calibrated.sentence() if model.evidence.calibrated else ""
+    each = [tag("p", f"{known}: one unsure direction makes the radius of all of them large.")] if known else []
+    return tag("section", head, tag("p", intro), shown, *each, given={"id": "radii"})
 
 
 def _directions(count: int) -> str:

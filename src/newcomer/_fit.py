@@ -37,9 +37,8 @@ from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
 from newcomer.logs.checkpoint import Checkpoint
 from newcomer.logs.logs import BATCH_BYTES, Logs
-from newcomer.logs.read import read_logs
+from newcomer.logs.read import opened, read_logs
 from newcomer.logs.reduce import reduce
-from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 from newcomer.population import Estimate, Population
 from newcomer.sold.dense import DenseSold, check_coverage
@@ -130,8 +129,7 @@ def fit(
         ridge = ridge_of(past, ridge, estimator)
     _check(logs, rank, estimator, None if past else ridge, uncovered, null, persistence)
     with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:
-            logs = logs.on(stack.enter_context(WorkerPool(workers)))
+        logs = stack.enter_context(opened(logs, workers, kind=ModelError))
         wanted: dict[str, Any] = {
             "rank": rank if rank == "auto" else int(rank),
             "estimator": estimator,

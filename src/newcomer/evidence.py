@@ -35,7 +35,8 @@ class Summary(Shown):
     every value and on the order within a user, and on no other order.
 
     What a few rewards cannot change: `median_reward`, and `robust_deviation`, 1.48 times the median distance from it.
-    `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
+    `far_rewards` lie more than 20 such deviations away, beyond a gap; `tail_share` of the sum of squares is due to
+    rewards beyond 5.
     `reward_step` is the least distance of two different rewards where there are few (1 for clicks and stars), else 0.
     `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
     these were counted says 0.) `least_reward` is the lowest. With a `reward_transform` all of this is of transformed
@@ -67,7 +68,7 @@ class Summary(Shown):
     def remedy(self) -> str:
         """What helps against rewards far outside all others and against heavy tails, as an option."""
         if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
-            return "reward_transform='log1p' (--reward-transform log1p) suits counts, money and seconds"
+            return "reward_transform='log1p' (--reward-transform log1p) learns their logarithm: for counts and money"
         return LIMITS
 
     @property

@@ -37,7 +37,7 @@ from newcomer.em import likelihood_loops
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
-from newcomer.users import bucket_count, bucket_of, drawn
+from newcomer.users import UserSample, bucket_count, bucket_of
 
 FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
@@ -293,7 +293,7 @@ def compare(
     Users who are in the sample of a share `sampled` of all do not judge: some of the rivals may be fitted to them.
     """
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
-    others = ~drawn(batch.hashes, sampled)
+    others = ~UserSample("fit", sampled)(batch.hashes)
     size = len(rivals[0])
     total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))
     for populations, buckets in zip(rivals, judged, strict=True):

@@ -10,7 +10,6 @@ from the first of these fits (simulated.py), which is a simulation and is called
 from __future__ import annotations
 
 import operator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -39,9 +38,8 @@ from newcomer.gain.propensities import why_not
 from newcomer.gain.verdict import LOOK, decide, wrong
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import read_logs
+from newcomer.logs.read import opened
 from newcomer.logs.reduce import reduce
-from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
@@ -92,12 +90,9 @@ def evaluate(
     validate.callback(progress, "progress", kind=NewcomerError)
     if findings is not None:
         validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
-    logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
-            logs = logs.on(stack.enter_context(WorkerPool(workers)))
+    with opened(logs, workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
-        return evaluated(logs, None, progress=progress, findings=findings, **settings)
+        return evaluated(read, None, progress=progress, findings=findings, **settings)
 
 
 def evaluated(

@@ -12,11 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from newcomer.arrays import Bools, Hashes
-from newcomer.gain.heldout_gain import JUDGES
 from newcomer.logs.logs import Logs
-from newcomer.users import bucket_of, lots, reshuffled
-
-LEARNED = 3  # the purpose of the draw of users who are fitted to
+from newcomer.users import Purpose, UserSample, bucket_of
 
 
 @dataclass(frozen=True)
@@ -26,12 +23,11 @@ class InBuckets:
     buckets: Bools
     seed: int
     share: float = 1.0
-    purpose: int = JUDGES
+    purpose: Purpose = "judge"
 
     def __call__(self, hashes: Hashes) -> Bools:
         inside = self.buckets[bucket_of(hashes, len(self.buckets))]
-        drawn = lots(reshuffled(hashes, self.seed, self.purpose)) < self.share
-        return np.asarray(inside & drawn)
+        return np.asarray(inside & UserSample(self.purpose, self.share, self.seed)(hashes))
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,11 @@ class Fold:
 
     def to_fit(self, logs: Logs, share: float = 1.0) -> Logs:
         """The logs of those who are fitted to, or of a share of them; smaller shares are within larger ones."""
-        return logs.some(InBuckets(self.fitted, self.seed, share, LEARNED))
+        return logs.some(InBuckets(self.fitted, self.seed, share, "learning curve"))
 
     def held_out(self, logs: Logs, share: float = 1.0) -> Logs:
         """The logs of those who are held out, or of a share of them: users who judged the fit."""
-        return logs.some(InBuckets(self.judged, 0, share))
+        return logs.some(InBuckets(self.judged, 0, share, "judge"))
 
 
 def shares_of(users: int, least: int) -> Iterator[float]:

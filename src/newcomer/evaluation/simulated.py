@@ -24,7 +24,7 @@ from newcomer.model import Model
 from newcomer.policies.actions import KnownActions
 from newcomer.policies.repeatability import SHARES, starting_weights
 from newcomer.transforms import raw
-from newcomer.users import lots, reshuffled
+from newcomer.users import UserSample
 from newcomer.worlds.world import Episode
 
 MENU = 500  # rows that candidates are drawn from
@@ -100,8 +100,8 @@ def _rows(batch: Batch, *, named: bool, share: float, seed: int) -> PerUser:
     rows = np.arange(len(batch.rewards))
     who = np.repeat(np.arange(len(batch.users)), batch.lengths)
     place = (rows - batch.offsets[who]).astype(np.uint64)
-    hashes = reshuffled(batch.hashes[who] + place, seed, 5)
-    drawn = np.flatnonzero(lots(hashes) < share)
+    sample, keys = UserSample("menu", share, seed), batch.hashes[who] + place
+    drawn, hashes = np.flatnonzero(sample(keys)), sample.hashes(keys)
     if not named:
         return PerUser(hashes[drawn], batch.take(drawn))
     assert batch.actions is not None

@@ -40,7 +40,7 @@ from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.actions import KnownActions
 from newcomer.transforms import raw
-from newcomer.users import bucket_of, lots, reshuffled
+from newcomer.users import UserSample, bucket_of
 
 TOLD = 5  # actions that are told
 FIRM = 10.0  # users whose weight the common variance has beside an action's own
@@ -85,7 +85,7 @@ def look_at(batch: Batch, *, actions: int, commons: tuple[tuple[Floats, Bools], 
     """The map of the pass."""
     weighed, sums = batch.propensities is not None, np.zeros((len(batch.users) if commons else 0, OFFERED + 1))
     if weighed:
-        drawn = lots(reshuffled(batch.hashes, 0, 6)) < share
+        drawn = UserSample("best actions", share)(batch.hashes)
         for common, judged in commons:
             who = np.flatnonzero(drawn & judged[bucket_of(batch.hashes, len(judged))])
             sums[who] = weigh(batch, who, common)

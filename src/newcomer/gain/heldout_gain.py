@@ -32,12 +32,11 @@ from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorUCB
-from newcomer.users import FOLDS, bucket_of, lots, reshuffled
+from newcomer.users import FOLDS, UserSample, bucket_of
 
 DEALS, MANY, LEAST = 4, 2_500, 5_000  # deals of each user; users from whom on there is one; users who judge at least
 ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow where actions are known by their ids
 WRITTEN = 100  # features that cost as much to write out as the rest of a row costs
-JUDGES = 7  # the purpose of the draw of users who judge
 BYTES = 16 << 20  # of features that are written out at a time
 PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
@@ -165,7 +164,7 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
 
 def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float) -> PerUser:
     """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
-    drawn = lots(reshuffled(batch.hashes, 0, JUDGES)) < share
+    drawn = UserSample("judge", share)(batch.hashes)
     able = drawn & (batch.lengths >= choices + STEPS[0])
     found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
     for model, judged in apart:

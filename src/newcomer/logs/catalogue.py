@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from newcomer.errors import LogsError
 from newcomer.logs.columns import Place, unix_note, unix_unit
 from newcomer.logs.frames import is_table, to_polars
-from newcomer.logs.items import Items, action_column, only_names
+from newcomer.logs.items import Items, action_column, only_names, spellings
 from newcomer.logs.reader import dates_note, read_table
 from newcomer.logs.schema import Layout
-from newcomer.logs.text_columns import date_questions, dates_found, spellings_note
+from newcomer.logs.text_columns import date_questions, dates_found
 
 
 def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
@@ -71,9 +71,7 @@ def catalogue_of(
     are noted, or joined where the layout says so.
     """
     found = _catalogue(items, layout, actions, features, in_rows=in_rows, text=text)
-    if found is None or layout.tidy_ids:
-        return found
-    return replace(found, notes=(*found.notes, *spellings_note(found.ids, "action")))
+    return None if found is None else replace(found, notes=(*found.notes, *spellings(found)))
 
 
 def _catalogue(

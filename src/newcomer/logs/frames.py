@@ -59,6 +59,17 @@ def names_of(table: Any) -> list[str]:
     return [str(name) for name in table.columns]
 
 
+def temporal_names(table: Any) -> list[str]:
+    """Names of the columns of a `held` table that hold times by their type."""
+    if isinstance(table, pl.LazyFrame):
+        with _collecting():
+            types = dict(table.collect_schema())
+        return [name for name, dtype in types.items() if dtype in (pl.Date, pl.Datetime)]
+    if _is_pandas(table):
+        return [str(name) for name, dtype in zip(table.columns, table.dtypes, strict=True) if dtype.kind == "M"]
+    return [name for name, dtype in table.schema.items() if dtype in (pl.Date, pl.Datetime)]
+
+
 def to_polars(table: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     """The named columns (all if None) of a Polars, pandas or Arrow table; a lazy frame is collected."""
     table = held(table)

@@ -36,11 +36,11 @@ from newcomer.logs.checkpoint import Checkpoint
 from newcomer.logs.columns import Epoch, Place, feature_array
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.engine import Engine
-from newcomer.logs.faults import Faults
+from newcomer.logs.faults import Faults, mentioning
 from newcomer.logs.files import refuse_twins
-from newcomer.logs.frames import from_arrays, held, names_of, to_polars, unequal, with_lists
+from newcomer.logs.frames import from_arrays, held, names_of, temporal_names, to_polars, unequal, with_lists
 from newcomer.logs.histories import Histories
-from newcomer.logs.items import Items
+from newcomer.logs.items import Items, spellings
 from newcomer.logs.memory_store import Clip, Held, Source, collect
 from newcomer.logs.options import FeatureChoice, check_options, checked_clip, column_names
 from newcomer.logs.reward_histogram import RewardHistogram
@@ -48,6 +48,7 @@ from newcomer.logs.schema import Layout, Missing, Renames, extract, resolve
 from newcomer.logs.subset import Keep, keep_users
 from newcomer.logs.summary import LogTotals, totals_of
 from newcomer.logs.text_columns import Dates, spellings_note
+from newcomer.logs.time_column import find_time, time_names
 from newcomer.one_hot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 from newcomer.transforms import Transform
@@ -61,7 +62,9 @@ class Logs(Shown):
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
     columns that features come from, without the constant (None where they have no names); `arms` the names in a column
-    `arm`, sorted; `tidy_ids` whether ids were tidied; `summary` the logs in a few numbers. Everything else that is to
+    `arm`, sorted; `tidy_ids` whether ids were tidied; `ordered` whether the order of a user's rows in time is known (by
+    a column of times or steps, or because arrays came in that order), in place of the order of a file; `summary` the
+    logs in a few numbers. Everything else that is to
     be known of logs is computed by `newcomer.logs.reduce.reduce`. Logs are equal if a fit would read the same from
     both.
     """
@@ -79,6 +82,7 @@ class Logs(Shown):
         notes: Sequence[str] = (),
         tidy_ids: bool = False,
         reward_transform: Transform | None = None,
+        ordered: bool = True,
     ) -> None:
         validate.instance(
             total, LogTotals, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
@@ -89,6 +93,7 @@ class Logs(Shown):
         self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept, self.total, self.arms, self.tidy_ids = intercept, total, arms, tidy_ids
         self.reward_transform = reward_transform
+        self.ordered = ordered and total.ties < total.rows
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
         self.summary: Summary = self._summed(total)
@@ -174,7 +179,14 @@ class Logs(Shown):
             epoch=epoch,
         )
         return cls._from_frame(
-            frame, wishes.on(layout), items=items, intercept=intercept, clip=clip, features=matrix, chosen=names
+            frame,
+            wishes.on(layout),
+            items=items,
+            intercept=intercept,
+            clip=clip,
+            features=matrix,
+            chosen=names,
+            ordered=True,
         )
 
     @classmethod
@@ -213,7 +225,9 @@ class Logs(Shown):
         names = names_of(table)
         refuse_twins(names)
         layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
-        rows = to_polars(table, layout.names())
+        maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
+        rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
+        layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
         return cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
 
     @classmethod
@@ -227,6 +241,7 @@ class Logs(Shown):
         clip: Clip,
         features: NDArray[np.floating] | None = None,
         chosen: Sequence[str] | None = None,
+        ordered: bool = False,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
         limits = checked_clip(clip, layout.reward_transform)
@@ -241,7 +256,10 @@ class Logs(Shown):
         named = frame.drop_nulls(layout.action) if layout.action is not None else frame
         catalogue = catalogue_of(items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows)
         rows = extract(frame, layout, catalogue, place, features=features)
-        faults.refuse()
+        try:
+            faults.refuse()
+        except LogsError as error:
+            raise mentioning(error, spellings(catalogue)) from error
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
         users = [] if layout.tidy_ids else spellings_note(rows.users, "user")
         return cls(
@@ -255,6 +273,7 @@ class Logs(Shown):
             notes=(*layout.notes, *users),
             tidy_ids=layout.tidy_ids,
             reward_transform=layout.reward_transform,
+            ordered=ordered or layout.step is not None,
         )
 
     @cached_property

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import polars as pl
 
-from newcomer.errors import LogsError
+from newcomer import validate
+from newcomer.errors import LogsError, NewcomerError
 from newcomer.logs import engine as engines
 from newcomer.logs.catalogue import catalogue_of
 from newcomer.logs.columns import Epoch
@@ -21,6 +23,7 @@ from newcomer.logs.parallel_read import read_in_parallel
 from newcomer.logs.reader import Progress, Reader
 from newcomer.logs.schema import Missing, Renames
 from newcomer.logs.text_columns import Dates
+from newcomer.logs.workers import WorkerPool
 from newcomer.transforms import Transform
 
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
@@ -150,5 +153,21 @@ def read_logs(
         notes=list(reader.notes),
         tidy_ids=wishes.tidy_ids,
         reward_transform=wishes.reward_transform,
+        ordered=reader.layout.step is not None,
     )
     return logs if engine is None else logs.on(engine)
+
+
+@contextmanager
+def opened(logs: Any, workers: int | None = None, *, kind: type[NewcomerError] = NewcomerError) -> Iterator[Logs]:
+    """Logs, or those at a path, passed over by so many processes until the block is left.
+
+    Logs that are on an engine already, or whose `workers` is None or 1, stay where they are. A number of workers that
+    makes no sense is refused as an error of this `kind`.
+    """
+    read = logs if isinstance(logs, Logs) else read_logs(logs)
+    if workers is None or validate.whole(workers, "workers", kind=kind) == 1 or read.engine is not None:
+        yield read
+        return
+    with WorkerPool(workers) as pool:
+        yield read.on(pool)

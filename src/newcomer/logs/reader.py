@@ -17,10 +17,10 @@ import polars as pl
 
 from newcomer.errors import LogsError
 from newcomer.logs.columns import Epoch, Place, unix_note, unix_unit
-from newcomer.logs.faults import Faults, repeated_steps
+from newcomer.logs.faults import Faults, mentioning, repeated_steps
 from newcomer.logs.files import SEPARATORS, Paths, TableFile, find_files, translated
 from newcomer.logs.histories import Rows
-from newcomer.logs.items import Items
+from newcomer.logs.items import Items, spellings
 from newcomer.logs.schema import Layout, Renames, extract, resolve
 from newcomer.logs.text_columns import (
     date_questions,
@@ -32,6 +32,7 @@ from newcomer.logs.text_columns import (
     numbers_in,
     spellings_note,
 )
+from newcomer.logs.time_column import find_time
 
 CHUNK_BYTES = 16 << 20
 CHUNK_ROWS = 1024  # at least
@@ -82,6 +83,10 @@ class Reader:
         """
         tables = tuple(TableFile.of(file) for file in find_files(paths))
         layout = asked_for(_common_layout(tables, columns, epoch))
+        types = [table.types for table in tables]
+        layout = find_time(
+            layout, list(types[0]), types, lambda asked: [table.ask(*asked) for table in tables], columns
+        )
         layout = layout.without_empty(lambda name: _is_empty(tables, name))
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
@@ -104,8 +109,10 @@ class Reader:
         return replace(self, text_ids={**self.text_ids, name: True}) if name in self.text_ids else self
 
     def distinct_actions(self) -> pl.Series:
-        """Every distinct action, in no particular order."""
+        """Every distinct action; the commonest first where spellings are joined, else in no particular order."""
         name, found = self.layout.action, []
+        if self.layout.tidy_ids:
+            return self._counted_actions()
         for table in self.tables:
             action = pl.col(str(name))
             if self.layout.missing == "drop":
@@ -114,6 +121,21 @@ class Reader:
             found.append(self.layout.action_ids(column, Place(table.name)))
             self._same_kind(str(name), _id_kind(found[0]), _id_kind(found[-1]), table)
         return pl.concat(found)
+
+    def _counted_actions(self) -> pl.Series:
+        """Every distinct action, the commonest of all files first."""
+        name, found = str(self.layout.action), []
+        for table in self.tables:
+            with translated(table.name, table.kind):
+                complete = table.scan()
+                if self.layout.missing == "drop":
+                    complete = complete.filter(~pl.any_horizontal(*self.layout.incomplete(table.types).values()))
+                counted = complete.select(name).drop_nulls().group_by(name).len().collect(engine="streaming")
+            ids = self.layout.action_ids(self._typed(table, counted.select(name)), Place(table.name))
+            found.append(pl.DataFrame({"id": ids, "len": counted["len"]}))
+            self._same_kind(name, _id_kind(found[0]["id"]), _id_kind(ids), table)
+        total = pl.concat(found).group_by("id").agg(pl.col("len").sum())
+        return total.sort(["len", "id"], descending=[True, False])["id"]
 
     def rows(self, items: Items | None, progress: Progress | None = None) -> Iterator[Rows]:
         """Validated rows, chunk after chunk; every file must have the types of the first.
@@ -127,7 +149,8 @@ class Reader:
             start = 0
             for frame in self._frames(table):
                 dim = None if first is None or first.features is None else first.features.shape[1]
-                place, whole = Place(table.name, start, faults=faults), len(frame)
+                place = Place(table.name, start, faults=faults, header=table.kind == "csv")
+                whole = len(frame)
                 if self.layout.missing == "drop":
                     frame, place = complete(frame, self.layout, place)
                 start += whole
@@ -151,18 +174,23 @@ class Reader:
         """For what sees some of the rows at a time: what it refuses is looked for in all of them, and told at once."""
         try:
             yield
-        except LogsError:
-            for _ in self.rows(items):
-                pass
-            faults = Faults()
-            self._note_repeats(faults)
-            faults.refuse()
-            raise
+        except LogsError as error:
+            told = error
+            try:
+                for _ in self.rows(items):
+                    pass
+                faults = Faults()
+                self._note_repeats(faults)
+                faults.refuse()
+            except LogsError as everything:
+                told = everything
+            users = _likely_same(self.tables, self.layout, self.text_ids)
+            raise mentioning(told, [*users, *spellings(items)]) from error
 
     def _note_repeats(self, faults: Faults) -> None:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""
         step, user = self.layout.step, self.layout.user
-        whole = step is not None and self.layout.epoch is None
+        whole = step is not None and self.layout.epoch is None and not self.layout.ties
         questions = [_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
         if any(asked is None for asked in questions):
             return

@@ -19,7 +19,8 @@ from newcomer.arrays import Floats, Hashes, Ints
 LIMIT = 1 << 14
 CHUNK = 1 << 18  # rewards sorted at a time
 SCALE = 50  # different rewards up to which they are a scale with steps
-FAR = 20.0  # robust deviations from the median beyond which a reward is far outside
+FAR = 20.0  # robust deviations from the median beyond which a reward may be far outside all others
+GAP = 4.0  # and is, where it is so many times as far away as the next: the tails of prices and counts have no such gap
 TAIL = 5.0  # and beyond which it belongs to the tails: of normal rewards one in two million does
 NORMAL = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _SIGN = np.uint64(1 << 63)
@@ -29,7 +30,8 @@ class RewardSpread(NamedTuple):
     """Rewards described by what a few of them cannot change.
 
     `deviation` is the median distance from the `median`, times 1.48 (a standard deviation, were they normal); `far`
-    counts rewards more than 20 deviations away; `tails` is the share of the sum of squares due to those beyond 5.
+    counts rewards more than 20 deviations away and beyond a gap; `tails` is the share of the sum of squares due to
+    those beyond 5.
     `step` is the least distance of two different rewards where there are few of them (clicks, stars), else 0.
     """
 
@@ -95,7 +97,7 @@ class RewardHistogram:
         scores = np.minimum(away / deviation, 1e100)
         squares = self.counts * scores**2
         tails = float(squares[scores > TAIL].sum() / squares.sum())
-        return RewardSpread(median, deviation, int(self.counts[scores > FAR].sum()), tails, self.step)
+        return RewardSpread(median, deviation, _outside(scores, self.counts), tails, self.step)
 
     @property
     def step(self) -> float:
@@ -108,6 +110,17 @@ class RewardHistogram:
             return 0.0
         with np.errstate(over="ignore"):
             return float(np.diff(_values(self.keys, 0)).min())
+
+
+def _outside(scores: Floats, counts: Ints) -> int:
+    """How many rewards are far outside all others: beyond `FAR` deviations, and after a gap.
+
+    A long tail of play counts or prices goes on without a gap, and none of its rewards is outside of it.
+    """
+    order = np.argsort(scores, kind="stable")
+    away, before = scores[order], np.maximum(np.append(0.0, scores[order][:-1]), 1.0)
+    gaps = np.flatnonzero((away > FAR) & (away >= GAP * before))
+    return int(counts[order][gaps[0] :].sum()) if len(gaps) else 0
 
 
 def automatic_limits(sketch: RewardHistogram) -> tuple[float, float]:

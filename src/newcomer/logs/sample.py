@@ -22,7 +22,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.histories import Histories
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
-from newcomer.users import drawn
+from newcomer.users import UserSample
 
 ROOM = 512 << 20  # bytes of the rows of a sample: where rows are long or many, users are fewer
 
@@ -75,7 +75,7 @@ def share_in(logs: Logs, users: int) -> float:
 
 def gather(batch: Batch, *, share: float, constant: bool) -> SampledHistories:
     """The histories of the users of a batch who are in a sample of this share: the map of the pass."""
-    who = drawn(batch.hashes, share)
+    who = UserSample("fit", share)(batch.hashes)
     rows = np.repeat(who, batch.lengths)
     features = None if batch.row_features is None else batch.row_features[rows]
     if features is not None and constant:

@@ -38,7 +38,8 @@ class Layout:
     """Which column of a table plays which part; None for a part that is absent.
 
     `features` is one column of lists, or several of numbers. `action` may stand beside features: it then says which
-    actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time.
+    actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time,
+    `ties` whether equal integer steps of a user are allowed, because nobody has said that the column counts steps.
     `arms` are the names that occur in the column `arm`. `notes` say what was decided without being asked. Rows with
     missing values are refused or dropped (`missing`), ids tidied or not, and `dates` such as 03/02/2020 have the day or
     the month first ("either": nothing settles it).
@@ -54,6 +55,7 @@ class Layout:
     arm: str | None = None
     arms: tuple[str, ...] = ()
     epoch: Epoch | None = None
+    ties: bool = False
     notes: tuple[str, ...] = ()
     missing: Missing = "error"
     tidy_ids: bool = False
@@ -118,6 +120,7 @@ class Layout:
 _PARTS = {field.name for field in fields(Layout)} - {
     "arms",
     "epoch",
+    "ties",
     "notes",
     "missing",
     "tidy_ids",
@@ -141,10 +144,10 @@ def resolve(
         if part not in _PARTS:
             todo = f"rename only {', '.join(sorted(_PARTS))}{nearest(part, _PARTS)}"
             raise LogsError(f"'{part}' is not a part of logs", where="columns=", todo=todo)
-    for given in renames.values():
+    for part, given in renames.items():
         for name in [given] if isinstance(given, str) else given or ():
             if name not in available:
-                raise _missing(name, available, source)
+                raise _missing(name, available, source, part=part)
     chosen = {part: renames.get(part, part) for part in _PARTS if part in renames or part in available}
     if "arm" not in renames and any(given == "arm" for part, given in chosen.items() if part != "arm"):
         del chosen["arm"]  # many call an action an arm
@@ -222,7 +225,7 @@ def extract(
     steps: tuple[Ints | None, bool] | None = (None, False)
     if layout.step is not None:
         written = frame[layout.step]
-        steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates))
+        steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates, ties=layout.ties))
     users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
     rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
     shares = None if layout.propensity is None else place.attempt("", probabilities, frame[layout.propensity])
@@ -268,15 +271,26 @@ def _or_without(error: LogsError, part: str) -> LogsError:
     return LogsError(error.what, where=error.where, todo=todo)
 
 
-def _missing(name: str, available: Sequence[str], source: str, chosen: Renames | None = None) -> LogsError:
-    """The error for a column that is needed and not there, with the nearest that is and has no part yet."""
+def _missing(
+    name: str, available: Sequence[str], source: str, chosen: Renames | None = None, *, part: str = ""
+) -> LogsError:
+    """The error for a column that is needed and not there: the nearest that is and has no part yet, what the others
+    would be taken for, and how to name it. `part` is what the column was to be, if not its own name.
+    """
+    part = part or name
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
-    taken = list((chosen or {}).values())
+    given = {one: theirs for one, theirs in (chosen or {}).items() if theirs is not None and one != part}
+    taken = [one for theirs in given.values() for one in ([theirs] if isinstance(theirs, str) else theirs)]
     hint = nearest(name, [one for one in available if one not in taken])
-    part, theirs = (name if name in _PARTS else "user"), hint.split("'")[1] if hint else "..."
+    theirs = hint.split("'")[1] if hint else "..."
+    others = ", ".join(f"{_named(theirs)} as {one}" for one, theirs in sorted(given.items()))
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
-    todo = f"columns are {found}{hint} (name it with {option})"
+    todo = f"columns are {found}{hint} (name it with {option})" + (f"; recognised are {others}" if others else "")
     return LogsError(f"no column '{name}'", where=source, todo=todo)
+
+
+def _named(theirs: str | Sequence[str] | None) -> str:
+    return theirs if isinstance(theirs, str) else ", ".join(theirs or ())
 
 
 def _single(name: str | Sequence[str] | None, part: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,8 +15,7 @@ from newcomer.files import write
 from newcomer.findings import Decision, Findings
 from newcomer.gain.per_user import Progress
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import read_logs
-from newcomer.logs.workers import WorkerPool
+from newcomer.logs.read import opened
 from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect
@@ -75,10 +73,7 @@ def report(
     if called is not None:
         validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
-    read = logs if isinstance(logs, Logs) else read_logs(logs)
-    with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and read.engine is None:
-            read = read.on(stack.enter_context(WorkerPool(workers)))
+    with opened(logs, workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
         dossier = collect(read, called=named, progress=progress, **settings)

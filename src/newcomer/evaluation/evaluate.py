@@ -10,7 +10,6 @@ from the first of these fits (simulated.py), which is a simulation and is called
 from __future__ import annotations
 
 import operator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -41,11 +40,11 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.logs.reduce import reduce
-from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorTS, PriorUCB
+from newcomer.run import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
 
@@ -65,6 +64,7 @@ def evaluate(
     quick: bool = False,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    run: Run | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
     findings: Findings | None = None,
@@ -77,8 +77,8 @@ def evaluate(
     seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
     quick : fewer deals, no learning curve and no simulation.
     rank, estimator : of the fits, as in `fit`.
-    workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
-    progress : called with (done, total), units of work, again and again.
+    run : workers and who is told of progress (`nc.Run`); the numbers do not depend on it. workers, progress : the same,
+        as keywords of before, which warn.
     findings : what `check` found in these logs, where that is known: the checks are not made again.
 
     >>> from newcomer.worlds import Synthetic
@@ -86,17 +86,15 @@ def evaluate(
     >>> found.verdict, found.look.interactions
     ('helps', 5)
     """
+    run = Run.asked(run, who="evaluate", workers=workers, progress=progress).for_reading("evaluate")
     seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = validate.flag(quick, "quick", kind=NewcomerError)
-    validate.callback(progress, "progress", kind=NewcomerError)
     if findings is not None:
         validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
-            logs = logs.on(stack.enter_context(WorkerPool(workers)))
+    with run.on(logs) as passed:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
-        return evaluated(logs, None, progress=progress, findings=findings, **settings)
+        return evaluated(passed, None, progress=run.progress, findings=findings, **settings)
 
 
 def evaluated(

@@ -30,7 +30,7 @@ class Progress:
     likelihood: float
     held_out: float
     sampled: bool = False  # whether these are passes over a sample of the users
-    most: int | None = None  # passes that there will be at most, where that is known
+    most: int | None = None  # about how many passes there will be, where that is known
 
 
 @dataclass(frozen=True)

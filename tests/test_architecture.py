@@ -30,6 +30,7 @@ FLOW = (
     ("files", "serialize", "users", "array_loops"),
     ("subspace", "radius", "interval", "findings", "evidence", "population"),  # formulas and records: no learning
     ("logs",),
+    ("run",),  # who passes over the logs, and what is kept on the way
     ("linear",),
     ("sold",),
     ("em",),

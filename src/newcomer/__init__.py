@@ -16,6 +16,7 @@ _HOME = {
     "Logs": "logs",
     "read_logs": "logs",
     "fit": "_fit",
+    "Run": "run",
     "check": "checks.check",
     "Model": "model",
     "load": "model",
@@ -92,4 +93,5 @@ if TYPE_CHECKING:
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
     from newcomer.reporting.report import report as report
+    from newcomer.run import Run as Run
     from newcomer.simulate import play as play

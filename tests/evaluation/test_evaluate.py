@@ -151,7 +151,7 @@ def dealt(monkeypatch):
 
 
 def test_workers_fit_and_judge_and_change_nothing(found, dealt):
-    both = [nc.evaluate(logs_of(), quick=True, workers=workers) for workers in (2, 3)]
+    both = [nc.evaluate(logs_of(), quick=True, run=nc.Run(workers=workers)) for workers in (2, 3)]
     assert dealt["expect"] > 50, "fits of the folds"
     assert dealt["_look"] == 2 * 3 * 5, "judged, replayed and weighed, fold by fold"
     assert numbers(both[0]) == numbers(both[1])
@@ -209,7 +209,7 @@ def test_each_action_by_itself_is_left_out_where_nothing_comes_again(found):
 
 def test_progress_is_one_bar_that_never_goes_back():
     seen = []
-    nc.evaluate(logs_of(users=60), quick=True, progress=lambda done, total: seen.append((done, total)))
+    nc.evaluate(logs_of(users=60), quick=True, run=nc.Run(progress=lambda done, total: seen.append((done, total))))
     done, totals = zip(*seen, strict=True)
     assert list(done) == sorted(done) and len(set(totals)) == 1 and done[-1] == totals[0]
 

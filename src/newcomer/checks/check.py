@@ -21,6 +21,7 @@ from newcomer.interval import shown
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.model import Model
+from newcomer.run import Run
 
 
 def check(
@@ -29,6 +30,7 @@ def check(
     level: float = 0.05,
     fit: bool = True,
     seed: int = 0,
+    run: Run | None = None,
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Findings:
@@ -41,24 +43,24 @@ def check(
     fit : fit a model as well, to say whether there are enough users; without it one pass over the logs is all, or a few
         where users are many and a sample of them shows no preferences.
     seed : of the permutations; the answer depends on it and on the logs, in whatever order they come.
-    workers : processes that pass over the logs when the model is fitted.
-    progress : called with (rows done, rows in all) again and again within each pass over the logs.
+    run : workers that pass over the logs when the model is fitted, and who is told of progress (`nc.Run`). workers,
+        progress : the same, as keywords of before, which warn.
 
     >>> from newcomer.worlds import Synthetic
     >>> found = check(Synthetic.learnable(dim=8, seed=1).logs(1000, 10, seed=1), fit=False)
     >>> found.verdict, found["drift"].verdict
     ('fine', 'fine')
     """
+    run = Run.asked(run, who="check", workers=workers, progress=progress).for_reading("check")
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
     level = validate.share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
     seed = validate.whole(seed, "seed", kind=LogsError, least=0)
     validate.flag(fit, "fit", kind=LogsError)
-    validate.callback(progress, "progress", kind=LogsError)
-    found = quick_check(logs, level=level, seed=seed, progress=progress)
+    found = quick_check(logs, level=level, seed=seed, progress=run.progress)
     if not fit:
         return found
     try:
-        model = fit_model(logs, workers=workers, progress=progress)
+        model = fit_model(logs, run=run)
     except LogsError as error:
         decision = decide(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
         return replace(found, findings=(*found.findings, enough_users(None, decision, str(error))), decision=decision)

@@ -52,7 +52,7 @@ def command(
 
     People are held out of the fit, and choose among their own logged rows.
     """
-    from newcomer import evaluate
+    from newcomer import Run, evaluate
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     options.check("local", None, workers)
@@ -68,7 +68,7 @@ def command(
         output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
-            found = evaluate(read, progress=meter, **settings)
+            found = evaluate(read, run=Run(progress=meter), **settings)
     if json:
         advice = [*map(in_options, read.advice)]
         output.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})

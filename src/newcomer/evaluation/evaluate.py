@@ -44,6 +44,7 @@ from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorTS, PriorUCB
+from newcomer.run import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
 
@@ -64,6 +65,7 @@ def evaluate(
     quick: bool = False,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    run: Run | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
     findings: Findings | None = None,
@@ -76,8 +78,8 @@ def evaluate(
     seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
     quick : no fits to fewer users and no simulation; the decision and its numbers are the same.
     rank, estimator : of the fits, as in `fit`.
-    workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
-    progress : called with (done, total), units of work, again and again.
+    run : workers and who is told of progress (`nc.Run`); the numbers do not depend on it. workers, progress : the same,
+        as keywords of before, which warn.
     findings : what `check` found in these logs, where that is known: the checks are not made again.
 
     >>> from newcomer.worlds import Synthetic
@@ -85,14 +87,14 @@ def evaluate(
     >>> found.verdict, found.look.interactions
     ('helps', 5)
     """
+    run = Run.asked(run, who="evaluate", workers=workers, progress=progress).for_reading("evaluate")
     seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = validate.flag(quick, "quick", kind=NewcomerError)
-    validate.callback(progress, "progress", kind=NewcomerError)
     if findings is not None:
         validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
-    with opened(logs, workers) as read:
+    with opened(logs, run.workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
-        return evaluated(read, None, progress=progress, findings=findings, **settings)
+        return evaluated(read, None, progress=run.progress, findings=findings, **settings)
 
 
 def evaluated(

@@ -28,6 +28,7 @@ from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, told_to
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import Pass
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
@@ -42,7 +43,6 @@ PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
 
 Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the people it was not fitted to
-Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser]], PerUser]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class GainPass:
         return Outlook(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
 
 
-def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
+def measure(run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
     """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.

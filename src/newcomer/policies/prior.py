@@ -89,7 +89,7 @@ class PriorUCB(Contract[PriorState]):
 
     def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
         """Begin with what earlier users told."""
-        self._belief.begin_from(state.memory, given)
+        self._belief.start_from(state.memory, given)
 
     def pool_repeatability(self, state: PriorState) -> Repeatability:
         """What the users of the state tell."""
@@ -154,7 +154,7 @@ class PriorTS(Contract[PriorState]):
 
     def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
         """Begin with what earlier users told."""
-        self._belief.begin_from(state.memory, given)
+        self._belief.start_from(state.memory, given)
 
     def pool_repeatability(self, state: PriorState) -> Repeatability:
         """What the users of the state tell."""
@@ -167,7 +167,7 @@ class PriorTS(Contract[PriorState]):
     def draws(self, state: PriorState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Rewards (m, K) under draws of each user's posterior."""
         view = self._belief.look_at(state, query)
-        scales = self.curiosity * np.sqrt(view.observed()) if self.scale is None else np.array([float(self.scale)])
+        scales = self.curiosity * np.sqrt(view.learned_share()) if self.scale is None else np.array([float(self.scale)])
         while True:
             yield view.drawn(rngs, scales, self.memory_scale)
 

@@ -32,6 +32,7 @@ supplies what is its own:
     pool_repeatability(state)                what repeated actions say of repeatability; None without per-action effects
     apply_repeatability(state, given)        newcomers start with that
     best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
+    learner                                  init, learn and what else concerns the state, shared with other policies
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
 
 Policies that do not derive from it need only satisfy policies/protocol.py, as `newcomer.testing.check_policy` tries.
@@ -43,7 +44,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, wraps
 from itertools import islice
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -56,11 +57,10 @@ from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
 from newcomer.policies.calls import Generators, Query, Random, Rewards
+from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
 from newcomer.transforms import Transform
-
-Kind = TypeVar("Kind", bound=State)
 
 FAR = 3.0  # times the largest reward of the logs: a reward beyond it is likely in other units
 # Former names of hooks, and their names now.
@@ -220,17 +220,22 @@ class Contract(Shown, ABC, Generic[Kind]):
 
     # What a policy supplies.
 
-    @abstractmethod
+    @property
+    def learner(self) -> Learner[Kind]:
+        """What keeps the state, for policies that share it; one that supplies `init` and `learn` needs none."""
+        return NO_LEARNER  # type: ignore[return-value]
+
     def init(self, n: int) -> Kind:
         """The state of n newcomers, n checked."""
+        return self.learner.init(n)
 
     @abstractmethod
     def score(self, state: Kind, query: Query) -> Floats:
         """The score (m, K) of each action; a score that is not finite has the features refused that it came from."""
 
-    @abstractmethod
     def learn(self, state: Kind, observed: Rewards) -> None:
         """Take rewards into the state; at least one row."""
+        self.learner.learn(state, observed)
 
     def draws(self, state: Kind, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Endless draws of scores (m, K), row i by the generator rngs[i] alone."""
@@ -245,20 +250,19 @@ class Contract(Shown, ABC, Generic[Kind]):
     def in_subspace(self, state: Kind) -> Bools:
         """Whether the coming round of each user (n,) relies on the shared subspace; never, for most policies."""
         self._recognise(state)
-        return np.zeros(len(state), dtype=np.bool_)
+        return np.array(self.learner.in_subspace(state), dtype=np.bool_)
 
     def state_settings(self) -> Mapping[str, str | float]:
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
-        return {}
+        return self.learner.state_settings()
 
     def pool_repeatability(self, state: Kind) -> Repeatability | None:
-        """What users who met actions again tell."""
-        return None
+        """What repeated actions say of repeatability; None without per-action effects."""
+        return self.learner.pool_repeatability(state)
 
     def apply_repeatability(self, state: Kind, given: Repeatability) -> None:
         """Let the users of a new state start with the repeatability of earlier users."""
-        what = f"{type(self).__name__} does not remember actions, so that nothing comes again"
-        raise PolicyError(what, todo="leave out repeatability=")
+        self.learner.apply_repeatability(state, given)
 
     def best(self, state: Kind, query: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
@@ -277,7 +281,7 @@ class Contract(Shown, ABC, Generic[Kind]):
 
         False, the default, says that the long way must be gone, and that nothing has changed.
         """
-        return False
+        return self.learner.learn_plain(state, users, features, reward)
 
     # What the calls share.
 

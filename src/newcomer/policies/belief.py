@@ -38,6 +38,7 @@ from newcomer.policies.base import the_model
 from newcomer.policies.calls import Query, Rewards, each_once
 from newcomer.policies.candidate_view import CandidateView
 from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest
+from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import Predicted, Recalled
 from newcomer.policies.repeatability import SHARES, Repeatability
 
@@ -67,7 +68,7 @@ class PriorState(State):
 
 
 @dataclass(frozen=True, eq=False)
-class Belief:
+class Belief(Learner[PriorState]):
     """What the policies share: the prior, what memory adds to it, and how rewards change both."""
 
     model: Model
@@ -128,7 +129,15 @@ class Belief:
             self.level, self.outlier_variance, 0 if self.flat else self.model.dim, np.array(self.model.error_scales)
         )
 
-    def start(self, n: int) -> PriorState:
+    def state_settings(self) -> dict[str, str | float]:
+        """Who is taken for an outlier depends on the level."""
+        return {"level": self.level}
+
+    def in_subspace(self, state: PriorState) -> Bools:
+        """Whether the prior is still believed, of each user (n,)."""
+        return state.in_subspace
+
+    def init(self, n: int) -> PriorState:
         """n users at the prior."""
         dim, rank, share = self.model.dim, self.known.factor.shape[1], self.model.persistence
         if self.starting is not None:
@@ -141,8 +150,12 @@ class Belief:
             in_subspace=np.ones(n, dtype=np.bool_),
         )
 
-    def start_from(self, own: ActionMemory, given: Repeatability) -> None:
+    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
         """Let users who have met nothing yet start with the repeatability of earlier users."""
+        self.start_from(state.memory, given)
+
+    def start_from(self, own: ActionMemory, given: Repeatability) -> None:
+        """The same, of the memory alone."""
         grid = tuple(SHARES.tolist()) if self.starting is not None else (float(self.model.persistence or 0.0),)
         if len(given.shares) != len(grid) or not np.allclose(given.shares, grid, rtol=0.0, atol=1e-9):
             what = "this repeatability is of other shares than this policy's"
@@ -152,8 +165,12 @@ class Belief:
             own.log_prior[:] = np.log(np.maximum(given.weights, 1e-300)) - np.log(np.maximum(self.starting, 1e-300))
             action_memory.believe(own, np.arange(len(own)), self.starting)
 
-    def pooled(self, own: ActionMemory) -> Repeatability:
+    def pool_repeatability(self, state: PriorState) -> Repeatability:
         """What the repeats of all users together say."""
+        return self.pooled(state.memory)
+
+    def pooled(self, own: ActionMemory) -> Repeatability:
+        """The same, of the memory alone."""
         if self.starting is None:
             return Repeatability((float(self.model.persistence or 0.0),), (1.0,))
         met = own.repeats > 0

@@ -56,7 +56,7 @@ class EmpiricalArms(Contract[ActionMemory]):
 
     def init(self, n: int) -> ActionMemory:
         """Nothing met."""
-        return self._belief.start(n).memory
+        return self._belief.init(n).memory
 
     def apply_repeatability(self, state: ActionMemory, given: Repeatability) -> None:
         """Start with the repeatability of earlier users."""

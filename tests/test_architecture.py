@@ -34,7 +34,7 @@ FLOW = (
     ("linear",),
     ("sold",),
     ("em",),
-    ("model", "_transform"),  # where users are: a model asks for it, and knows nothing of logs itself
+    ("catalogue", "model", "_transform"),  # where users are: a model asks for it, and knows nothing of logs itself
     ("local",),
     ("policies",),
     ("gain",),  # what policies would have been worth to held-out users, and what that decides
@@ -51,7 +51,7 @@ FLOW = (
 )
 STAGE = {room: stage for stage, rooms in enumerate(FLOW) for room in rooms}
 # Beyond the flow: what a saved model is read and asked with must not load what learned it.
-APART = {"radius", "evidence", "model", "subspace"}, {"logs", "sold", "em", "_fit", "array_loops"}
+APART = {"radius", "evidence", "catalogue", "model", "subspace"}, {"logs", "sold", "em", "_fit", "array_loops"}
 
 
 def module_name(path: Path) -> str:

@@ -38,7 +38,6 @@ from newcomer.interval import FEWEST, LEVEL, Interval, ratio
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
-from newcomer.policies.actions import KnownActions
 from newcomer.transforms import raw
 from newcomer.users import UserSample, bucket_of
 
@@ -73,7 +72,7 @@ def asked(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Callable[[Batch],
 
 def _common(model: Model) -> Floats:
     """The population mean (A,) of every action, in the units of the rewards."""
-    return raw(KnownActions(model).common, model.reward_transform)
+    return raw(model.catalogue.population_mean, model.reward_transform)
 
 
 def join(one: ActionSums, other: ActionSums) -> ActionSums:
@@ -133,7 +132,7 @@ def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
 def told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell."""
     named = logs.by_action and logs.action_ids is not None
-    sums, common = seen.actions, KnownActions(model).common if named else np.zeros(0)
+    sums, common = seen.actions, model.catalogue.population_mean if named else np.zeros(0)
     best, alike = best_actions(sums, common, model, logs.summary) if named else ((), False)
     scale = scale_of(logs.summary)
     made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike, scale=scale)

@@ -230,7 +230,7 @@ class _Rules:
         found[:, MET], again = _met(batch, dealt, told)
         if self.named and again.any():
             some = Deal(dealt.candidates[again], dealt.known[again])
-            if self.ours._belief.remembers:
+            if self.ours.learner.remembers:
                 found[again, DIRECT] = self._chosen(self.direct, batch, some, told)
             found[again, ARMS] = self._chosen(EmpiricalArms(self.model), batch, some, told)
         return found

@@ -296,6 +296,7 @@ def _fitted(
         action_names=logs.item_names,
         one_hot=logs.one_hot,
         feature_names=logs.feature_names,
+        feature_levels=logs.feature_levels,
         residual_variance=np.zeros(0) if found.population.by_action is None else found.population.by_action,
         offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
         uncertainty=np.zeros(0) if found.population.uncertainty is None else found.population.uncertainty,

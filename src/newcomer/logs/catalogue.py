@@ -28,6 +28,9 @@ def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) ->
     )
     layout = replace(layout, features=None) if spare_action else layout
     layout = layout if layout.arm is None else layout.with_arms([frame[layout.arm]], Place())
+    layout = layout.with_levels(
+        [frame.schema], lambda name: frame.select(value=pl.col(name).cast(pl.String)).group_by("value").len()
+    )
     if layout.step is not None and layout.dates is None and frame[layout.step].dtype == pl.String:
         dates, why = dates_found([frame.select(date_questions(layout.step))])
         settled = dates not in (None, "either")

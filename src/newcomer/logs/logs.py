@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer import validate
 from newcomer.arrays import Floats
+from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import engine as engines
@@ -37,6 +38,7 @@ from newcomer.logs.columns import Epoch, Place, feature_array
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.engine import Engine
 from newcomer.logs.faults import Faults, mentioning
+from newcomer.logs.feature_columns import size_notes
 from newcomer.logs.files import refuse_twins
 from newcomer.logs.frames import from_arrays, held, names_of, temporal_names, to_polars, unequal, with_lists
 from newcomer.logs.histories import Histories
@@ -61,7 +63,8 @@ class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
-    columns that features come from, without the constant (None where they have no names); `arms` the names in a column
+    columns that features come from, without the constant (None where they have no names), `column=level` of those that
+    are text, whose schemas are `feature_levels`; `arms` the names in a column
     `arm`, sorted; `tidy_ids` whether ids were tidied; `ordered` whether the order of a user's rows in time is known (by
     a column of times or steps, or because arrays came in that order), in place of the order of a file; `summary` the
     logs in a few numbers. Everything else that is to
@@ -77,7 +80,8 @@ class Logs(Shown):
         *,
         intercept: bool = False,
         ignored_items: bool = False,
-        row_names: str | tuple[str, ...] | None = None,
+        row_names: tuple[str, ...] | None = None,
+        levels: tuple[Column, ...] = (),
         arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
         tidy_ids: bool = False,
@@ -95,7 +99,8 @@ class Logs(Shown):
         self.reward_transform = reward_transform
         self.ordered = ordered and total.ties < total.rows
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
-        self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
+        self.feature_names = items.feature_names if items is not None and self.by_action else row_names
+        self.feature_levels = levels
         self.summary: Summary = self._summed(total)
 
     @classmethod
@@ -268,7 +273,8 @@ class Logs(Shown):
             catalogue,
             intercept=intercept,
             ignored_items=in_rows and items is not None,
-            row_names=layout.features,
+            row_names=layout.feature_names,
+            levels=layout.levels,
             arms=layout.arms,
             notes=(*layout.notes, *users),
             tidy_ids=layout.tidy_ids,
@@ -289,8 +295,11 @@ class Logs(Shown):
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."
             )
-        if not self.intercept and not self.one_hot:
-            said += intercept_advice(self.summary, next(self.batches(rows=SAMPLE)).features)
+        if not self.one_hot:
+            sample = next(self.batches(rows=SAMPLE)).features
+            said += [] if self.intercept else intercept_advice(self.summary, sample)
+            if not self.by_action and self.feature_names:
+                said += size_notes(sample[:, : len(self.feature_names)], self.feature_names)
         return said
 
     @cached_property
@@ -485,8 +494,3 @@ class Logs(Shown):
         """What a fit would read, by its fingerprint, and what it would call it."""
         named = self.intercept, self.action_ids, self.feature_names
         return self.summary.fingerprint, self.dim, *named, self.reward_transform
-
-
-def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The names of features in the rows, where each has a column."""
-    return names if isinstance(names, tuple) else None

@@ -51,6 +51,7 @@ from numpy.typing import ArrayLike
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
+from newcomer.feature_levels import by_entries
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
@@ -406,6 +407,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         model: Any = getattr(self, "model", None)
         wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
         if wanted is not None and type(given) is not np.ndarray:
+            levels = getattr(model, "feature_levels", ())
+            given = by_entries(given, levels) if levels else given
             given = calls.by_name(given, wanted, constant=constant)
         return calls.with_constant(calls.floats(given, name), self.dimension) if constant else given
 

@@ -38,11 +38,14 @@ def indicators(column: Column, codes: Ints) -> Floats:
     return np.asarray(table[codes])  # -1 is the last row
 
 
-def by_entries(given: Any, levels: Sequence[Column]) -> Any:
+def by_entries(
+    given: Any, levels: Sequence[Column], actions: Sequence[int | str] | None = None, ids: Any = None
+) -> Any:
     """What a policy is given, with a column for each indicator in place of its columns of levels.
 
     `given` is a frame, a mapping of columns (arrays of any shape) or a list of mappings. What has no names, or has the
-    names of the indicators already, is returned as it is.
+    names of the indicators already, is returned as it is. Where the action itself is a feature, its `ids` (...) stand
+    for the column: its levels are some of the `actions` of the model.
 
     >>> colour = Column("colour", "level", levels=("blue", "red"), shares=(0.75, 0.25))
     >>> found = by_entries([{"price": 2.0, "colour": "red"}, {"price": 1.0, "colour": "pink"}], [colour])
@@ -60,6 +63,9 @@ def by_entries(given: Any, levels: Sequence[Column]) -> Any:
     for column in levels:
         if column.name in names:
             entries = indicators(column, _codes(table.pop(column.name), column))
+            table |= {name: entries[..., i] for i, name in enumerate(column.names)}
+        elif ids is not None and set(column.levels) <= {str(one) for one in actions or ()}:
+            entries = indicators(column, _codes(ids, column))
             table |= {name: entries[..., i] for i, name in enumerate(column.names)}
         elif not set(column.names) <= set(names):
             todo = f"the model was fitted with it, as text{nearest(column.name, names)}"

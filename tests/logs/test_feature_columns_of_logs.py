@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import newcomer as nc
+from newcomer.cli import main
 from newcomer.errors import LogsError, PolicyError
 from newcomer.logs import engine, reader
 from newcomer.logs.workers import WorkerPool
@@ -95,13 +96,6 @@ def test_a_model_keeps_names_and_levels_and_is_served_by_name(frame: pl.DataFram
         policy.choose(state, menu.drop("x_price"))
 
 
-def test_columns_stand_beside_the_action_and_its_offset(frame: pl.DataFrame) -> None:
-    shifted = frame.with_columns(reward=pl.col("reward") + (pl.col("action") == "a") * 2.0)
-    model = nc.fit(nc.Logs.from_frame(shifted, features="x_*", intercept=True))
-    assert model.action_ids == ("a", "b") and model.feature_names == NAMES
-    assert 1.5 < model.offsets[0] - model.offsets[1] < 2.5
-
-
 def test_names_and_patterns(frame: pl.DataFrame) -> None:
     every = nc.Logs.from_frame(frame.drop("action"), features="*")
     assert every.feature_names == NAMES  # not the user, nor the reward
@@ -137,3 +131,54 @@ def test_resume_and_refits_know_the_same_features(frame: pl.DataFrame, tmp_path:
     other = nc.Logs.from_frame(frame.filter(pl.col("x_colour") != "red"), features="x_*", columns={"action": None})
     with pytest.raises(nc.errors.ModelError, match="other features"):
         nc.fit(other, start=model)
+
+
+def test_the_action_may_be_a_feature_beside_the_columns_of_its_row(frame: pl.DataFrame, tmp_path: Path) -> None:
+    numbered = frame.with_columns(action=(pl.col("action") == "a").cast(pl.Int64) + 6)
+    numbered.write_csv(tmp_path / "logs.csv")
+    for logs in (
+        nc.Logs.from_frame(numbered, features=["action", "x_price"]),
+        nc.read_logs(tmp_path / "logs.csv", features=["action", "x_price"]),
+    ):
+        assert logs.feature_names == ("action=6", "action=7", "x_price") and logs.action_ids == (6, 7)
+        first = next(logs.batches())
+        assert np.array_equal(first.features[:, 1], first.actions == 1)  # type: ignore[arg-type]
+    model = nc.fit(logs)
+    policy = nc.PriorUCB(model)
+    state = policy.start(1)
+    array = np.array([[1.0, 0, 0.5], [0, 1, 0.5]])
+    wanted = policy.scores(state, array, ids=[6, 7])
+    assert np.allclose(policy.scores(state, {"x_price": [0.5, 0.5]}, ids=[6, 7]), wanted)
+    named = {"x_price": [0.5, 0.5], "action": [6, 7]}
+    assert np.allclose(policy.scores(state, named), policy.scores(state, array))
+    policy.update(state, {"x_price": [0.5]}, [3.0], ids=[6], users=[0])
+
+
+def test_columns_of_rows_stand_beside_the_features_of_items(frame: pl.DataFrame, tmp_path: Path) -> None:
+    items = pl.DataFrame({"action": ["a", "b"], "size": [1.0, -1.0], "weight": [0.5, 2.0]})
+    items.write_csv(tmp_path / "items.csv")
+    frame.write_parquet(tmp_path / "logs.parquet")
+    how: dict[str, Any] = {"features": ["siz*", "x_price"]}
+    for logs in (
+        nc.Logs.from_frame(frame, items=items, **how),
+        nc.read_logs(tmp_path / "logs.parquet", items=tmp_path / "items.csv", **how),
+    ):
+        assert logs.feature_names == ("size", "x_price") and not logs.by_action
+        wanted = np.column_stack([np.where(frame["action"] == "a", 1.0, -1.0), frame["x_price"]])
+        assert np.array_equal(features(logs), wanted)
+    both = nc.Logs.from_frame(frame, items=items, features=["x_sale"])
+    assert both.feature_names == ("size", "weight", "x_sale")
+    assert nc.Logs.from_frame(frame, items=items, features=["weight"]).by_action
+    policy = nc.PriorUCB(nc.fit(both))
+    menu = pl.DataFrame({"x_sale": [1, 0], "weight": [0.5, 2.0], "size": [1.0, -1.0]})
+    array = menu.select("size", "weight", "x_sale").to_numpy()
+    assert np.allclose(policy.scores(policy.start(1), menu), policy.scores(policy.start(1), array.astype(float)))
+
+
+def test_the_command_takes_patterns(frame: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame.drop("action").write_csv(tmp_path / "logs.csv")
+    out = tmp_path / "m.newcomer"
+    assert main.execute(["fit", str(tmp_path / "logs.csv"), "--features", "x_*", "--out", str(out)]) == 0
+    assert nc.load(out).feature_names == NAMES
+    assert main.execute(["inspect", str(out)]) == 0
+    assert "x_colour=blue" in capsys.readouterr().out

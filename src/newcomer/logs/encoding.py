@@ -48,14 +48,22 @@ def expand_names(names: Sequence[str], available: Sequence[str], *, where: str =
 
 
 def learn_levels(
-    names: Sequence[str], types: Sequence[Mapping[str, pl.DataType]], counted: Counted, *, where: str = ""
+    names: Sequence[str],
+    types: Sequence[Mapping[str, pl.DataType]],
+    counted: Counted,
+    *,
+    action: str | None = None,
+    where: str = "",
 ) -> tuple[tuple[Column, ...], list[str]]:
-    """The columns among `names` that are levels, and what is to be said of them; `types` are those of each file."""
-    texts = [name for name in names if any(_is_text(one[name]) for one in types)]
+    """The columns among `names` that are levels, and what is to be said of them; `types` are those of each file.
+
+    The column of the `action`, if it is one of them, is levels whatever its type.
+    """
+    texts = [name for name in names if name == action or any(_is_text(one[name]) for one in types)]
     found, notes = [], []
     for name in texts:
         counts = counted(name).drop_nulls("value").sort(["len", "value"], descending=[True, False])
-        if len(counts) and not _meant_as_numbers(counts):
+        if len(counts) and (name == action or not _meant_as_numbers(counts)):
             column, note = _levels(name, counts, where)
             found.append(column)
             notes += note

@@ -100,6 +100,9 @@ class Logs(Shown):
         self.ordered = ordered and total.ties < total.rows
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else row_names
+        if items is not None and items.matrix is not None and not self.by_action and row_names is not None:
+            own = items.feature_names or tuple(f"item feature {i}" for i in range(items.dim))
+            self.feature_names = (*own, *row_names)
         self.feature_levels = levels
         self.summary: Summary = self._summed(total)
 
@@ -229,11 +232,20 @@ class Logs(Shown):
         table, chosen = held(frame), FeatureChoice.of(features, items, columns)
         names = names_of(table)
         refuse_twins(names)
-        layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
+        with chosen.resolving():
+            layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
         maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
         rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
         layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
-        return cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
+        return cls._from_frame(
+            rows,
+            layout,
+            items=items,
+            intercept=intercept,
+            clip=clip,
+            chosen=chosen.of_items,
+            beside=chosen.beside,
+        )
 
     @classmethod
     def _from_frame(
@@ -246,6 +258,7 @@ class Logs(Shown):
         clip: Clip,
         features: NDArray[np.floating] | None = None,
         chosen: Sequence[str] | None = None,
+        beside: bool = False,
         ordered: bool = False,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
@@ -259,7 +272,9 @@ class Logs(Shown):
             frame, features, layout, place = without_gaps(frame, features, layout, place)
         in_rows = features is not None or layout.features is not None
         named = frame.drop_nulls(layout.action) if layout.action is not None else frame
-        catalogue = catalogue_of(items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows)
+        catalogue = catalogue_of(
+            items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows, beside=beside
+        )
         rows = extract(frame, layout, catalogue, place, features=features)
         try:
             faults.refuse()
@@ -272,7 +287,7 @@ class Logs(Shown):
             total,
             catalogue,
             intercept=intercept,
-            ignored_items=in_rows and items is not None,
+            ignored_items=in_rows and items is not None and not beside,
             row_names=layout.feature_names,
             levels=layout.levels,
             arms=layout.arms,

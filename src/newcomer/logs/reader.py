@@ -221,7 +221,8 @@ class Reader:
         Ids stay text if any file holds one that is no integer. A column with a value that is no number stays text as
         well, for `columns` to name the value.
         """
-        kept = (self.layout.candidates, self.layout.arm, *(one.name for one in self.layout.levels))
+        levels = (one.name for one in self.layout.levels if one.name != self.layout.action)
+        kept = {self.layout.candidates, self.layout.arm, *levels}
         texts = [name for name in frame.columns if table.is_text(name) and name not in kept]
         names = [name for name in texts if not self.text_ids.get(name)]
         return frame.with_columns(self._typed_column(table, frame[name]) for name in names) if names else frame

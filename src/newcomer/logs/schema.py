@@ -90,7 +90,7 @@ class Layout:
         """The layout that knows which of its feature columns are levels; `types` are those of each file."""
         if not isinstance(self.features, tuple):
             return self
-        levels, notes = learn_levels(self.features, types, counted, where=where)
+        levels, notes = learn_levels(self.features, types, counted, action=self.action, where=where)
         return self.noting(*notes, levels=levels)
 
     def incomplete(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
@@ -207,7 +207,7 @@ def _feature_columns(chosen: Renames, available: Sequence[str], source: str) -> 
         return given if given is None or isinstance(given, str) else tuple(given)
     others = {name for part, name in chosen.items() if part != "features" and isinstance(name, str)}
     names = [given] if isinstance(given, str) else given
-    exact = [name for name in names if name in available]
+    exact = [name for name in names if name in available]  # the action, say, may be a feature too
     return expand_names(names, [one for one in available if one not in others or one in exact], where=source)
 
 
@@ -265,6 +265,8 @@ def extract(
     if layout.action is not None and items is not None:
         ids = place.attempt("action" if features is not None else "", identifiers, frame[layout.action])
         actions = None if ids is None else items.locate(ids, place=place)
+    if features is not None and actions is not None and items is not None and items.matrix is not None:
+        features = np.column_stack([items.matrix[actions], features])
     steps: tuple[Ints | None, bool] | None = (None, False)
     if layout.step is not None:
         written = frame[layout.step]

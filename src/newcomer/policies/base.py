@@ -264,7 +264,10 @@ class Contract(Shown, ABC, Generic[Kind]):
             if plain and self.learn_plain(state, calls.everyone(n), features, reward):
                 return
         which = None if ids is None else calls.names(ids)
-        features = self._catalogue(which, "features") if features is None else self._complete(features, "features")
+        if features is None:
+            features = self._catalogue(which, "features")
+        else:
+            features = self._complete(features, "features", which)
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
         observed = calls.rewards(len(state), self._width(features, which), features, reward, which, users)
@@ -364,7 +367,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         """The question of a call, checked, about a state that must be this policy's."""
         self._recognise(state)
         which = None if ids is None else calls.names(ids)
-        actions = self._catalogue(which, "actions") if actions is None else self._complete(actions, "actions")
+        actions = self._catalogue(which, "actions") if actions is None else self._complete(actions, "actions", which)
         return calls.query_of(len(state), self._width(actions, which), actions, which, mask, users)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
@@ -399,7 +402,7 @@ class Contract(Shown, ABC, Generic[Kind]):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
         state.record = self.record
 
-    def _complete(self, given: Any, name: str) -> Any:
+    def _complete(self, given: Any, name: str, ids: calls.Ids | None = None) -> Any:
         """Features by the names that the model was fitted with, where both the model and what is given have names.
 
         Where the model has an intercept, and one feature less than it has is given, the constant is added.
@@ -408,7 +411,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
         if wanted is not None and type(given) is not np.ndarray:
             levels = getattr(model, "feature_levels", ())
-            given = by_entries(given, levels) if levels else given
+            given = by_entries(given, levels, model.action_ids, ids) if levels else given
             given = calls.by_name(given, wanted, constant=constant)
         return calls.with_constant(calls.floats(given, name), self.dimension) if constant else given
 

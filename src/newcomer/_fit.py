@@ -281,6 +281,7 @@ def _fitted(
         action_names=logs.item_names,
         one_hot=logs.one_hot,
         feature_names=logs.feature_names,
+        feature_levels=logs.feature_levels,
         error_scales=_or_none(found.error_scales),
         persistence=_persistence(found, settings.persistence),
         reward_step=logs.summary.reward_step,

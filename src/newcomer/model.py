@@ -19,6 +19,7 @@ import numpy as np
 from newcomer import __version__, validate
 from newcomer.arrays import Floats, Ints, read_only
 from newcomer.catalogue import Catalogue, listed
+from newcomer.encoding import Column
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
@@ -87,6 +88,7 @@ class Model(Shown):
     reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
     uncertainty: Floats = field(default_factory=_nothing)  # left out: zero
     error_scales: Floats = field(default_factory=_nothing)  # left out: everybody's errors are as large as expected
+    feature_levels: tuple[Column, ...] = ()  # of features that are text: how their names become indicators
     reward_transform: Transform | None = None  # what rewards are learned as, "log1p" or themselves
     tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
 
@@ -220,7 +222,11 @@ class Model(Shown):
             **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
-        return digest(arrays, facts)
+        return digest(arrays, facts | self._levels())
+
+    def _levels(self) -> dict[str, Any]:
+        """The levels of features as plain data; nothing of a model without."""
+        return {"feature_levels": [one.to_json() for one in self.feature_levels]} if self.feature_levels else {}
 
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
@@ -355,6 +361,7 @@ class Model(Shown):
         names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
         facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
+        facts |= self._levels()
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -375,6 +382,7 @@ class Model(Shown):
             parts |= {name: arrays[name] for name in SURENESS if name in arrays}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
             parts |= {name: facts[name] for name in OPTIONAL if name in facts}
+            parts["feature_levels"] = tuple(map(Column.from_json, facts.get("feature_levels", ())))
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error

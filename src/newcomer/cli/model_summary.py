@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from newcomer.findings import Findings as Checked
     from newcomer.model import Model
 
+NAMED = 12  # features whose names are shown
 NARROW = 50  # columns that the table of radii takes
 
 
@@ -119,6 +120,7 @@ class ModelSummary:
     directions: int | None = None  # along which users differ: columns of em's factor, without the population mean
     sure: tuple[int, float] | None = None  # leading directions of the basis that are known, and their error
     sure_line: str = ""  # the same in words
+    feature_names: tuple[str, ...] = ()  # of features that have names
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -157,6 +159,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         directions=None if kept.population is None else kept.population.directions,
         sure=kept.calibrated.sure if kept.calibrated and kept.calibrated.leading else None,
         sure_line=kept.calibrated.sentence() if kept.calibrated else "",
+        feature_names=model.feature_names or (),
     )
 
 
@@ -194,7 +197,8 @@ def show(found: ModelSummary, *, saved: object = None) -> None:
 
 def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
     """The whole story, part by part: facts, the scree plot with its legend, coverage and error, the outlook."""
-    yield facts([("Logs", logs_line(found)), ("Shared", rank_line(found)), ("By", method_line(found))])
+    named = [("Features", features_line(found.feature_names))] if found.feature_names else []
+    yield facts([("Logs", logs_line(found)), *named, ("Shared", rank_line(found)), ("By", method_line(found))])
     yield ""
     values, band = found.evidence.eigenvalues, found.evidence.thresholds
     yield FitToWidth(lambda room: scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room))
@@ -207,6 +211,16 @@ def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[Renderable
         yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
     if found.decision is not None:
         yield facts(rows(found.decision))
+
+
+def features_line(names: Sequence[str]) -> str:
+    """The names of the features, the first few where there are many.
+
+    >>> features_line(["price", "colour=red"])
+    'price, colour=red'
+    """
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def checks_line(checks: Checked) -> Text:

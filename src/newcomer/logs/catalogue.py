@@ -28,6 +28,9 @@ def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) ->
     )
     layout = replace(layout, features=None) if spare_action else layout
     layout = layout if layout.arm is None else layout.with_arms([frame[layout.arm]], Place())
+    layout = layout.with_levels(
+        [frame.schema], lambda name: frame.select(value=pl.col(name).cast(pl.String)).group_by("value").len()
+    )
     if layout.step is not None and layout.dates is None and frame[layout.step].dtype == pl.String:
         dates, why = dates_found([frame.select(date_questions(layout.step))])
         settled = dates not in (None, "either")
@@ -62,15 +65,20 @@ def catalogue_of(
     features: Sequence[str] | None = None,
     *,
     in_rows: bool,
+    beside: bool = False,
     text: bool = False,
 ) -> Items | None:
     """The actions and, unless they are `in_rows`, their features; None for logs that name no actions.
+
+    Features of items and columns of rows may stand `beside` one another: rows then have both.
 
     `actions` gives every action id of the logs; it is called only where no items table lists them. `text` says that ids
     in the logs came as text and stay so: those of a CSV of items then do as well. Spellings that are likely the same
     are noted, or joined where the layout says so.
     """
-    found = _catalogue(items, layout, actions, features, in_rows=in_rows, text=text)
+    found = _catalogue(items, layout, actions, features, in_rows=in_rows and not beside, text=text)
+    if found is not None and beside:
+        found = replace(found, in_rows=True)
     return None if found is None else replace(found, notes=(*found.notes, *spellings(found)))
 
 

@@ -28,7 +28,8 @@ from newcomer.one_hot import Catalogue, OneHot
 class Items:
     """`ids` (items,), unique, Int64 or String; `matrix` (items, d) the features of a table; `names` where it has them.
 
-    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs. `feature_names` (d,)
+    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs; with both, a row has
+    those of its action and then its own. `feature_names` (d,)
     are those of the table's columns, `notes` what is to be said of them. With `tidy`, an id is found whatever its case
     and the blanks at its ends.
     """

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer import validate
 from newcomer.arrays import Floats
+from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import engine as engines
@@ -37,6 +38,7 @@ from newcomer.logs.columns import Epoch, Place, feature_array
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.engine import Engine
 from newcomer.logs.faults import Faults, mentioning
+from newcomer.logs.feature_columns import size_notes
 from newcomer.logs.files import refuse_twins
 from newcomer.logs.frames import from_arrays, held, names_of, temporal_names, to_polars, unequal, with_lists
 from newcomer.logs.histories import Histories
@@ -61,7 +63,8 @@ class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
-    columns that features come from, without the constant (None where they have no names); `arms` the names in a column
+    columns that features come from, without the constant (None where they have no names), `column=level` of those that
+    are text, whose schemas are `feature_levels`; `arms` the names in a column
     `arm`, sorted; `tidy_ids` whether ids were tidied; `ordered` whether the order of a user's rows in time is known (by
     a column of times or steps, or because arrays came in that order), in place of the order of a file; `summary` the
     logs in a few numbers. Everything else that is to
@@ -77,7 +80,8 @@ class Logs(Shown):
         *,
         intercept: bool = False,
         ignored_items: bool = False,
-        row_names: str | tuple[str, ...] | None = None,
+        row_names: tuple[str, ...] | None = None,
+        levels: tuple[Column, ...] = (),
         arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
         tidy_ids: bool = False,
@@ -95,7 +99,11 @@ class Logs(Shown):
         self.reward_transform = reward_transform
         self.ordered = ordered and total.ties < total.rows
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
-        self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
+        self.feature_names = items.feature_names if items is not None and self.by_action else row_names
+        if items is not None and items.matrix is not None and not self.by_action and row_names is not None:
+            own = items.feature_names or tuple(f"item feature {i}" for i in range(items.dim))
+            self.feature_names = (*own, *row_names)
+        self.feature_levels = levels
         self.summary: Summary = self._summed(total)
 
     @classmethod
@@ -224,11 +232,20 @@ class Logs(Shown):
         table, chosen = held(frame), FeatureChoice.of(features, items, columns)
         names = names_of(table)
         refuse_twins(names)
-        layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
+        with chosen.resolving():
+            layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
         maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
         rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
         layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
-        return cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
+        return cls._from_frame(
+            rows,
+            layout,
+            items=items,
+            intercept=intercept,
+            clip=clip,
+            chosen=chosen.of_items,
+            beside=chosen.beside,
+        )
 
     @classmethod
     def _from_frame(
@@ -241,6 +258,7 @@ class Logs(Shown):
         clip: Clip,
         features: NDArray[np.floating] | None = None,
         chosen: Sequence[str] | None = None,
+        beside: bool = False,
         ordered: bool = False,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
@@ -254,7 +272,9 @@ class Logs(Shown):
             frame, features, layout, place = without_gaps(frame, features, layout, place)
         in_rows = features is not None or layout.features is not None
         named = frame.drop_nulls(layout.action) if layout.action is not None else frame
-        catalogue = catalogue_of(items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows)
+        catalogue = catalogue_of(
+            items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows, beside=beside
+        )
         rows = extract(frame, layout, catalogue, place, features=features)
         try:
             faults.refuse()
@@ -267,8 +287,9 @@ class Logs(Shown):
             total,
             catalogue,
             intercept=intercept,
-            ignored_items=in_rows and items is not None,
-            row_names=layout.features,
+            ignored_items=in_rows and items is not None and not beside,
+            row_names=layout.feature_names,
+            levels=layout.levels,
             arms=layout.arms,
             notes=(*layout.notes, *users),
             tidy_ids=layout.tidy_ids,
@@ -289,8 +310,11 @@ class Logs(Shown):
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."
             )
-        if not self.intercept and not self.one_hot:
-            said += intercept_advice(self.summary, next(self.batches(rows=SAMPLE)).features)
+        if not self.one_hot:
+            sample = next(self.batches(rows=SAMPLE)).features
+            said += [] if self.intercept else intercept_advice(self.summary, sample)
+            if not self.by_action and self.feature_names:
+                said += size_notes(sample[:, : len(self.feature_names)], self.feature_names)
         return said
 
     @cached_property
@@ -485,8 +509,3 @@ class Logs(Shown):
         """What a fit would read, by its fingerprint, and what it would call it."""
         named = self.intercept, self.action_ids, self.feature_names
         return self.summary.fingerprint, self.dim, *named, self.reward_transform
-
-
-def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The names of features in the rows, where each has a column."""
-    return names if isinstance(names, tuple) else None

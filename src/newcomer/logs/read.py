@@ -61,8 +61,11 @@ def read_logs(
         features, every action is its own direction. Without items and without a column `features`, every distinct
         action is its own direction (one-hot; any number of them, never written out).
     features
-        Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
-        numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
+        Names of the columns to be features, or patterns such as "tax*": of the items table if it has them, else of the
+        logs, where numbers are features as they are and text becomes an indicator for each level (rare levels are
+        pooled). Named beside items, columns of the logs stand beside the features of the action; `action` itself may be
+        one of them, with an indicator for each action. Without `features` all numeric columns of the items are, and one
+        that looks like an id or dwarfs the others is refused.
     columns
         Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, `candidates`,
         `arm`, as `{"user": "uid"}`. `features` may name several numeric columns, and None leaves an optional column
@@ -121,12 +124,21 @@ def read_logs(
             **wishes._asdict(),
         )
     limits, chosen = checked_clip(clip, wishes.reward_transform), FeatureChoice.of(features, items, columns)
-    reader = Reader.of(path, chosen.columns, epoch, wishes.on)
+    with chosen.resolving():
+        reader = Reader.of(path, chosen.columns, epoch, wishes.on)
     if not reader.total:
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
     in_rows = reader.layout.features is not None
     text = bool(reader.text_ids.get(str(reader.layout.action)))
-    catalogue = catalogue_of(items, reader.layout, reader.distinct_actions, chosen.of_items, in_rows=in_rows, text=text)
+    catalogue = catalogue_of(
+        items,
+        reader.layout,
+        reader.distinct_actions,
+        chosen.of_items,
+        in_rows=in_rows,
+        beside=chosen.beside,
+        text=text,
+    )
     if catalogue is not None and catalogue.ids.dtype == pl.String:
         reader = reader.with_text(reader.layout.action)
     source: Source
@@ -147,8 +159,9 @@ def read_logs(
         total,
         catalogue,
         intercept=intercept,
-        ignored_items=in_rows and items is not None,
-        row_names=reader.layout.features,
+        ignored_items=in_rows and items is not None and not chosen.beside,
+        row_names=reader.layout.feature_names,
+        levels=reader.layout.levels,
         arms=reader.layout.arms,
         notes=list(reader.notes),
         tidy_ids=wishes.tidy_ids,

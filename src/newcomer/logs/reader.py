@@ -91,6 +91,7 @@ class Reader:
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
             layout = layout.with_arms(asked, Place(tables[0].name))
+        layout = layout.with_levels(types, lambda name: _counted(tables, name), where=tables[0].name)
         found = _Answers.of(tables, layout)
         if found.steps is None and layout.step is not None and layout.dates is None:
             layout = _dated(tables, layout)
@@ -220,7 +221,8 @@ class Reader:
         Ids stay text if any file holds one that is no integer. A column with a value that is no number stays text as
         well, for `columns` to name the value.
         """
-        kept = (self.layout.candidates, self.layout.arm)
+        levels = (one.name for one in self.layout.levels if one.name != self.layout.action)
+        kept = {self.layout.candidates, self.layout.arm, *levels}
         texts = [name for name in frame.columns if table.is_text(name) and name not in kept]
         names = [name for name in texts if not self.text_ids.get(name)]
         return frame.with_columns(self._typed_column(table, frame[name]) for name in names) if names else frame
@@ -237,7 +239,7 @@ class Reader:
         """About how large a row is: 64 bytes, features and candidates; lists are measured on the first row."""
         features = self.layout.features
         lists = [name for name in (features, self.layout.candidates) if isinstance(name, str)]
-        plain = 64 + (0 if isinstance(features, str) else 8 * len(features or ()))
+        plain = 64 + 8 * len(self.layout.feature_names or ())
         if not lists:
             return plain
         return plain + max(64, 2 * int(table.scan().select(lists).head(1).collect().estimated_size()))
@@ -407,10 +409,19 @@ def _is_empty(tables: Sequence[TableFile], name: str) -> bool:
     return sum(int(c["rows"][0]) for c in counts) > 0 and not any(int(c[name][0]) for c in counts)
 
 
+def _counted(tables: Sequence[TableFile], name: str) -> pl.DataFrame:
+    """The distinct values of a column in all files, as text, with how many rows have each."""
+    counts = []
+    for table in tables:
+        with translated(table.name, table.kind):
+            values = table.scan().select(value=pl.col(name).cast(pl.String))
+            counts.append(values.group_by("value").len().collect(engine="streaming"))
+    return pl.concat(counts).group_by("value").agg(pl.col("len").sum())
+
+
 def _numeric(layout: Layout) -> list[str]:
     """The columns of plain numbers."""
-    several = layout.features if isinstance(layout.features, tuple) else ()
-    return [name for name in (layout.reward, layout.propensity, *several) if name is not None]
+    return [name for name in (layout.reward, layout.propensity, *layout.numeric_features) if name is not None]
 
 
 def _decimal_comma(table: TableFile, names: Sequence[str]) -> bool:

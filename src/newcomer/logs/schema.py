@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from glob import has_magic
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
+from newcomer.encoding import Column
 from newcomer.errors import LogsError, nearest
+from newcomer.feature_levels import entry_names
 from newcomer.logs.candidates import arm_names, arm_numbers, located
 from newcomer.logs.columns import (
     KNOWN,
@@ -24,6 +27,7 @@ from newcomer.logs.columns import (
     probabilities,
     times,
 )
+from newcomer.logs.encoding import encoded, expand_names, learn_levels
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items
 from newcomer.logs.text_columns import Dates, is_missing, tidied
@@ -37,12 +41,12 @@ Renames = Mapping[str, str | Sequence[str] | None]
 class Layout:
     """Which column of a table plays which part; None for a part that is absent.
 
-    `features` is one column of lists, or several of numbers. `action` may stand beside features: it then says which
-    actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time,
-    `ties` whether equal integer steps of a user are allowed, because nobody has said that the column counts steps.
-    `arms` are the names that occur in the column `arm`. `notes` say what was decided without being asked. Rows with
-    missing values are refused or dropped (`missing`), ids tidied or not, and `dates` such as 03/02/2020 have the day or
-    the month first ("either": nothing settles it).
+    `features` is one column of lists, or several of numbers or text; `levels` are the schemas of those that are text.
+    `action` may stand beside features: it then says which actions these were, and their features come from the rows all
+    the same. `epoch` is the unit of a step in Unix time, `ties` whether equal integer steps of a user are allowed,
+    because nobody has said that the column counts steps. `arms` are the names that occur in the column `arm`. `notes`
+    say what was decided without being asked. Rows with missing values are refused or dropped (`missing`), ids tidied or
+    not, and `dates` such as 03/02/2020 have the day or the month first ("either": nothing settles it).
     """
 
     user: str = "user"
@@ -61,6 +65,7 @@ class Layout:
     tidy_ids: bool = False
     dates: Dates | Literal["either"] | None = None
     reward_transform: Transform | None = None
+    levels: tuple[Column, ...] = ()
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
@@ -68,9 +73,29 @@ class Layout:
         several = (self.features,) if isinstance(self.features, str) else (self.features or ())
         return list(dict.fromkeys(name for name in (*single, *several) if name is not None))
 
+    @property
+    def numeric_features(self) -> list[str]:
+        """The columns of numbers among the features."""
+        several = self.features if isinstance(self.features, tuple) else ()
+        return [name for name in several if name not in {one.name for one in self.levels}]
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What to call each feature, where each has a column; None of a column of lists."""
+        return entry_names(self.features, self.levels) if isinstance(self.features, tuple) else None
+
+    def with_levels(
+        self, types: Sequence[Mapping[str, pl.DataType]], counted: Callable[[str], pl.DataFrame], *, where: str = ""
+    ) -> Layout:
+        """The layout that knows which of its feature columns are levels; `types` are those of each file."""
+        if not isinstance(self.features, tuple):
+            return self
+        levels, notes = learn_levels(self.features, types, counted, action=self.action, where=where)
+        return self.noting(*notes, levels=levels)
+
     def incomplete(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
         """Of each column, where it holds no value, by its name and type."""
-        numeric = {self.reward, self.propensity, *(self.features if isinstance(self.features, tuple) else ())}
+        numeric = {self.reward, self.propensity, *self.numeric_features}
         return {name: is_missing(name, schema[name], number=name in numeric) for name in self.names()}
 
     def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> Layout:
@@ -126,6 +151,7 @@ _PARTS = {field.name for field in fields(Layout)} - {
     "tidy_ids",
     "dates",
     "reward_transform",
+    "levels",
 }
 
 
@@ -146,7 +172,7 @@ def resolve(
             raise LogsError(f"'{part}' is not a part of logs", where="columns=", todo=todo)
     for part, given in renames.items():
         for name in [given] if isinstance(given, str) else given or ():
-            if name not in available:
+            if name not in available and not (part == "features" and has_magic(name)):
                 raise _missing(name, available, source, part=part)
     chosen = {part: renames.get(part, part) for part in _PARTS if part in renames or part in available}
     if "arm" not in renames and any(given == "arm" for part, given in chosen.items() if part != "arm"):
@@ -157,7 +183,7 @@ def resolve(
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
         raise _missing("user" if user is None else "reward", available, source, chosen)
-    features = chosen.get("features") or None
+    features = _feature_columns(chosen, available, source)
     if features is None and chosen.get("action") is None:
         raise _missing("action", available, source, chosen)
     return Layout(
@@ -165,13 +191,24 @@ def resolve(
         reward=reward,
         step=_single(chosen.get("step"), "step"),
         action=_single(chosen.get("action"), "action"),
-        features=features if features is None or isinstance(features, str) else tuple(features),
+        features=features,
         propensity=_single(chosen.get("propensity"), "propensity"),
         candidates=_single(chosen.get("candidates"), "candidates"),
         arm=_single(chosen.get("arm"), "arm"),
         epoch=epoch,
         notes=tuple(notes),
     )
+
+
+def _feature_columns(chosen: Renames, available: Sequence[str], source: str) -> str | tuple[str, ...] | None:
+    """The one column of lists, or the several that names and patterns stand for; these match no other part."""
+    given = chosen.get("features") or None
+    if given is None or (isinstance(given, str) and given in available):
+        return given if given is None or isinstance(given, str) else tuple(given)
+    others = {name for part, name in chosen.items() if part != "features" and isinstance(name, str)}
+    names = [given] if isinstance(given, str) else given
+    exact = [name for name in names if name in available]  # the action, say, may be a feature too
+    return expand_names(names, [one for one in available if one not in others or one in exact], where=source)
 
 
 def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequence[str], source: str) -> list[str]:
@@ -216,12 +253,20 @@ def extract(
         lists = frame[layout.features]
         features = place.attempt("", lambda at: feature_lists(lists, at, dim))
     elif layout.features is not None:
-        several = [place.attempt("", numbers, frame[name]) for name in layout.features]
+        levels = {one.name: one for one in layout.levels}
+        several = [
+            place.attempt("", encoded, frame[name], levels[name])
+            if name in levels
+            else place.attempt("", numbers, frame[name])
+            for name in layout.features
+        ]
         features = np.column_stack([np.zeros(len(frame)) if one is None else one for one in several])
     actions = None
     if layout.action is not None and items is not None:
         ids = place.attempt("action" if features is not None else "", identifiers, frame[layout.action])
         actions = None if ids is None else items.locate(ids, place=place)
+    if features is not None and actions is not None and items is not None and items.matrix is not None:
+        features = np.column_stack([items.matrix[actions], features])
     steps: tuple[Ints | None, bool] | None = (None, False)
     if layout.step is not None:
         written = frame[layout.step]

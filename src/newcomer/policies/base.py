@@ -53,6 +53,7 @@ from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.errors import PolicyError
+from newcomer.feature_levels import by_entries
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
@@ -212,7 +213,11 @@ class Contract(Shown, ABC, Generic[Kind]):
         if features is None:
             calls.check_observed(which, np.size(reward), len(state) if users is None else np.size(users))
         codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which, observed=True)
-        given = self._features(which, codes, "features") if features is None else self._complete(features, "features")
+        given = (
+            self._features(which, codes, "features")
+            if features is None
+            else self._complete(features, "features", which)
+        )
         observed = calls.rewards(len(state), self._width(given, which), given, reward, which, users, codes)
         if len(observed.users):
             self._warn_of_range(observed.reward)
@@ -318,7 +323,9 @@ class Contract(Shown, ABC, Generic[Kind]):
         if actions is None:
             calls.check_candidates(which, len(state) if users is None else np.size(users))
         codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which)
-        given = self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions")
+        given = (
+            self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions", which)
+        )
         return calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
@@ -353,7 +360,7 @@ class Contract(Shown, ABC, Generic[Kind]):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
         state.record = self.record
 
-    def _complete(self, given: Any, name: str) -> Any:
+    def _complete(self, given: Any, name: str, ids: calls.Ids | None = None) -> Any:
         """Features by the names that the model was fitted with, where both the model and what is given have names.
 
         Where the model has an intercept, and one feature less than it has is given, the constant is added.
@@ -361,6 +368,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         model = self._model
         wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
         if wanted is not None and type(given) is not np.ndarray:
+            levels = getattr(model, "feature_levels", ())
+            given = by_entries(given, levels, model.action_ids, ids) if levels else given
             given = calls.by_name(given, wanted, constant=constant)
         return calls.with_constant(calls.floats(given, name), self.dimension) if constant else given
 

@@ -44,6 +44,7 @@ FLOW = (
     ("evaluation",),
     ("charts",),
     ("reporting",),
+    ("serve",),
     ("adapters",),
     ("paper",),
     ("cli", "__main__"),

@@ -42,7 +42,7 @@ class Running:
 
     def __init__(self, store, config=None, model=None, tokens=None, log=None):
         self.service = Service(store, config or Config(random=0.0, control=0.0), model or model_of())
-        self.tokens, self.log = tokens, log
+        self.tokens, self.log = tokens, log or Log(stream=io.StringIO())
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -59,7 +59,7 @@ class Running:
     async def _start(self):
         await self.service.open()
         await self.service.prepare()
-        self.server = server_of(self.service, self.tokens, log=self.log or Log(stream=io.StringIO()))
+        self.server = server_of(self.service, self.tokens, log=self.log)
         self.server.install_signal_handlers = lambda: None
         config = self.server.config
         config.load()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -45,11 +46,9 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
-def server_of(
-    service: Service, tokens: Tokens | None, *, access_log: bool = False, log: Log | None = None
-) -> uvicorn.Server:
+def server_of(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.Server:
     """A server for a service that is open."""
-    app: Any = application(service, tokens, log=log or Log(requests=access_log))
+    app: Any = application(service, tokens, log=log)
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -74,10 +73,12 @@ async def run(
 ) -> None:
     """Serve until a signal comes."""
     check_access(host, tokens)
+    log = Log(requests=access_log)
+    warnings.showwarning = lambda message, *_, **__: log.line("warning", message=str(message))
     with listen(host, port) as door:
         await service.open()
         try:
-            server = server_of(service, tokens, access_log=access_log)
+            server = server_of(service, tokens, log=log)
             preparing = asyncio.create_task(_prepare(service, server, lambda: tell(*door.getsockname()[:2])))
             await server.serve(sockets=[door])
             preparing.cancel()

@@ -19,6 +19,7 @@ import tempfile
 import time
 import warnings
 from pathlib import Path
+from typing import Self
 from urllib.request import urlopen
 
 import numpy as np
@@ -80,7 +81,7 @@ class Server:
             found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", answer.read().decode(), flags=re.MULTILINE)
         return sum(map(float, found))
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *ignored: object) -> None:

@@ -64,11 +64,9 @@ def serve(store_url):
     """Start a service on the store; `serve(config, model)` gives a running service."""
     from contextlib import ExitStack
 
-    from newcomer.serve.store import store_of
+    from newcomer.serve.stores import store_of
 
     with ExitStack() as stack:
         yield lambda config=None, model=None, **named: stack.enter_context(
             running(store_of(store_url), config, model, **named)
         )
-
-

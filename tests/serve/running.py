@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from newcomer.model import Model
 from newcomer.serve.app import Log
 from newcomer.serve.auth import Tokens
+from newcomer.serve.background import prepare
 from newcomer.serve.server import listen, server_of
 from newcomer.serve.service import Config, Service
 
@@ -58,7 +59,7 @@ class Running:
 
     async def _start(self):
         await self.service.open()
-        await self.service.prepare()
+        await prepare(self.service)
         self.server = server_of(self.service, self.tokens, log=self.log)
         self.server.install_signal_handlers = lambda: None
         config = self.server.config
@@ -111,11 +112,9 @@ class Process:
         while time.monotonic() < end:
             if self.process.poll() is not None:
                 raise AssertionError(f"ended with {self.process.returncode}: {self.process.stderr.read()}")
-            try:
+            with suppress(Exception):  # it does not listen yet
                 if http.get(f"{self.url}/readyz").status_code == 200:
                     return self
-            except Exception:  # noqa: BLE001  (it does not listen yet)
-                pass
             time.sleep(0.05)
         raise AssertionError("not ready")
 

@@ -19,12 +19,13 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 import pytest
+import requests
+from benchmarks.http_load import Connection
 
 import newcomer as nc
-from benchmarks.http_load import Connection
 from newcomer.serve import tables
-from newcomer.serve.store import store_of
 from newcomer.serve.store_memory import MemoryStore
+from newcomer.serve.stores import store_of
 from tests.optional import optional
 from tests.serve.running import Process, free_port, model_of, running
 
@@ -263,20 +264,17 @@ def test_fuzzed_by_the_served_description():
     schemathesis = optional("schemathesis", name="schemathesis")
     from hypothesis import HealthCheck, Phase, given, settings
 
-    with running(MemoryStore()) as one:
+    with running(MemoryStore()) as one, requests.Session() as session:
         schema = schemathesis.openapi.from_url(f"{one.url}/openapi.json")
         operations = [found.ok() for found in schema.get_all_operations()]
-        each = 3 * FUZZED // (5 * len(operations)) + 1
+        each = FUZZED // (2 * len(operations)) + 1
         quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
         sent = []
 
         for operation in operations:
             modes = [schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE]
             for mode in modes:
-                try:
-                    strategy = operation.as_strategy(generation_mode=mode)
-                except Exception:  # noqa: BLE001  (nothing to negate in an operation without parameters)
-                    continue
+                strategy = operation.as_strategy(generation_mode=mode)
 
                 @settings(
                     max_examples=each // 2 + 1,
@@ -290,7 +288,7 @@ def test_fuzzed_by_the_served_description():
                 def attempt(case):
                     before = counted(one)
                     try:
-                        answer = case.call()
+                        answer = case.call(session=session)
                     except (UnicodeError, ValueError):
                         return  # what no client can send
                     sent.append(answer.status_code)
@@ -307,6 +305,7 @@ def test_fuzzed_by_the_served_description():
                         raise
         assert len(sent) > FUZZED // 4
         with nc.Client(one.url) as client:
+            client.set_arms(random=0.0, control=0.0)
             assert client.decide("after-all").action is not None
 
 
@@ -318,22 +317,24 @@ def test_fuzzed_by_what_nobody_described():
     values = st.recursive(plain, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner))
     ids = st.integers(-(2**70), 2**70) | st.text(max_size=300) | st.sampled_from(["u", 7, "7", "\ud800", "\0", "🂡"])
     names = st.sampled_from(
-        "user candidates exclude features features_f32 rows attributes top baseline shown explain request decision"
-        " reward event correct action items from random control".split()
+        ["user", "candidates", "exclude", "features", "features_f32", "rows", "attributes", "top", "baseline", "shown"]
+    )
+    names |= st.sampled_from(
+        ["explain", "request", "decision", "reward", "event", "correct", "action", "items", "from", "random", "control"]
     )
     bodies = st.dictionaries(names, values | st.lists(ids, max_size=14) | ids, max_size=6)
     raw = st.binary(max_size=200) | bodies.map(lambda body: json.dumps(body).encode("utf-8", "surrogatepass"))
     paths = st.sampled_from(
-        "decide reward observe decide/batch reward/batch observe/batch models users/u/merge arms"
-        " decisions/x/void decisions/x/shown".split()
+        ["decide", "reward", "observe", "decide/batch", "reward/batch", "observe/batch", "models", "arms"]
     )
+    paths |= st.sampled_from(["users/u/merge", "decisions/x/void", "decisions/x/shown"])
 
     with running(MemoryStore()) as one, httpx2.Client(base_url=one.url) as http:
         known = http.post("/v1/decide", json={"user": "u"}).json()["decision"]
         sent = []
 
         @settings(
-            max_examples=FUZZED * 2 // 5,
+            max_examples=FUZZED // 2,
             deadline=None,
             database=None,
             derandomize=True,
@@ -351,7 +352,7 @@ def test_fuzzed_by_what_nobody_described():
                 assert counted(one) == before
 
         attempt()
-        assert len(sent) >= FUZZED * 2 // 5
+        assert len(sent) >= FUZZED // 2
         for path in ("%ff", "%00", "a%2F..%2F..%2Fetc", "x" * 2_000, "%F0%9F%82%A1"):
             for method in ("GET", "DELETE"):
                 assert http.request(method, f"/v1/users/{path}").status_code in (400, 404, 422)

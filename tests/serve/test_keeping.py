@@ -14,9 +14,9 @@ import newcomer as nc
 from newcomer.errors import StoreError
 from newcomer.serve.rewards import give_defaults
 from newcomer.serve.service import Config
-from newcomer.serve.store import store_of
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.store_sqlite import SqliteStore
+from newcomer.serve.stores import store_of
 from newcomer.serve.users import retain
 from tests.serve.running import model_of, running
 
@@ -168,9 +168,8 @@ def test_erasure_leaves_no_trace_in_postgresqls_table_files(database):
 
 
 def test_a_second_service_on_one_file_is_refused(tmp_path):
-    with running(SqliteStore(tmp_path / "store")):
-        with pytest.raises(StoreError, match="another service"):
-            asyncio.run(SqliteStore(tmp_path / "store").open())
+    with running(SqliteStore(tmp_path / "store")), pytest.raises(StoreError, match="another service"):
+        asyncio.run(SqliteStore(tmp_path / "store").open())
     with running(SqliteStore(tmp_path / "store")) as one, nc.Client(one.url) as client:
         assert client.status().generation == 1
 

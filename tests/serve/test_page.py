@@ -1,4 +1,4 @@
-"""Every curl line of docs/service.md, sent to a service in the order of the page; answers have the keys that it shows."""
+"""Every curl line of docs/service.md, sent in the order of the page; answers have the keys that it shows."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def command(
     from newcomer.serve.limits import Limits
     from newcomer.serve.server import check_access, run
     from newcomer.serve.service import Config, Service
-    from newcomer.serve.store import store_of
+    from newcomer.serve.stores import store_of
 
     named = tokens or (Path(os.environ["NEWCOMER_TOKENS"]) if os.environ.get("NEWCOMER_TOKENS") else None)
     known = None if named is None else Tokens.read(named)

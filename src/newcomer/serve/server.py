@@ -15,6 +15,7 @@ from typing import Any
 from newcomer.errors import MissingExtra, StoreError
 from newcomer.serve.app import Log, application
 from newcomer.serve.auth import Tokens, is_loopback
+from newcomer.serve.background import prepare
 from newcomer.serve.service import Service
 
 try:
@@ -56,6 +57,7 @@ def server_of(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.S
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=DRAIN,
+        timeout_keep_alive=75,  # longer than proxies keep theirs
         ws="none",
         h11_max_incomplete_event_size=65_536,
     )
@@ -92,7 +94,7 @@ async def run(
 async def _prepare(service: Service, server: uvicorn.Server, tell: Callable[[], None]) -> None:
     """Be ready, and say so; whatever prevents it ends the server."""
     try:
-        await service.prepare()
+        await prepare(service)
     except Exception:
         server.should_exit = True
         raise

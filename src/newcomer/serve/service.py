@@ -1,22 +1,16 @@
-"""The service without HTTP: a store, the generation that decides, users' states in memory, and what runs beside.
-
-Beside requests run, each in its own time: defaults for decisions whose wait is over, retention, answers that are too
-old, and the pooling of repeatability over the users served.
-"""
+"""The service without HTTP: a store, the generation of models that decides, and users' states in memory."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from newcomer import __version__, compile_cache
-from newcomer.errors import NewcomerError, StoreError
+from newcomer import __version__
+from newcomer.errors import StoreError
 from newcomer.model import Model
 from newcomer.serve import arms, models, tables
 from newcomer.serve.arms import Shares
@@ -28,8 +22,6 @@ from newcomer.serve.shapes import Refused, Report
 from newcomer.serve.store import Store, Tx, Work
 
 Result = TypeVar("Result")
-ROOMS = ("array_loops", "linear", "policies", "local")  # whose loops a decision may need
-POOL_EVERY = 60.0  # seconds
 POOL_USERS = 2_000  # whose states tell of repeatability, at most
 FEWEST = 20  # users before anything is pooled
 
@@ -74,11 +66,11 @@ class Service:
         self.ready, self.started = False, time.time()
         self.loaded: Serving | None = None
         self.key = b""
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
         self._loading = asyncio.Lock()
 
     async def open(self) -> None:
-        """Open the store; a model that it does not know yet is promoted. Then call `prepare`."""
+        """Open the store; a model that it does not know yet is promoted. Then `background.prepare` makes it ready."""
         self.store.on_loss = self.states.clear
         await self.store.open()
         data = None if self.model is None else self.model.to_bytes()
@@ -99,22 +91,12 @@ class Service:
 
         self.key = await self.store.transact(first)
 
-    async def prepare(self) -> None:
-        """Compile or load the loops, load the model, begin what runs beside, and be ready."""
-        await asyncio.to_thread(compile_cache.warm, *ROOMS)
-        await self.transact(self.serving)
-        jobs = [(self._retain, 3600.0), (self._pool, POOL_EVERY)]
-        if self.config.wait is not None:
-            jobs.append((self._defaults, min(1.0, max(self.config.wait / 4, 0.05))))
-        self._tasks = [asyncio.create_task(self._repeat(job, pause)) for job, pause in jobs]
-        self.ready = True
-
     async def close(self) -> None:
         """Stop what runs beside, finish the store's work."""
         self.ready = False
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.store.close()
 
     async def transact(self, work: Work[Result]) -> Result:
@@ -177,27 +159,6 @@ class Service:
             started=self.started,
             version=__version__,
         )
-
-    # What runs beside requests.
-
-    async def _repeat(self, job: Callable[[], Awaitable[Any]], pause: float) -> None:
-        while True:
-            with suppress(NewcomerError, Refused):  # the store is away, say: next time
-                await job()
-            await asyncio.sleep(pause)
-
-    async def _defaults(self) -> None:
-        from newcomer.serve.rewards import give_defaults
-
-        await give_defaults(self)
-
-    async def _retain(self) -> None:
-        from newcomer.serve.users import retain
-
-        await retain(self)
-
-    async def _pool(self) -> None:
-        await self.pool_repeatability()
 
     async def pool_repeatability(self) -> int | None:
         """What the users in memory say of how much comes again, as the next version, if they say something new."""

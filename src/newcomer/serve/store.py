@@ -16,8 +16,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-from newcomer.errors import StoreError
-
 Result = TypeVar("Result")
 Row = Sequence[Any]
 
@@ -58,24 +56,6 @@ class Store(Protocol):
 
     async def clean(self) -> None:
         """After an erasure: have what was deleted leave the files."""
-
-
-def store_of(url: str) -> Store:
-    """The store that a URL names: `memory:`, `sqlite:///FILE` or `postgresql://...`."""
-    if url == "memory:":
-        from newcomer.serve.store_memory import MemoryStore
-
-        return MemoryStore()
-    if url.startswith("sqlite:///") and len(url) > len("sqlite:///"):
-        from newcomer.serve.store_sqlite import SqliteStore
-
-        return SqliteStore(url.removeprefix("sqlite:///"))
-    if url.startswith(("postgresql://", "postgres://")):
-        from newcomer.serve.store_postgres import PostgresStore
-
-        return PostgresStore(url)
-    todo = "pass memory:, sqlite:///FILE (four slashes for a path from the root) or postgresql://..."
-    raise StoreError("this is no address of a store", where=url.partition("@")[2] or url, todo=todo)
 
 
 def drive(work: Awaitable[Result]) -> Result:

@@ -45,6 +45,7 @@ FLOW = (
     ("evaluation",),
     ("charts",),
     ("reporting",),
+    ("serve",),
     ("adapters",),
     ("paper",),
     ("cli", "__main__"),

@@ -57,6 +57,10 @@ class EngineError(NewcomerError):
     """The workers of an engine cannot be reached, or do not live long enough."""
 
 
+class StoreError(NewcomerError):
+    """The service cannot start, or its store cannot be reached, read or written."""
+
+
 class FitWarning(UserWarning):
     """What was asked for can be fitted, but a setting makes the answer worthless; the sentence says which."""
 

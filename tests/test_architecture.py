@@ -27,8 +27,16 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 # top-level modules of the package.
 FLOW = (
     ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
-    ("files", "serialize", "users", "array_loops"),
-    ("subspace", "radius", "interval", "findings", "evidence", "population"),  # formulas and records: no learning
+    ("files", "serialize", "users", "array_loops", "encoding"),
+    (
+        "subspace",
+        "radius",
+        "interval",
+        "findings",
+        "evidence",
+        "population",
+        "attribute_prior",
+    ),  # formulas and records: no learning
     ("logs",),
     ("linear",),
     ("sold",),

@@ -1,0 +1,184 @@
+"""Columns of a table as numbers: what was decided when a table was first seen, kept for everybody who comes later.
+
+A column of numbers or of true and false becomes one entry, centred and in units of its deviation. A column of texts or
+categories becomes one entry for each level: 1 for those who have it, less the share of all who do. So an entry of zero
+is the average over the people of the table, and a value that is missing, or a level that was never seen, is NaN: the
+average, and not sure.
+
+A `Column` holds names of levels, means and deviations, and no value of any person: levels that few people have are not
+kept (`few`). It is plain data (`to_json`), so that a model can keep it without whatever read the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from newcomer import validate
+from newcomer.arrays import Floats
+from newcomer.errors import ModelError, NewcomerError, nearest
+from newcomer.records import Shown
+
+Kind = Literal["number", "boolean", "level"]
+TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}  # as files of text say them
+MOST = 50  # levels of a column that are kept, the commonest
+
+
+@dataclass(frozen=True)
+class Column(Shown):
+    """How one column becomes entries: `mean` and `deviation` of numbers, or `levels` with the `shares` of people."""
+
+    name: str
+    kind: Kind
+    mean: float = 0.0
+    deviation: float = 1.0
+    levels: tuple[str, ...] = ()
+    shares: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate.one_of(self.kind, "kind", get_args(Kind), kind=ModelError)
+        object.__setattr__(self, "levels", tuple(self.levels))
+        object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
+        if not self.deviation > 0 or len(self.levels) != len(self.shares):
+            raise ModelError(f"the column '{self.name}' is not described as it should be", todo="make the model again")
+
+    @property
+    def width(self) -> int:
+        """How many entries it becomes."""
+        return len(self.levels) if self.kind == "level" else 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What to call each entry."""
+        return tuple(f"{self.name}={level}" for level in self.levels) if self.kind == "level" else (self.name,)
+
+    @classmethod
+    def of_numbers(cls, name: str, values: Floats, kind: Kind = "number") -> Column:
+        """From the values (n,) of everybody, NaN where missing; at least two of them differ.
+
+        >>> Column.of_numbers("age", np.array([20.0, 40.0, np.nan])).encode([30, None, 40]).tolist()
+        [[0.0], [nan], [1.0]]
+        """
+        known = values[np.isfinite(values)]
+        return cls(name, kind, float(known.mean()), float(known.std()))
+
+    @classmethod
+    def of_levels(cls, name: str, values: Sequence[str | None], few: int) -> Column:
+        """From the texts (n,) of everybody; levels of fewer than `few` people are not kept.
+
+        >>> column = Column.of_levels("plan", ["free", "free", "paid", "paid", "gift", None], few=2)
+        >>> column.levels, column.encode(["free", "gift"]).round(2).tolist()
+        (('free', 'paid'), [[0.6, -0.4], [nan, nan]])
+        """
+        there = [value for value in values if value is not None]
+        names, counts = np.unique(np.array(there, dtype=object).astype(str), return_counts=True)
+        order = [i for i in np.argsort(-counts, kind="stable")[:MOST] if counts[i] >= few]
+        kept = sorted((str(names[i]), float(counts[i]) / len(there)) for i in order)
+        return cls(name, "level", levels=tuple(level for level, _ in kept), shares=tuple(share for _, share in kept))
+
+    def encode(self, values: Sequence[Any]) -> Floats:
+        """The entries (n, width) of values (n,); NaN where they are missing, or of a level that is not known."""
+        if self.kind != "level":
+            return (_numbers(self.name, values)[:, None] - self.mean) / self.deviation
+        place = {level: i for i, level in enumerate(self.levels)}
+        codes = np.array([place.get(_level(self.name, value) or "", -1) for value in values], dtype=np.int64)
+        out = np.eye(self.width)[codes] - np.array(self.shares)
+        out[codes < 0] = np.nan
+        return np.asarray(out.reshape(len(codes), self.width))
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Column:
+        """The column that `to_json` described."""
+        return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
+
+
+def encode(columns: Sequence[Column], table: Mapping[str, Sequence[Any]], n: int) -> Floats:
+    """The entries (n, p) of all columns; a column that the table lacks is missing for everybody.
+
+    >>> encode([Column("age", "number", 30.0, 10.0)], {"age": [50]}, 1).tolist()
+    [[2.0]]
+    """
+    parts = [one.encode(table[one.name]) if one.name in table else np.full((n, one.width), np.nan) for one in columns]
+    return np.concatenate([np.zeros((n, 0)), *parts], axis=1)
+
+
+def table_of(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dict[str, list[Any]], int]:
+    """Columns by name, and the number of people, of a frame, a dict of columns, or one dict a person.
+
+    >>> table_of([{"age": 20}, {"age": 30, "plan": "paid"}])
+    ({'age': [20, 30], 'plan': [None, 'paid']}, 2)
+    """
+    todo = "pass a frame, a dict of columns, or one dict a user"
+    if isinstance(given, Mapping):
+        columns = {str(name): _listed(values) for name, values in given.items()}
+    elif hasattr(given, "columns") and hasattr(given, "__getitem__"):
+        columns = {str(name): _listed(given[name]) for name in given.columns}
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        rows = list(given)
+        if not all(isinstance(row, Mapping) for row in rows):
+            raise kind(f"attributes are {validate.shown(given)}", todo=todo)
+        names = dict.fromkeys(str(name) for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}, len(rows)
+    else:
+        raise kind(f"attributes are {validate.shown(given)}", todo=todo)
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        raise kind("columns of attributes differ in length", todo="pass one value a user in each")
+    return columns, lengths.pop() if lengths else 0
+
+
+def refuse_unknown(columns: Sequence[Column], names: Iterable[str], *, kind: type[NewcomerError] = ModelError) -> None:
+    """Refuse a name that is no column's; `user` is the id of a person, and may be there."""
+    known = [one.name for one in columns]
+    strange = next((name for name in names if name not in known and name != "user"), None)
+    if strange is not None:
+        todo = nearest(strange, known).lstrip("; ") or f"its attributes are {', '.join(known)}"
+        raise kind(f"the model knows no attribute '{strange}'", todo=todo)
+
+
+def _listed(values: Any) -> list[Any]:
+    """A column as a list; a single value is a column of one."""
+    if hasattr(values, "to_list"):
+        return list(values.to_list())
+    if hasattr(values, "tolist"):
+        found = values.tolist()
+        return list(found) if isinstance(found, list) else [found]
+    return [values] if isinstance(values, str | bytes) or not isinstance(values, Iterable) else list(values)
+
+
+def _missing(value: Any) -> bool:
+    """Nothing, NaN, or what pandas has for it."""
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _numbers(name: str, values: Sequence[Any]) -> Floats:
+    """Numbers (n,), true and false among them, NaN where missing."""
+    out = np.full(len(values), np.nan)
+    for i, value in enumerate(values):
+        if _missing(value):
+            continue
+        value = TRUTHS.get(value.strip().lower(), value) if isinstance(value, str) else value
+        if isinstance(value, str | bytes) or not isinstance(value, int | float | np.number | np.bool_):
+            raise ModelError(f"the attribute '{name}' is a number, not {validate.shown(value)}", todo="pass a number")
+        out[i] = float(value)
+    if np.isinf(out).any():
+        raise ModelError(f"the attribute '{name}' is infinite", todo="pass a number, or None where it is unknown")
+    return out
+
+
+def _level(name: str, value: Any) -> str | None:
+    """A level as text, None where it is missing; a whole number is the level that it spells."""
+    if _missing(value):
+        return None
+    if isinstance(value, str | bool | np.bool_ | int | np.integer):
+        return str(value)
+    raise ModelError(f"the attribute '{name}' is a level, not {validate.shown(value)}", todo="pass its name as text")

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from newcomer.array_loops import plain
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.ridge import Ridge
-from newcomer.linear.state import GROWS, NOBODY, Record, State
+from newcomer.linear.state import GROWS, LATER, NOBODY, Record, State
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import MOST, Entries, Foreseen, Recalled, Repeats, Shares
 from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
@@ -59,6 +59,11 @@ class ActionMemory(State):
     heard: Floats  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
     share: Floats  # (n,) of the residual that is taken to last
     more: Floats  # (n,) variance beyond it that lasts: of strangers
+    shift: Floats = field(default_factory=lambda: np.zeros((0, 0)), metadata=LATER)  # (n, k) of z by attributes, (n, 0)
+
+    def __post_init__(self) -> None:
+        if len(self.shift) != len(self.used):
+            self.shift = np.zeros((len(self.used), 0))
 
     def __len__(self) -> int:
         return len(self.used)

@@ -2,7 +2,8 @@
 
 A policy is a frozen dataclass of settings; what it learns of its users travels apart, in a state (linear/state.py).
 
-    state = policy.start(n, repeatability=)                                     n newcomers
+    state = policy.start(n, attributes=, repeatability=)                        n newcomers
+    policy.know(state, attributes, users=)                                      attributes that become known later
     policy.choose(state, actions, rng, ids=, mask=, users=) -> (m,)             pure: asking twice gives the same answer
     policy.probabilities(state, actions, rng, ids=, mask=, users=) -> (m, K)    one-hot if certain; votes if sampled
     policy.scores(state, actions, ids=, mask=, users=) -> (m, K)                what it ranks by; -inf where masked
@@ -31,6 +32,7 @@ supplies what is its own:
     state_settings() -> {name: value}        the settings that give the state its meaning
     pool_repeatability(state)                what users who met actions again tell; None if actions are not remembered
     apply_repeatability(state, given)        newcomers begin with that
+    apply_attributes(state, users, x)        the prior given encoded attributes of users
     best(state, asked) -> (m,)               the best by `rank`, for policies that find it without scoring all
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
 
@@ -54,6 +56,7 @@ from newcomer.errors import PolicyError
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
+from newcomer.policies.attributes import encoded
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
@@ -132,8 +135,15 @@ class Contract(Shown, ABC, Generic[Kind]):
 
     # What everybody calls.
 
-    def start(self, n: int, *, repeatability: Repeatability | Mapping[str, Any] | None = None) -> Kind:
-        """The state of n newcomers, who begin with the `repeatability` that earlier users told, if given."""
+    def start(
+        self, n: int, attributes: Any = None, repeatability: Repeatability | Mapping[str, Any] | None = None
+    ) -> Kind:
+        """The state of n newcomers, who begin with the `repeatability` that earlier users told, if given.
+
+        `attributes` are what is known of them: a frame, a dict of columns, or one dict a user, with the names of
+        `model.attributes`. Values may be missing, and a level that the logs never had counts as missing: average, and
+        less sure.
+        """
         count = calls.newcomers(n)
         told = None if repeatability is None else the_repeatability(repeatability)
         try:
@@ -148,7 +158,18 @@ class Contract(Shown, ABC, Generic[Kind]):
         state.record = self.record
         if told is not None:
             self.apply_repeatability(state, told)
+        if attributes is not None:
+            self._take_attributes(state, attributes, calls.everyone(count))
         return state
+
+    @one_at_a_time
+    def know(self, state: Kind, attributes: Any, *, users: ArrayLike | None = None) -> None:
+        """Attributes of users (all by default) that become known later: as if they had been known from the start.
+
+        For the Gaussian posterior that is exact. Tests that were made on the way, of whether the prior fits the user,
+        stay as they were. Attributes that were known before are replaced.
+        """
+        self._take_attributes(state, attributes, self.positions(state, users))
 
     @one_at_a_time
     def repeatability(self, state: Kind) -> Repeatability | None:
@@ -299,6 +320,10 @@ class Contract(Shown, ABC, Generic[Kind]):
         what = f"{type(self).__name__} does not remember actions, so that nothing comes again"
         raise PolicyError(what, todo="leave out repeatability=")
 
+    def apply_attributes(self, state: Kind, users: Ints, x: Floats) -> None:
+        """Let the prior of `users` (m,), each once, be the one given their encoded attributes (m, p)."""
+        raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
+
     def best(self, state: Kind, asked: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
         return calls.pick(self.rank(state, asked), asked)
@@ -361,6 +386,21 @@ class Contract(Shown, ABC, Generic[Kind]):
     def _generators(self, rng: Random, asked: Query) -> Generators:
         """One generator for each row, or the request to pass one."""
         return calls.generators(rng, len(asked.users), type(self).__name__)
+
+    @property
+    def takes_attributes(self) -> bool:
+        """Whether attributes of users change what the policy does."""
+        supported = type(self).apply_attributes is not Contract.apply_attributes
+        return supported and bool(getattr(getattr(self, "model", None), "attributes", ()))
+
+    def _take_attributes(self, state: Kind, given: Any, users: Ints) -> None:
+        """Check attributes of users, and take them into the prior."""
+        model = getattr(self, "model", None)
+        if model is None or type(self).apply_attributes is Contract.apply_attributes:
+            raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
+        x = encoded(model, given, users)
+        if x is not None and len(users):
+            self.apply_attributes(state, users, x)
 
     def _recognise(self, state: Kind) -> None:
         """Refuse a state of another record, or whose arrays are not those that this policy begins with.

@@ -10,10 +10,10 @@ from functools import cached_property
 import numpy as np
 
 from newcomer.array_loops import plain
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies import action_memory, calls
+from newcomer.policies import action_memory, attributes, calls
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described
 from newcomer.policies.base import Contract
@@ -61,13 +61,27 @@ class EmpiricalArms(Contract[ActionMemory]):
         """Begin with what earlier users told."""
         self._belief.begin_from(state, given)
 
+    def apply_attributes(self, state: ActionMemory, users: Ints, x: Floats) -> None:
+        """Shift the mean of every action; what was remembered of actions is beyond the new mean."""
+        known, before = self._belief.known, attributes.widened(state.shift, self._belief.known.factor.shape[1])
+        state.shift = before.copy()
+        state.shift[users] = self.model.attribute_prior.given(x)[0]
+        for user in users.tolist():
+            for entry in range(int(state.used[user])):
+                key, slot = int(state.keys[user, entry]), int(state.slots[user, entry])
+                if slot < 0:
+                    met = state.counts[user, entry] * known.low[key]
+                else:
+                    met = state.rows[user, slot] if self.model.by_ids_alone else state.rows[user, slot] @ known.factor
+                state.totals[user, entry] -= met @ (state.shift[user] - before[user])
+
     def pool_repeatability(self, state: ActionMemory) -> Repeatability:
         """What the users of the state tell."""
         return self._belief.pooled(state)
 
     def rank(self, state: ActionMemory, asked: Query) -> Floats:
         """Common part, and what this person's meetings of the action add to it (m, K)."""
-        seen = self._described(asked.actions, asked.ids, len(asked.users))
+        seen = self._described(asked.actions, asked.ids, state.shift[asked.users])
         found = action_memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
         return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
 
@@ -75,7 +89,7 @@ class EmpiricalArms(Contract[ActionMemory]):
         """Remember the meetings, and what they tell of what lasts."""
         for part in each_once(told):
             ids = None if part.ids is None else part.ids[:, None]
-            seen = self._described(part.features[:, None], ids, len(part.users))
+            seen = self._described(part.features[:, None], ids, state.shift[part.users])
             keys, target = seen.keys[:, 0], part.reward - seen.common[:, 0]
             features, starting = self._belief.remembered(part, seen), self._belief.starting
             common, variance, lasting = (plain(one[:, 0]) for one in (seen.common, seen.variance, seen.lasting))
@@ -87,8 +101,10 @@ class EmpiricalArms(Contract[ActionMemory]):
             if starting is not None and len(again):
                 action_memory.believe(state, again, starting)
 
-    def _described(self, actions: Floats, ids: calls.Ids | None, rows: int) -> Described:
-        """Candidates (m, K), with the variance of shared taste among what lasts of each."""
-        seen = self._belief.known.describe(actions, ids).rows(rows)
+    def _described(self, actions: Floats, ids: calls.Ids | None, shift: Floats) -> Described:
+        """Candidates (m, K), with the variance of shared taste among what lasts of each; attributes shift by (m, k)."""
+        seen = self._belief.known.describe(actions, ids).rows(len(shift))
+        if shift.shape[1]:
+            seen = seen._replace(common=seen.common + np.einsum("mak,mk->ma", seen.low, shift))
         taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())
         return seen._replace(lasting=seen.lasting + taste)

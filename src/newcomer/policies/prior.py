@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
@@ -91,6 +91,10 @@ class PriorUCB(Contract[PriorState]):
         """Begin with what earlier users told."""
         self._belief.begin_from(state.memory, given)
 
+    def apply_attributes(self, state: PriorState, users: Ints, x: Floats) -> None:
+        """Condition the prior on attributes."""
+        self._belief.know(state, users, x)
+
     def pool_repeatability(self, state: PriorState) -> Repeatability:
         """What the users of the state tell."""
         return self._belief.pooled(state.memory)
@@ -155,6 +159,10 @@ class PriorTS(Contract[PriorState]):
     def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
         """Begin with what earlier users told."""
         self._belief.begin_from(state.memory, given)
+
+    def apply_attributes(self, state: PriorState, users: Ints, x: Floats) -> None:
+        """Condition the prior on attributes."""
+        self._belief.know(state, users, x)
 
     def pool_repeatability(self, state: PriorState) -> Repeatability:
         """What the users of the state tell."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -250,6 +250,10 @@ class Model(Shown):
     def attribute_prior(self) -> AttributePrior:
         """What attributes say of the coordinates of users."""
         return AttributePrior(self.attribute_effects, self.attribute_covariance)
+
+    def without_attributes(self) -> Model:
+        """The same model for policies that are not told attributes: the average over people."""
+        return replace(self, attributes=(), attribute_effects=_nothing(), attribute_covariance=_nothing())
 
     def encode(self, attributes: Any) -> Floats:
         """Attributes (n, p) of n users as the model takes them, NaN where they are missing.

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints, read_only
+from newcomer.encoding import Column
 from newcomer.logs.candidates import Candidates
 from newcomer.one_hot import Catalogue
 from newcomer.records import Shown, freeze
@@ -43,7 +44,7 @@ class Batch(Shown):
     `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none; that of one-hot
     actions is not written out (`newcomer.one_hot`). `candidates` are the actions that each row offered, `arms` (rows,)
     positions in `Logs.arms`; both only if they were logged. `attributes` (n, p) are those of the users, encoded
-    (`newcomer.encoding`), NaN where they are not known; only if the logs have a table of users.
+    (`newcomer.encoding`), by `attribute_columns`, NaN where they are not known; only if the logs have a table of users.
     """
 
     users: NDArray[np.generic]
@@ -58,6 +59,7 @@ class Batch(Shown):
     arms: Ints | None = None
     reward_transform: Transform | None = None
     attributes: Floats | None = None
+    attribute_columns: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)

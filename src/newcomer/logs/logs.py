@@ -457,6 +457,7 @@ class Logs(Shown):
             candidates=part.candidates,
             arms=None if part.arms is None else part.arms.astype(np.int64),
             attributes=None if self.people is None else self.people.of(part.hashes),
+            attribute_columns=() if self.people is None else self.people.columns,
         )
 
     @cached_property

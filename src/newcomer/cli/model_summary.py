@@ -116,6 +116,7 @@ class ModelSummary:
     decision: Decision | None = None
     by_all: bool = False  # whether all users chose, although there was a sample
     too_weak: str = ""  # that something is shared for certain, and of no use yet
+    attributes: tuple[str, ...] = ()  # of users: which are used, and which are not
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -151,6 +152,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         decision=decide(kept) if model.estimator == "em" else None,
         by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
+        attributes=tuple(one.sentence for one in kept.attributes),
     )
 
 
@@ -195,6 +197,8 @@ def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[Renderable
     yield FitToWidth(lambda room: scree_legend(chance_line(found), glyphs, room))
     yield ""
     yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
+    if found.attributes:
+        yield facts([("Attributes" if i == 0 else "", said) for i, said in enumerate(found.attributes)])
     if found.checks is not None:
         yield facts([("Checks", checks_line(found.checks))])
     if found.outlook:

@@ -165,7 +165,10 @@ def judge(table: Table, rows: Bools, models: dict[str, Model], regression: Any, 
     codes = table.frame["group"].cast(pl.Categorical).to_physical() if table.features is None else table.frame["group"]
     groups, reward = codes.to_numpy().astype(np.int64), table.frame["reward"].to_numpy()
     known_people = table.people.join(pl.DataFrame({"user": users}), on="user", how="right").sort("user")
-    able = [i for i in range(len(users)) if bounds[i + 1] - bounds[i] >= CHOICES + 3]
+    # The longest step that nearly everybody has the rows for; the others do not judge.
+    usual = float(np.quantile(np.diff(bounds), 0.1))
+    least = CHOICES + max(t for t in STEPS if t <= max(usual - CHOICES, 1))
+    able = [i for i in range(len(users)) if bounds[i + 1] - bounds[i] >= least]
     found = {name: np.zeros((len(able), len(STEPS))) for name in (*models, REGRESSION)}
     told = known_people[able]
     for number in range(DEALS):

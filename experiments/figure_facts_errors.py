@@ -191,7 +191,7 @@ def replay(results: Path) -> Facts:
 
 def privacy(results: Path) -> Facts:
     """Guesses of gender and age."""
-    frame = read_table(results / "privacy.csv")
+    frame = read_table(results / "privacy.csv").filter(pl.col("known") != "attributes in the prior")
     rows = {(row["attribute"], row["ratings"]): row for row in frame.iter_rows(named=True)}
     better = {key: row["accuracy"] > row["base_rate"] + 2 * row["accuracy_error"] for key, row in rows.items()}
     known, sizes = ("35 or older", "female"), (5, 20, 50, 200)

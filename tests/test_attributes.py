@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import newcomer as nc
 from newcomer.cli.main import app
 from newcomer.errors import LogsError
+from newcomer.evaluation.attributes import regression_of
 from newcomer.linear.ridge import precision
 from newcomer.worlds.world import Episode
 
@@ -81,6 +82,24 @@ def test_check_evaluate_and_report_say_what_attributes_are_worth(files: Path) ->
     text = page.read_text()
     assert "What you know before the first interaction" in text and "age is used" in text
     assert "gain with attributes" in text
+
+
+def test_regression_on_attributes_is_ridge_regression_on_products() -> None:
+    logs, people = tables()
+    read = nc.Logs.from_frame(logs, users=people, attributes=["age"])
+    model = nc.fit(read, calibrate=False)
+    made = regression_of(read, model)
+    assert made is not None
+    x = ((people["age"] - people["age"].mean()) / people["age"].std(ddof=0)).to_numpy()[logs["user"].to_numpy()]
+    action, left = logs["action"].to_numpy(), logs["reward"].to_numpy() - model.mean[logs["action"].to_numpy()]
+    spread = read.summary.reward_deviation
+    for tau in (0.01, 0.03, 0.1, 0.3):
+        squares, products = (np.bincount(action, weights=x * one, minlength=ACTIONS) for one in (x, left))
+        wanted = products / (squares + 1.0 / tau**2)  # one deviation of rewards for noise and for the unit of effects
+        if np.allclose(made.effects[:, 0], wanted, atol=1e-8):
+            break
+    else:
+        pytest.fail(f"effects {made.effects[:, 0]} are those of no ridge that was tried (spread {spread})")
 
 
 def test_attributes_that_tell_what_was_logged_are_pointed_out() -> None:

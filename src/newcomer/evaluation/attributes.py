@@ -106,7 +106,10 @@ def regression_of(logs: Logs, model: Model) -> ByRegression | None:
     people = logs.people
     if people is None or not people.width * logs.dim <= MOST:
         return None
-    mean = Population(model.mean, np.zeros((logs.dim, 0)), logs.summary.reward_deviation**2)
+    spread, actions = logs.summary.reward_deviation**2, len(logs.action_ids or ())
+    each = np.full(actions, spread) if actions else None  # a variance for each action that rows name
+    offsets = np.array(model.offsets) if actions and len(model.offsets) == actions else None
+    mean = Population(model.mean, np.zeros((logs.dim, 0)), spread, each, offsets)
     directions, every = np.eye(logs.dim), np.ones(bucket_count(logs.dim), dtype=np.bool_)
     prior = AttributePrior(np.zeros((0, people.width)), people.covariance)
     task = AttributeTask(mean, directions, 0, every)

@@ -17,7 +17,8 @@ What is tried was listed before any of it was looked at:
                occupation (levels); the zip code is offered and has to be left out
     rules      PriorUCB with the attributes, PriorUCB fitted without, attributes permuted among people, plain ridge
                regression of attribute x feature ("regression"; where it is small enough), all after 0, 1, 2, 5 and,
-               where histories allow, 10 interactions
+               where histories allow, 10 interactions; on taxes also m, L and the noise found together with the effects
+               of attributes by fifteen steps of EM ("joint"), in place of those of the fit
 """
 
 from __future__ import annotations
@@ -25,24 +26,34 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from experiments import markdown
 from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.attribute_prior import AttributePrior
+from newcomer.charts.pictures import Axis, draw_lines
+from newcomer.em.attributes import over_people
+from newcomer.encoding import encode, table_of, translate
 from newcomer.evaluation.attributes import regression_of
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
 
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
 OUT = Path(__file__).parent / "results" / "attributes.csv"
 DEALS, CHOICES, STEPS = 10, 8, (0, 1, 2, 5, 10)
 WITH, WITHOUT, PERMUTED, REGRESSION = "attributes", "without", "permuted", "regression"
+JOINT = "joint"
+TOLD = (WITH, WITHOUT, PERMUTED, REGRESSION, JOINT)
+HEADS = ["table", "interactions", "users", "with attributes", "without", "permuted", "regression", "joint EM", "added"]
+START = "| table | interactions |"
 
 
 @dataclass(frozen=True)
@@ -204,7 +215,7 @@ def judge(table: Table, rows: Bools, models: dict[str, Model], regression: Any, 
 
 def _of(model: Model, told: pl.DataFrame, name: str, seed: int) -> pl.DataFrame:
     """What newcomers are known by: their own attributes, or, permuted, those of others."""
-    told = told if name == WITH else told.sample(fraction=1.0, shuffle=True, seed=seed)
+    told = told if name != PERMUTED else told.sample(fraction=1.0, shuffle=True, seed=seed)
     return told.select([one.name for one in model.attributes])
 
 
@@ -227,9 +238,6 @@ def regressed(table: Table, logs: Logs, model: Model) -> Any:
     position = {one: i for i, one in enumerate(model.action_ids or ())}
 
     def scores(rows: Ints, told: pl.DataFrame) -> Floats:
-        from newcomer.attribute_prior import AttributePrior
-        from newcomer.encoding import encode, table_of
-
         given, count = table_of(told.select([one.name for one in made.columns]))
         x = AttributePrior(np.zeros((0, len(made.covariance))), made.covariance).completed(
             encode(made.columns, given, count)
@@ -243,6 +251,44 @@ def regressed(table: Table, logs: Logs, model: Model) -> Any:
     return scores
 
 
+def joint(logs: Logs, plain: Model, model: Model) -> Model:
+    """The same attributes as in `model`, with m, L and the noise found together with Gamma by fifteen steps of EM.
+
+    Rows bring features, of d columns. In each step z of a user has its posterior given rewards and attributes; Gamma is
+    a ridge regression of its mean on x; W = [m, L] solves the normal equations of all rows, with the fit's precision.
+    """
+    batch = next(logs.batches(rows=logs.summary.rows))
+    assert batch.attributes is not None and plain.evidence.population is not None
+    covariance = np.array(model.attribute_covariance)
+    x = AttributePrior(np.zeros((0, len(covariance))), covariance).completed(
+        translate(batch.attributes, batch.attribute_columns, model.attributes)
+    )
+    length, dim, rank = int(batch.lengths[0]), plain.dim, plain.factor.shape[1]
+    X, r = batch.features.reshape(-1, length, dim), batch.rewards.reshape(-1, length)
+    gram, pull = np.einsum("nhd,nhe->nde", X, X), np.einsum("nhd,nh->nd", X, r)
+    mean, factor, noise, gamma = plain.mean, plain.factor, plain.noise_variance, np.zeros((rank, x.shape[1]))
+    weights = np.tile([plain.evidence.population.mean_precision, *rank * [plain.evidence.population.precision]], dim)
+    for _ in range(15):
+        images, before = X @ factor, x @ gamma.T
+        left = np.linalg.inv(np.eye(rank) + np.einsum("nhk,nhl->nkl", images, images) / noise)
+        error = r - X @ mean - np.einsum("nhk,nk->nh", images, before)
+        z = before + np.einsum("nkl,nhl,nh->nk", left, images, error, optimize=True) / noise
+        gamma = np.linalg.solve(x.T @ x + np.eye(x.shape[1]) / 0.5**2, x.T @ z).T
+        both = np.column_stack([np.ones(len(z)), z])
+        squares = both[:, :, None] * both[:, None, :]
+        squares[:, 1:, 1:] += left
+        system = np.einsum("nde,nab->daeb", gram, squares, optimize=True).reshape(dim * (rank + 1), -1) / noise
+        found = np.linalg.solve(system + np.diag(weights), np.einsum("nd,na->da", pull, both).ravel() / noise)
+        mean, factor = np.split(found.reshape(dim, rank + 1), [1], axis=1)
+        mean = mean[:, 0]
+        rest = r - np.einsum("nhd,nd->nh", X, both @ np.column_stack([mean, factor]).T)
+        unsure = np.einsum("nhk,nkl,nhl->", X @ factor, left, X @ factor, optimize=True)
+        noise = float(((rest**2).sum() + unsure) / r.size)
+    prior, whole = over_people(factor, factor @ gamma, covariance)
+    changed = replace(model, mean=mean, factor=whole, noise_variance=noise, residual_variance=np.zeros(0))
+    return replace(changed, attribute_effects=prior.effects)
+
+
 def run(name: str) -> list[dict[str, Any]]:
     """All folds of a table, as rows of the results."""
     table, values, kept = TABLES[name](), [], []
@@ -254,6 +300,8 @@ def run(name: str) -> list[dict[str, Any]]:
             WITHOUT: fit(plain, calibrate=False),
             PERMUTED: fit(other, calibrate=False),
         }
+        if table.features is not None and models[WITH].attributes:
+            models[JOINT] = joint(own, models[WITHOUT], models[WITH])
         kept.append([one.name for one in models[WITH].attributes])
         print(name, number, kept[-1], "permuted:", [one.name for one in models[PERMUTED].attributes], flush=True)
         values.append(judge(table, newcomers, models, regressed(table, own, models[WITHOUT]), number))
@@ -273,16 +321,42 @@ def run(name: str) -> list[dict[str, Any]]:
     return rows
 
 
+def draw(results: pl.DataFrame) -> Path:
+    """The gain before the first interaction and after some, on `taxes`."""
+    named = {WITH: "with attributes", WITHOUT: "without", REGRESSION: "regression on attributes alone"}
+    rows = results.filter(pl.col("table") == "taxes", pl.col("rule").is_in(list(named)))
+    rows = rows.with_columns(line=pl.col("rule").replace(named))
+    x, y = Axis("interactions", "interactions with the newcomer"), Axis("gain", "gain over the population mean")
+    return draw_lines(rows, PICTURE, x=x, y=y, series="line", error="error", marked=True)
+
+
+def with_table(page: str, results: Path) -> str:
+    """The page with its table of gains made anew from attributes.csv, if there is such a file."""
+    if not (results / OUT.name).is_file():
+        return page
+    found = pl.read_csv(results / OUT.name, infer_schema_length=None)
+    rows = []
+    for table in found["table"].unique(maintain_order=True):
+        for t in found.filter(table=table)["interactions"].unique(maintain_order=True):
+            at = {row["rule"]: row for row in found.filter(table=table, interactions=t).iter_rows(named=True)}
+            told = [markdown.number(at[one]["gain"], at[one]["error"]) if one in at else "" for one in TOLD]
+            added = markdown.number(at[WITH]["added"], at[WITH]["error of added"])
+            rows.append([table, str(t), f"{at[WITH]['people']:,}", *told, added])
+    return markdown.replaced(page, START, markdown.table(HEADS, rows))
+
+
 def main(names: list[str]) -> None:
     """Run tables, and write those that were run; the others stay as they were."""
     before = pl.read_csv(OUT) if OUT.exists() else None
-    for name in names:
+    for name in (name for name in names if name != "draw"):
         rows = pl.DataFrame(run(name))
         with pl.Config(tbl_rows=100, tbl_cols=20):
             print(rows.drop("kept", "mean reward"))
         others = [] if before is None else [before.filter(pl.col("table") != name)]
         before = pl.concat([*others, rows], how="vertical_relaxed")
         before.sort("table", maintain_order=True).write_csv(OUT, float_precision=5)
+    if "taxes" in names or names == ["draw"]:
+        draw(pl.read_csv(OUT))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ Q = [L, c I]. Of each user two small arrays are needed,
 S the covariance of the noise. With K the covariance of the user's own z in these directions (I for L, 0 beyond it),
 the user adds  H = (I + A K)^-1 A (x) x x^T  to the information about T and  g = (I + A K)^-1 b x^T  to its score; the
 maximum of the likelihood with T_ij ~ N(0, tau_j^2) solves one linear system. EM for Gamma with L held fixed has this
-solution as its fixed point; EM steps of L, m and the variances together with Gamma changed nothing that could be
-measured (docs/attributes.md), so they stay those of the fit.
+solution as its fixed point; L, m and the variances stay those of the fit: EM steps of all of them together gained
+nothing beyond the error (docs/attributes.md).
 
 **Which attributes stay, and how much they are shrunk.** H and g are added up by fold of users, in one pass. The gain in
 log-likelihood of held-out users by a T that was fitted without them is g.T - T.H T / 2, so no further pass is needed to

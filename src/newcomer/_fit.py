@@ -130,6 +130,11 @@ def fit(
     begun, past = earlier_fit(start, logs, estimator, add=add)
     if past is not None:
         ridge = ridge_of(past, ridge, estimator)
+    if isinstance(start, Model) and start.attributes and logs.people is None:
+        what = (
+            "the model to start from has attributes of users and these logs have none, so that the new model has none"
+        )
+        warn(f"{what}; read the logs with users=", FitWarning, stacklevel=2)
     _check(logs, rank, estimator, None if past else ridge, uncovered, null, persistence)
     with ExitStack() as stack:
         if workers is not None and validate.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:

@@ -10,6 +10,7 @@ import newcomer as nc
 from newcomer.arrays import Floats
 from newcomer.attribute_prior import AttributePrior
 from newcomer.em.attributes import AttributeTask, add_up, heldout_gains, over_people
+from newcomer.errors import FitWarning
 from newcomer.model import Model
 from newcomer.population import Population
 from newcomer.users import bucket_count
@@ -128,3 +129,24 @@ def test_where_nothing_else_is_shared_attributes_have_directions_of_their_own() 
         chance.max(axis=1).mean(),
     )
     assert told - best_for_all > 0.8 * (oracle_ - best_for_all)
+
+
+def test_many_features_and_nothing_shared_leave_attributes_out() -> None:
+    """Where effects on single features would be too many, and there is no direction, nothing can be learned."""
+    rng = np.random.default_rng(0)
+    user = np.repeat(np.arange(200), 4)
+    people = pl.DataFrame({"user": np.arange(200), "age": rng.normal(size=200), "town": rng.choice(list("abcd"), 200)})
+    logs = nc.Logs.from_arrays(user=user, action=rng.integers(0, 300, 800), reward=rng.normal(size=800), users=people)
+    model = nc.fit(logs, calibrate=False)
+    assert model.attributes == () and [one.kept for one in model.evidence.attributes] == [False, False]
+
+
+def test_a_refit_from_a_model_with_attributes_says_that_the_logs_have_none() -> None:
+    logs, _ = world(2)
+    model = nc.fit(logs, calibrate=False)
+    (batch,) = logs.batches()
+    plain = nc.Logs.from_arrays(
+        user=np.repeat(batch.users, batch.lengths), features=batch.features, reward=batch.rewards
+    )
+    with pytest.warns(FitWarning, match="has attributes of users"):
+        assert nc.fit(plain, start=model, calibrate=False).attributes == ()

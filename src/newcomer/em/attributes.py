@@ -88,24 +88,23 @@ class AttributeFit:
 
 
 def add_up(
-    batch: Batch, tasks: tuple[AttributeTask, ...], prior: AttributePrior, entries: tuple[int, ...]
+    batch: Batch, tasks: tuple[AttributeTask, ...], prior: AttributePrior, entries: tuple[int, ...], folds: int = FOLDS
 ) -> AllInformation:
     """The information of each task about some entries of attributes over the users of a batch: the map of a pass."""
     assert batch.attributes is not None
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
     x = prior.completed(batch.attributes[:, list(entries)])
-    return AllInformation(tuple(_of_task(batch, task, task.fitted[where], x, where % FOLDS) for task in tasks))
+    return AllInformation(tuple(_of_task(batch, task, task.fitted[where], x, where % folds, folds) for task in tasks))
 
 
-def _of_task(batch: Batch, task: AttributeTask, chosen: Bools, x: Floats, fold: Ints) -> Information:
+def _of_task(batch: Batch, task: AttributeTask, chosen: Bools, x: Floats, fold: Ints, folds: int) -> Information:
     """The information about T of the chosen users."""
     size, width = task.directions.shape[1], x.shape[1]
     population = replace(task.population, factor=task.directions)
     who = np.flatnonzero(chosen & x.any(axis=1))
-    total = Information(
-        np.bincount(fold[chosen], minlength=FOLDS), np.zeros((FOLDS, (size * width), (size * width))),
-        np.zeros((FOLDS, size * width)),
-    )  # fmt: skip
+    unknowns = size * width
+    counts, room = np.bincount(fold[chosen], minlength=folds), np.zeros((folds, unknowns, unknowns))
+    total = Information(counts, room, np.zeros((folds, unknowns)))
     for some in np.array_split(who, max(1, len(who) * size**2 // CHUNK)):
         if not len(some):
             continue
@@ -145,7 +144,7 @@ def fit_attributes(
     # Attributes are chosen with missing values at their mean: what others say of them counts as theirs.
     nothing = AttributePrior(np.zeros((0, people.width)), np.zeros((people.width, people.width)))
     whole = tuple(range(people.width))
-    found: AllInformation = passes.run(partial(add_up, tasks=tuple(tasks), prior=nothing, entries=whole), _merge)
+    found: AllInformation = passes.run(partial(add_up, tasks=(tasks[0],), prior=nothing, entries=whole), _merge)
     chosen = _choose(found.each[0], tasks[0], people.columns)
     if not chosen.order:
         return None, [None] * len(apart), _gains(chosen, people)
@@ -153,7 +152,7 @@ def fit_attributes(
     prior = AttributePrior(np.zeros((0, len(entries))), people.covariance[np.ix_(entries, entries)])
     if not chosen.single.any():
         tasks = [replace(task, directions=task.directions[:, : task.own]) for task in tasks]
-    found = passes.run(partial(add_up, tasks=tuple(tasks), prior=prior, entries=entries), _merge)
+    found = passes.run(partial(add_up, tasks=tuple(tasks), prior=prior, entries=entries, folds=1), _merge)
     kept = replace(chosen, shared=chosen.shared[list(entries)], single=chosen.single[list(entries)])
     fits = [_fitted(task, sums, kept, prior.covariance) for task, sums in zip(tasks, found.each, strict=True)]
     return fits[0], fits[1:], _gains(chosen, people, fits[0])

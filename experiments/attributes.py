@@ -15,7 +15,7 @@ What is tried was listed before any of it was looked at:
     young      three folds; 20 of 134 answers logged; all ten facts of the survey
     movielens  three folds; 20 ratings of each person, of films with 1,000 ratings or more; gender, age group and
                occupation (levels); the zip code is offered and has to be left out
-    emails     simulated: 12,000 users got six of twelve templates at random; clicks have log-odds of -2 (deviation 0.4 by
+    emails     simulated: 12,000 users got six of twelve templates at random; log-odds of clicks: -2 (deviation 0.4 by
                template) plus effects of four segments and a device (deviation 0.6 by template) and nothing else that
                users share; 2,000 newcomers get five e-mails at random and then the one that each rule chooses of all
                twelve; gains are in true click rates

@@ -192,6 +192,8 @@ def replay(results: Path) -> Facts:
 def privacy(results: Path) -> Facts:
     """Guesses of gender and age."""
     frame = read_table(results / "privacy.csv")
+    told = frame.filter(pl.col("known") == "attributes in the prior")
+    frame = frame.filter(pl.col("known") != "attributes in the prior")
     rows = {(row["attribute"], row["ratings"]): row for row in frame.iter_rows(named=True)}
     better = {key: row["accuracy"] > row["base_rate"] + 2 * row["accuracy_error"] for key, row in rows.items()}
     known, sizes = ("35 or older", "female"), (5, 20, 50, 200)
@@ -202,6 +204,7 @@ def privacy(results: Path) -> Facts:
         ),
         "age after fifty, gender not": better["35 or older", 50] and not any(better["female", n] for n in sizes),
         "both of the long-known": all(better[name, None] for name in known),
+        "told attributes can be read off": bool((told["accuracy"] == 1.0).all()) and len(told) == len(known),
     }
     return Facts(claims=claims)
 

@@ -256,7 +256,8 @@ VERDICTS: dict[str, Verdict] = {
         "coin, a newcomer's posterior after five ratings hardly, after fifty clearly. Against the base rate (always "
         "giving the more frequent answer) a newcomer's posterior becomes a better guess of a single person for age "
         "only; the coordinates of a long-known user are one for both. Whoever keeps states of users should treat them "
-        "as personal data: the number of interactions, not the number of coordinates, decides what they give away.",
+        "as personal data: the number of interactions, not the number of coordinates, decides what they give away. "
+        "Attributes that were told to the prior can be read off the state, without error.",
         others.privacy,
     ),
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments import (
+    attributes,
     evaluate_coverage,
     figure_page,
     large_worlds,
@@ -27,7 +28,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
-    scale = docs / "scale.md"
+    scale, known = docs / "scale.md", docs / "attributes.md"
     enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
@@ -37,6 +38,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
+        known: attributes.with_table(known.read_text(encoding="utf-8"), results),
         prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }

@@ -28,7 +28,7 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 FLOW = (
     ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
     ("files", "serialize", "users", "array_loops", "encoding", "feature_levels"),
-    ("subspace", "radius", "interval", "findings", "evidence", "population"),  # formulas and records: no learning
+    ("subspace", "radius", "interval", "findings", "evidence", "population", "attribute_prior"),  # no learning
     ("logs",),
     ("run",),  # who passes over the logs, and what is kept on the way
     ("linear",),

@@ -23,11 +23,13 @@ from newcomer import __version__, validate
 from newcomer._warm_start import SavedMoments, WarmStart, check_addable, earlier_fit, provenance, ridge_of
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.checks.quick import quick_check
+from newcomer.em.attributes import AttributeFit, fit_attributes
 from newcomer.em.fit import FittedPopulation, blend, estimate_population, fit_apart, refit_population
 from newcomer.em.full_covariance import with_weak_directions
 from newcomer.em.passes import Passes, Progress
 from newcomer.em.variance_components import error_scales
-from newcomer.errors import LogsError, ModelError
+from newcomer.encoding import Column
+from newcomer.errors import FitWarning, LogsError, ModelError, warn_caller
 from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain
 from newcomer.gain.deals import lengths_of, usual_length
@@ -114,6 +116,11 @@ def fit(
     ridge = ridge if past is None else ridge_of(past, ridge, estimator)
     settings = FitSettings(rank, estimator, ridge, literal, uncovered, null, calibrate, persistence)
     settings = settings.checked(logs, ridge_given=past is None)
+    if isinstance(start, Model) and start.attributes and logs.people is None:
+        what = (
+            "the model to start from has attributes of users and these logs have none, so that the new model has none"
+        )
+        warn_caller(f"{what}; read the logs with users=", FitWarning)
     with ExitStack() as stack:
         logs = stack.enter_context(opened(logs, run.workers, kind=ModelError))
         checks = quick_check(logs, progress=run.progress) if check else None
@@ -291,6 +298,8 @@ def _fitted(
     if people is None or found.facts is None:
         return Fitting(model)
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
+    if logs.people is not None:
+        model, apart = _with_attributes(passes, people, model, apart)
     outlook = _outlook(passes, people.chosen, apart, model) if measure else None
     facts = replace(people.counted(passes), outlook=outlook)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
@@ -329,6 +338,34 @@ def _or_none(values: Floats | None) -> Floats:
 def _with(model: Model, other: Population) -> Model:
     """The model with another population in place of its own: a fit to a part of its users."""
     return replace(model, basis=other.leading(model.rank), **_population_of(other))
+
+
+def _with_attributes(
+    passes: Passes, people: FittedPopulation, model: Model, apart: list[tuple[Model, Bools]]
+) -> tuple[Model, list[tuple[Model, Bools]]]:
+    """The models with what attributes of users say, where held-out users are predicted better with them."""
+    found, others, gains = fit_attributes(passes, people.population, people.held_out)
+    model = replace(model, evidence=replace(model.evidence, attributes=gains))
+    if found is None or passes.logs.people is None:
+        return model, apart
+    columns = tuple(one for one, gain in zip(passes.logs.people.columns, gains, strict=True) if gain.kept)
+    both = zip(apart, others, strict=True)
+    return _knowing(model, found, columns), [(_knowing(one, fit, columns), judged) for (one, judged), fit in both]
+
+
+def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ...]) -> Model:
+    """The model with the attributes that stay, and with the covariance over people that they widen."""
+    if found is None:
+        return model
+    rank = model.rank if model.factor.shape[1] else min(found.factor.shape[1], model.dim)
+    return replace(
+        model,
+        factor=found.factor,
+        basis=model.basis if rank == model.rank else Population(model.mean, found.factor, 1.0).leading(rank),
+        attributes=columns,
+        attribute_effects=found.prior.effects,
+        attribute_covariance=found.prior.covariance,
+    )
 
 
 def _outlook(passes: Passes, few: Passes, apart: Apart, model: Model) -> Outlook | None:

@@ -24,8 +24,10 @@ from numpy.typing import NDArray
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.attribute_prior import AttributePrior
 from newcomer.catalogue import Catalogue
 from newcomer.em import likelihood_loops
+from newcomer.encoding import Column, translate
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
 from newcomer.logs.batch import Batch
@@ -62,6 +64,10 @@ class ModelParts(Protocol):
     def intercept(self) -> bool: ...
     @property
     def reward_transform(self) -> Transform | None: ...
+    @property
+    def attributes(self) -> tuple[Column, ...]: ...
+    @property
+    def attribute_prior(self) -> AttributePrior: ...
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place of each action in the catalogue, -1 for unknown ones."""
         ...
@@ -133,6 +139,8 @@ class UserModel:
     known: Bools
     share: float
     transform: Transform | None = None
+    attributes: tuple[Column, ...] = ()
+    prior: AttributePrior | None = None
 
     @classmethod
     def of(cls, model: ModelParts, logs: Logs, share: float) -> UserModel:
@@ -152,6 +160,8 @@ class UserModel:
             known=inside if catalogue is not None else np.ones(len(codes), dtype=np.bool_),
             share=0.0 if logs.action_ids is None else share,
             transform=model.reward_transform,
+            attributes=model.attributes,
+            prior=model.attribute_prior if model.attributes else None,
         )
 
 
@@ -194,7 +204,20 @@ def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
     size = seen.product.shape[1] - 1
     means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
     likelihood_loops.coordinates(seen, means, covariances)
+    if taste.attributes and batch.attributes is not None:
+        assert taste.prior is not None
+        x = translate(batch.attributes, batch.attribute_columns, taste.attributes)
+        means, covariances = _with_attributes(means, covariances, taste.prior, x)
     return Coordinates(batch.users, counts, means, covariances)
+
+
+def _with_attributes(means: Floats, covariances: Floats, prior: AttributePrior, x: Floats) -> tuple[Floats, Floats]:
+    """Posteriors that began with N(0, I), as if they had begun with the prior given encoded attributes (n, p)."""
+    precision, moment = prior.information(x)
+    before = np.linalg.inv(covariances)
+    after: Floats = np.linalg.inv(before + precision).astype(np.float64)
+    total = np.einsum("nij,nj->ni", before, means) + moment
+    return np.asarray(np.einsum("nij,nj->ni", after, total)), np.asarray(after)
 
 
 def _products(batch: Batch, taste: UserModel, actions: Ints) -> tuple[Floats, Ints]:

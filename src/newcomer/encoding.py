@@ -109,6 +109,29 @@ def encode(columns: Sequence[Column], table: Mapping[str, Sequence[Any]], n: int
     return np.concatenate([np.zeros((n, 0)), *parts], axis=1)
 
 
+def translate(x: Floats, before: Sequence[Column], after: Sequence[Column]) -> Floats:
+    """Entries (n, p) by the columns `before` as entries by the columns `after`, which other people may have made.
+
+    >>> old, new = Column("age", "number", 30.0, 10.0), Column("age", "number", 20.0, 5.0)
+    >>> translate(np.array([[1.0]]), [old], [new]).tolist()
+    [[4.0]]
+    """
+    table: dict[str, Sequence[Any]] = {}
+    wanted = {one.name: one.kind == "level" for one in after}
+    end = 0
+    for one in before:
+        part, end = x[:, end : end + one.width], end + one.width
+        if wanted.get(one.name) != (one.kind == "level"):
+            continue
+        there = np.asarray(np.isfinite(part).all(axis=1))
+        if one.kind != "level":
+            table[one.name] = np.where(there, part[:, 0] * one.deviation + one.mean, np.nan).tolist()
+        else:
+            codes = np.argmax(np.where(there[:, None], part, 0.0) + np.array(one.shares), axis=1)
+            table[one.name] = [one.levels[code] if told else None for code, told in zip(codes, there, strict=True)]
+    return encode(after, table, len(x))
+
+
 def table_of(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dict[str, list[Any]], int]:
     """Columns by name, and the number of people, of a frame, a dict of columns, or one dict a person.
 

@@ -452,6 +452,27 @@ class PopulationFacts:
 
 
 @dataclass(frozen=True)
+class AttributeGain(Shown):
+    """An attribute of users, tried: the `gain` in log-likelihood a held-out user beyond the attributes taken before it,
+    by how many standard errors that is `certain`, whether it is `kept`, and the share of what users differ by that it
+    explains.
+    """
+
+    name: str
+    gain: float
+    certain: float
+    kept: bool
+    explains: float = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        if not self.kept:
+            return f"{self.name} is left out: held-out users are not predicted better with it."
+        return f"{self.name} is used: it explains {self.explains:.1%} of what users differ by."
+
+
+@dataclass(frozen=True)
 class Evidence(Shown):
     """Everything a model keeps of its reasons; a model made by hand has none of it."""
 
@@ -463,6 +484,7 @@ class Evidence(Shown):
     calibrated: Draws | None = None
     population: PopulationFacts | None = None
     checks: Checked | None = None  # of the logs, where the fit was asked for them
+    attributes: tuple[AttributeGain, ...] = ()  # of users, that were tried
     outlook: Outlook | None = None  # of SOLD, where `evaluate` has measured it; that of EM is in `population`
 
     @property
@@ -476,7 +498,7 @@ class Evidence(Shown):
         >>> Evidence(ridge=RidgeChoice(2.0, "given")).to_json()
         {'ridge': {'value': 2.0, 'why': 'given'}}
         """
-        parts = {name: part for name, part in asdict(self).items() if part is not None}
+        parts = {name: part for name, part in asdict(self).items() if part is not None and part != ()}
         if "radius" in parts:  # what older files do not know of stays unsaid, so that their models keep their ids
             parts["radius"] = {name: value for name, value in parts["radius"].items() if value is not None}
         if "calibrated" in parts and not parts["calibrated"]["leading"]:

@@ -8,7 +8,7 @@ policy takes every model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,9 @@ import numpy as np
 
 from newcomer import __version__, validate
 from newcomer.arrays import Floats, Ints, read_only
+from newcomer.attribute_prior import AttributePrior
 from newcomer.catalogue import Catalogue, listed
-from newcomer.encoding import Column
+from newcomer.encoding import Column, encode, refuse_unknown, table_of
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
@@ -41,6 +42,7 @@ OPTIONAL = (
     "reward_transform",
 )  # facts that many models do without, and older files do not have
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
+ATTRIBUTES = ("attribute_effects", "attribute_covariance")  # arrays of models with attributes alone
 SURENESS = ("uncertainty", "error_scales")  # arrays that older files do not have; models without them keep their id
 
 
@@ -65,6 +67,10 @@ class Model(Shown):
     `evidence` says why the model is so. `uncertainty` (A,), or (1,), is the variance of the error of what the model
     expects of each action, that its rows leave; `error_scales` (2, J) how many times as large as expected the squared
     errors of people are who were held out of the fit, and how many people each time.
+
+    `attributes` say how attributes of users are encoded (`newcomer.encoding`), empty without; encoded, they have the
+    covariance `attribute_covariance` (p, p) over people, and shift the coordinates of users by `attribute_effects`
+    Gamma (k, p): mean and covariance above are over all people, those of a user with attributes are `prior(...)`.
     """
 
     basis: Floats
@@ -91,6 +97,9 @@ class Model(Shown):
     feature_levels: tuple[Column, ...] = ()  # of features that are text: how their names become indicators
     reward_transform: Transform | None = None  # what rewards are learned as, "log1p" or themselves
     tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
+    attributes: tuple[Column, ...] = ()
+    attribute_effects: Floats = field(default_factory=_nothing)
+    attribute_covariance: Floats = field(default_factory=_nothing)
 
     def __post_init__(self) -> None:
         self._check_facts()
@@ -136,6 +145,9 @@ class Model(Shown):
                 what = "ids, whole numbers or text" if name == "action_ids" else "texts"
                 raise ModelError(f"{name} must be a list of {what}, not {validate.shown(given)}")
             object.__setattr__(self, name, tuple(given))
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        for one in self.attributes:
+            validate.instance(one, Column, "an attribute", kind=ModelError)
 
     def _check_shapes(self, actions: int) -> None:
         """Refuse arrays that do not belong together."""
@@ -145,6 +157,8 @@ class Model(Shown):
         wanted: dict[str, tuple[int, ...]] = {"spectrum": (leading,), "mean": (self.dim,)}
         wanted |= {"factor": (self.dim, self.factor.shape[1]), "action_features": (actions, self.dim)}
         wanted |= {"residual_variance": (actions,), "offsets": (actions,), "uncertainty": (actions,)}
+        width = sum(one.width for one in self.attributes)
+        wanted |= {"attribute_effects": (self.factor.shape[1], width), "attribute_covariance": (width, width)}
         for name, array in self._arrays().items():
             single = name in (*BY_ACTION, "uncertainty") and array.shape == (1,)
             if array.shape != wanted.get(name, array.shape) and not single:
@@ -167,6 +181,7 @@ class Model(Shown):
         told |= {"users": logs.users, "rows": logs.rows} if logs else {}
         told |= {"features" if self.feature_names else "actions": named} if named else {}
         told |= {"intercept": True} if self.intercept else {}
+        told |= {"attributes": tuple(one.name for one in self.attributes)} if self.attributes else {}
         told |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
         return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
 
@@ -179,6 +194,7 @@ class Model(Shown):
     def _arrays(self) -> dict[str, Floats]:
         named = {name: getattr(self, name) for name in (*ARRAYS, *BY_ACTION, "action_features")}
         named |= {name: getattr(self, name) for name in SURENESS if np.any(getattr(self, name))}
+        named |= {name: getattr(self, name) for name in ATTRIBUTES if self.attributes}
         return {name: array for name, array in named.items() if array is not None}
 
     @property
@@ -222,11 +238,58 @@ class Model(Shown):
             **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
-        return digest(arrays, facts | self._levels())
+        return digest(arrays, facts | self._levels() | self._schema())
 
     def _levels(self) -> dict[str, Any]:
         """The levels of features as plain data; nothing of a model without."""
         return {"feature_levels": [one.to_json() for one in self.feature_levels]} if self.feature_levels else {}
+
+    def _schema(self) -> dict[str, Any]:
+        """The attributes as plain data; nothing of a model without."""
+        return {"attributes": [one.to_json() for one in self.attributes]} if self.attributes else {}
+
+    @property
+    def attribute_prior(self) -> AttributePrior:
+        """What attributes say of the coordinates of users."""
+        return AttributePrior(self.attribute_effects, self.attribute_covariance)
+
+    def without_attributes(self) -> Model:
+        """The same model for policies that are not told attributes: the average over people."""
+        return replace(self, attributes=(), attribute_effects=_nothing(), attribute_covariance=_nothing())
+
+    def encode(self, attributes: Any) -> Floats:
+        """Attributes (n, p) of n users as the model takes them, NaN where they are missing.
+
+        They are a frame, a dict of columns or one dict a user. An attribute that the model does not know is refused; a
+        value that is missing, or a level that no user of the logs had, is average, and leaves the prior less sure.
+        """
+        table, count = table_of(attributes)
+        tried = {one.name for one in self.evidence.attributes}  # those that did not help may be passed all the same
+        refuse_unknown(self.attributes, [name for name in table if name not in tried])
+        return encode(self.attributes, table, count)
+
+    def prior(self, attributes: Any = None) -> tuple[Floats, Floats]:
+        """Mean and covariance of the reward vector of a newcomer with these attributes; over all people without any.
+
+        A dict of single values gives (d,) and (d, d), attributes of n users give (n, d) and (n, d, d).
+
+        >>> plan = Column("plan", "level", levels=("free", "paid"), shares=(0.5, 0.5))
+        >>> model = Model(np.eye(1), np.ones(1), np.zeros(1), np.eye(1), 1.0, attributes=(plan,),
+        ...     attribute_effects=[[-0.5, 0.5]], attribute_covariance=[[0.25, -0.25], [-0.25, 0.25]])
+        >>> mean, covariance = model.prior({"plan": "paid"})
+        >>> mean.tolist(), covariance.tolist(), model.prior()[1].tolist()
+        ([0.5], [[0.75]], [[1.0]])
+        """
+        if attributes is None or not self.attributes:
+            return self.mean, self.covariance
+        one = isinstance(attributes, Mapping) and all(
+            value is None or isinstance(value, str | int | float | np.number | np.bool_)
+            for value in attributes.values()
+        )
+        mean, covariance = self.attribute_prior.given(self.encode([attributes] if one else attributes))
+        means = self.mean + mean @ self.factor.T
+        covariances = self.factor @ covariance @ self.factor.T
+        return (means[0], covariances[0]) if one else (means, covariances)
 
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
@@ -361,7 +424,7 @@ class Model(Shown):
         names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
         facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
-        facts |= self._levels()
+        facts |= self._levels() | self._schema()
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -383,6 +446,8 @@ class Model(Shown):
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
             parts |= {name: facts[name] for name in OPTIONAL if name in facts}
             parts["feature_levels"] = tuple(map(Column.from_json, facts.get("feature_levels", ())))
+            parts |= {name: arrays[name] for name in ATTRIBUTES if name in arrays}
+            parts["attributes"] = tuple(map(Column.from_json, facts.get("attributes", ())))
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error

@@ -130,6 +130,11 @@ class _Newcomers:
         ids = [episode.ids[t] for episode in self.episodes if episode.ids is not None]
         return np.stack(ids) if ids else None
 
+    def attributes(self, policy: Player) -> dict[str, Any]:
+        """What is known of the newcomers, where any of it is and the policy takes it."""
+        known = [episode.attributes or {} for episode in self.episodes]
+        return {"attributes": known} if any(known) and getattr(policy, "takes_attributes", False) else {}
+
     def outcomes(self, chosen: Ints) -> tuple[Floats, Floats]:
         """Rewards and regrets (n, T) of the choices (n, T)."""
         rounds = np.arange(self.horizon)
@@ -159,7 +164,7 @@ def _rounds(
 ) -> tuple[Ints, Bools | None]:
     """Choices (n, T) and, for a policy that begins in a subspace, whether each was made in it (n, T)."""
     n, who = len(rngs), np.arange(len(rngs))
-    state = policy.start(n)
+    state = policy.start(n, **crowd.attributes(policy))
     chosen, inside = np.empty((n, crowd.horizon), dtype=np.int64), np.empty((n, crowd.horizon), dtype=bool)
     phase = getattr(policy, "in_subspace", lambda _: np.zeros(n, dtype=bool))
     begins_inside = bool(np.all(phase(state)))

@@ -80,6 +80,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Synthetic(dim=6, seed=1).write_logs(place / "new.parquet", 200, 8, 2)
     others = pl.read_parquet(place / "new.parquet").with_columns(pl.col("user") + 10_000)
     others.write_parquet(place / "new.parquet")
+    ages = pl.DataFrame({"user": range(300), "age": [20 + i % 50 for i in range(300)], "plan": ["free", "paid"] * 150})
+    ages.write_csv(place / "people.csv")
     world = Synthetic(dim=5, items=30, seed=2)
     world.write_items(place / "items.parquet")
     world.write_logs(place / "raw.parquet", 300, 6, 2)

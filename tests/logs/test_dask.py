@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import subprocess
@@ -16,13 +17,17 @@ import polars as pl
 import pytest
 
 import newcomer as nc
+from newcomer.attribute_prior import AttributePrior
 from newcomer.cli import main
+from newcomer.em import attributes
+from newcomer.em.attributes import AttributeTask
 from newcomer.errors import EngineError, LogsError, MissingExtra
 from newcomer.logs import dask as ours
 from newcomer.logs import disk_store
 from newcomer.logs import engine as engines
 from newcomer.logs.reduce import reduce
 from newcomer.logs.workers import WorkerPool
+from newcomer.population import Population
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
 from tests.logs.test_candidates import expected, kept, table
@@ -31,6 +36,7 @@ from tests.optional import optional
 optional("distributed", name="dask")
 
 add_up = partial(moments_of, ridge=1.0)
+EVERY = np.ones(64, dtype=np.bool_)
 
 
 class Fatal:
@@ -272,3 +278,18 @@ def test_candidates_and_arms_are_shuffled_too(cluster, tmp_path: Path) -> None:
     logs = nc.read_logs(tmp_path, engine=cluster)
     assert kept(logs) == expected(frame)
     assert logs.summary.fingerprint == nc.Logs.from_frame(frame).summary.fingerprint
+
+
+def test_attributes_of_users_reach_every_worker(engine, tmp_path: Path) -> None:
+    """The effects of attributes are those of one process."""
+    folder = write_parquet(tmp_path / "logs")
+    users = pl.concat([pl.read_parquet(file) for file in sorted(folder.glob("*.parquet"))])["user"].unique().sort()
+    people = pl.DataFrame([users, pl.Series("age", np.random.default_rng(0).normal(size=len(users)))])
+    alone, several = (nc.read_logs(folder, users=people, engine=one) for one in (None, engine))
+    assert alone.summary.fingerprint == several.summary.fingerprint
+    task = AttributeTask(Population(np.zeros(alone.dim), np.zeros((alone.dim, 0)), 1.0), np.eye(alone.dim), 0, EVERY)
+    prior = AttributePrior(np.zeros((0, 1)), np.ones((1, 1)))
+    look = partial(attributes.add_up, tasks=(task,), prior=prior, entries=(0,))
+    first, second = (reduce(logs, look, operator.add).each[0] for logs in (alone, several))
+    assert gap(second.precision, first.precision) < 1e-10 and gap(second.score, first.score) < 1e-10
+    assert first.users.sum() == len(users)

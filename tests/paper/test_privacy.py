@@ -78,8 +78,9 @@ def test_posterior_coordinates_are_those_of_the_joint_gaussian(ratings, cache):
 
 def test_the_table_shows_what_the_stand_in_hides_and_more_ratings_tell_more(ratings, cache):
     table = privacy_table(ratings, seen=(0, 100), dim=20, rank=5, folds=5, cache=cache)
-    assert table["known"].to_list() == ["factor vector", "posterior", "posterior"] * 2
-    assert table.filter(ratings=0)["auc"].to_list() == [0.5, 0.5]
+    assert table["known"].to_list() == ["factor vector", "posterior", "posterior", "attributes in the prior"] * 2
+    assert table.filter(ratings=0, known="posterior")["auc"].to_list() == [0.5, 0.5]
+    assert table.filter(known="attributes in the prior")["auc"].min() > 0.95  # a state tells what it was told
     assert table.filter(known="factor vector")["auc"].min() > 0.65
     assert table.filter(ratings=100)["auc"].min() > 0.6
     assert table.filter(pl.col("ratings").is_null())["users"].unique().to_list() == [ratings.shape[0]]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from newcomer.checks import dependence
+from newcomer.checks.attributes import attributes_and_logging
 from newcomer.checks.dependence import self_selection, unseen
 from newcomer.checks.descriptive import coverage, propensities, repeats, rewards, spelling
 from newcomer.checks.findings import Draft, UsersTested, judged
@@ -43,6 +44,8 @@ def quick_check(
     random = found.propensities is not None and weighed.verdict == "fine"
     hidden = unknowable(next(one for one in told if one.name == SHARED), shown, deviation, random=random)
     first = unseen(sample, deviation, random=random)
+    known = attributes_and_logging(logs, level=level, seed=seed)
+    told = told if known is None else [*told, known]
     return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(sample))
 
 

@@ -29,6 +29,8 @@ def command(
     logs: options.LogsFile,
     items: options.Items = None,
     features: options.Features = None,
+    users: options.Users = None,
+    attributes: options.Attributes = None,
     level: Annotated[float, typer.Option(metavar="P", help="Clean logs are accused with this probability.")] = 0.05,
     quick: Annotated[bool, typer.Option("--quick", help="One pass, no fit: not whether users are enough.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the permutations.")] = 0,
@@ -57,7 +59,20 @@ def command(
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
     options.check(engine, scheduler, workers)
     how = options.LogReading(
-        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+        items,
+        features,
+        column,
+        intercept,
+        clip,
+        grouped,
+        memory,
+        epoch,
+        missing,
+        tidy_ids,
+        dates,
+        reward_transform,
+        users,
+        attributes,
     )
     how.arguments()
     with options.engine_of(engine, scheduler, workers) as carrier:

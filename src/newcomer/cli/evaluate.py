@@ -28,6 +28,8 @@ def command(
     logs: options.LogsFile,
     items: options.Items = None,
     features: options.Features = None,
+    users: options.Users = None,
+    attributes: options.Attributes = None,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
     column: options.Column = None,
@@ -58,7 +60,20 @@ def command(
     options.check("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
     how = options.LogReading(
-        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+        items,
+        features,
+        column,
+        intercept,
+        clip,
+        grouped,
+        memory,
+        epoch,
+        missing,
+        tidy_ids,
+        dates,
+        reward_transform,
+        users,
+        attributes,
     )
     how.arguments()
     with options.engine_of("local", None, hands) as carrier:

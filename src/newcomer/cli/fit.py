@@ -26,6 +26,8 @@ def command(
     logs: options.LogsFile,
     items: options.Items = None,
     features: options.Features = None,
+    users: options.Users = None,
+    attributes: options.Attributes = None,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
     ridge: Annotated[
@@ -77,7 +79,20 @@ def command(
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
     begin = options.start_of(start, method, old)
     how = options.LogReading(
-        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+        items,
+        features,
+        column,
+        intercept,
+        clip,
+        grouped,
+        memory,
+        epoch,
+        missing,
+        tidy_ids,
+        dates,
+        reward_transform,
+        users,
+        attributes,
     )
     how.arguments()
     journal = target.with_name(f"{target.name}.partial")

@@ -121,6 +121,7 @@ class ModelSummary:
     sure: tuple[int, float] | None = None  # leading directions of the basis that are known, and their error
     sure_line: str = ""  # the same in words
     feature_names: tuple[str, ...] = ()  # of features that have names
+    attributes: tuple[str, ...] = ()  # of users: which are used, and which are not
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -160,6 +161,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         sure=kept.calibrated.sure if kept.calibrated and kept.calibrated.leading else None,
         sure_line=kept.calibrated.sentence() if kept.calibrated else "",
         feature_names=model.feature_names or (),
+        attributes=tuple(one.sentence for one in kept.attributes),
     )
 
 
@@ -205,6 +207,8 @@ def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[Renderable
     yield FitToWidth(lambda room: scree_legend(chance_line(found), glyphs, room))
     yield ""
     yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
+    if found.attributes:
+        yield facts([("Attributes" if i == 0 else "", said) for i, said in enumerate(found.attributes)])
     if found.checks is not None:
         yield facts([("Checks", checks_line(found.checks))])
     if found.outlook:

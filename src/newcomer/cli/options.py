@@ -77,7 +77,7 @@ def parse_columns(pairs: Sequence[str]) -> dict[str, str | list[str] | None]:
     return columns
 
 
-def parse_names(text: str) -> list[str]:
+def parse_names(text: str, *, option: str = "--features") -> list[str]:
     """Names of columns, as `price,weight`.
 
     >>> parse_names("price, weight")
@@ -85,7 +85,7 @@ def parse_names(text: str) -> list[str]:
     """
     names = [name.strip() for name in text.split(",")]
     if not all(names):
-        raise typer.BadParameter(f"columns are named as price,weight, not '{text}'", param_hint="--features")
+        raise typer.BadParameter(f"columns are named as price,weight, not '{text}'", param_hint=option)
     return names
 
 
@@ -204,6 +204,8 @@ LogsFile = Annotated[
 ]
 Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions: features, or names.")]
 Features = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")]
+Users = Annotated[Path | None, typer.Option("--users", metavar="PEOPLE", help="Table of users: attributes.")]
+Attributes = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns of PEOPLE to use; default: all.")]
 Rank = Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")]
 Estimator = Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")]
 Column = Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")]
@@ -240,6 +242,8 @@ class LogReading:
     tidy_ids: bool = False
     dates: str | None = None
     reward_transform: str | None = None
+    users: Path | None = None
+    attributes: str | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `read_logs`."""
@@ -256,6 +260,8 @@ class LogReading:
             "tidy_ids": self.tidy_ids,
             "dates": None if self.dates is None else parse_word(self.dates, "--dates", DATES),
             "reward_transform": self._transform(),
+            "users": self.users,
+            "attributes": None if self.attributes is None else parse_names(self.attributes, option="--attributes"),
         }
 
     def _transform(self) -> str | None:
@@ -276,6 +282,7 @@ class LogReading:
         valued = [("--items", self.items), ("--features", self.features), ("--clip", self.clip)]
         valued += [*(("--column", pair) for pair in self.column or ()), ("--memory", self.memory)]
         valued += [("--epoch", self.epoch), ("--missing", None if self.missing == "error" else self.missing)]
+        valued += [("--users", self.users), ("--attributes", self.attributes)]
         valued += [("--dates", self.dates), ("--reward-transform", self.reward_transform)]
         said = [word for name, value in valued if value is not None for word in (name, str(value))]
         flags = (("--intercept", self.intercept), ("--grouped", self.grouped), ("--tidy-ids", self.tidy_ids))

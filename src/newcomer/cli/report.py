@@ -40,6 +40,8 @@ def command(
     logs: options.LogsFile,
     items: options.Items = None,
     features: options.Features = None,
+    users: options.Users = None,
+    attributes: options.Attributes = None,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
     out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
@@ -72,7 +74,20 @@ def command(
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     options.check("local", None, workers)
     how = options.LogReading(
-        items, features, column, intercept, clip, grouped, memory, epoch, missing, tidy_ids, dates, reward_transform
+        items,
+        features,
+        column,
+        intercept,
+        clip,
+        grouped,
+        memory,
+        epoch,
+        missing,
+        tidy_ids,
+        dates,
+        reward_transform,
+        users,
+        attributes,
     )
     how.arguments()
     hands = (os.cpu_count() or 1) if workers is None else workers

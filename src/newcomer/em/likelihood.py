@@ -204,6 +204,20 @@ def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     return tuple(totals)
 
 
+def information_of(batch: Batch, who: Ints, population: Population) -> tuple[Floats, Floats]:
+    """Of the users at positions `who` (n,): A^T S^-1 A (n, k, k) and A^T S^-1 e (n, k), what rows tell of z alone."""
+    chosen = np.zeros(len(batch.users), dtype=np.bool_)
+    chosen[who] = True
+    size, means, covariances = population.rank, [np.zeros((0, population.rank))], []
+    for view in _views(batch, chosen, grouped=population.share > 0):
+        mean, covariance = np.empty((len(view.starts), size)), np.zeros((len(view.starts), size, size))
+        likelihood_loops.coordinates(view._seen(population), mean, covariance)
+        means.append(mean)
+        covariances.append(covariance)
+    precision = np.linalg.inv(np.concatenate(covariances))
+    return precision - np.eye(size), np.einsum("nij,nj->ni", precision, np.concatenate(means))
+
+
 def merge(a: tuple[Sums, ...], b: tuple[Sums, ...]) -> tuple[Sums, ...]:
     """The sums of each task over the users of both."""
     return tuple(x + y for x, y in zip(a, b, strict=True))

@@ -43,7 +43,7 @@ class ByPolicy:
 
     def expected(self, batch: Batch, dealt: Deal, names: Any) -> Floats:
         """Its scores."""
-        state = informed(self.policy, batch, dealt.known, names)
+        state = informed(self.policy, batch, dealt, names)
         features, ids = meant(self.policy, batch, dealt.candidates, names)
         return np.asarray(self.policy.scores(state, features, ids=ids))
 

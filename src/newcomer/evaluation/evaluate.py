@@ -22,7 +22,8 @@ from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import replay
 from newcomer.evaluation.aggregate import STEPS, curves_of, learning_of, simulated_rows, table_rows
-from newcomer.evaluation.cold_start import ByPolicy, judge
+from newcomer.evaluation.attributes import attribute_steps
+from newcomer.evaluation.cold_start import REWARD, ByPolicy, judge
 from newcomer.evaluation.folds import Fold, shares_of
 from newcomer.evaluation.off_policy import misfit, rows_of, weigh
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS, Predictors, left_out, named, policies, predictors_of
@@ -282,7 +283,8 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
 
 def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> UserTable:
     """Values by propensities of the policies that have a model."""
-    judged = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=VOTES), MEAN: PopulationMean(model)}
+    judged: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=VOTES)}
+    judged |= {MEAN: PopulationMean(model.without_attributes())}
     judged |= {ARMS: EmpiricalArms(model)} if named(model) else {}
     return weigh(judged, PriorTS(model), people, seed=plan.seed, progress=progress)
 
@@ -320,6 +322,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: Outlook | None) -> Evalu
         choices=plan.choices,
         headline=headline,
         curves=curves_of(judged),
+        attributes=attribute_steps(judged, STEPS, REWARD, OURS, MEAN),
         replay=table_rows(played, replay.ROUNDS),
         off_policy=off_policy,
         why_no_off_policy=why,

@@ -24,7 +24,7 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.replay import generators
 from newcomer.evaluation.results import OffPolicyRow
-from newcomer.gain.deals import told_to
+from newcomer.gain.deals import started, told_to
 from newcomer.gain.per_user import PerUser, Progress, UserTable, gather
 from newcomer.gain.propensities import Menu, Offer, inconsistent
 from newcomer.interval import FEWEST, ratio
@@ -60,7 +60,8 @@ def _walk(
     batch: Batch, people: Ints, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int, sums: Floats
 ) -> None:
     """Walk along the histories of some people, asking before each row and telling it after."""
-    states, belief = [policy.start(len(people)) for policy in policies], expects.start(len(people))
+    first = batch.offsets[people][:, None]
+    states, belief = [started(policy, batch, first) for policy in policies], started(expects, batch, first)
     rngs = [generators(policy, batch.hashes[people], seed) for policy in policies]
     for window, (begin, end) in enumerate(WINDOWS):
         for t in range(begin, end):

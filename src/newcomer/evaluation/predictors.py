@@ -9,6 +9,7 @@ import numpy as np
 
 from newcomer._fit import fit
 from newcomer.errors import NewcomerError
+from newcomer.evaluation.attributes import ALONE, BLIND, REGRESSED, regression_of
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Predictor
 from newcomer.evaluation.recommenders import DENSE, recommenders
 from newcomer.logs.logs import Logs
@@ -49,7 +50,15 @@ def named(model: Model) -> bool:
 def predictors_of(logs: Logs, model: Model) -> Predictors:
     """Everything that is learned from the logs of a fit, beside the model that was fitted to them."""
     notes: list[str] = []
-    found: dict[str, Predictor] = {OURS: ByPolicy(PriorUCB(model)), MEAN: ByPolicy(PopulationMean(model))}
+    blind = model.without_attributes()
+    found: dict[str, Predictor] = {OURS: ByPolicy(PriorUCB(model)), MEAN: ByPolicy(PopulationMean(blind))}
+    if model.attributes:
+        found |= {BLIND: ByPolicy(PriorUCB(blind)), ALONE: ByPolicy(PopulationMean(model))}
+        regressed = regression_of(logs, model)
+        if regressed is not None:
+            found[REGRESSED] = regressed
+        else:
+            notes.append("Regression on attributes is left out: attributes and features have too many products.")
     if named(model):
         found[ARMS] = ByPolicy(EmpiricalArms(model))
     found[POSTERIOR] = ByPolicy(PriorTS(model))
@@ -66,7 +75,8 @@ def predictors_of(logs: Logs, model: Model) -> Predictors:
 def policies(made: Predictors, horizon: int) -> dict[str, Any]:
     """The policies that can play with this model, for so many rounds."""
     model = made.model
-    found: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model), MEAN: PopulationMean(model)}
+    blind = model.without_attributes()
+    found: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model), MEAN: PopulationMean(blind)}
     if made.named:
         found[ARMS] = EmpiricalArms(model)
     found["Uniform"] = Uniform()

@@ -20,7 +20,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.cold_start import BYTES
-from newcomer.gain.deals import deal, informed, meant, told_to
+from newcomer.gain.deals import deal, informed, meant, started, told_to
 from newcomer.gain.per_user import PerUser, Progress, UserTable, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -81,7 +81,7 @@ def _played(
     rngs: list[np.random.Generator] | None,
 ) -> Floats:
     """The rewards (m, T) of one policy; `offered` (m, R) loses what is chosen."""
-    who, state = np.arange(len(rows)), policy.start(len(rows))
+    who, state = np.arange(len(rows)), started(policy, batch, rows)
     won = np.empty((len(rows), rounds))
     features, ids = meant(policy, batch, rows, names)
     for t in range(rounds):
@@ -116,7 +116,7 @@ def served(
 def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number: int, names: Any, seed: int) -> Floats:
     """The rewards (m,) of one deal."""
     dealt = deal(batch, who, choices, steps, number)
-    state = informed(policy, batch, dealt.known, names)
+    state = informed(policy, batch, dealt, names)
     features, ids = meant(policy, batch, dealt.candidates, names)
     rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
     chosen = policy.choose(state, features, rngs, ids=ids)

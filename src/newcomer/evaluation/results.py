@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from newcomer.errors import NewcomerError, nearest
+from newcomer.evaluation.attributes import AttributeStep, attribute_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
 from newcomer.gain.verdict import LOOK, times
@@ -197,6 +198,7 @@ class Evaluation(Shown):
     doubtful: tuple[str, ...] = ()
     everybody: Everybody | None = None
     decision: Decision | None = None
+    attributes: tuple[AttributeStep, ...] = ()  # what attributes of users are worth, where the model has some
 
     @property
     def look(self) -> HeadlineStep | None:
@@ -226,7 +228,7 @@ class Evaluation(Shown):
         """A part (headline, curves, replay, off_policy, simulation, learning) as a Polars frame, a row a record."""
         import polars as pl
 
-        parts = ("headline", "curves", "replay", "off_policy", "simulation", "learning")
+        parts = ("headline", "attributes", "curves", "replay", "off_policy", "simulation", "learning")
         if part not in parts:
             raise NewcomerError(f"an evaluation has no part '{part}'", todo=f"choose {nearest(part, parts) or parts}")
         return pl.DataFrame([_flat(row) for row in getattr(self, part) or ()], infer_schema_length=None)
@@ -263,7 +265,7 @@ def _sentences(found: Evaluation) -> list[str]:
     decided, look = list(found.decision.sentences) if found.decision else [], found.look
     if look is None:
         return [*decided, _nothing(found), *found.notes]
-    said = [*decided, _answer(found, look), *_rivals(found, look)]
+    said = [*decided, _answer(found, look), *attribute_sentences(found.attributes), *_rivals(found, look)]
     said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
     return [*said, *found.notes]
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
+from newcomer.encoding import translate
 from newcomer.logs.batch import Batch
 from newcomer.users import mix
 
@@ -71,10 +72,22 @@ def deal(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal
     return Deal(taken[:, :choices], taken[:, choices:])
 
 
-def informed(policy: Any, batch: Batch, known: Ints, names: Any) -> Any:
-    """The state of m newcomers who have been told their rows `known` (m, t)."""
+def started(policy: Any, batch: Batch, rows: Ints) -> Any:
+    """The state of m newcomers, the users of `rows` (m, ...), with their attributes where these are known."""
+    state = policy.start(len(rows))
+    if batch.attributes is None or not getattr(policy, "takes_attributes", False) or not len(rows):
+        return state
+    users = np.searchsorted(batch.offsets, rows[:, 0], side="right") - 1
+    x = translate(batch.attributes[users], batch.attribute_columns, policy.model.attributes)
+    policy.apply_attributes(state, np.arange(len(rows)), x)
+    return state
+
+
+def informed(policy: Any, batch: Batch, dealt: Deal, names: Any) -> Any:
+    """The state of m newcomers who have been told their rows `known` (m, t), and their attributes."""
+    known = dealt.known
     people, steps = known.shape
-    state = policy.start(people)
+    state = started(policy, batch, dealt.candidates)
     if steps:
         told, users = known.ravel(), np.repeat(np.arange(people), steps)
         features, ids = meant(policy, batch, told, names)

@@ -24,7 +24,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, Outlook, OutlookStep
-from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, told_to
+from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, started, told_to
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
@@ -237,7 +237,7 @@ class _Rules:
 
     def _chosen(self, policy: Any, batch: Batch, dealt: Deal, told: list[int]) -> Floats:
         """The rewards (m, steps) of a policy's choices, which learns row after row."""
-        rewards, state = batch.paid[dealt.candidates], policy.start(len(dealt.known))
+        rewards, state = batch.paid[dealt.candidates], started(policy, batch, dealt.candidates)
         found = np.empty((len(rewards), len(told)))
         for t in range(told[-1]):
             rows = dealt.known[:, t]

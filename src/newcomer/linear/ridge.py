@@ -131,14 +131,38 @@ def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
     return learning_loops.learn(*system.parts, users, features, reward)
 
 
+def inform(system: Ridge, users: Ints, precision: Floats, moment: Floats) -> None:
+    """Add to V (m, d, d) and b (m, d) of `users` (m,), each of them once: what is known from elsewhere than rewards.
+
+    >>> system = start(1, 1)
+    >>> inform(system, np.array([0]), np.array([[[1.0]]]), np.array([[3.0]]))
+    >>> system.mean.tolist()
+    [[1.5]]
+    """
+    system.gram[users] += pack(precision)
+    system.moment[users] += moment
+    for user in users:
+        learning_loops.refresh(
+            system.gram[user], system.factor[user], system.moment[user], system.mean[user], system.guard[user]
+        )
+
+
 def precision(system: Ridge) -> Floats:
     """V (n, d, d), both halves, from the packed lower triangle.
 
     >>> precision(start(1, 2)).tolist()
     [[[1.0, 0.0], [0.0, 1.0]]]
     """
-    lower = unpack(system.gram, system.dim)
-    diagonal = np.einsum("nii->ni", lower)
-    full: Floats = lower + np.swapaxes(lower, 1, 2)
-    np.einsum("nii->ni", full)[:] = diagonal
+    return symmetric(system.gram, system.dim)
+
+
+def symmetric(triangle: Floats, dim: int) -> Floats:
+    """The symmetric (..., d, d) with this packed lower triangle.
+
+    >>> symmetric(np.array([1.0, 2.0, 3.0]), 2).tolist()
+    [[1.0, 2.0], [2.0, 3.0]]
+    """
+    lower = unpack(triangle, dim)
+    full: Floats = lower + np.swapaxes(lower, -1, -2)
+    np.einsum("...ii->...i", full)[:] = np.einsum("...ii->...i", lower)
     return full

@@ -36,6 +36,7 @@ UNLOCKED = nullcontext()  # of what is no state: whoever is called refuses it
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}
+LATER = {"grows": True, "later": True}  # the same, of a field that older files lack: it has a default
 
 
 def one_at_a_time(call: Call) -> Call:
@@ -182,7 +183,7 @@ class State(Shown):
                 values[part.name] = kind.rebuild(arrays, f"{name}.")
             elif name in arrays:
                 values[part.name] = arrays[name]
-            elif kind is not Record:
+            elif kind is not Record and not part.metadata.get("later"):
                 raise ModelError(f"the state lacks the array '{name}'")
         state = cls(**values)
         state.check()

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints, read_only
+from newcomer.encoding import Column
 from newcomer.logs.candidates import Candidates
 from newcomer.one_hot import Catalogue
 from newcomer.records import Shown, freeze
@@ -42,7 +43,8 @@ class Batch(Shown):
     `actions` (rows,) are positions in `Logs.action_ids`. They are there whenever the logs name actions, also beside
     `row_features` (rows, d). Features are looked up in `table` (items, d) only where rows bring none; that of one-hot
     actions is not written out (`newcomer.one_hot`). `candidates` are the actions that each row offered, `arms` (rows,)
-    positions in `Logs.arms`; both only if they were logged.
+    positions in `Logs.arms`; both only if they were logged. `attributes` (n, p) are those of the users, encoded
+    (`newcomer.encoding`), by `attribute_columns`, NaN where they are not known; only if the logs have a table of users.
     """
 
     users: NDArray[np.generic]
@@ -56,6 +58,8 @@ class Batch(Shown):
     candidates: Candidates | None = None
     arms: Ints | None = None
     reward_transform: Transform | None = None
+    attributes: Floats | None = None
+    attribute_columns: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
         freeze(self)

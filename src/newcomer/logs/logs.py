@@ -31,6 +31,7 @@ from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import engine as engines
 from newcomer.logs.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.attributes import UserTable, read_users
 from newcomer.logs.batch import Batch
 from newcomer.logs.catalogue import catalogue_of, inspect_frame, without_gaps
 from newcomer.logs.checkpoint import Checkpoint
@@ -40,7 +41,16 @@ from newcomer.logs.engine import Engine
 from newcomer.logs.faults import Faults, mentioning
 from newcomer.logs.feature_columns import size_notes
 from newcomer.logs.files import refuse_twins
-from newcomer.logs.frames import from_arrays, held, names_of, temporal_names, to_polars, unequal, with_lists
+from newcomer.logs.frames import (
+    from_arrays,
+    held,
+    is_table,
+    names_of,
+    temporal_names,
+    to_polars,
+    unequal,
+    with_lists,
+)
 from newcomer.logs.histories import Histories
 from newcomer.logs.items import Items, spellings
 from newcomer.logs.memory_store import Clip, Held, Source, collect
@@ -98,6 +108,7 @@ class Logs(Shown):
         self.intercept, self.total, self.arms, self.tidy_ids = intercept, total, arms, tidy_ids
         self.reward_transform = reward_transform
         self.ordered = ordered and total.ties < total.rows
+        self.people: UserTable | None = None  # attributes of users, where there are any (`with_users`)
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
         self.feature_names = items.feature_names if items is not None and self.by_action else row_names
         if items is not None and items.matrix is not None and not self.by_action and row_names is not None:
@@ -119,6 +130,8 @@ class Logs(Shown):
         propensity: ArrayLike | None = None,
         candidates: Any = None,
         arm: ArrayLike | None = None,
+        users: Any = None,
+        attributes: Any = None,
         intercept: bool = False,
         clip: Clip = None,
         epoch: Epoch | None = None,
@@ -146,6 +159,8 @@ class Logs(Shown):
         propensity, candidates, arm
             What else was logged: the probability of the chosen action, the ids on offer (a list for each row) and the
             arm of the experiment.
+        users, attributes
+            Attributes of users, a table with a column `user`, and the names of its columns to use, as in `read_logs`.
         clip, epoch, missing, tidy_ids, dates, reward_transform
             As in `read_logs`.
 
@@ -186,6 +201,8 @@ class Logs(Shown):
             arm=None if arm is None else "arm",
             epoch=epoch,
         )
+        if users is None and is_table(attributes):
+            users, attributes = attributes, None
         return cls._from_frame(
             frame,
             wishes.on(layout),
@@ -195,7 +212,7 @@ class Logs(Shown):
             features=matrix,
             chosen=names,
             ordered=True,
-        )
+        ).with_users(users, attributes)
 
     @classmethod
     def from_frame(
@@ -205,6 +222,8 @@ class Logs(Shown):
         items: Any = None,
         features: str | Sequence[str] | None = None,
         columns: Renames | None = None,
+        users: Any = None,
+        attributes: Sequence[str] | None = None,
         intercept: bool = False,
         clip: Clip = None,
         epoch: Epoch | None = None,
@@ -245,7 +264,7 @@ class Logs(Shown):
             clip=clip,
             chosen=chosen.of_items,
             beside=chosen.beside,
-        )
+        ).with_users(users, attributes)
 
     @classmethod
     def _from_frame(
@@ -411,6 +430,27 @@ class Logs(Shown):
         source, total = keep_users(self._source, keep, self._items, self.engine)
         return self._replace(_source=source, total=total, summary=self._summed(total), journal=None)
 
+    def with_users(self, users: Any, attributes: Sequence[str] | None = None) -> Logs:
+        """The same logs with attributes of their users: a file or a table with a column `user`, one row a user.
+
+        `attributes` names the columns to use, by default all that can be. Without `users` these logs as they are.
+
+        >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], features=np.eye(4), reward=[1, 0, 1, 0])
+        >>> logs.with_users(pl.DataFrame({"user": [1, 2], "age": [20, 40]})).people.columns[0].name
+        'age'
+        """
+        if users is None:
+            if attributes is not None:
+                todo = "pass users=, a file or a table with a column user"
+                raise LogsError("attributes are chosen and there is no table of users", where="attributes=", todo=todo)
+            return self
+        met = [(part.hashes, part.users.dtype) for part in self._source.parts()]
+        hashes, kind = np.concatenate([one for one, _ in met]), met[0][1]
+        people = read_users(users, hashes, kind, attributes=attributes, tidy=self.tidy_ids)
+        other = self._replace(people=people, _notes=[*self._notes, *people.notes])
+        other.summary = other._summed(other.total)
+        return other
+
     def noted(self, journal: Checkpoint) -> Logs:
         """The same logs, the results of whose passes are kept in a journal."""
         return self._replace(journal=journal)
@@ -426,13 +466,17 @@ class Logs(Shown):
 
     def _summed(self, total: LogTotals, arms: tuple[str, ...] | None = None) -> Summary:
         """The summary of a survey of these logs, or of some of their users."""
-        return total.summary(
+        found = total.summary(
             dim=self.dim,
             intercept=self.intercept,
             limits=self._source.limits,
             arms=self.arms if arms is None else arms,
             transform=self.reward_transform,
         )
+        if self.people is None:
+            return found
+        both = (int(found.fingerprint, 16) + self.people.fingerprint) % 2**64
+        return replace(found, fingerprint=f"{both:016x}")
 
     def tasks(self, rows: int | None) -> tuple[list[tuple[Piece, ...]], list[int]]:
         """A pass in tasks for workers, and the rows of each; only of logs that are on an engine."""
@@ -463,6 +507,8 @@ class Logs(Shown):
             propensities=part.propensities,
             candidates=part.candidates,
             arms=None if part.arms is None else part.arms.astype(np.int64),
+            attributes=None if self.people is None else self.people.of(part.hashes),
+            attribute_columns=() if self.people is None else self.people.columns,
         )
 
     @cached_property

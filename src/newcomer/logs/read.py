@@ -35,6 +35,8 @@ def read_logs(
     items: Any = None,
     features: str | Sequence[str] | None = None,
     columns: Renames | None = None,
+    users: Any = None,
+    attributes: Sequence[str] | None = None,
     intercept: bool = False,
     clip: Clip = None,
     grouped: bool = False,
@@ -70,6 +72,11 @@ def read_logs(
         Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, `candidates`,
         `arm`, as `{"user": "uid"}`. `features` may name several numeric columns, and None leaves an optional column
         out. Common names (userId, item_id, rating, timestamp and the like) need not be given.
+    users
+        Attributes of users, known before the first interaction: a file or a table with a column `user`, one row a user,
+        and numbers, booleans, texts or categories. Values may be missing, and users may have no row.
+    attributes
+        Names of the columns of `users` to use; without it all that can be are.
     intercept
         Add a constant feature, last.
     clip
@@ -118,6 +125,8 @@ def read_logs(
             items=items,
             features=features,
             columns=columns,
+            users=users,
+            attributes=attributes,
             intercept=intercept,
             clip=clip,
             epoch=epoch,
@@ -168,6 +177,7 @@ def read_logs(
         reward_transform=wishes.reward_transform,
         ordered=reader.layout.step is not None,
     )
+    logs = logs.with_users(users, attributes)
     return logs if engine is None else logs.on(engine)
 
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from newcomer.array_loops import plain
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.ridge import Ridge
-from newcomer.linear.state import GROWS, NOBODY, Record, State
+from newcomer.linear.state import GROWS, LATER, NOBODY, Record, State
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import MOST, Entries, Predicted, Recalled, Repeats, Shares
 from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
@@ -63,6 +63,11 @@ class ActionMemory(State):
     )  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
     share: Floats  # (n,) of the residual variance that is taken to repeat
     extra: Floats = field(metadata={"saved_as": "more"})  # (n,) variance of the effect beyond it: of outlier users
+    shift: Floats = field(default_factory=lambda: np.zeros((0, 0)), metadata=LATER)  # (n, k) of z by attributes, (n, 0)
+
+    def __post_init__(self) -> None:
+        if len(self.shift) != len(self.used):
+            self.shift = np.zeros((len(self.used), 0))
 
     def __len__(self) -> int:
         return len(self.used)

@@ -2,7 +2,8 @@
 
 A policy is a frozen dataclass of settings; what it learns of its users travels apart, in a state (linear/state.py).
 
-    state = policy.start(n, repeatability=)                                     n newcomers
+    state = policy.start(n, attributes=, repeatability=)                        n newcomers
+    policy.know(state, attributes, users=)                                      attributes that become known later
     policy.choose(state, actions, rng, ids=, mask=, users=) -> (m,)             pure: asking twice gives the same answer
     policy.probabilities(state, actions, rng, ids=, mask=, users=) -> (m, K)    one-hot if certain; votes if sampled
     policy.scores(state, actions, ids=, mask=, users=) -> (m, K)                what it ranks by; -inf where masked
@@ -31,6 +32,7 @@ supplies what is its own:
     state_settings() -> {name: value}        the settings that give the state its meaning
     pool_repeatability(state)                what repeated actions say of repeatability; None without per-action effects
     apply_repeatability(state, given)        newcomers start with that
+    apply_attributes(state, users, x)        the prior given encoded attributes of users
     best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
     learner                                  init, learn and what else concerns the state, shared with other policies
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
@@ -57,6 +59,7 @@ from newcomer.feature_levels import by_entries
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
+from newcomer.policies.attributes import encoded
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
@@ -91,8 +94,15 @@ class Contract(Shown, ABC, Generic[Kind]):
 
     # What everybody calls.
 
-    def start(self, n: int, *, repeatability: Repeatability | Mapping[str, Any] | None = None) -> Kind:
-        """The state of n newcomers, who start with the `repeatability` of earlier users, if given."""
+    def start(
+        self, n: int, attributes: Any = None, repeatability: Repeatability | Mapping[str, Any] | None = None
+    ) -> Kind:
+        """The state of n newcomers, who start with the `repeatability` of earlier users, if given.
+
+        `attributes` are what is known of them: a frame, a dict of columns, or one dict a user, with the names of
+        `model.attributes`. Values may be missing, and a level that the logs never had counts as missing: average, and
+        less sure.
+        """
         count = calls.newcomers(n)
         observed = None if repeatability is None else the_repeatability(repeatability)
         try:
@@ -107,7 +117,18 @@ class Contract(Shown, ABC, Generic[Kind]):
         state.record = self.record
         if observed is not None:
             self.apply_repeatability(state, observed)
+        if attributes is not None:
+            self._take_attributes(state, attributes, calls.everyone(count))
         return state
+
+    @one_at_a_time
+    def know(self, state: Kind, attributes: Any, *, users: ArrayLike | None = None) -> None:
+        """Attributes of users (all by default) that become known later: as if they had been known from the start.
+
+        For the Gaussian posterior that is exact. Tests that were made on the way, of whether the prior fits the user,
+        stay as they were. Attributes that were known before are replaced.
+        """
+        self._take_attributes(state, attributes, self.positions(state, users))
 
     @one_at_a_time
     def repeatability(self, state: Kind) -> Repeatability | None:
@@ -269,6 +290,10 @@ class Contract(Shown, ABC, Generic[Kind]):
         """Let the users of a new state start with the repeatability of earlier users."""
         self.learner.apply_repeatability(state, given)
 
+    def apply_attributes(self, state: Kind, users: Ints, x: Floats) -> None:
+        """Let the prior of `users` (m,), each once, be the one given their encoded attributes (m, p)."""
+        self.learner.apply_attributes(state, users, x)
+
     def best(self, state: Kind, query: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
         return calls.pick(self.score(state, query), query)
@@ -336,6 +361,26 @@ class Contract(Shown, ABC, Generic[Kind]):
     def _generators(self, rng: Random, query: Query) -> Generators:
         """One generator for each row, or the request to pass one."""
         return calls.generators(rng, len(query.users), type(self).__name__)
+
+    @property
+    def takes_attributes(self) -> bool:
+        """Whether attributes of users change what the policy does."""
+        return self._conditions_on_attributes and bool(getattr(self._model, "attributes", ()))
+
+    @property
+    def _conditions_on_attributes(self) -> bool:
+        """Whether the policy, or its learner, has a prior that attributes can change."""
+        own = type(self).apply_attributes is not Contract.apply_attributes
+        return own or type(self.learner).apply_attributes is not Learner.apply_attributes
+
+    def _take_attributes(self, state: Kind, given: Any, users: Ints) -> None:
+        """Check attributes of users, and take them into the prior."""
+        model = self._model
+        if model is None or not self._conditions_on_attributes:
+            raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
+        x = encoded(model, given, users)
+        if x is not None and len(users):
+            self.apply_attributes(state, users, x)
 
     def _recognise(self, state: Kind) -> None:
         """Refuse a state of another record, or whose arrays are not those that this policy begins with.

@@ -8,15 +8,15 @@ the paper at T = 200. Neither has a regret guarantee: the regret of both grows l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.linear.state import State
+from newcomer.linear.state import LATER, State
 from newcomer.model import Model
-from newcomer.policies import calls
+from newcomer.policies import attributes, calls
 from newcomer.policies.actions import KnownActions
 from newcomer.policies.base import Contract, the_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
@@ -24,9 +24,14 @@ from newcomer.policies.calls import Generators, Query, Random, Rewards
 
 @dataclass
 class Counts(State):
-    """Rewards seen by each user (n,)."""
+    """Rewards seen by each user (n,), and what attributes shift the user's coordinates by, (n, k) or (n, 0)."""
 
     count: Ints
+    shift: Floats = field(default_factory=lambda: np.zeros((0, 0)), metadata=LATER)
+
+    def __post_init__(self) -> None:
+        if len(self.shift) != len(self.count):
+            self.shift = np.zeros((len(self.count), 0))
 
     def check(self) -> None:
         """Refuse anything but one whole number a user."""
@@ -80,7 +85,10 @@ class Uniform(Contract[Counts]):
 
 @dataclass(frozen=True)
 class PopulationMean(Contract[Counts]):
-    """The action that is best for the average user of the logs: phi^T E[beta], and what everybody thinks beyond it."""
+    """The action that is best for the average user of the logs: phi^T E[beta], and what everybody thinks beyond it.
+
+    With attributes, the average user who has these.
+    """
 
     model: Model
 
@@ -99,10 +107,18 @@ class PopulationMean(Contract[Counts]):
 
     def score(self, state: Counts, query: Query) -> Floats:
         """phi^T E[beta] + o (m, K)."""
+        if state.shift.shape[1]:
+            seen = self._known.describe(query.actions, query.ids, query.codes).rows(len(query.users))
+            return np.asarray(seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, state.shift[query.users]))
         if query.actions.shape[2] and not np.any(self.model.offsets):
             return calls.mean_rewards(self._known.mean[None], query)
         means = self._known.describe(query.actions, query.ids, query.codes).population_mean
         return np.array(np.broadcast_to(means, (len(query.users), means.shape[1])))
+
+    def apply_attributes(self, state: Counts, users: Ints, x: Floats) -> None:
+        """The mean given attributes."""
+        state.shift = attributes.widened(state.shift, self._known.factor.shape[1])
+        state.shift[users] = self.model.attribute_prior.given(x)[0]
 
     def learn(self, state: Counts, observed: Rewards) -> None:
         """Count the rewards; they change nothing else."""

@@ -28,10 +28,10 @@ from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import posterior, ridge
-from newcomer.linear.ridge import Ridge
-from newcomer.linear.state import GROWS, State
+from newcomer.linear.ridge import Ridge, packed_size
+from newcomer.linear.state import GROWS, LATER, State
 from newcomer.model import Model
-from newcomer.policies import action_memory, repeatability
+from newcomer.policies import action_memory, attributes, repeatability
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described, KnownActions
 from newcomer.policies.base import the_model
@@ -48,6 +48,8 @@ class PriorState(State):
     """What is known of n users: latent coordinates, the actions they met, and the evidence that the prior is wrong.
 
     `full` has systems of d dimensions for outlier users; its triangles are (n, 0) until there are any.
+    `known`, packed triangles, is what attributes have added to the precision of z; they shift its prior mean by
+    `memory.shift`. The attributes themselves are not kept.
     """
 
     small: Ridge
@@ -55,6 +57,11 @@ class PriorState(State):
     memory: ActionMemory
     outlier: OutlierState = field(metadata={"saved_as": "doubt"})
     in_subspace: Bools = field(metadata={"saved_as": "inside"})  # (n,), whether the prior is still believed
+    known: Floats = field(default_factory=lambda: np.zeros((0, 0)), metadata=LATER)  # (n, p) by attributes, or (n, 0)
+
+    def __post_init__(self) -> None:
+        if len(self.known) != len(self.in_subspace):
+            self.known = np.zeros((len(self.in_subspace), 0))
 
     def __len__(self) -> int:
         return len(self.in_subspace)
@@ -176,6 +183,38 @@ class Belief(Learner[PriorState]):
         met = own.repeats > 0
         weights = repeatability.pooled(self.starting, own.log_likelihood[met])
         return Repeatability(tuple(SHARES.tolist()), tuple(weights.tolist()), int(met.sum()), int(own.repeats.sum()))
+
+    def apply_attributes(self, state: PriorState, users: Ints, x: Floats) -> None:
+        """Let the prior of `users` (m,) be the one given their encoded attributes (m, p), in place of what was known.
+
+        Information adds up in any order, so the posterior is as if attributes had been known from the start.
+        """
+        rank, prior = self.known.factor.shape[1], self.model.attribute_prior
+        mean, covariance = prior.given(x)
+        precision = np.linalg.inv(covariance)
+        shift, added = attributes.widened(state.memory.shift, rank), attributes.widened(state.known, packed_size(rank))
+        before = ridge.symmetric(added[users], rank) + np.eye(rank)
+        moment = np.einsum("nij,nj->ni", precision, mean) - np.einsum("nij,nj->ni", before, shift[users])
+        ridge.inform(state.small, users, precision - before, moment)
+        away = [] if self.flat else users[~state.in_subspace[users]].tolist()
+        earlier = {user: self._full_prior(state, user) for user in away}
+        shift[users], added[users] = mean, ridge.pack(precision - np.eye(rank))
+        state.memory.shift, state.known = shift, added
+        for user, (old, pull) in earlier.items():
+            now, toward = self._full_prior(state, user)
+            ridge.inform(state.full, np.array([user]), (now - old)[None], (toward - pull)[None])
+
+    def _full_prior(self, state: PriorState, user: int) -> tuple[Floats, Floats]:
+        """Precision (d, d), and precision times mean (d,), of an outlier's beta - m ~ N(L mu, L C L^T + tau^2 I)."""
+        size = self.outlier_variance * SIZES[likeliest(state.outlier, user)]
+        left, variances = self.axes
+        if not state.known.shape[1]:
+            return (np.eye(len(left)) - (left * (variances / (variances + size))) @ left.T) / size, np.zeros(len(left))
+        rank, factor = self.known.factor.shape[1], self.known.factor
+        inner = ridge.symmetric(state.known[user], rank) + np.eye(rank)  # C^-1
+        middle = np.linalg.inv(size * inner + factor.T @ factor)
+        precision = (np.eye(len(factor)) - factor @ middle @ factor.T) / size
+        return precision, precision @ (factor @ state.memory.shift[user])
 
     def remembered(self, observed: Rewards, seen: Described) -> Floats:
         """The features (m, d) that memory keeps of actions outside the catalogue; loadings (m, k) where d is large."""
@@ -303,16 +342,13 @@ class Belief(Learner[PriorState]):
     def _leave(self, state: PriorState, user: int) -> None:
         """Take a user out of the prior: larger effects where features are one-hot, else a system of d dimensions."""
         own, full, dim = state.memory, state.full, self.model.dim
-        size = self.outlier_variance * SIZES[likeliest(state.outlier, user)]
-        state.in_subspace[user] = False
         if self.flat:
-            own.extra[user] = size
+            own.extra[user] = self.outlier_variance * SIZES[likeliest(state.outlier, user)]
             self._reweigh(state, user, (float(own.share[user]), 0.0), latent=True, least=1.0)
             return
         if not full.complete:
             fresh = ridge.start(len(state), dim)
             full.gram, full.factor, full.carry, full.guard = fresh.gram, fresh.factor, fresh.carry, fresh.guard
-        left, variances = self.axes
-        precision = (np.eye(dim) - (left * (variances / (variances + size))) @ left.T) / size
-        full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, 0.0
+        precision, pull = self._full_prior(state, user)
+        full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, pull
         self._reweigh(state, user, None, latent=False, least=1.0)

@@ -13,7 +13,7 @@ from newcomer.array_loops import plain
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies import action_memory, calls
+from newcomer.policies import action_memory, attributes, calls
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described
 from newcomer.policies.base import Contract
@@ -62,20 +62,34 @@ class EmpiricalArms(Contract[ActionMemory]):
         """Start with the repeatability of earlier users."""
         self._belief.start_from(state, given)
 
+    def apply_attributes(self, state: ActionMemory, users: Ints, x: Floats) -> None:
+        """Shift the mean of every action; what was remembered of actions is beyond the new mean."""
+        known, before = self._belief.known, attributes.widened(state.shift, self._belief.known.factor.shape[1])
+        state.shift = before.copy()
+        state.shift[users] = self.model.attribute_prior.given(x)[0]
+        for user in users.tolist():
+            for entry in range(int(state.used[user])):
+                key, slot = int(state.keys[user, entry]), int(state.slots[user, entry])
+                if slot < 0:
+                    met = state.counts[user, entry] * known.loadings[key]
+                else:
+                    met = state.rows[user, slot] if self.model.by_ids_alone else state.rows[user, slot] @ known.factor
+                state.totals[user, entry] -= met @ (state.shift[user] - before[user])
+
     def pool_repeatability(self, state: ActionMemory) -> Repeatability:
         """What the repeats of the users say."""
         return self._belief.pooled(state)
 
     def score(self, state: ActionMemory, query: Query) -> Floats:
         """The population mean, and what this user's meetings of the action add to it (m, K)."""
-        seen = self._described(query.actions, query.ids, query.codes, len(query.users))
+        seen = self._described(query.actions, query.ids, query.codes, state.shift[query.users])
         found = action_memory.recall(state, query.users, seen.keys, seen.variance, seen.effect)
         return np.asarray(seen.population_mean + found.level + self.width * np.sqrt(found.left))
 
     def learn(self, state: ActionMemory, observed: Rewards) -> None:
         """Remember the meetings, and what repeats say of repeatability."""
         for part in each_once(observed):
-            seen = self._described(part.features[:, None], *part.columns(), len(part.users))
+            seen = self._described(part.features[:, None], *part.columns(), state.shift[part.users])
             keys, target = seen.keys[:, 0], part.reward - seen.population_mean[:, 0]
             features, starting = self._belief.remembered(part, seen), self._belief.starting
             means, variance, effect = (plain(one[:, 0]) for one in (seen.population_mean, seen.variance, seen.effect))
@@ -87,7 +101,13 @@ class EmpiricalArms(Contract[ActionMemory]):
             if starting is not None and len(again):
                 action_memory.believe(state, again, starting)
 
-    def _described(self, actions: Floats, ids: calls.Ids | None, codes: Ints | None, rows: int) -> Described:
-        """Candidates (m, K), with the variance along shared directions as a part of the effect of each."""
-        seen = self._belief.known.describe(actions, ids, codes).rows(rows)
+    def _described(self, actions: Floats, ids: calls.Ids | None, codes: Ints | None, shift: Floats) -> Described:
+        """Candidates (m, K), with the variance along shared directions as a part of the effect of each.
+
+        Attributes shift the population mean by loadings^T shift, of shift (m, k).
+        """
+        seen = self._belief.known.describe(actions, ids, codes).rows(len(shift))
+        if shift.shape[1]:
+            means = seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, shift)
+            seen = seen._replace(population_mean=means)
         return seen._replace(effect=seen.effect + self._shared[np.maximum(seen.keys, -1)])

@@ -56,5 +56,9 @@ class Learner(Generic[Kind]):
         what = "this policy does not remember actions, so that nothing comes again"
         raise PolicyError(what, todo="leave out repeatability=")
 
+    def apply_attributes(self, state: Kind, users: Ints, x: Floats) -> None:
+        """Let the prior of `users` (m,), each once, be the one given their encoded attributes (m, p)."""
+        raise PolicyError("this policy does not use attributes of users", todo="leave out attributes=")
+
 
 NO_LEARNER: Learner[State] = Learner()

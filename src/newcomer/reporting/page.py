@@ -13,6 +13,7 @@ from newcomer import __version__
 from newcomer.findings import Decision
 from newcomer.reporting.contents import ReportContents
 from newcomer.reporting.html import Markup, listed, named, tag
+from newcomer.reporting.sections_attributes import TITLE, attribute_sections
 from newcomer.reporting.sections_logs import checks_section, data_section
 from newcomer.reporting.sections_model import model_sections
 from newcomer.reporting.sections_users import everybody_section, people_sections
@@ -37,6 +38,7 @@ PARTS = (
     ("directions", "What the directions mean"),
     ("parts", "What rewards are made of"),
     ("radii", "How sure the directions are"),
+    ("attributes", TITLE),
     ("data", "What was logged"),
     ("next", "What to do next"),
 )
@@ -59,6 +61,7 @@ def page_of(dossier: ReportContents) -> str:
         everybody_section(dossier),
         checks_section(dossier),
         *people_sections(dossier),
+        *attribute_sections(dossier),
         *model_sections(dossier),
         data_section(dossier),
         _next(dossier, decision),

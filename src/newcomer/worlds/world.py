@@ -7,8 +7,9 @@ candidate, so that all policies are compared on the same users, the same action 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from zlib import crc32
 
 import numpy as np
@@ -31,7 +32,8 @@ class Episode(Shown):
     `actions` (T, K, d) are the candidates' features, `means` (T, K) their expected rewards, from which regret is
     counted, `rewards` (T, K) what choosing each would have paid. `mask` (T, K), if given, is False where a candidate is
     not on offer. `ids` (T, K), if given, say which actions the candidates are, as the world's logs name them; a
-    policy that remembers actions knows them by these.
+    policy that remembers actions knows them by these. `attributes`, if given, are what is known of the newcomer, by
+    name, for policies that take them.
     """
 
     actions: Floats
@@ -39,6 +41,7 @@ class Episode(Shown):
     rewards: Floats
     mask: Bools | None = None
     ids: NDArray[np.generic] | None = None
+    attributes: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         freeze(self)

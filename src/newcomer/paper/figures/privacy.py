@@ -5,12 +5,14 @@ gender and age, so it can be measured: a logistic regression on a user's coordin
 cross-validated over users, against the base rate (always saying the more frequent answer; an area under the ROC curve
 of 0.5).
 
-Two kinds of coordinates, both k numbers a user:
+Three kinds of coordinates, all of k numbers a user:
 
 * "factor vector": a user's vector in the factorisation of everybody's ratings, what a recommender keeps of a
   long-known user;
 * "posterior": the mean of a newcomer's beta given t of that newcomer's real ratings. The newcomer is a held-out user,
-  and the movie features and the prior N(mean, covariance) come from the other users only.
+  and the movie features and the prior N(mean, covariance) come from the other users only;
+* "attributes in the prior": the same with gender and age told to the prior, whose mean is Gamma x: the state keeps no
+  attribute, and tells what was told.
 
 The attacker knows the attribute of the other users of the same kind, nothing else, and has not tried hard: these
 numbers are lower bounds on what can be learned. Success is the area under the ROC curve: 0.5 is a coin, 1 is certainty.
@@ -26,6 +28,7 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.attribute_prior import AttributePrior
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.errors import NewcomerError
 from newcomer.paper.figure import Point, swept
@@ -38,6 +41,7 @@ from newcomer.worlds.world import stream
 _Known = tuple[str, int | None, Ratings, Floats]
 
 SEEN = (5, 20, 50, 200)
+POSTERIOR, TOLD = "posterior", "attributes in the prior"
 OLDER = 35  # lower end of the first age group that counts as older; 37% of the filtered users are
 FOLDS, FEWER_FOLDS = 10, 5  # of users; fewer at the quick scale
 NEWTON = 30
@@ -83,14 +87,17 @@ def privacy_table(
 ) -> pl.DataFrame:
     """One row for each attribute and each thing known of a user.
 
-    Columns `attribute`, `known` ("factor vector" or "posterior"), `ratings` behind the coordinates (null for factor
-    vectors: all of them), `users`, and those of `Guess`. `seen` are the numbers of ratings of a newcomer to try.
+    Columns `attribute`, `known` ("factor vector", "posterior" or "attributes in the prior"), `ratings` behind the
+    coordinates (null for factor vectors: all of them), `users`, and those of `Guess`. `seen` are the numbers of ratings
+    of a newcomer to try.
     """
     train, test = split_users(ratings, held_out, seed=seed)
     everyone = factorise(ratings, dim=dim, rank=rank, seed=seed, cache=cache)
     others = factorise(train, dim=dim, rank=rank, seed=seed, cache=cache)
     known: list[_Known] = [("factor vector", None, ratings, latent_coordinates(everyone))]
-    known += [("posterior", t, test, posterior_coordinates(test, others, t, seed=seed)) for t in seen]
+    known += [(POSTERIOR, t, test, posterior_coordinates(test, others, t, seed=seed)) for t in seen]
+    prior = attribute_prior(train, others)
+    known += [(TOLD, seen[0], test, posterior_coordinates(test, others, seen[0], seed=seed, prior=prior))]
     rows: list[dict[str, object]] = []
     for what, count, people, coordinates in known:
         for attribute, label in (("female", people.gender == "F"), (f"{OLDER} or older", people.age >= OLDER)):
@@ -110,29 +117,52 @@ def latent_coordinates(factors: Factors) -> Floats:
     return np.asarray(left[:, : factors.rank] * values[: factors.rank])
 
 
-def posterior_coordinates(test: Ratings, factors: Factors, count: int, *, seed: int) -> Floats:
+def stated(people: Ratings) -> Floats:
+    """What people have stated, (n, 2): woman or man, older or not."""
+    return np.column_stack([people.gender == "F", people.age >= OLDER]).astype(np.float64)
+
+
+def attribute_prior(train: Ratings, factors: Factors) -> AttributePrior:
+    """Gamma of z ~ N(Gamma x, .), by regression of the coordinates of the users in `factors` on what they stated."""
+    x = stated(train) - stated(train).mean(axis=0)
+    left, _, _ = np.linalg.svd(factors.users - factors.users.mean(axis=0), full_matrices=False)
+    z = left[:, : factors.rank] * np.sqrt(len(x))
+    return AttributePrior(np.linalg.solve(x.T @ x + np.eye(2), x.T @ z).T, x.T @ x / len(x))
+
+
+def posterior_coordinates(
+    test: Ratings, factors: Factors, count: int, *, seed: int, prior: AttributePrior | None = None
+) -> Floats:
     """Posterior means (n, k) of test users' latent states given `count` of their ratings, drawn uniformly.
 
     beta = m + L z, z ~ N(0, I), with m and L L^T the mean and covariance of the users in `factors`; rewards have the
-    noise of its held-out error.
+    noise of its held-out error. With a `prior`, z is that of users who have stated gender and age.
     """
     mean = factors.users.mean(axis=0)
     _, values, right = np.linalg.svd(factors.users - mean, full_matrices=False)
     spread = (right[: factors.rank] * values[: factors.rank, None] / np.sqrt(len(factors.users))).T
+    x = stated(test) - stated(test).mean(axis=0)
+    told = (np.zeros((1, factors.rank, factors.rank)), np.zeros((1, factors.rank)))
+    precision, moment = told if prior is None else prior.information(x)
     lottery = stream(seed, "privacy ratings").random(len(test.user))
     out = np.zeros((len(test.users), factors.rank))
     for user in range(len(test.users)):
         rows = np.flatnonzero(test.user == user)
         rows = rows[np.argsort(lottery[rows])][:count]
-        out[user] = _posterior(factors.movies[test.movie[rows]], test.rating[rows], mean, spread, factors.rmse**2)
+        own = (precision[min(user, len(precision) - 1)], moment[min(user, len(moment) - 1)])
+        out[user] = _posterior(factors.movies[test.movie[rows]], test.rating[rows], mean, spread, factors.rmse**2, own)
     return out
 
 
-def _posterior(shown: Floats, rating: Floats, mean: Floats, spread: Floats, variance: float) -> Floats:
-    """E[z | ratings] = (I + Z^T Z / s2)^-1 Z^T (r - X m) / s2, with Z = X L and s2 the `variance` of the noise."""
+def _posterior(
+    shown: Floats, rating: Floats, mean: Floats, spread: Floats, variance: float, told: tuple[Floats, Floats]
+) -> Floats:
+    """E[z | ratings] = (I + G + Z^T Z / s2)^-1 (g + Z^T (r - X m) / s2), with Z = X L, s2 the `variance` of the noise,
+    and G (k, k), g (k,) what attributes add to the information."""
     loading = shown @ spread
-    system = np.eye(spread.shape[1]) + loading.T @ loading / variance
-    return np.asarray(np.linalg.solve(system, loading.T @ (rating - shown @ mean) / variance), dtype=np.float64)
+    system = np.eye(spread.shape[1]) + told[0] + loading.T @ loading / variance
+    moment = told[1] + loading.T @ (rating - shown @ mean) / variance
+    return np.asarray(np.linalg.solve(system, moment), dtype=np.float64)
 
 
 def guessable(coordinates: Floats, label: Bools, *, folds: int = 10, ridge: float = 1.0, seed: int = 0) -> Guess:

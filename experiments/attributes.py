@@ -1,0 +1,410 @@
+"""What are attributes of users worth, before the first interaction and after some?
+
+`python -m experiments.attributes [taxes bfi young movielens]` (NEWCOMER_DATA names the folder that holds taxes/, bfi/,
+young-people/ and ml-1m/) writes experiments/results/attributes.csv. Users are dealt into folds; those of a fold are
+newcomers of fits to the others. Each newcomer's rows are dealt ten times: eight are candidates, others are known. All
+rules choose among the same candidates with the same rows known; the table tells the mean reward over the population
+mean's, averaged over deals and then over users, its standard error over users, and the paired difference of PriorUCB
+with attributes to PriorUCB without ("added").
+
+What is tried was listed before any of it was looked at:
+
+    taxes      five folds; 16 rows of each person; known and candidate rows come from different tasks, since the two
+               rows of a task sum to one; attributes party, two attitudes
+    bfi        three folds; 12 of 25 answers of each person logged; gender, education (levels), age
+    young      three folds; 20 of 134 answers logged; all ten facts of the survey
+    movielens  three folds; 20 ratings of each person, of films with 1,000 ratings or more; gender, age group and
+               occupation (levels); the zip code is offered and has to be left out
+    emails     simulated: 12,000 users got six of twelve templates at random; log-odds of clicks: -2 (deviation 0.4 by
+               template) plus effects of four segments and a device (deviation 0.6 by template) and nothing else that
+               users share; 2,000 newcomers get five e-mails at random and then the one that each rule chooses of all
+               twelve; gains are in true click rates
+    rules      PriorUCB with the attributes, PriorUCB fitted without, attributes permuted among people, plain ridge
+               regression of attribute x feature ("regression"; where it is small enough), all after 0, 1, 2, 5 and,
+               where histories allow, 10 interactions; on taxes also m, L and the noise found together with the effects
+               of attributes by fifteen steps of EM ("joint"), in place of those of the fit
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from experiments import markdown
+from newcomer._fit import fit
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.attribute_prior import AttributePrior
+from newcomer.charts.pictures import Axis, draw_lines
+from newcomer.em.attributes import over_people
+from newcomer.encoding import encode, table_of, translate
+from newcomer.evaluation.attributes import regression_of
+from newcomer.logs.logs import Logs
+from newcomer.model import Model
+from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.prior import PriorUCB
+
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
+OUT = Path(__file__).parent / "results" / "attributes.csv"
+DEALS, CHOICES, STEPS = 10, 8, (0, 1, 2, 5, 10)
+WITH, WITHOUT, PERMUTED, REGRESSION = "attributes", "without", "permuted", "regression"
+JOINT = "joint"
+TOLD = (WITH, WITHOUT, PERMUTED, REGRESSION, JOINT)
+HEADS = ["table", "interactions", "users", "with attributes", "without", "permuted", "regression", "joint EM", "added"]
+START = "| table | interactions |"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of users, all of them in `frame` (user, action or features, reward, group), and what is known of users.
+
+    Rows of one `group` of a user are never known and candidate at once. `logged` rows of each user are in the logs.
+    """
+
+    name: str
+    frame: pl.DataFrame
+    people: pl.DataFrame
+    folds: int
+    features: Floats | None = None
+    logged: int | None = None
+
+
+def folder() -> Path:
+    """Where the data are."""
+    return Path(os.environ.get("NEWCOMER_DATA", "data"))
+
+
+def taxes() -> Table:
+    """Choices between two tax plans, 2,000 people, eight tasks each."""
+    frame = pl.read_parquet(folder() / "taxes" / "choices.parquet").sort("user", "step")
+    names = [name for name in frame.columns if name not in ("user", "task", "step", "reward")]
+    people = pl.read_csv(folder() / "taxes" / "people.csv")
+    return Table("taxes", frame.select("user", "reward", group="task"), people, 5, frame.select(names).to_numpy())
+
+
+def answers(name: str, table: pl.DataFrame, people: pl.DataFrame, logged: int) -> Table:
+    """A table of answers, people by questions, as rows."""
+    numbers = table.with_columns(pl.all().cast(pl.Float64, strict=False)).with_row_index("user")
+    rows = numbers.unpivot(index="user", variable_name="action", value_name="reward").drop_nulls()
+    rows = rows.with_columns(pl.col("user").cast(pl.Int64), group="action").sort("user", "action")
+    return Table(name, rows, people, 3, logged=logged)
+
+
+def bfi() -> Table:
+    """25 answers of 2,800 people."""
+    people = pl.read_csv(folder() / "bfi" / "people.csv").with_row_index("user")
+    people = people.with_columns(pl.col("gender", "education").cast(pl.String), pl.col("user").cast(pl.Int64))
+    return answers("bfi", pl.read_csv(folder() / "bfi" / "answers.csv"), people, 12)
+
+
+def young() -> Table:
+    """134 answers of 1,010 people, and ten facts."""
+    table = pl.read_csv(folder() / "young-people" / "responses.csv", infer_schema_length=None)
+    facts = ["Age", "Height", "Weight", "Number of siblings", "Gender", "Left - right handed", "Education"]
+    facts += ["Only child", "Village - town", "House - block of flats"]
+    rated = [name for name in table.columns if name not in facts and table[name].dtype.is_numeric()]
+    people = table.select(facts).with_row_index("user").with_columns(pl.col("user").cast(pl.Int64))
+    return answers("young", table.select(rated), people, 20)
+
+
+def movielens() -> Table:
+    """Ratings of films that 1,000 people or more have rated."""
+
+    def read(file: str, names: list[str]) -> pl.DataFrame:
+        text = (folder() / "ml-1m" / file).read_text(encoding="latin-1").splitlines()
+        return pl.DataFrame([line.split("::") for line in text], schema=names, orient="row")
+
+    rows = read("ratings.dat", ["user", "action", "reward", "time"]).select(
+        pl.col("user", "action").cast(pl.Int64), pl.col("reward").cast(pl.Float64)
+    )
+    often = rows.group_by("action").len().filter(pl.col("len") >= 1000)["action"]
+    people = read("users.dat", ["user", "gender", "age", "occupation", "zip"]).with_columns(
+        pl.col("user").cast(pl.Int64)
+    )
+    rows = rows.filter(pl.col("action").is_in(often.to_list())).with_columns(group="action").sort("user", "action")
+    return Table("movielens", rows, people, 3, logged=20)
+
+
+TABLES: dict[str, Callable[[], Table]] = {"taxes": taxes, "bfi": bfi, "young": young, "movielens": movielens}
+
+
+def folds_of(table: Table) -> Iterator[tuple[Bools, Bools]]:
+    """Rows of the logs and rows of the newcomers, fold by fold."""
+    rng = np.random.default_rng(2026)
+    users, place = np.unique(table.frame["user"].to_numpy(), return_inverse=True)
+    fold = rng.permutation(len(users)) % table.folds
+    lottery = rng.random(len(place))
+    order = np.lexsort((lottery, place))
+    number = np.empty(len(place), dtype=np.int64)
+    starts = np.searchsorted(place[order], np.arange(len(users)))
+    number[order] = np.arange(len(place)) - starts[place[order]]
+    logged = number < (table.logged or len(place))
+    for one in range(table.folds):
+        yield (fold[place] != one) & logged, fold[place] == one
+
+
+def logs_of(table: Table, rows: Bools, people: pl.DataFrame | None) -> Logs:
+    """Logs of some rows, with attributes or without."""
+    some = table.frame.filter(pl.Series(rows))
+    given: dict[str, Any] = {"user": some["user"], "reward": some["reward"]}
+    given |= {"action": some["action"]} if table.features is None else {"features": table.features[rows]}
+    return Logs.from_arrays(**given, users=people)
+
+
+def permuted(people: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """The same attributes of other people."""
+    order = np.random.default_rng(seed).permutation(len(people))
+    return people.with_columns(people["user"].gather(order))
+
+
+def deal(groups: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Candidates and known rows of one user; groups are never cut."""
+    kinds = rng.permutation(np.unique(groups))
+    order = np.concatenate([rng.permutation(np.flatnonzero(groups == kind)) for kind in kinds])
+    ends = np.flatnonzero(np.diff(groups[order], append=-1) != 0) + 1
+    cut = int(ends[np.searchsorted(ends, CHOICES)])
+    return order[:CHOICES], rng.permutation(order[cut:])
+
+
+def judge(table: Table, rows: Bools, models: dict[str, Model], regression: Any, seed: int) -> dict[str, Floats]:
+    """Rewards (n, steps) of every rule, averaged over deals, less the population mean's; NaN beyond the rows."""
+    places = np.flatnonzero(rows)
+    users, start = np.unique(table.frame["user"].to_numpy()[places], return_index=True)
+    bounds = np.append(start, len(places))
+    codes = (
+        table.frame["group"].cast(pl.String).cast(pl.Categorical).to_physical()
+        if table.features is None
+        else table.frame["group"]
+    )
+    groups, reward = codes.to_numpy().astype(np.int64), table.frame["reward"].to_numpy()
+    known_people = table.people.join(pl.DataFrame({"user": users}), on="user", how="right").sort("user")
+    # The longest step that nearly everybody has the rows for; the others do not judge.
+    usual = float(np.quantile(np.diff(bounds), 0.1))
+    least = CHOICES + max(t for t in STEPS if t <= max(usual - CHOICES, 1))
+    able = [i for i in range(len(users)) if bounds[i + 1] - bounds[i] >= least]
+    found = {name: np.zeros((len(able), len(STEPS))) for name in (*models, REGRESSION)}
+    told = known_people[able]
+    for number in range(DEALS):
+        rng = np.random.default_rng([seed, number])
+        dealt = [deal(groups[places[bounds[i] : bounds[i + 1]]], rng) for i in able]
+        most = min(max(STEPS), min(len(known) for _, known in dealt))
+        candidates = np.stack([places[bounds[i]] + one for i, (one, _) in zip(able, dealt, strict=True)])
+        known = np.stack([places[bounds[i]] + one[:most] for i, (_, one) in zip(able, dealt, strict=True)])
+        mean = PopulationMean(models[WITHOUT])
+        common = _paid(reward, candidates, mean.choose(mean.start(len(able)), **_asked(table, candidates)))
+        for name, model in models.items():
+            policy = PriorUCB(model)
+            given = {} if name in (WITHOUT,) or not model.attributes else {"attributes": _of(model, told, name, seed)}
+            state = policy.start(len(able), **given)
+            for t in range(most + 1):
+                if t in STEPS:
+                    chosen = policy.choose(state, **_asked(table, candidates))
+                    found[name][:, STEPS.index(t)] += (_paid(reward, candidates, chosen) - common) / DEALS
+                if t < most:
+                    row = known[:, t]
+                    ids = {} if table.features is not None else {"ids": table.frame["action"].to_numpy()[row]}
+                    features = None if table.features is None else table.features[row]
+                    policy.update(state, features, reward[row], **ids)
+        if regression is not None:
+            chosen = regression(candidates, told).argmax(axis=1)
+            found[REGRESSION] += (_paid(reward, candidates, chosen) - common)[:, None] / DEALS
+        for values in found.values():
+            values[:, [i for i, t in enumerate(STEPS) if t > most]] = np.nan
+    if regression is None:
+        del found[REGRESSION]
+    return found
+
+
+def _of(model: Model, told: pl.DataFrame, name: str, seed: int) -> pl.DataFrame:
+    """What newcomers are known by: their own attributes, or, permuted, those of others."""
+    told = told if name != PERMUTED else told.sample(fraction=1.0, shuffle=True, seed=seed)
+    return told.select([one.name for one in model.attributes])
+
+
+def _asked(table: Table, rows: Ints) -> dict[str, Any]:
+    """Candidates as policies take them."""
+    if table.features is not None:
+        return {"actions": table.features[rows]}
+    return {"ids": table.frame["action"].to_numpy()[rows]}
+
+
+def _paid(reward: Floats, rows: Ints, chosen: Ints) -> Floats:
+    return np.asarray(reward[rows[np.arange(len(rows)), chosen]])
+
+
+def regressed(table: Table, logs: Logs, model: Model) -> Any:
+    """The scores of plain regression on attributes; None where it is too large."""
+    made = regression_of(logs, model)
+    if made is None or logs.people is None:
+        return None
+    position = {one: i for i, one in enumerate(model.action_ids or ())}
+
+    def scores(rows: Ints, told: pl.DataFrame) -> Floats:
+        given, count = table_of(told.select([one.name for one in made.columns]))
+        x = AttributePrior(np.zeros((0, len(made.covariance))), made.covariance).completed(
+            encode(made.columns, given, count)
+        )
+        beta = model.mean + x @ made.effects.T
+        if table.features is not None:
+            return np.asarray(np.einsum("mad,md->ma", table.features[rows], beta))
+        codes = np.vectorize(position.__getitem__)(table.frame["action"].to_numpy()[rows])
+        return np.asarray(np.take_along_axis(beta, codes, axis=1))
+
+    return scores
+
+
+def joint(logs: Logs, plain: Model, model: Model) -> Model:
+    """The same attributes as in `model`, with m, L and the noise found together with Gamma by fifteen steps of EM.
+
+    Rows bring features, of d columns. In each step z of a user has its posterior given rewards and attributes; Gamma is
+    a ridge regression of its mean on x; W = [m, L] solves the normal equations of all rows, with the fit's precision.
+    """
+    batch = next(logs.batches(rows=logs.summary.rows))
+    assert batch.attributes is not None and plain.evidence.population is not None
+    covariance = np.array(model.attribute_covariance)
+    x = AttributePrior(np.zeros((0, len(covariance))), covariance).completed(
+        translate(batch.attributes, batch.attribute_columns, model.attributes)
+    )
+    length, dim, rank = int(batch.lengths[0]), plain.dim, plain.factor.shape[1]
+    X, r = batch.features.reshape(-1, length, dim), batch.rewards.reshape(-1, length)
+    gram, pull = np.einsum("nhd,nhe->nde", X, X), np.einsum("nhd,nh->nd", X, r)
+    mean, factor, noise, gamma = plain.mean, plain.factor, plain.noise_variance, np.zeros((rank, x.shape[1]))
+    weights = np.tile([plain.evidence.population.mean_precision, *rank * [plain.evidence.population.precision]], dim)
+    for _ in range(15):
+        images, before = X @ factor, x @ gamma.T
+        left = np.linalg.inv(np.eye(rank) + np.einsum("nhk,nhl->nkl", images, images) / noise)
+        error = r - X @ mean - np.einsum("nhk,nk->nh", images, before)
+        z = before + np.einsum("nkl,nhl,nh->nk", left, images, error, optimize=True) / noise
+        gamma = np.linalg.solve(x.T @ x + np.eye(x.shape[1]) / 0.5**2, x.T @ z).T
+        both = np.column_stack([np.ones(len(z)), z])
+        squares = both[:, :, None] * both[:, None, :]
+        squares[:, 1:, 1:] += left
+        system = np.einsum("nde,nab->daeb", gram, squares, optimize=True).reshape(dim * (rank + 1), -1) / noise
+        found = np.linalg.solve(system + np.diag(weights), np.einsum("nd,na->da", pull, both).ravel() / noise)
+        mean, factor = np.split(found.reshape(dim, rank + 1), [1], axis=1)
+        mean = mean[:, 0]
+        rest = r - np.einsum("nhd,nd->nh", X, both @ np.column_stack([mean, factor]).T)
+        unsure = np.einsum("nhk,nkl,nhl->", X @ factor, left, X @ factor, optimize=True)
+        noise = float(((rest**2).sum() + unsure) / r.size)
+    prior, whole = over_people(factor, factor @ gamma, covariance)
+    changed = replace(model, mean=mean, factor=whole, noise_variance=noise, residual_variance=np.zeros(0))
+    return replace(changed, attribute_effects=prior.effects)
+
+
+def run(name: str) -> list[dict[str, Any]]:
+    """All folds of a table, as rows of the results."""
+    table, values, kept = TABLES[name](), [], []
+    for number, (logged, newcomers) in enumerate(folds_of(table)):
+        plain, own = logs_of(table, logged, None), logs_of(table, logged, table.people)
+        other = logs_of(table, logged, permuted(table.people, number))
+        models = {
+            WITH: fit(own, calibrate=False),
+            WITHOUT: fit(plain, calibrate=False),
+            PERMUTED: fit(other, calibrate=False),
+        }
+        if table.features is not None and models[WITH].attributes:
+            models[JOINT] = joint(own, models[WITHOUT], models[WITH])
+        kept.append([one.name for one in models[WITH].attributes])
+        print(name, number, kept[-1], "permuted:", [one.name for one in models[PERMUTED].attributes], flush=True)
+        values.append(judge(table, newcomers, models, regressed(table, own, models[WITHOUT]), number))
+    found = {rule: np.concatenate([one[rule] for one in values]) for rule in values[0]}
+    reward = float(table.frame["reward"].mean())  # type: ignore[arg-type]
+    rows = []
+    for rule, gains in found.items():
+        for place, t in enumerate(STEPS):
+            own = gains[:, place]
+            if np.isnan(own).any():
+                continue
+            added = own - found[WITHOUT][:, place]
+            row = {"table": name, "rule": rule, "interactions": t, "people": len(own), "mean reward": reward}
+            row |= {"gain": own.mean(), "error": own.std() / np.sqrt(len(own))}
+            row |= {"added": added.mean(), "error of added": added.std() / np.sqrt(len(own))}
+            rows.append(row | {"kept": "; ".join(",".join(one) for one in kept) if rule == WITH else ""})
+    return rows
+
+
+def draw(results: pl.DataFrame) -> Path:
+    """The gain before the first interaction and after some, on `taxes`."""
+    named = {WITH: "with attributes", WITHOUT: "without", REGRESSION: "regression on attributes alone"}
+    rows = results.filter(pl.col("table") == "taxes", pl.col("rule").is_in(list(named)))
+    rows = rows.with_columns(line=pl.col("rule").replace(named))
+    x, y = Axis("interactions", "interactions with the newcomer"), Axis("gain", "gain over the population mean")
+    return draw_lines(rows, PICTURE, x=x, y=y, series="line", error="error", marked=True)
+
+
+def emails() -> list[dict[str, Any]]:
+    """The simulated test of e-mails, as rows of the results."""
+    rng = np.random.default_rng(2026)
+    base, effects = rng.normal(-2.0, 0.4, 12), rng.normal(0.0, 0.6, (12, 5))
+    segment, device = rng.integers(0, 4, 14_000), rng.integers(0, 2, 14_000)
+    x = np.column_stack([np.eye(4)[segment], device])
+    rates = 1.0 / (1.0 + np.exp(-base - (x - x.mean(axis=0)) @ effects.T))
+    sent = np.argsort(rng.random((14_000, 12)), axis=1)[:, :6]
+    clicked = (rng.random(sent.shape) < np.take_along_axis(rates, sent, axis=1)).astype(np.float64)
+    names = pl.Series("segment", [f"segment {one}" for one in segment])
+    people = pl.DataFrame([pl.Series("user", np.arange(14_000)), names, pl.Series("device", device == 1)])
+    given = {"user": np.repeat(np.arange(12_000), 6), "action": sent[:12_000].ravel()}
+    reward, new = clicked[:12_000].ravel(), np.arange(12_000, 14_000)
+    own = Logs.from_arrays(**given, reward=reward, users=people)
+    models = {WITH: fit(own, calibrate=False), WITHOUT: fit(Logs.from_arrays(**given, reward=reward), calibrate=False)}
+    permuted_logs = Logs.from_arrays(**given, reward=reward, users=permuted(people, 0))
+    models[PERMUTED] = fit(permuted_logs, calibrate=False)
+    best = rates[new, int(np.argmax(models[WITHOUT].mean))]
+    gains = {}
+    for name, model in models.items():
+        policy, told = PriorUCB(model), [one.name for one in model.attributes]
+        state = policy.start(len(new), **({"attributes": people[new].select(told)} if told else {}))
+        for t in range(6):
+            if t in STEPS:
+                chosen = policy.choose(state, ids=np.arange(12))
+                gains[name, t] = rates[new, chosen] - best
+            policy.update(state, ids=sent[new, t], reward=clicked[new, t])
+    gains["oracle", 0] = rates[new].max(axis=1) - best
+    print("emails: best for all", best.mean(), "kept", [one.name for one in models[WITH].attributes], models[WITH].rank)
+    rows = []
+    for (rule, t), own_gain in gains.items():
+        added = own_gain - gains[WITHOUT, t]
+        row = {"table": "emails", "rule": rule, "interactions": t, "people": len(new), "mean reward": best.mean()}
+        row |= {"gain": own_gain.mean(), "error": own_gain.std() / np.sqrt(len(new)), "added": added.mean()}
+        kept = ",".join(one.name for one in models[WITH].attributes) if rule == WITH else ""
+        rows.append(row | {"error of added": added.std() / np.sqrt(len(new)), "kept": kept})
+    return rows
+
+
+def with_table(page: str, results: Path) -> str:
+    """The page with its table of gains made anew from attributes.csv, if there is such a file."""
+    if not (results / OUT.name).is_file():
+        return page
+    found = pl.read_csv(results / OUT.name, infer_schema_length=None)
+    rows = []
+    for table in found["table"].unique(maintain_order=True):
+        for t in found.filter(table=table)["interactions"].unique(maintain_order=True):
+            at = {row["rule"]: row for row in found.filter(table=table, interactions=t).iter_rows(named=True)}
+            told = [markdown.number(at[one]["gain"], at[one]["error"]) if one in at else "" for one in TOLD]
+            added = markdown.number(at[WITH]["added"], at[WITH]["error of added"])
+            rows.append([table, str(t), f"{at[WITH]['people']:,}", *told, added])
+    return markdown.replaced(page, START, markdown.table(HEADS, rows))
+
+
+def main(names: list[str]) -> None:
+    """Run tables, and write those that were run; the others stay as they were."""
+    before = pl.read_csv(OUT) if OUT.exists() else None
+    for name in (name for name in names if name != "draw"):
+        rows = pl.DataFrame(emails() if name == "emails" else run(name))
+        with pl.Config(tbl_rows=100, tbl_cols=20):
+            print(rows.drop("kept", "mean reward"))
+        others = [] if before is None else [before.filter(pl.col("table") != name)]
+        before = pl.concat([*others, rows], how="vertical_relaxed")
+        before.sort("table", maintain_order=True).write_csv(OUT, float_precision=5)
+    if "taxes" in names or names == ["draw"]:
+        draw(pl.read_csv(OUT))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or [*TABLES, "emails"])

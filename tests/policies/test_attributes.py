@@ -1,0 +1,186 @@
+"""Attributes at serving: the prior given them, known at the start or later, against dense Gaussians."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import newcomer as nc
+from newcomer.arrays import Floats
+from newcomer.em.attributes import over_people
+from newcomer.encoding import Column
+from newcomer.errors import PolicyError
+from newcomer.model import Model
+from newcomer.policies.belief import PriorState
+from tests.oracles import attributes as oracle
+
+COLUMNS = (Column("age", "number", 40.0, 10.0), Column("plan", "level", levels=("free", "paid"), shares=(0.7, 0.3)))
+C = np.array([[1.0, 0.05, -0.05], [0.05, 0.21, -0.21], [-0.05, -0.21, 0.21]])
+
+
+def parts(dim: int = 5, rank: int = 2, seed: int = 0) -> tuple[Floats, Floats, Floats]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=dim), rng.normal(size=(dim, rank)), 0.4 * rng.normal(size=(dim, 3))
+
+
+def model_of(m: Floats, L: Floats, B: Floats, **more: Any) -> Model:
+    prior, factor = over_people(L, B, C)
+    given = {"attributes": COLUMNS, "attribute_effects": prior.effects, "attribute_covariance": C}
+    basis = np.linalg.qr(factor)[0][:, :2]
+    return Model(basis, np.ones(len(m)), m, factor, 0.5, **{**given, **more})
+
+
+def one_hot(**more: Any) -> Model:
+    return model_of(*parts(), one_hot=True, action_ids=tuple("abcde"), persistence=0.3, **more)
+
+
+def expected(policy: Any, state: Any, actions: Floats, **more: Any) -> Floats:
+    view = policy._belief.look_at(state, policy.ask(state, actions, **more))
+    return np.asarray(view.expected())
+
+
+PEOPLE = [{"age": 50, "plan": "paid"}, {"age": None, "plan": "free"}, {"age": 20, "plan": "gift"}, {}]
+
+
+def encoded(person: dict[str, Any]) -> Floats:
+    """By hand."""
+    age = person.get("age")
+    x = [np.nan if age is None else (age - 40) / 10]
+    known = {"free": [0.3, -0.3], "paid": [-0.7, 0.7]}
+    return np.array(x + known.get(person.get("plan", ""), [np.nan, np.nan]))
+
+
+def test_expected_rewards_are_those_of_the_dense_posterior() -> None:
+    m, L, B = parts(rank=5)
+    policy = nc.PriorUCB(model_of(m, L, B), level=0.0)
+    rng = np.random.default_rng(3)
+    X, r, actions = rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 3)), rng.normal(size=(6, 5))
+    state = policy.start(4, attributes=PEOPLE)
+    for t in range(3):
+        policy.update(state, X[:, t], r[:, t])
+    found = expected(policy, state, actions)
+    for i, person in enumerate(PEOPLE):
+        x = encoded(person)
+        known = np.isfinite(x)
+        if known[1]:
+            known[2] = False  # two levels say the same: their joint covariance is singular
+        mean, covariance = oracle.prior(m, B, L, np.nan_to_num(x), known, C)
+        mean, _ = oracle.posterior(X[i], r[i], np.full(3, 0.5), mean, covariance)
+        np.testing.assert_allclose(found[i], actions @ mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [nc.PriorUCB, nc.PriorTS])
+@pytest.mark.parametrize("named", [True, False])
+def test_known_later_is_known_from_the_start(kind: Any, named: bool) -> None:
+    policy = kind(one_hot() if named else model_of(*parts()), level=0.0)
+    rng = np.random.default_rng(4)
+    first, later, twice = policy.start(4, attributes=PEOPLE), policy.start(4), policy.start(4, attributes=PEOPLE[::-1])
+    for t in range(6):
+        ids = np.array(["a", "b", "a", "c", "a", "b"])[[t] * 4] if named else None
+        X, r = (None if named else rng.normal(size=(4, 5))), rng.normal(size=4)
+        for state in (first, later, twice):
+            policy.update(state, X, r, ids=ids)
+        if t == 3:
+            policy.know(later, PEOPLE)
+            policy.know(twice, {"age": [50, 20], "plan": ["paid", "gift"]}, users=[0, 2])
+    policy.know(twice, pl.DataFrame({"age": [None, None], "plan": ["free", None]}), users=[1, 3])
+    actions = np.eye(5)
+    ids = list("abcde") if named else None
+    wanted = expected(policy, first, actions, ids=ids)
+    for state in (later, twice):
+        np.testing.assert_allclose(expected(policy, state, actions, ids=ids), wanted, atol=1e-9)
+        np.testing.assert_allclose(state.small.gram, first.small.gram, atol=1e-9)
+
+
+def test_arms_and_the_population_mean_shift_their_means() -> None:
+    model = one_hot()
+    ids = list("abcde")
+    mean = nc.PopulationMean(model)
+    means, _ = model.prior(PEOPLE)
+    np.testing.assert_allclose(mean.scores(mean.start(4, attributes=PEOPLE), ids=ids), means, atol=1e-12)
+    arms = nc.EmpiricalArms(model)
+    np.testing.assert_allclose(arms.scores(arms.start(4, attributes=PEOPLE), ids=ids), means, atol=1e-12)
+    first, later = arms.start(4, attributes=PEOPLE), arms.start(4)
+    for action, reward in (("a", 1.0), ("b", -1.0), ("a", 2.0), ("new", 0.5)):
+        for state in (first, later):
+            for user in range(4):
+                arms.update(state, ids=[action], reward=[reward], users=[user])
+    arms.know(later, PEOPLE)
+    asked = [*ids, "new"]
+    np.testing.assert_allclose(arms.scores(later, ids=asked), arms.scores(first, ids=asked), atol=1e-9)
+
+
+def test_states_keep_the_shift_and_no_attribute() -> None:
+    policy = nc.PriorUCB(one_hot())
+    state = policy.start(4, attributes=PEOPLE)
+    again = PriorState.from_bytes(state.to_bytes())
+    assert again == state and b"paid" not in state.to_bytes()
+    both = PriorState.concat([state.take([1]), policy.start(1), state.take([0])])
+    wanted = policy.scores(state, ids=list("abcde"))
+    found = policy.scores(both, ids=list("abcde"))
+    np.testing.assert_array_equal(found[[0, 2]], wanted[[1, 0]])
+    np.testing.assert_array_equal(found[1], policy.scores(policy.start(1), ids=list("abcde"))[0])
+    policy.know(both, [{"age": 50, "plan": "paid"}], users=[1])
+    np.testing.assert_allclose(policy.scores(both, ids=list("abcde"))[1], wanted[0], atol=1e-9)
+
+
+def test_an_outlier_keeps_the_shift_of_the_prior() -> None:
+    policy = nc.PriorUCB(model_of(*parts()), level=0.5)
+    first, later = policy.start(1, attributes=[PEOPLE[0]]), policy.start(1)
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        X = rng.normal(size=(1, 5))
+        for state in (first, later):
+            policy.update(state, X, 30.0 * X[:, 0])
+    assert not first.inside[0] and not later.inside[0]
+    policy.know(later, [PEOPLE[0]])
+    actions = np.eye(5)
+    found, wanted = expected(policy, later, actions), expected(policy, first, actions)
+    np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
+
+
+def test_attributes_that_make_no_sense_are_refused_and_change_nothing() -> None:
+    policy = nc.PriorUCB(one_hot())
+    state = policy.start(2)
+    before = state.to_bytes()
+    for given, users, said in (
+        ({"agee": [1, 2]}, None, "knows no attribute 'agee'"),
+        ({"age": ["old", "young"]}, None, "is a number, not 'old'"),
+        ({"plan": [1.5, 2.5]}, None, "is a level, not 1.5"),
+        ({"age": [20.0]}, None, "of 1 users, and 2"),
+        ([{}] * 3, None, "of 3 users, and 2"),
+        ({"age": [float("inf"), 1.0]}, None, "infinite"),
+        ({"age": [20.0, 30.0]}, [0, 0], "comes twice"),
+        ("age", None, "a dict of columns"),
+    ):
+        with pytest.raises(PolicyError, match=said):
+            policy.know(state, given, users=users)
+    assert state.to_bytes() == before
+    policy.know(state, {"age": [float("nan"), None], "user": [1, 2]})
+    np.testing.assert_allclose(policy.scores(state, ids=["a"]), policy.scores(policy.start(2), ids=["a"]), atol=1e-12)
+    with pytest.raises(PolicyError, match="does not use attributes"):
+        nc.LinUCB(3, horizon=5).start(1, attributes=[{"age": 3}])
+
+
+def test_a_model_without_attributes_says_once_that_they_change_nothing() -> None:
+    model = replace(one_hot(), attributes=(), attribute_effects=np.zeros(0), attribute_covariance=np.zeros(0))
+    policy = nc.PriorUCB(model)
+    with pytest.warns(UserWarning, match="change nothing"):
+        state = policy.start(1, attributes=[{"age": 3}])
+    assert state == policy.start(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.know(state, [{"age": 3}])
+
+
+def test_a_model_with_attributes_has_another_id() -> None:
+    model = one_hot()
+    plain = replace(model, attributes=(), attribute_effects=np.zeros(0), attribute_covariance=np.zeros(0))
+    assert model.id != plain.id
+    with pytest.raises(PolicyError, match="started by"):
+        nc.PriorUCB(plain).scores(nc.PriorUCB(model).start(1), ids=["a"])

@@ -168,7 +168,7 @@ class Service:
         known = [one.state for one in self.states.known.values() if one.identity == serving.identity][-POOL_USERS:]
         if len(known) < FEWEST:
             return None
-        told = serving.policy.repeatability(type(known[0]).concat(known)).to_json()
+        told = serving.policy.repeatability(type(known[0]).concat(known)).to_json()  # type: ignore[attr-defined]
 
         async def keep(tx: Tx) -> int | None:
             last = await tables.repeatability(tx)

@@ -147,7 +147,7 @@ def fit(
             identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **wanted}
             identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
             kept = validate.location(journal, "journal", kind=ModelError)
-            logs = logs.noted(stack.enter_context(_kept(kept, identity, resume=resume)))
+            logs = logs.with_checkpoint(stack.enter_context(_kept(kept, identity, resume=resume)))
         keep = None if moments is None else Path(moments)
         found = _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
         model = found.model

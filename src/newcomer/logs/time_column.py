@@ -1,4 +1,4 @@
-"""The time of a row: which column of a table says when a row was logged, where nobody has named it.
+"""The time of a row: which column of a table says when a row was logged, where the caller has not named it.
 
 Without a step the rows of a user stand in file order, and every check of an order in time (drift, adaptive logging)
 then speaks of the order of a file. `schema.resolve` recognises the common names (timestamp, date). This module looks

@@ -1,8 +1,8 @@
 """What files say before their rows are read: what decides how each column is read, found by a few questions.
 
 A question is a Polars expression that is computed as a stream over each file (`TableFile.ask`), so that no file has to
-fit into memory: whether ids are integers in all files, whether decimals are written with a comma, whether steps are whole
-numbers, how often each level of a feature occurs. What was decided without being asked for becomes a note.
+fit into memory: whether ids are integers in all files, whether decimals are written with a comma, whether steps are
+whole numbers, how often each level of a feature occurs. What was decided without being asked for becomes a note.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from newcomer.logs.files import SEPARATORS, TableFile, translated
 from newcomer.logs.schema import Layout, Renames, resolve
 from newcomer.logs.text_columns import date_questions, dates_found, has_comma, has_point, is_no_id, spellings_note
 
-MANY_USERS = (
-    5_000_000  # above which ids are not compared for spellings: all of them would be held at once
-)
+MANY_USERS = 5_000_000  # above which ids are not compared for spellings: all of them would be held at once
 
 
 def common_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:

@@ -238,7 +238,8 @@ class Logs(Shown):
             layout = options.on(resolve(names, chosen.columns, epoch=epoch))
         maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
         rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
-        layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
+        if layout.step is None:
+            layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
         return cls._from_frame(
             rows,
             layout,

@@ -2,8 +2,8 @@
 
 The readers scatter the rows of their file to hash buckets, files in a folder that all workers see; the sorters take a
 bucket each, write its histories to the disk store and sum them up. Between the two the reading process learns how
-rewards are distributed and whether all files agree. Logs that are `grouped` by user are not shuffled: each file is a partition with
-whole users, whose histories go straight to the disk store; hashes tell whether a user is in two of them.
+rewards are distributed and whether all files agree. Logs that are `grouped` by user are not shuffled: each file is a
+partition with whole users, whose histories go straight to the disk store; hashes tell whether a user is in two of them.
 """
 
 from __future__ import annotations

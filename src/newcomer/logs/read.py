@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 import polars as pl
@@ -112,7 +113,7 @@ def read_logs(
         dates=dates,
         reward_transform=reward_transform,
     )
-    if is_table(path):
+    if not isinstance(path, str | PathLike) and is_table(path):
         return Logs.from_frame(
             path,
             items=items,

@@ -57,9 +57,9 @@ def find_time(
 ) -> Layout:
     """The layout with the column of times that was recognised, or with a note on what looks like one.
 
-    `types` are those of each file. A `step` that the caller named, or left out with None, is not looked for.
+    `types` are those of each file. A `step` that the caller left out with None is not looked for.
     """
-    if layout.step is not None or "step" in (columns or {}):
+    if "step" in (columns or {}):
         return layout
     free = [name for name in names if name not in layout.names()]
     named = [name for name in time_names(free) if not (_may_be_duration(name) and _is_numeric(name, types))]

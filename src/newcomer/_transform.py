@@ -5,7 +5,7 @@ covariance that `population.likelihood` spells out:
 
     P = I + A^T S^-1 A,   E[z] = P^-1 A^T S^-1 e,   Cov[z] = P^-1.
 
-So a user of whom nothing is known is at 0, give or take 1 in every direction, and each row brings the deviation down.
+So a user with no rows is at 0, give or take 1 in every direction, and each row brings the deviation down.
 
 The model asks this module, and not the other way round: a saved model is read and served without anything that reads
 logs (`ModelParts` is all that is known of it here).
@@ -103,15 +103,15 @@ class Coordinates(Shown):
 def coordinates_of(logs: Logs, model: ModelParts, *, persistence: float | None = None) -> Coordinates:
     """The posterior of every user of the logs; `newcomer.Model.transform` tells the rest."""
     validate.instance(logs, Logs, "logs", todo="read them with nc.read_logs", kind=ModelError)
-    lasts = _lasting(model) if persistence is None else persistence
+    share = _known_persistence(model) if persistence is None else persistence
     todo = "pass a share from 0 to less than 1, or None"
-    lasts = validate.share(lasts, "persistence", todo=todo, kind=ModelError)
-    found = reduce(logs, partial(locate, taste=UserModel.of(model, logs, lasts)), merge)
+    share = validate.share(share, "persistence", todo=todo, kind=ModelError)
+    found = reduce(logs, partial(locate, prior=UserModel.of(model, logs, share)), merge)
     order = np.argsort(found.users, kind="stable")
     return Coordinates(found.users[order], found.rows[order], found.mean[order], found.covariance[order])
 
 
-def _lasting(model: ModelParts) -> float:
+def _known_persistence(model: ModelParts) -> float:
     """The share of the residual that is taken to last: the model's, or what its logs seemed to say, or nothing."""
     facts = model.evidence.population
     told = None if facts is None else facts.persistence
@@ -176,18 +176,29 @@ def _check_features(model: ModelParts, logs: Logs) -> None:
         raise ModelError(f"the logs have {logs.dim} features and the model {len(model.mean)}", todo=todo)
 
 
+<<<<<<< HEAD
 def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
+=======
+def _catalogue(model: ModelParts, weights: Floats) -> Floats:
+    """The catalogue's features times W, (A, k + 1); those of one-hot actions are rows of W."""
+    if model.action_features is not None:
+        return np.asarray(model.action_features @ weights)
+    return weights[:-1] + weights[-1] if model.intercept else weights
+
+
+def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
+>>>>>>> em
     """The posteriors of the users of a batch: the map of a pass."""
     actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     users = np.repeat(np.arange(len(batch.users)), batch.lengths)
-    rows = np.flatnonzero(taste.known[actions])
-    if taste.share > 0:  # rows of one action of a user must be neighbours
+    rows = np.flatnonzero(prior.known[actions])
+    if prior.share > 0:  # rows of one action of a user must be neighbours
         rows = rows[np.lexsort((actions[rows], users[rows]))]
-    product, codes = _products(batch, taste, actions)
+    product, codes = _products(batch, prior, actions)
     counts = np.bincount(users[rows], minlength=len(batch.users))
     ends = np.cumsum(counts)
-    left = taste.variance, taste.offsets, taste.share, taste.variance
-    rewards = batch.rewards if batch.reward_transform == taste.transform else transformed(batch.paid, taste.transform)
+    left = prior.variance, prior.offsets, prior.share, prior.variance
+    rewards = batch.rewards if batch.reward_transform == prior.transform else transformed(batch.paid, prior.transform)
     seen = likelihood_loops.UserRows(
         np.ascontiguousarray(product), codes[rows], actions[rows], rewards[rows], ends - counts, ends, *left
     )
@@ -197,14 +208,14 @@ def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
     return Coordinates(batch.users, counts, means, covariances)
 
 
-def _products(batch: Batch, taste: UserModel, actions: Ints) -> tuple[Floats, Ints]:
+def _products(batch: Batch, prior: UserModel, actions: Ints) -> tuple[Floats, Ints]:
     """Features times W of the catalogue, or of all rows, and which of these each row has."""
     coded = batch.coded
-    if taste.product is not None:
-        return taste.product, actions
+    if prior.product is not None:
+        return prior.product, actions
     if coded is not None:
-        return coded.table @ taste.weights, actions
-    return batch.features @ taste.weights, np.arange(len(actions))
+        return coded.table @ prior.weights, actions
+    return batch.features @ prior.weights, np.arange(len(actions))
 
 
 def merge(a: Coordinates, b: Coordinates) -> Coordinates:

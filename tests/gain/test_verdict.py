@@ -19,8 +19,8 @@ from newcomer.evidence import (
     Everybody,
     Evidence,
     Forecast,
-    Outlook,
-    OutlookStep,
+    GainStep,
+    HeldoutGain,
     PopulationFacts,
     Summary,
 )
@@ -33,10 +33,10 @@ SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
 BEST = (BestAction(7, "tea", 900, 400, 4.2, 4.0, 4.4), BestAction(8, "milk", 800, 390, 4.1, 3.9, 4.3))
 
 
-def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> OutlookStep:
+def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> GainStep:
     over = Interval.around(gain, error, people)
     beside = {"reward": Interval.around(4.0, 0.1, people), "over_logged": Interval.around(logged, 0.1, people)}
-    return OutlookStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
+    return GainStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
 
 
 def serving(gain: float, error: float = 0.05) -> Everybody:
@@ -51,9 +51,9 @@ def findings(verdict: str = "fine", *, agreed: float = 0.5) -> Findings:
     return Findings((one, shared), users=500, rows=20_000)
 
 
-def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
-    outlook = Outlook(10, steps, rows, everybody or serving(0.5))
-    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1, 5, 0.5, 0.9), (), 1.0, 1.0, outlook=outlook)
+def evidence(*steps: GainStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
+    outlook = HeldoutGain(10, steps, rows, everybody or serving(0.5))
+    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1), (), 1.0, 1.0, heldout_gain=outlook)
     return Evidence(**{"logs": SUMMARY, "checks": findings(), "population": facts} | given)
 
 
@@ -70,15 +70,15 @@ def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int 
     ],
 )
 def test_steps_are_asked_from_the_longest_down(gains, start, known):
-    outlook = Outlook(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
+    outlook = HeldoutGain(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
     steps, found = by_step(outlook, SUMMARY)
     assert found == start and [one for _, one in steps] == known
 
 
 def test_a_long_step_of_few_people_does_not_close_the_gate():
-    outlook = Outlook(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
+    outlook = HeldoutGain(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
     assert by_step(outlook, SUMMARY)[1] == 5
-    assert by_step(Outlook(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
+    assert by_step(HeldoutGain(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
 
 
 CASES = {
@@ -137,7 +137,7 @@ def test_advice_follows_from_the_evidence():
 def test_a_model_of_before_these_numbers_is_decided_on_as_well():
     old = [replace(step(t, 0.3), error=0.0, reward=None, over_logged=None) for t in (2, 5)]
     facts = evidence(*old).population
-    found = decide(Evidence(logs=SUMMARY, population=replace(facts, outlook=Outlook(10, tuple(old)))))
+    found = decide(Evidence(logs=SUMMARY, population=replace(facts, heldout_gain=HeldoutGain(10, tuple(old)))))
     assert found.answer == "yes" and found.logs == "unchecked" and found.everybody == "unknown"
 
 

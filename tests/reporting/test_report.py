@@ -143,7 +143,7 @@ def gaining(dossier: ReportContents, gain: float) -> ReportContents:
     assert facts.outlook.everybody is not None
     alike = replace(facts.outlook.everybody, gain=Interval.around(0.5, 0.05, 400))
     outlook = replace(facts.outlook, steps=tuple(steps), everybody=alike)
-    kept = replace(dossier.model.evidence, population=replace(facts, outlook=outlook))
+    kept = replace(dossier.model.evidence, population=replace(facts, heldout_gain=outlook))
     return replace(dossier, model=replace(dossier.model, evidence=kept))
 
 

@@ -176,18 +176,7 @@ def _check_features(model: ModelParts, logs: Logs) -> None:
         raise ModelError(f"the logs have {logs.dim} features and the model {len(model.mean)}", todo=todo)
 
 
-<<<<<<< HEAD
-def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
-=======
-def _catalogue(model: ModelParts, weights: Floats) -> Floats:
-    """The catalogue's features times W, (A, k + 1); those of one-hot actions are rows of W."""
-    if model.action_features is not None:
-        return np.asarray(model.action_features @ weights)
-    return weights[:-1] + weights[-1] if model.intercept else weights
-
-
 def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
->>>>>>> em
     """The posteriors of the users of a batch: the map of a pass."""
     actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     users = np.repeat(np.arange(len(batch.users)), batch.lengths)

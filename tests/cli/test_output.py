@@ -293,11 +293,7 @@ def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> N
 
 
 def test_the_number_of_a_pass_never_falls() -> None:
-<<<<<<< HEAD
-    """Checks, moments and passes are counted on: a share that starts anew has another number."""
-=======
     """Checks, moments, a sample's passes and everybody's are counted on: a share that falls has another number."""
->>>>>>> em
     console, now = Console(file=io.StringIO(), width=200, color_system=None), [0.0]
     said = []
     with Meter("Fitting", first=", first pass", console=console, clock=lambda: now[0]) as meter:

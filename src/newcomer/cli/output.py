@@ -168,15 +168,10 @@ MOMENT = 0.05  # seconds of a pass before its rate means anything
 class Meter:
     """A `progress(done, total)` callback to be used in a `with` block.
 
-        `first` is what to call the first of several passes; `unit` what is counted, nothing for shares of the work;
-    <<<<<<< HEAD
-        `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `made` how
-        many passes there were, which never falls, `note` what the last pass found, `spoken` when a line was last written.
-    =======
-        `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `made` the
-        number of passes so far, which never falls, `note` what the last pass found, `spoken` when a line was last written.
-    >>>>>>> em
-        Tests bring a console and a clock of their own.
+    `first` is what to call the first of several passes; `unit` what is counted, nothing for shares of the work;
+    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `made` the
+    number of passes so far, which never falls, `note` what the last pass found, `spoken` when a line was last written.
+    Tests bring a console and a clock of their own.
     """
 
     def __init__(

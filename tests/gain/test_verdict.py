@@ -238,5 +238,5 @@ def test_spellings_stand_beside_what_everybody_should_get():
 
 def test_the_gain_by_parts_names_the_gain():
     one = replace(step(5, 2.15), lasting=0.15, shared=2.0)
-    said = gain_by_parts(Outlook(10, (step(1, 1.0), one, step(20, 3.0))))
+    said = gain_by_parts(HeldoutGain(10, (step(1, 1.0), one, step(20, 3.0))))
     assert said.startswith("Of the gain of +2.15 after 5 interactions, +2 comes from shared")

@@ -320,8 +320,8 @@ def _more(evidence: Evidence) -> str:
     last, rows = outlook.steps[-1], outlook.rows
     if last.interactions < LOOK:
         return (
-            f"Log longer histories: a usual user has {rows} rows, and beside a choice of {outlook.choices} they leave "
-            f"{times(last.interactions)} to learn from; {outlook.choices + LOOK} rows would leave {LOOK}."
+            f"Log longer histories: beside a choice of {outlook.choices} the {rows} rows of a usual user are too few to "
+            f"learn from {times(LOOK)}; {outlook.choices + LOOK} rows would do."
         )
     best = max(outlook.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:
@@ -358,6 +358,30 @@ def gain_by_parts(outlook: Outlook) -> str:
         f"Of the gain of {step.gain:+.3g} after {times(step.interactions)}, {step.shared:+.2g} comes from shared "
         f"directions and {step.lasting:+.2g} from remembering the user's rewards of the same action."
     )
+
+
+def serving_code(decision: Decision | None, model: str, *, named: bool) -> str:
+    """Lines of Python that serve one newcomer as the decision says; nothing where it says not to.
+
+    `named`: whether the model knows its actions by their ids; else candidates are rows of features.
+    """
+    if decision is None or decision.answer in ("no", "not yet"):
+        return ""
+    policy = "PopulationMean" if decision.answer == "best for all" else "PriorUCB"
+    lines = ["import newcomer as nc", f"policy = nc.{policy}(nc.load({model!r}))"]
+    if named:
+        lines += [
+            "state, ids = policy.start(1), list(policy.model.action_ids)  # one newcomer, and what can be shown",
+            "chosen = ids[policy.choose(state, ids=ids)[0]]  # show this one",
+            "policy.update(state, ids=[chosen], reward=[1.0])  # its reward; then choose again",
+        ]
+    else:
+        lines += [
+            "state = policy.start(1)  # one newcomer",
+            "chosen = policy.choose(state, candidates)[0]  # candidates: features of what can be shown, a row each",
+            "policy.update(state, candidates[[chosen]], [1.0])  # its reward; then choose again",
+        ]
+    return "\n".join(lines)
 
 
 def _rounded(value: float) -> int:

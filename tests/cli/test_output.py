@@ -156,7 +156,7 @@ def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
     for part in (
         "5,000 users",
         "rank 2",
-        "largest of 63 random draws",
+        "largest of 63 draws",
         "the population mean included",
         "inspect --bounds",
     ):

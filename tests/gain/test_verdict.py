@@ -225,7 +225,7 @@ def test_an_ab_test_without_propensities_is_told_what_one_column_would_show():
     said = decide(evidence(step(5, 0.0), everybody=sold)).sentences[1]
     assert "tea for everybody would pay 4.2 where all rows paid 3 on average" in said and "(1/12 in each row" in said
     chosen = Findings((Finding("self-selection", "doubtful", "They chose.", "Ask."),))
-    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=5000)}):
+    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=400)}):
         assert "1/" not in decide(evidence(step(5, 0.0), **given)).sentences[1]
 
 

@@ -18,6 +18,8 @@ from newcomer.cli.progress import Meter
 from newcomer.errors import FitWarning
 from newcomer.findings import SPELLING
 
+LOGARITHM = "--reward-transform log1p"
+
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
@@ -137,6 +139,8 @@ def next_commands(
         return [inspect, (f"inspect {file} --json", "for a program")]
     if found.checks is not None and SPELLING in {one.name for one in found.checks}:
         return [(f"fit {called} --out {file} --force", "fit again, spellings joined"), inspect]
+    if LOGARITHM in in_options(found.logs.remedy) and found.logs.hiding:
+        return [(f"fit {called} {LOGARITHM} --out {file} --force", "learn the logarithm of the rewards"), inspect]
     if found.checks is not None and found.checks.verdict in ("broken", "doubtful"):
         return [(f"check {logs}", "what is wrong with the logs, and what to do"), inspect]
     if found.rank == 0:

@@ -253,7 +253,7 @@ def method_line(found: ModelSummary) -> str:
 
 def chance_line(found: ModelSummary) -> str:
     """How the band of the plot was found: flips of sign by bucket; a level of 1/64 is the largest of 63."""
-    return f"the largest of {round(1 / found.evidence.level) - 1} random draws" if found.evidence.level else ""
+    return f"largest of {round(1 / found.evidence.level) - 1} draws" if found.evidence.level else ""
 
 
 def coverage_line(found: ModelSummary) -> str:

@@ -16,11 +16,12 @@ from math import ceil
 
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, Outlook, OutlookStep, Summary
 from newcomer.findings import GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
-from newcomer.gain.propensities import CATALOGUE, NO_PROPENSITIES
+from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
 
 LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
 SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
+TRIAL = 50  # actions that a randomised test may have
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 PROMISE = "what is learned from them promises nothing"
 
@@ -201,7 +202,7 @@ def worth(found: Everybody) -> str:
 
 def _if_random(found: Everybody, evidence: Evidence) -> str:
     """What a randomised test would show, where no propensities are logged and no test finds a rule in the logging."""
-    few = 1 < found.actions <= CATALOGUE
+    few = 1 < found.actions <= TRIAL
     if found.why != NO_PROPENSITIES or not found.best or not few or found.scale != "mean" or evidence.logs is None:
         return ""
     if any(one.name in LOGGING and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()):
@@ -320,8 +321,8 @@ def _more(evidence: Evidence) -> str:
     last, rows = outlook.steps[-1], outlook.rows
     if last.interactions < LOOK:
         return (
-            f"Log longer histories: beside a choice of {outlook.choices} the {rows} rows of a usual user are too few to "
-            f"learn from {times(LOOK)}; {outlook.choices + LOOK} rows would do."
+            f"Log longer histories: beside a choice of {outlook.choices} the {rows} rows of a usual user are too few "
+            f"to learn from {times(LOOK)}; {outlook.choices + LOOK} rows would do."
         )
     best = max(outlook.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:

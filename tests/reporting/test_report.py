@@ -182,7 +182,7 @@ def test_the_best_actions_are_named_first(dossier: ReportContents) -> None:
     assert dossier.everybody is not None and dossier.everybody.best
     for one in dossier.everybody.best:
         assert f"{one.mean:.4g}" in section and f"{one.low:.4g} to {one.high:.4g}" in section
-    assert "of their own logged rows, held-out users get" in section
+    assert "pays" in section and "logged (by propensities, doubly robust)" in section
 
 
 def test_without_a_model_or_checks_it_says_so(dossier: ReportContents) -> None:
@@ -403,7 +403,7 @@ def test_a_report_is_shown_in_short(folder: Path) -> None:
 
 
 def test_the_page_tells_no_more_than_the_logs_show(dossier: ReportContents) -> None:
-    """Nothing detectable is not "everybody is best served the same"; percents add up; the lines that serve are there."""
+    """Nothing detectable is not "everybody is best served the same"; percents add up to 100."""
     assert dossier.model is not None and dossier.model.evidence.population is not None
     facts = replace(dossier.model.evidence.population, directions=0)
     alike = replace(dossier.model, evidence=replace(dossier.model.evidence, population=facts))

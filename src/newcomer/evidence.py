@@ -7,7 +7,7 @@ read by attribute (`model.evidence.rank.chosen`), and a part that a fit did not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from typing import Any, Self, get_args, get_type_hints
@@ -245,7 +245,10 @@ class Forecast:
         >>> print(Forecast(0.5, 0.2, 0.3, level=0.2).parts().split(", ")[2])
         0% preferences (what changes an order)
         """
-        each = [f"{share:.0%} {name}{_in_short(name)}" for name, share in self.shares(persistence)]
+        shares = self.shares(persistence)
+        each = [
+            f"{whole}% {name}{_in_short(name)}" for whole, (name, _) in zip(whole_percents(shares), shares, strict=True)
+        ]
         return f"Of the variance of rewards {', '.join(each).replace('% ', '% is ', 1)}."
 
 
@@ -258,6 +261,20 @@ MEANING = {
     LEVEL: "it moves all candidates alike",
     PREFERENCES: "what changes an order",
 }
+
+
+def whole_percents(shares: Sequence[tuple[str, float]]) -> list[int]:
+    """Whole percents that add up to 100 where the shares add up to 1: the largest remainders are rounded up.
+
+    >>> whole_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))
+    [34, 33, 33]
+    """
+    exact = [100.0 * share for _, share in shares]
+    found = [int(value) for value in exact]
+    order = sorted(range(len(exact)), key=lambda i: found[i] - exact[i])
+    for i in order[: max(round(sum(exact)) - sum(found), 0)]:
+        found[i] += 1
+    return found
 
 
 def _in_short(name: str) -> str:

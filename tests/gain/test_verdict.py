@@ -26,7 +26,7 @@ from newcomer.evidence import (
 )
 from newcomer.findings import Finding, Findings
 from newcomer.gain.propensities import NO_PROPENSITIES
-from newcomer.gain.verdict import by_step, decide, gain_by_parts
+from newcomer.gain.verdict import by_step, decide, gain_by_parts, serving_code
 from newcomer.interval import FEWEST, Interval
 
 SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
@@ -119,7 +119,7 @@ def test_words_follow_the_number_of_interactions():
 
 def test_advice_follows_from_the_evidence():
     short = decide(evidence(step(1, 0.05), step(2, 0.05), rows=4))
-    assert "longer histories: a usual user has 4 rows" in short.sentences[3]
+    assert "the 4 rows of a usual user are too few" in short.sentences[3]
     many = decide(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
     tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
@@ -225,7 +225,7 @@ def test_an_ab_test_without_propensities_is_told_what_one_column_would_show():
     said = decide(evidence(step(5, 0.0), everybody=sold)).sentences[1]
     assert "tea for everybody would pay 4.2 where all rows paid 3 on average" in said and "(1/12 in each row" in said
     chosen = Findings((Finding("self-selection", "doubtful", "They chose.", "Ask."),))
-    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=5000)}):
+    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=400)}):
         assert "1/" not in decide(evidence(step(5, 0.0), **given)).sentences[1]
 
 
@@ -240,3 +240,18 @@ def test_the_gain_by_parts_names_the_gain():
     one = replace(step(5, 2.15), lasting=0.15, shared=2.0)
     said = gain_by_parts(HeldoutGain(10, (step(1, 1.0), one, step(20, 3.0))))
     assert said.startswith("Of the gain of +2.15 after 5 interactions, +2 comes from shared")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_lines_that_serve_run(named: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user, action = np.repeat(np.arange(60), 8), rng.integers(0, 6, 480)
+    given = {"action": action} if named else {"features": rng.standard_normal((480, 3))}
+    logs = nc.Logs.from_arrays(user=user, reward=rng.standard_normal(480), **given)
+    nc.fit(logs, rank=1, calibrate=False).save(tmp_path / "m.newcomer")
+    yes, alike = (replace(decide(evidence(step(5, gain))), answer=answer) for gain, answer in
+                  ((0.3, "yes"), (0.0, "best for all")))  # fmt: skip
+    for decision in (yes, alike):
+        code = serving_code(decision, str(tmp_path / "m.newcomer"), named=named)
+        exec(code, {"candidates": rng.standard_normal((4, 3))})  # noqa: S102
+    assert serving_code(replace(yes, answer="no"), "m.newcomer", named=named) == ""

@@ -175,7 +175,8 @@ class State(Shown):
         A record belongs to the state as a whole: nested states have none of their own.
         """
         values: dict[str, Any] = {"record": record}
-        for part, saved, kind in _parts(cls):
+        own: Any = cls
+        for part, saved, kind in _parts(own):
             name = prefix + saved
             if kind is not None:
                 values[part] = kind.rebuild(arrays, f"{name}.")

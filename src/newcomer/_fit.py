@@ -30,7 +30,7 @@ from newcomer.em.passes import Passes, Progress
 from newcomer.em.variance_components import error_scales
 from newcomer.encoding import Column
 from newcomer.errors import FitWarning, LogsError, ModelError, warn_caller
-from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
+from newcomer.evidence import Evidence, HeldoutGain, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain
 from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
@@ -86,14 +86,14 @@ def fit(
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
-    uncovered : what to do about directions that no logged action reaches: leave them out, or raise. null : keep the
-    null spectrum as evidence (needed for rank "auto" of sold). persistence : the share of what is left of a reward,
-    beyond common part and shared directions, that stays when the same person meets the same
-        action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own
-        repeats.
+    uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
+    null : keep the null spectrum as evidence (needed for rank "auto" of sold).
+    persistence : the share of the residual of a reward, beyond population mean and shared directions, that comes again
+        when the same user meets the same action again. None: estimated from users who did, where the logs have enough
+        of them, and else from each newcomer's own repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
     check : make every check that needs no fit as well, in one more pass, and keep what it finds in `evidence.checks`.
-    start : what an earlier fit left. For em a model: the climb starts there, with its rank and its shrinkage, and the
+    start : what an earlier fit left. For em a model: the ascent starts there, with its rank and its shrinkage, and the
         logs are the old ones and the new. With `add` they are the new ones alone, and the answer is approximate, which
         `model.parameters` says. For sold a file of moments (or what `newcomer._warm_start.SavedMoments.load` reads of
         it): the logs are the new ones, and the answer is that of all.
@@ -218,8 +218,8 @@ def fit_apart_too(
     splits, plain = folds(reduce(logs, _by_bucket, operator.add)), replace(settings, calibrate=False)
     apart = [(_fitted(logs.some(Among(one.fitted)), plain, run=run).model, one.judged) for one in splits]
     passes = Passes(logs, progress)
-    outlook = _outlook(passes, passes, apart, found.model)
-    return Fitting(replace(found.model, evidence=replace(found.model.evidence, outlook=outlook)), tuple(apart))
+    gain = _heldout_gain(passes, passes, apart, found.model)
+    return Fitting(replace(found.model, evidence=replace(found.model.evidence, heldout_gain=gain)), tuple(apart))
 
 
 def _by_bucket(batch: Batch) -> Ints:
@@ -300,8 +300,8 @@ def _fitted(
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
     if logs.people is not None:
         model, apart = _with_attributes(passes, people, model, apart)
-    outlook = _outlook(passes, people.chosen, apart, model) if measure else None
-    facts = replace(people.counted(passes), outlook=outlook)
+    gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
+    facts = replace(people.counted(passes), heldout_gain=gain)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
 
 
@@ -368,7 +368,7 @@ def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ..
     )
 
 
-def _outlook(passes: Passes, few: Passes, apart: Apart, model: Model) -> Outlook | None:
+def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
     """What held-out users would have gained: everybody alike, and each by own rows, told by one pass over all.
 
     `few` are passes over a sample of the users, or all: they tell how long a usual history is. Users outside a sample
@@ -391,9 +391,9 @@ def _choice(rank: int | str, begun: WarmStart | None) -> str:
 
 
 def _persistence(found: Estimate, given: float | None) -> float | None:
-    """The share of the residual that lasts: as given, as repeats of the logs tell it, or None where they cannot.
+    """The persistence: as given, as repeats of the logs estimate it, or None where they cannot.
 
-    SOLD has one variance for all actions and knows nothing of what lasts: 0, unless it is given.
+    SOLD has one variance for all actions and knows nothing of repeats: 0, unless it is given.
     """
     if given is not None or found.facts is None:
         return given or 0.0
@@ -414,7 +414,7 @@ def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tu
         fitted = refit_population(
             passes, begun.population, precision=begun.precision, persistence=persistence, calibrate=calibrate
         )
-        apart = fit_apart(fitted.chosen, fitted.parts.begin, begun.population.rank, begun.precision)
+        apart = fit_apart(fitted.chosen, fitted.parts.origin, begun.population.rank, begun.precision)
         fitted = replace(fitted, held_out=apart)
     if begun is not None and begun.users:
         share = fitted.facts.users / (fitted.facts.users + begun.users)
@@ -428,7 +428,7 @@ def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tu
     rows = float(pairs.rows.sum())
     gram = pairs.gram.sum(axis=0) / rows
     if not clear.rank:  # weak directions may have been found together where none is clear by itself
-        clear = population.truncated(gram, fitted.facts.directions, fitted.begin.table)
+        clear = population.truncated(gram, fitted.facts.directions, fitted.origin.table)
     chosen = clear.basis_rank(gram, rows) if rank == "auto" else rank
     basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None

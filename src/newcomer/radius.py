@@ -156,7 +156,7 @@ class Draws:
         return calibrated_radius(own, dim=self.dim, rank=count, delta=delta, norm="spectral")
 
     def scaled(self, share: float) -> Draws:
-        """The draws for all users, of whom a share was fitted: squared errors fall like 1 / users.
+        """The draws for all users, where a share of them was fitted: squared errors fall like 1 / users.
 
         >>> Draws(2, (0.2,), (0.4,), hopeless=False).scaled(0.25).spectral
         (0.1,)

@@ -104,7 +104,7 @@ class Run:
             what = f"passes cannot be kept here: {error.strerror}"
             raise ModelError(what, where=str(folder), todo="name another folder, nc.Run(checkpoint=)") from error
         try:
-            yield logs.noted(book)
+            yield logs.with_checkpoint(book)
         except Exception:
             if not book.broken:
                 book.remove()

@@ -19,24 +19,24 @@ from newcomer.evidence import (
     Everybody,
     Evidence,
     Forecast,
-    Outlook,
-    OutlookStep,
+    GainStep,
+    HeldoutGain,
     PopulationFacts,
     Summary,
 )
 from newcomer.findings import Finding, Findings
 from newcomer.gain.propensities import NO_PROPENSITIES
-from newcomer.gain.verdict import by_step, decide, gain_by_parts
+from newcomer.gain.verdict import by_step, decide, gain_by_parts, serving_code
 from newcomer.interval import FEWEST, Interval
 
 SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
 BEST = (BestAction(7, "tea", 900, 400, 4.2, 4.0, 4.4), BestAction(8, "milk", 800, 390, 4.1, 3.9, 4.3))
 
 
-def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> OutlookStep:
+def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> GainStep:
     over = Interval.around(gain, error, people)
     beside = {"reward": Interval.around(4.0, 0.1, people), "over_logged": Interval.around(logged, 0.1, people)}
-    return OutlookStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
+    return GainStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
 
 
 def serving(gain: float, error: float = 0.05) -> Everybody:
@@ -51,9 +51,9 @@ def findings(verdict: str = "fine", *, agreed: float = 0.5) -> Findings:
     return Findings((one, shared), users=500, rows=20_000)
 
 
-def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
-    outlook = Outlook(10, steps, rows, everybody or serving(0.5))
-    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1, 5, 0.5, 0.9), (), 1.0, 1.0, outlook=outlook)
+def evidence(*steps: GainStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
+    outlook = HeldoutGain(10, steps, rows, everybody or serving(0.5))
+    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1), (), 1.0, 1.0, heldout_gain=outlook)
     return Evidence(**{"logs": SUMMARY, "checks": findings(), "population": facts} | given)
 
 
@@ -70,15 +70,15 @@ def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int 
     ],
 )
 def test_steps_are_asked_from_the_longest_down(gains, start, known):
-    outlook = Outlook(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
+    outlook = HeldoutGain(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
     steps, found = by_step(outlook, SUMMARY)
     assert found == start and [one for _, one in steps] == known
 
 
 def test_a_long_step_of_few_people_does_not_close_the_gate():
-    outlook = Outlook(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
+    outlook = HeldoutGain(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
     assert by_step(outlook, SUMMARY)[1] == 5
-    assert by_step(Outlook(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
+    assert by_step(HeldoutGain(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
 
 
 CASES = {
@@ -119,7 +119,7 @@ def test_words_follow_the_number_of_interactions():
 
 def test_advice_follows_from_the_evidence():
     short = decide(evidence(step(1, 0.05), step(2, 0.05), rows=4))
-    assert "longer histories: a usual user has 4 rows" in short.sentences[3]
+    assert "the 4 rows of a usual user are too few" in short.sentences[3]
     many = decide(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
     tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
@@ -137,7 +137,7 @@ def test_advice_follows_from_the_evidence():
 def test_a_model_of_before_these_numbers_is_decided_on_as_well():
     old = [replace(step(t, 0.3), error=0.0, reward=None, over_logged=None) for t in (2, 5)]
     facts = evidence(*old).population
-    found = decide(Evidence(logs=SUMMARY, population=replace(facts, outlook=Outlook(10, tuple(old)))))
+    found = decide(Evidence(logs=SUMMARY, population=replace(facts, heldout_gain=HeldoutGain(10, tuple(old)))))
     assert found.answer == "yes" and found.logs == "unchecked" and found.everybody == "unknown"
 
 
@@ -225,7 +225,7 @@ def test_an_ab_test_without_propensities_is_told_what_one_column_would_show():
     said = decide(evidence(step(5, 0.0), everybody=sold)).sentences[1]
     assert "tea for everybody would pay 4.2 where all rows paid 3 on average" in said and "(1/12 in each row" in said
     chosen = Findings((Finding("self-selection", "doubtful", "They chose.", "Ask."),))
-    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=5000)}):
+    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=400)}):
         assert "1/" not in decide(evidence(step(5, 0.0), **given)).sentences[1]
 
 
@@ -238,5 +238,20 @@ def test_spellings_stand_beside_what_everybody_should_get():
 
 def test_the_gain_by_parts_names_the_gain():
     one = replace(step(5, 2.15), lasting=0.15, shared=2.0)
-    said = gain_by_parts(Outlook(10, (step(1, 1.0), one, step(20, 3.0))))
+    said = gain_by_parts(HeldoutGain(10, (step(1, 1.0), one, step(20, 3.0))))
     assert said.startswith("Of the gain of +2.15 after 5 interactions, +2 comes from shared")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_lines_that_serve_run(named: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user, action = np.repeat(np.arange(60), 8), rng.integers(0, 6, 480)
+    given = {"action": action} if named else {"features": rng.standard_normal((480, 3))}
+    logs = nc.Logs.from_arrays(user=user, reward=rng.standard_normal(480), **given)
+    nc.fit(logs, rank=1, calibrate=False).save(tmp_path / "m.newcomer")
+    yes, alike = (replace(decide(evidence(step(5, gain))), answer=answer) for gain, answer in
+                  ((0.3, "yes"), (0.0, "best for all")))  # fmt: skip
+    for decision in (yes, alike):
+        code = serving_code(decision, str(tmp_path / "m.newcomer"), named=named)
+        exec(code, {"candidates": rng.standard_normal((4, 3))})  # noqa: S102
+    assert serving_code(replace(yes, answer="no"), "m.newcomer", named=named) == ""

@@ -69,7 +69,7 @@ SHIFTED = Limits(0.1, 0.3)
 SHOWN = Limits(0.1, 0.7)
 LENGTH = Limits(0.1, 0.5)
 DRIFT = Limits(0.1, 0.5)
-SHIFT = "sd of what is shown for each sd of preference"
+SHIFT = "standard deviations, for a preference of one standard deviation"
 
 
 def preference_size(view: HalvedRows, *, level: bool = True) -> float:
@@ -91,7 +91,7 @@ def forward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
     before, after = view.sizes
     found = cross_test(rewards, shown, view.sample.window, _product(before, after), seed=seed, matched=view.leading)
     picture = _crossed(view, found, rewards / before[:, None], shown / after[:, None], "rewards of the first half")
-    what = "Earlier rewards of a user predict later actions by {effect} {unit}"
+    what = "What a user is shown moves towards what earlier rewards say that they prefer by {effect} {unit}"
     return _logging(ADAPTIVE_LOGGING, found, unit, what, ADAPTIVE, picture)
 
 
@@ -103,7 +103,8 @@ def backward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
         rewards, shown, view.sample.window, _product(after, after * 0 + 1), seed=seed, matched=view.leading
     )
     picture = _crossed(view, found, rewards / after[:, None], shown, "rewards of the second half")
-    what = "Later rewards of a user predict the first action, before any reward was known, by {effect} {unit}"
+    what = "The first action, before any reward was known, lies towards what later rewards say that a user prefers by"
+    what += " {effect} {unit}"
     return _logging(LOGGED_BY_PREFERENCE, found, unit, what, CHOSEN, picture)
 
 
@@ -157,7 +158,7 @@ def lengths(view: HalvedRows, unit: float, seed: int) -> Draft | Finding:
     labels = {"x_label": f"rewards of the first {rows} rows", "y_label": "rows of the history"}
     picture = in_bins(first @ left / rows, np.exp(size[:, 0]), title="Does the length depend on preferences?", **labels)
     what = f"The rewards of the first {rows} rows predict the length of the history by {{effect}} {{unit}}"
-    unit_name = "(logarithm of the length for each sd of preference)"
+    unit_name = "(logarithm, for a preference of one standard deviation)"
     return Draft("history length", found, 1.0 / unit, unit_name, LENGTH, what, LENGTH_ADVICE, picture, in_time=True)
 
 
@@ -177,7 +178,17 @@ def drift(view: HalvedRows, seed: int) -> Draft | None:
         return None
     picture = _by_position(place, paid @ (found.matrix / np.linalg.norm(found.matrix)) / deviation)
     what = "From the first to the last row of a history rewards of the same actions change by {effect} {unit}"
-    return Draft("drift", found, 1.0 / deviation, "sd of rewards", DRIFT, what, DRIFT_ADVICE, picture, in_time=True)
+    return Draft(
+        "drift",
+        found,
+        1.0 / deviation,
+        "standard deviations of rewards",
+        DRIFT,
+        what,
+        DRIFT_ADVICE,
+        picture,
+        in_time=True,
+    )
 
 
 def _by_position(place: Floats, value: Floats) -> Picture:
@@ -238,7 +249,7 @@ def self_selection(view: HalvedRows, seed: int) -> Draft | None:
     unit = float(np.sqrt(np.mean([preference_size(one, level=False) ** 2 for one in views])))
     if found is None or unit <= 0:
         return None
-    what = "What people log moves towards what their other rows say they like by {effect} {unit}"
+    what = "What users log moves towards what their other rows say that they prefer by {effect} {unit}"
     picture = _picture(rewards[0] / before[:, None], shown[1] / after[:, None])
     return Draft(SELF_SELECTION, found, 1.0 / unit, SHIFT, LIKING, what, LIKED, picture)
 

@@ -25,6 +25,7 @@ from newcomer.cli import (
     fit,
     inspect,
     memory_limit,
+    option_words,
     output,
     report,
     reproduce,
@@ -72,7 +73,7 @@ app.command("serve")(serve.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
-    output.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
+    option_words.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 
 
 @app.callback(invoke_without_command=True)

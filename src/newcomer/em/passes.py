@@ -1,4 +1,4 @@
-"""Passes over the logs: counted, told of, and shared by all who climb at the same time."""
+"""Passes over the logs: counted, reported, and shared by all ascents of the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Partial = TypeVar("Partial")
 Other = TypeVar("Other")
 Job = tuple[Callable[[Batch], Partial], Callable[[Partial, Partial], Partial]]  # a map and a merge
 
-LONGEST = 60  # passes of one climb
+LONGEST = 60  # passes of one ascent
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Progress:
 
 @dataclass(frozen=True)
 class Ascent:
-    """A climber, the users whom it climbs for, and the gain in log-likelihood, in all or per parameter, at which it has
+    """An optimizer, the users whom it is for, and the gain in log-likelihood, in all or per parameter, at which it has
     arrived.
     """
 
-    climber: Optimizer
+    optimizer: Optimizer
     split: Split
     tolerance: float
     each: float
@@ -47,12 +47,12 @@ class Ascent:
     @property
     def arrived(self) -> bool:
         """Whether the last step gained no more than is asked for."""
-        return self.climber.gain < max(self.tolerance, self.each * self.climber.size)
+        return self.optimizer.gain < max(self.tolerance, self.each * self.optimizer.size)
 
     @property
     def task(self) -> Task:
         """What a pass is to find for the next step."""
-        return Task(self.climber.trial, self.split.fitted, self.split.judged)
+        return Task(self.optimizer.trial, self.split.fitted, self.split.judged)
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Passes:
         )
         return both
 
-    def climb(
+    def ascend(
         self,
         ascents: Sequence[Ascent],
         *,
@@ -88,7 +88,7 @@ class Passes:
         longest: int = LONGEST,
         lost: Callable[[Ascent], bool] | None = None,
     ) -> None:
-        """Passes until everybody has arrived or is `lost`, at most `longest`.
+        """Passes until every ascent has arrived or is `lost`, at most `longest`.
 
         All others take a step in every pass, each on its own split of the users, so that reading is shared.
         """
@@ -99,11 +99,11 @@ class Passes:
             tasks = tuple(ascent.task for ascent in going)
             found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
             for ascent, sums in zip(going, found, strict=True):
-                ascent.climber.tell(sums)
-            self._tell(stage, [ascent.climber.sums for ascent in ascents if ascent.climber.sums])
+                ascent.optimizer.tell(sums)
+            self._tell(stage, [ascent.optimizer.sums for ascent in ascents if ascent.optimizer.sums])
 
     def _tell(self, stage: str, at: list[Sums]) -> None:
-        """Say where the climbers are."""
+        """Say where the optimizers are."""
         if self.listen is not None:
             fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
             judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)

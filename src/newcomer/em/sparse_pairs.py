@@ -1,4 +1,4 @@
-"""Where the climb starts if actions are many and one-hot: the leading directions of all pairs, without a d x d matrix.
+"""Where the ascent starts if actions are many and one-hot: the leading directions of all pairs, without a d x d matrix.
 
 The start of `all_pairs` takes the leading eigenvectors of C^-1/2 P C^-1/2, where C = E[phi phi^T] and P is the sum over
 users of their products of rewards, over pairs of different actions. With one-hot features C is diagonal, and a product

@@ -307,7 +307,9 @@ def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
         return [f"{same} others chose better than PriorUCB: {better}."]
     best = over[0][1]
     assert best.over_ours is not None
-    closest = f"best: {best.predictor} {shown(best.over_ours)}"
+    closest = f"the next best, {best.predictor}: {shown(best.over_ours)}"
+    if best.over_ours.high < 0:
+        return [f"{same} PriorUCB chose better than every other predictor ({closest})."]
     return [f"{same} no other predictor chose clearly better than PriorUCB ({closest})."]
 
 

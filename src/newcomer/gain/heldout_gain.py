@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
-from newcomer.evidence import Everybody, Outlook, OutlookStep
+from newcomer.evidence import Everybody, GainStep, HeldoutGain
 from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, started, told_to
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
@@ -79,7 +79,7 @@ class GainPass:
         """The map of the pass, whose merge is `join`."""
         return partial(look_at, apart=self.apart, choices=self.choices, deals=self.deals, share=self.share)
 
-    def gain(self, found: PerUser, everybody: Everybody | None = None) -> Outlook | None:
+    def gain(self, found: PerUser, everybody: Everybody | None = None) -> HeldoutGain | None:
         """The held-out gain from what the pass found; None where too few histories reach one interaction."""
         order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
         values, folds = found.values[order], _folds(found.hashes[order], self.apart)
@@ -88,10 +88,12 @@ class GainPass:
         steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
         if not steps:
             return None
-        return Outlook(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
+        return HeldoutGain(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
 
 
-def measure(run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
+def measure(
+    run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None
+) -> HeldoutGain | None:
     """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
@@ -123,7 +125,7 @@ def _folds(hashes: Hashes, apart: Apart) -> Ints:
     return found
 
 
-def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
+def _step(t: int, values: Floats, folds: Ints) -> list[GainStep]:
     """What is told of t interactions, from the numbers (n, 6) of people; nothing where few histories reach so far."""
     reached = np.isfinite(values[:, OURS])
     told, folds = values[reached], folds[reached]
@@ -132,7 +134,7 @@ def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
     gain = Interval.of(told[:, OURS] - told[:, MEAN], folds)
     shared = float((told[:, DIRECT] - told[:, MEAN]).mean())
     return [
-        OutlookStep(
+        GainStep(
             interactions=t,
             people=gain.people,
             gain=gain.value,

@@ -16,11 +16,12 @@ from math import ceil
 
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, Outlook, OutlookStep, Summary
 from newcomer.findings import GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
-from newcomer.gain.propensities import CATALOGUE, NO_PROPENSITIES
+from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
 
 LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
 SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
+TRIAL = 50  # actions that a randomised test may have
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 PROMISE = "what is learned from them promises nothing"
 
@@ -201,7 +202,7 @@ def worth(found: Everybody) -> str:
 
 def _if_random(found: Everybody, evidence: Evidence) -> str:
     """What a randomised test would show, where no propensities are logged and no test finds a rule in the logging."""
-    few = 1 < found.actions <= CATALOGUE
+    few = 1 < found.actions <= TRIAL
     if found.why != NO_PROPENSITIES or not found.best or not few or found.scale != "mean" or evidence.logs is None:
         return ""
     if any(one.name in LOGGING and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()):
@@ -320,8 +321,8 @@ def _more(evidence: Evidence) -> str:
     last, rows = outlook.steps[-1], outlook.rows
     if last.interactions < LOOK:
         return (
-            f"Log longer histories: a usual user has {rows} rows, and beside a choice of {outlook.choices} they leave "
-            f"{times(last.interactions)} to learn from; {outlook.choices + LOOK} rows would leave {LOOK}."
+            f"Log longer histories: beside a choice of {outlook.choices} the {rows} rows of a usual user are too few "
+            f"to learn from {times(LOOK)}; {outlook.choices + LOOK} rows would do."
         )
     best = max(outlook.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:
@@ -358,6 +359,30 @@ def gain_by_parts(outlook: Outlook) -> str:
         f"Of the gain of {step.gain:+.3g} after {times(step.interactions)}, {step.shared:+.2g} comes from shared "
         f"directions and {step.lasting:+.2g} from remembering the user's rewards of the same action."
     )
+
+
+def serving_code(decision: Decision | None, model: str, *, named: bool) -> str:
+    """Lines of Python that serve one newcomer as the decision says; nothing where it says not to.
+
+    `named`: whether the model knows its actions by their ids; else candidates are rows of features.
+    """
+    if decision is None or decision.answer in ("no", "not yet"):
+        return ""
+    policy = "PopulationMean" if decision.answer == "best for all" else "PriorUCB"
+    lines = ["import newcomer as nc", f"policy = nc.{policy}(nc.load({model!r}))"]
+    if named:
+        lines += [
+            "state, ids = policy.start(1), list(policy.model.action_ids)  # one newcomer, and what can be shown",
+            "chosen = ids[policy.choose(state, ids=ids)[0]]  # show this one",
+            "policy.update(state, ids=[chosen], reward=[1.0])  # its reward; then choose again",
+        ]
+    else:
+        lines += [
+            "state = policy.start(1)  # one newcomer",
+            "chosen = policy.choose(state, candidates)[0]  # candidates: features of what can be shown, a row each",
+            "policy.update(state, candidates[[chosen]], [1.0])  # its reward; then choose again",
+        ]
+    return "\n".join(lines)
 
 
 def _rounded(value: float) -> int:

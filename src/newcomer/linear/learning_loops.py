@@ -181,7 +181,7 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
 
 
 @njit(cache=True, fastmath=FAST)
-def _learn(system: System, u: int, x: Floats, reward: float) -> None:
+def learn_row(system: System, u: int, x: Floats, reward: float) -> None:
     """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match.
 
     The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
@@ -224,7 +224,7 @@ def learn(
         return False
     system = System(factor, gram, carry, moment, mean, guard, seen)
     for i in range(users.size):
-        _learn(system, users[i], features[i], reward[i])
+        learn_row(system, users[i], features[i], reward[i])
     return True
 
 
@@ -267,9 +267,9 @@ def learn_pair(
         if diary.open and not diary.built[u] and kept[u] == diary.rows.shape[1]:
             return i
         _project(basis, x, low)
-        _learn(small, u, low, reward[i])
+        learn_row(small, u, low, reward[i])
         if diary.built[u]:
-            _learn(full, u, x, reward[i])
+            learn_row(full, u, x, reward[i])
         elif diary.open:
             _keep(x, reward[i], diary.rows[u, kept[u]], full.moment[u])
             kept[u] += 1
@@ -309,7 +309,7 @@ def learn_in_subspace(
         if kept[u] == rows.shape[1] or seen[u] + 1 >= patience:
             return i
         _project(basis, x, low)
-        _learn(small, u, low, reward[i])
+        learn_row(small, u, low, reward[i])
         _keep(x, reward[i], rows[u, kept[u]], owed[u])
         kept[u] += 1
     return users.size

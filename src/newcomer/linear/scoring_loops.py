@@ -5,7 +5,7 @@ vector is mean + width W^T noise. In a pair (policies/two_systems.py) a user in 
 which a basis (k, d) takes the action first, and anybody else the full one. Most of the time goes into |W x| for K
 actions: d^2 / 2 multiplications each, or k d + k^2 / 2 for users in the subspace.
 
-Features come unchecked: a NaN or an infinity makes a score that is not finite, which `_first_best` finds on its way to
+Features come unchecked: a NaN or an infinity makes a score that is not finite, which `best_of` finds on its way to
 the best, so that nobody has to look at all features before.
 
 The maths is in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
@@ -36,7 +36,7 @@ class Ellipsoid(NamedTuple):
 
 
 @njit(cache=True)
-def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
+def best_of(scores: Floats, mask: Bools | None, i: int) -> int:
     """The first index within a tie of the best score, or NOT_FINITE if some score, masked or not, is not finite.
 
     Row i of the mask, if there is one, says which indices may win; None and an empty mask allow all.
@@ -57,14 +57,14 @@ def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
 def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
     """Write the best of each row (m, K) to `chosen` (m,); returns ALL_FINITE, or the first row that is not."""
     for i in range(scores.shape[0]):
-        chosen[i] = _first_best(scores[i], mask, i)
+        chosen[i] = best_of(scores[i], mask, i)
         if chosen[i] == NOT_FINITE:
             return i
     return ALL_FINITE
 
 
 @njit(cache=True, fastmath=FAST)
-def _variances(factor: Floats, block: Floats, out: Floats) -> None:
+def squared_lengths(factor: Floats, block: Floats, out: Floats) -> None:
     """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block` (K, d).
 
     Four rows share each load of W, which keeps four independent sums in registers; where fewer than four are left, the
@@ -95,7 +95,7 @@ def _variances(factor: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _project(basis: Floats, block: Floats, out: Floats) -> None:
-    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `_variances`."""
+    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `squared_lengths`."""
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -115,7 +115,7 @@ def _project(basis: Floats, block: Floats, out: Floats) -> None:
 @njit(cache=True, fastmath=FAST)
 def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Floats) -> None:
     """out[a] = x_a . mean + width |W x_a| for rows x_a of `block` (K, d): the scores of one user's actions."""
-    _variances(factor, block, out)
+    squared_lengths(factor, block, out)
     for a in range(block.shape[0]):
         total = 0.0
         for j in range(block.shape[1]):
@@ -150,7 +150,7 @@ def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Float
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
         width, mean = _width(system, i), system.mean[u]
-        _variances(system.factor[u], block, out[i])
+        squared_lengths(system.factor[u], block, out[i])
         for a in range(block.shape[0]):
             total = 0.0
             for j in range(block.shape[1]):
@@ -165,7 +165,7 @@ def learned_shares(system: Ellipsoid, users: Ints, actions: Floats, noise: Float
     """What part of the variance of one more reward the coefficients have: s^2 / (s^2 + noise), (m, K)."""
     for i in range(users.size):
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        _variances(system.factor[users[i]], block, out[i])
+        squared_lengths(system.factor[users[i]], block, out[i])
         for a in range(block.shape[0]):
             both = out[i, a] + noise[i, a]
             out[i, a] = out[i, a] / both if both > 0 else 0.0
@@ -182,7 +182,7 @@ def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
-        chosen[i] = _first_best(scores, None, i)
+        chosen[i] = best_of(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -222,7 +222,7 @@ def project(basis: Floats, features: Floats, out: Floats) -> None:
 def lengths(factor: Floats, users: Ints, features: Floats, out: Floats) -> None:
     """out[i] = |W x_i| = |x_i|_{V^-1} in the system of users[i], for rows x_i of features (m, d)."""
     for i in range(users.size):
-        _variances(factor[users[i]], features[i : i + 1], out[i : i + 1])
+        squared_lengths(factor[users[i]], features[i : i + 1], out[i : i + 1])
         out[i] = np.sqrt(out[i])
 
 
@@ -271,7 +271,7 @@ def pair_choose(
             _ucb_row(factor[u], mean[u], low, width, scores)
         else:
             _ucb_row(full_factor[u], full_mean[u], block, full_width, scores)
-        chosen[i] = _first_best(scores, None, i)
+        chosen[i] = best_of(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import Field, asdict, dataclass, field, fields
-from functools import wraps
+from functools import lru_cache, wraps
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 
@@ -175,15 +175,15 @@ class State(Shown):
 
         A record belongs to the state as a whole: nested states have none of their own.
         """
-        hints = get_type_hints(cls)
         values: dict[str, Any] = {"record": record}
-        for part in fields(cls):
-            kind, name = hints[part.name], prefix + _saved_name(part)
-            if isinstance(kind, type) and issubclass(kind, State):
-                values[part.name] = kind.rebuild(arrays, f"{name}.")
+        own: Any = cls
+        for part, saved, kind, later in _parts(own):
+            name = prefix + saved
+            if kind is not None:
+                values[part] = kind.rebuild(arrays, f"{name}.")
             elif name in arrays:
-                values[part.name] = arrays[name]
-            elif kind is not Record and not part.metadata.get("later"):
+                values[part] = arrays[name]
+            elif part != "record" and not later:
                 raise ModelError(f"the state lacks the array '{name}'")
         state = cls(**values)
         state.check()
@@ -202,17 +202,29 @@ class State(Shown):
             raise ModelError(f"these arrays do not make a {type(self).__name__}: {found}")
 
 
+@lru_cache(maxsize=64)
+def _parts(kind: Any) -> tuple[tuple[str, str, type[State] | None, bool], ...]:
+    """The fields of a kind of state: name, name in files, kind of a nested state (None for an array), if `LATER`."""
+    hints = get_type_hints(kind)
+    nested = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, State)}
+    return tuple(
+        (part.name, _saved_name(part), nested.get(part.name), bool(part.metadata.get("later"))) for part in fields(kind)
+    )
+
+
 def _saved_name(part: Field[Any]) -> str:
     """The name of a field's array in files: that of the version which first wrote it, where the field was renamed."""
     return str(part.metadata.get("saved_as", part.name))
 
 
-def positions(users: ArrayLike, count: int) -> Ints:
+def positions(users: ArrayLike | Any, count: int) -> Ints:
     """Users as checked positions (m,) in [0, count); negative ones are refused, where NumPy would count from the end.
 
     >>> positions([2, 0], 3).tolist()
     [2, 0]
     """
+    if type(users) is list and len(users) == 1 and type(users[0]) is int and 0 <= users[0] < count:
+        return np.array(users)  # one user, as most calls of a service have it
     given = users if type(users) is np.ndarray else validate.array(users, "users")
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise PolicyError(f"users must be a list of positions, not {given.dtype} of shape {given.shape}")

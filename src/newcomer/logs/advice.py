@@ -45,7 +45,7 @@ def short_advice(summary: Summary) -> list[str]:
 
 
 def candidate_advice(total: LogTotals) -> list[str]:
-    """Say how often something was on offer that nobody ever got."""
+    """Say how often a candidate was on offer that was never chosen."""
     if not total.nowhere:
         return []
     share = f"{total.nowhere:,} of {total.candidates:,} entries of candidates"
@@ -75,7 +75,7 @@ def reward_advice(
     said, transform = [], summary.reward_transform
     if transform is not None:
         said.append(
-            "Rewards are learned as log(1 + reward): what is told of their mean and deviation is of these logarithms, "
+            "Rewards are learned as log(1 + reward): their mean and deviation are those of the logarithms, "
             "what is expected of a reward is a typical one, and gains are in the units of the rewards."
         )
     if summary.clip is not None:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from newcomer.errors import LogsError
 from newcomer.logs.columns import Place, unix_note, unix_unit
 from newcomer.logs.frames import is_table, to_polars
+from newcomer.logs.inspection import dates_note
 from newcomer.logs.items import Items, action_column, only_names, spellings
-from newcomer.logs.reader import dates_note, read_table
+from newcomer.logs.reader import read_table
 from newcomer.logs.schema import Layout
 from newcomer.logs.text_columns import date_questions, dates_found
 

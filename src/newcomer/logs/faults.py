@@ -1,6 +1,6 @@
 """Faults: what is wrong with a table, all of it at once, with how many rows are concerned and three of them.
 
-A check asks `Place.refuse` about the rows that fail it. Where nobody collects, the first of them is an error at once.
+A check asks `Place.refuse` about the rows that fail it. Without a collector the first of them is an error at once.
 Where `Faults` are collected, reading goes on, nothing more is handed out, and one error tells everything at the end.
 """
 

@@ -118,7 +118,7 @@ def _collecting() -> Iterator[None]:
     """Turn what goes wrong in a lazy frame into one sentence."""
     try:
         yield
-    except Exception as error:  # also what somebody's own functions within the frame raise
+    except Exception as error:  # also errors of functions that the caller put into the frame
         said = (str(error).splitlines() or [type(error).__name__])[0]
         what = f"the lazy frame cannot be read: {said}"
         raise LogsError(what, todo="collect it first and see what fails") from error

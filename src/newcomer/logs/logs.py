@@ -1,13 +1,15 @@
-"""Logs: what happened, read and checked once, then served as batches of whole histories.
+"""Logs: rows of users, read and checked once, then handed out as batches of whole histories.
 
 A log is rows (user, step, action or features, reward). `read_logs` takes a row of a file this way:
 
-    Reader.of         files found and asked how they are to be read                       files.py
+    Reader.of         files found, and how each is written                                files.py, inspection.py
+    resolve           which column plays which part: a Layout                             schema.py, time_column.py
+    catalogue_of      the actions and their features: Items                               catalogue.py, items.py
     Reader.rows       a chunk of the file, its columns typed                              reader.py, text_columns.py
     extract           ids, rewards, features checked; the action's position: Rows         schema.py, columns.py
     collect           rows held in memory, or spilled to hash buckets on disk             memory_store.py, disk_store.py
     arrange           grouped by user and sorted by step: Histories                       histories.py
-    totals_of         counted, hashed: Summary                                            summary.py
+    totals_of         counted and hashed: LogTotals, and the Summary of them              summary.py
 
 and `Logs.batches` cuts the histories into batches of whole users. Features of actions are looked up in the items table
 batch by batch and never stored per row.
@@ -103,7 +105,7 @@ class Logs(Shown):
         )
         self._source, self._items, self._ignored_items = source, items, ignored_items
         self.engine: Engine | None = None
-        self.journal: Checkpoint | None = None
+        self.checkpoint: Checkpoint | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept, self.total, self.arms, self.tidy_ids = intercept, total, arms, tidy_ids
         self.reward_transform = reward_transform
@@ -168,7 +170,7 @@ class Logs(Shown):
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
-        wishes = check_options(
+        options = check_options(
             intercept=intercept,
             epoch=epoch,
             missing=missing,
@@ -181,7 +183,7 @@ class Logs(Shown):
         if candidates is not None:
             frame = with_lists(frame, "candidates", candidates)
         names = column_names(features)
-        gaps = wishes.missing == "drop"
+        gaps = options.missing == "drop"
         matrix = None if features is None or names is not None else feature_array(features, gaps=gaps)
         if names is not None and items is None:
             todo = "pass features of shape (rows, d), or items= with these columns"
@@ -205,7 +207,7 @@ class Logs(Shown):
             users, attributes = attributes, None
         return cls._from_frame(
             frame,
-            wishes.on(layout),
+            options.on(layout),
             items=items,
             intercept=intercept,
             clip=clip,
@@ -240,7 +242,7 @@ class Logs(Shown):
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        wishes = check_options(
+        options = check_options(
             intercept=intercept,
             epoch=epoch,
             missing=missing,
@@ -252,10 +254,11 @@ class Logs(Shown):
         names = names_of(table)
         refuse_twins(names)
         with chosen.resolving():
-            layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
+            layout = options.on(resolve(names, chosen.columns, epoch=epoch))
         maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
         rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
-        layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
+        if layout.step is None:
+            layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
         return cls._from_frame(
             rows,
             layout,
@@ -408,11 +411,11 @@ class Logs(Shown):
         """
         if self.summary.rows < engines.ENOUGH:
             return self
-        shelf = self._source
-        if not isinstance(shelf, DiskStore):
-            shelf = DiskStore.holding(self._source.parts(), engine.room(), self._source.limits)
-        engine.visible(shelf.folder)
-        return self._replace(_source=shelf, engine=engine)
+        store = self._source
+        if not isinstance(store, DiskStore):
+            store = DiskStore.holding(self._source.parts(), engine.room(), self._source.limits)
+        engine.visible(store.folder)
+        return self._replace(_source=store, engine=engine)
 
     def holding(self, part: Histories) -> Logs:
         """Logs of some of these users, their histories held in memory and passed over by this process."""
@@ -428,7 +431,7 @@ class Logs(Shown):
         Logs(2 users, 2 rows, 4 features)
         """
         source, total = keep_users(self._source, keep, self._items, self.engine)
-        return self._replace(_source=source, total=total, summary=self._summed(total), journal=None)
+        return self._replace(_source=source, total=total, summary=self._summed(total), checkpoint=None)
 
     def with_users(self, users: Any, attributes: Sequence[str] | None = None) -> Logs:
         """The same logs with attributes of their users: a file or a table with a column `user`, one row a user.
@@ -451,9 +454,9 @@ class Logs(Shown):
         other.summary = other._summed(other.total)
         return other
 
-    def noted(self, journal: Checkpoint) -> Logs:
-        """The same logs, the results of whose passes are kept in a journal."""
-        return self._replace(journal=journal)
+    def with_checkpoint(self, checkpoint: Checkpoint) -> Logs:
+        """The same logs, with a checkpoint that keeps the results of their passes."""
+        return self._replace(checkpoint=checkpoint)
 
     def _replace(self, **changes: Any) -> Logs:
         """These logs with some attributes changed; what is derived from them is made anew.
@@ -465,7 +468,7 @@ class Logs(Shown):
         return other
 
     def _summed(self, total: LogTotals, arms: tuple[str, ...] | None = None) -> Summary:
-        """The summary of a survey of these logs, or of some of their users."""
+        """The summary of the totals of these logs, or of some of their users."""
         found = total.summary(
             dim=self.dim,
             intercept=self.intercept,
@@ -491,7 +494,7 @@ class Logs(Shown):
     def __getstate__(self) -> dict[str, Any]:
         # Workers make what is derived anew, and have no workers of their own.
         kept = {name: value for name, value in self.__dict__.items() if name not in DERIVED}
-        return kept | {"engine": None, "journal": None}
+        return kept | {"engine": None, "checkpoint": None}
 
     def _batch(self, part: Histories) -> Batch:
         """Histories as computations see them: features in float64 and with the constant, if there is one."""

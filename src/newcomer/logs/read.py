@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 import polars as pl
@@ -108,7 +109,7 @@ def read_logs(
         `newcomer.logs.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
         200,000 rows are read and passed over by this process: that is quicker than to start workers.
     """
-    wishes = check_options(
+    options = check_options(
         intercept=intercept,
         grouped=grouped,
         memory=memory,
@@ -119,7 +120,7 @@ def read_logs(
         dates=dates,
         reward_transform=reward_transform,
     )
-    if is_table(path):
+    if not isinstance(path, str | PathLike) and is_table(path):
         return Logs.from_frame(
             path,
             items=items,
@@ -130,11 +131,11 @@ def read_logs(
             intercept=intercept,
             clip=clip,
             epoch=epoch,
-            **wishes._asdict(),
+            **options._asdict(),
         )
-    limits, chosen = checked_clip(clip, wishes.reward_transform), FeatureChoice.of(features, items, columns)
+    limits, chosen = checked_clip(clip, options.reward_transform), FeatureChoice.of(features, items, columns)
     with chosen.resolving():
-        reader = Reader.of(path, chosen.columns, epoch, wishes.on)
+        reader = Reader.of(path, chosen.columns, epoch, options.on)
     if not reader.total:
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
     in_rows = reader.layout.features is not None
@@ -159,7 +160,7 @@ def read_logs(
             )
         elif grouped:
             source = Grouped(reader, catalogue, limits)
-            total = source.survey(progress)
+            total = source.totals(progress)
         else:
             chunks = reader.rows(catalogue, progress)
             source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
@@ -173,8 +174,8 @@ def read_logs(
         levels=reader.layout.levels,
         arms=reader.layout.arms,
         notes=list(reader.notes),
-        tidy_ids=wishes.tidy_ids,
-        reward_transform=wishes.reward_transform,
+        tidy_ids=options.tidy_ids,
+        reward_transform=options.reward_transform,
         ordered=reader.layout.step is not None,
     )
     logs = logs.with_users(users, attributes)

@@ -1,4 +1,4 @@
-"""`reduce`: the only way anything reads logs, whoever carries it out.
+"""`reduce`: the only way anything reads logs, on any engine.
 
 `map` turns a batch of whole histories into a partial result and `merge` joins two of them. Both must be pure, and merge
 associative and commutative up to rounding: then the answer depends neither on how histories fall into batches nor on
@@ -63,9 +63,9 @@ def reduce(
     2.0
     """
     carried_out: Callable[..., Partial] = _alone if logs.engine is None else _shared
-    if logs.journal is None:
+    if logs.checkpoint is None:
         return carried_out(logs, map, merge, rows, progress)
-    return logs.journal.pass_over(map, lambda: carried_out(logs, map, merge, rows, progress))
+    return logs.checkpoint.pass_over(map, lambda: carried_out(logs, map, merge, rows, progress))
 
 
 def _alone(logs: Logs, map: Any, merge: Any, rows: int | None, progress: Callable[[int, int], None] | None) -> Any:

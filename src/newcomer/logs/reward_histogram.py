@@ -1,9 +1,9 @@
-"""Sketch: how rewards are distributed, in bounded memory and one pass, the same whatever the order and the batches.
+"""Histogram of rewards, in bounded memory and one pass; it does not depend on the order or on batches.
 
-Every float64 has a key, an integer of 64 bits in the order of the numbers. The sketch counts keys. Once more than
+Every float64 has a key, an integer of 64 bits in the order of the numbers. The histogram counts keys. Once more than
 `LIMIT` different ones have been seen, low bits are dropped from all of them until no more than `LIMIT` remain: the
 fewest bits that will do. How many that is depends on the set of rewards alone, because seeing more never needs fewer;
-so joining sketches in any order gives the same counts to the bit. Few distinct rewards (stars, clicks) are counted
+so joining histograms in any order gives the same counts to the bit. Few distinct rewards (stars, clicks) are counted
 exactly; others to within the width of a bin, a few thousandths of their spread.
 """
 
@@ -51,7 +51,7 @@ class RewardHistogram:
     dropped: int = 0
 
     def seeing(self, values: Floats) -> RewardHistogram:
-        """The sketch of these values as well."""
+        """The histogram with these values."""
         total = self
         for i in range(0, len(values), CHUNK):
             keys = np.sort(_keys(values[i : i + CHUNK]) >> np.uint64(total.dropped))
@@ -123,9 +123,9 @@ def _outside(scores: Floats, counts: Ints) -> int:
     return int(counts[order][gaps[0] :].sum()) if len(gaps) else 0
 
 
-def automatic_limits(sketch: RewardHistogram) -> tuple[float, float]:
+def automatic_limits(rewards: RewardHistogram) -> tuple[float, float]:
     """What `clip="auto"` lets through: 5 robust deviations to each side of the median."""
-    found = sketch.spread()
+    found = rewards.spread()
     return (found.median - TAIL * found.deviation, found.median + TAIL * found.deviation)
 
 
@@ -144,7 +144,7 @@ def _values(keys: Hashes, dropped: int) -> Floats:
 
 
 def _bounded(keys: Hashes, counts: Ints, dropped: int) -> RewardHistogram:
-    """The sketch of distinct ascending keys, of which as many bits are dropped as it takes, and none more."""
+    """The histogram of distinct ascending keys, of which as many bits are dropped as it takes, and none more."""
     if len(keys) <= LIMIT:
         return RewardHistogram(keys, counts, dropped)
     # Two neighbours fall together once all bits up to the highest in which they differ are dropped.

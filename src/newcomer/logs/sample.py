@@ -1,6 +1,6 @@
 """A sample of the users of logs, as logs of its own that are held in memory, or where the workers of the logs see them.
 
-Who is in it is told by a hash of the id and by nothing else, so that the sample does not depend on files, batches or
+A hash of the id alone says who is in it (`UserSample`), so that the sample does not depend on files, batches or
 workers. Its users come in the order of these hashes, and are called by them: the ids stay where they were. It takes one
 pass, in which histories are handed over as they are.
 """
@@ -48,7 +48,7 @@ class SampledHistories:
 
 
 def sample(logs: Logs, users: int, *, run: Pass | None = None) -> Logs:
-    """About so many users of the logs; `run` makes the pass, if somebody counts.
+    """About so many users of the logs; `run` makes the pass, where passes are counted.
 
     >>> logs = Logs.from_arrays(user=np.repeat(np.arange(900), 2), features=np.ones((1800, 1)), reward=np.ones(1800))
     >>> some = sample(logs, 100)

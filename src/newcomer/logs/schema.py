@@ -44,7 +44,7 @@ class Layout:
     `features` is one column of lists, or several of numbers or text; `levels` are the schemas of those that are text.
     `action` may stand beside features: it then says which actions these were, and their features come from the rows all
     the same. `epoch` is the unit of a step in Unix time, `ties` whether equal integer steps of a user are allowed,
-    because nobody has said that the column counts steps. `arms` are the names that occur in the column `arm`. `notes`
+    where the column was recognised, not named. `arms` are the names that occur in the column `arm`. `notes`
     say what was decided without being asked. Rows with missing values are refused or dropped (`missing`), ids tidied or
     not, and `dates` such as 03/02/2020 have the day or the month first ("either": nothing settles it).
     """

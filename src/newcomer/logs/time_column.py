@@ -1,4 +1,4 @@
-"""The time of a row: which column of a table says when a row was logged, where nobody has named it.
+"""The time of a row: which column of a table says when a row was logged, where the caller has not named it.
 
 Without a step the rows of a user stand in file order, and every check of an order in time (drift, adaptive logging)
 then speaks of the order of a file. `schema.resolve` recognises the common names (timestamp, date). This module looks
@@ -57,9 +57,9 @@ def find_time(
 ) -> Layout:
     """The layout with the column of times that was recognised, or with a note on what looks like one.
 
-    `types` are those of each file. A `step` that the caller named, or left out with None, is not looked for.
+    `types` are those of each file. A `step` that the caller left out with None is not looked for.
     """
-    if layout.step is not None or "step" in (columns or {}):
+    if "step" in (columns or {}):
         return layout
     free = [name for name in names if name not in layout.names()]
     named = [name for name in time_names(free) if not (_may_be_duration(name) and _is_numeric(name, types))]

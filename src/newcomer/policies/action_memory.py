@@ -151,7 +151,7 @@ def remember(
     `targets` (m,) are rewards less their population mean, `features` (m, d), `scale` that of the rewards. `starting`
     are the model's weights of shares, None if it knows the share: then repeats say nothing.
     """
-    _make_room(memory, users, keys)
+    make_room(memory, users, keys)
     again = np.empty(len(users))
     repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.log_likelihood)
     memory_loops.remember(memory.entries, users, keys, targets, features, predicted, repeats, again)
@@ -164,7 +164,7 @@ def believe(memory: ActionMemory, users: Ints, starting: Floats) -> None:
     memory.share[users] = mean_share(starting, memory.log_prior[users] + memory.log_likelihood[users])
 
 
-def _make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
+def make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
     """Room for one more entry of each user and, for actions outside the catalogue, for one more row of features."""
     width = int(memory.used[users].max(initial=0)) + 1
     if width > memory.keys.shape[1]:

@@ -35,7 +35,8 @@ supplies what is its own:
     apply_attributes(state, users, x)        the prior given encoded attributes of users
     best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
     learner                                  init, learn and what else concerns the state, shared with other policies
-    choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
+    choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls by features
+    choose_codes, learn_codes                the same for calls by ids of the catalogue
 
 Policies that do not derive from it need only satisfy policies/protocol.py, as `newcomer.testing.check_policy` tries.
 """
@@ -162,6 +163,10 @@ class Contract(Shown, ABC, Generic[Kind]):
                 chosen = self.choose_plain(state, calls.everyone(n), given)
                 if chosen is not None:
                     return chosen
+        elif actions is mask is None and not self.sampled:
+            chosen = self._choose_known(state, ids, users)
+            if chosen is not None:
+                return chosen
         query = self.query(state, actions, ids, mask, users)
         if self.sampled:
             return calls.pick(next(self.draws(state, query, self._generators(rng, query))), query)
@@ -228,6 +233,8 @@ class Contract(Shown, ABC, Generic[Kind]):
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
             if plain and self.learn_plain(state, calls.everyone(n), features, reward):
                 return
+        elif features is None and self._learn_known(state, ids, reward, users):
+            return
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
         which = None if ids is None else calls.names(ids)
@@ -306,6 +313,20 @@ class Contract(Shown, ABC, Generic[Kind]):
         """
         return None
 
+    def choose_codes(self, state: Kind, users: Ints, codes: Ints) -> Ints | None:
+        """The best (m,) by `score` of the candidates at these places (1, K) of the catalogue, all of them allowed.
+
+        None, the default, says that the long way must decide.
+        """
+        return None
+
+    def learn_codes(self, state: Kind, users: Ints, codes: Ints, reward: Floats) -> bool:
+        """`learn` from rewards (m,), not looked at yet, for actions at these places (m,) of the catalogue.
+
+        False, the default, says that the long way must be gone, and that nothing has changed.
+        """
+        return self.learner.learn_codes(state, users, codes, reward, self.largest_reward)
+
     def learn_plain(self, state: Kind, users: Ints, features: Floats, reward: Floats) -> bool:
         """`learn` in the commonest call: plain features (n, d) and rewards (n,), one for everybody, not looked at yet.
 
@@ -352,6 +373,23 @@ class Contract(Shown, ABC, Generic[Kind]):
             self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions", which)
         )
         return calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
+
+    def _choose_known(self, state: Kind, ids: Any, users: Any) -> Ints | None:
+        """The choice among ids that the catalogue has, if the policy has a short way for them."""
+        codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
+        if codes is None or getattr(state, "record", None) is not self.record:
+            return None
+        who = calls.everyone(len(state)) if users is None else positions(users, len(state))
+        return self.choose_codes(state, who, codes[None])
+
+    def _learn_known(self, state: Kind, ids: Any, reward: Any, users: Any) -> bool:
+        """Whether rewards for ids that the catalogue has were learned in a short way."""
+        codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
+        paid = None if codes is None else calls.plain_rewards(reward)
+        if codes is None or paid is None:
+            return False
+        who = calls.everyone(len(state)) if users is None else positions(users, len(state))
+        return len(codes) == len(paid) == len(who) and self.learn_codes(state, who, codes, paid)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
         """The positions (m,) of `users`, all by default, in a state that must be this policy's."""
@@ -460,7 +498,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         return getattr(self, "model", None)
 
     @cached_property
-    def _largest(self) -> float:
+    def largest_reward(self) -> float:
         """The size beyond which a reward is far outside those of the logs; infinite if nothing is known of these."""
         logs = getattr(getattr(self._model, "evidence", None), "logs", None)
         return FAR * logs.max_reward if logs is not None and logs.max_reward > 0 else np.inf
@@ -468,10 +506,10 @@ class Contract(Shown, ABC, Generic[Kind]):
     def _warn_of_range(self, reward: Floats) -> None:
         """Point out, once a model, rewards in other units than those of the logs; they are learned all the same."""
         worst = float(np.abs(reward).max())
-        if worst > self._largest and self._catalogue is not None:
+        if worst > self.largest_reward and self._catalogue is not None:
             sentence = (
                 f"A reward of size {worst:g} is far outside those of the logs, of which the largest is"
-                f" {self._largest / FAR:g}: pass rewards in the units of the logs."
+                f" {self.largest_reward / FAR:g}: pass rewards in the units of the logs."
             )
             self._catalogue.warn_once("range", lambda: sentence)
 

@@ -13,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.array_loops import HUGE
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import LATER, State
 from newcomer.model import Model
-from newcomer.policies import attributes, calls
+from newcomer.policies import attributes, calls, prior_loops
 from newcomer.policies.actions import KnownActions
 from newcomer.policies.base import Contract, the_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
@@ -104,6 +105,24 @@ class PopulationMean(Contract[Counts]):
     def init(self, n: int) -> Counts:
         """Nothing seen."""
         return Counts(np.zeros(n, dtype=np.int64))
+
+    def choose_codes(self, state: Counts, users: Ints, codes: Ints) -> Ints | None:
+        """The best by the catalogue's population means."""
+        if state.shift.shape[1]:  # attributes give each user a mean of their own
+            return None
+        chosen = np.empty(len(users), dtype=np.int64)
+        known = self._known
+        return chosen if known.named and prior_loops.choose_means(known.population_mean, users, codes, chosen) else None
+
+    def learn_codes(self, state: Counts, users: Ints, codes: Ints, reward: Floats) -> bool:
+        """Count the rewards, of which none is missing."""
+        if not bool((np.abs(reward) <= min(self.largest_reward, HUGE)).all()):
+            return False
+        if len(users) == 1:
+            state.count[users[0]] += 1
+        else:
+            np.add.at(state.count, users, 1)
+        return True
 
     def score(self, state: Counts, query: Query) -> Floats:
         """phi^T E[beta] + o (m, K)."""

@@ -20,23 +20,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import log
+from typing import Any
 
 import numpy as np
 
 from newcomer import validate
-from newcomer.array_loops import plain
+from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import posterior, ridge
 from newcomer.linear.ridge import Ridge, packed_size
 from newcomer.linear.state import GROWS, LATER, State
 from newcomer.model import Model
-from newcomer.policies import action_memory, attributes, repeatability
+from newcomer.policies import action_memory, attributes, prior_loops, repeatability
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described, KnownActions
 from newcomer.policies.base import the_model
 from newcomer.policies.calls import Query, Rewards, each_once
 from newcomer.policies.candidate_view import CandidateView
+from newcomer.policies.exits import SHARES as SIZE_WEIGHTS
 from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest
 from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import Predicted, Recalled
@@ -250,6 +253,56 @@ class Belief(Learner[PriorState]):
             before = known @ self.known.factor if latent and not self.model.by_ids_alone else known
             new[row, place] = given[min(row, len(given) - 1), place] - before
         return np.ascontiguousarray(new)
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """Population means, loadings, residual variances and uncertainties by place, as compiled loops take them."""
+        known = self.known
+        return known.population_mean, known.loadings, known.variance, known.uncertainty
+
+    @cached_property
+    def _rules(self) -> tuple[tuple[Floats, ...], tuple[Any, ...]]:
+        """What `prior_loops.learn` is given of the repeats and of the outlier test; empty where there is none."""
+        through = np.zeros((0, 0)) if self.model.by_ids_alone else self.known.factor
+        starting = np.zeros(0) if self.starting is None else self.starting
+        sizes = np.stack([SIZES, SIZE_WEIGHTS]) if self.tested else np.zeros((2, 0))
+        scales = self.outlier_test.scales
+        scales = plain(scales) if self.tested and scales.size else np.zeros((2, 0))
+        limit = -log(self.level) if self.tested else np.inf
+        return (through, starting, SHARES, self.scale), (sizes, scales, limit)
+
+    def choose_codes(self, state: PriorState, users: Ints, codes: Ints, curiosity: float) -> Ints | None:
+        """The best (m,) of candidates at these places (1, K) of the catalogue, where users are served by z."""
+        if not self.known.named or not (self.flat or state.in_subspace[users].all()):
+            return None
+        own, small, chosen = state.memory, state.small, np.empty(len(users), dtype=np.int64)
+        memory = own.keys, own.counts, own.totals, own.used, own.share, own.extra
+        given: tuple[Any, ...] = (*self._tables, *memory, small.factor, small.mean, users, codes, curiosity, chosen)
+        return chosen if prior_loops.choose(*given) else None
+
+    def learn_codes(self, state: PriorState, users: Ints, codes: Ints, reward: Floats, largest: float) -> bool:
+        """The same as `learn`, in one compiled loop; it stops where memory needs room or a user leaves the prior."""
+        if not self.known.named or not (self.remembers or self.tested):
+            return False
+        if not self.flat and (self.tested or not state.in_subspace[users].all()):
+            return False
+        repeats, test = self._rules
+        row, stopped = 0, np.zeros(1, dtype=np.int64)
+        observed = state.in_subspace, min(largest, HUGE), users, codes, reward
+        while row < len(users):
+            own = state.memory
+            memory = (*own.entries, own.share, own.extra, own.repeats, own.log_likelihood, own.log_prior)
+            systems = (*state.small.parts, state.outlier.wealth)
+            given: tuple[Any, ...] = (*self._tables, *memory, *repeats, *systems, *test, *observed, row, stopped)
+            row = prior_loops.learn(*given)
+            if stopped[0] == prior_loops.REFUSED:
+                return False
+            if stopped[0] == prior_loops.NO_ROOM:
+                action_memory.make_room(own, users[row : row + 1], codes[row : row + 1])
+            elif stopped[0] == prior_loops.OUTLIER:
+                self._leave(state, int(users[row - 1]))
+            stopped[0] = 0
+        return True
 
     def learn(self, state: PriorState, observed: Rewards) -> None:
         """Every first meeting feeds the test, with what was expected of it; then the systems and the memory learn."""

@@ -28,6 +28,7 @@ Generators = Sequence[Generator]
 Random = Generator | Sequence[Generator] | None
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
+NUMBERS = frozenset({float, int})
 NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
 
 
@@ -96,6 +97,13 @@ def plain_actions(actions: object, dim: int | None) -> Floats | None:
         return None
     given = actions if actions.ndim == 3 else actions[None]
     return given if given.ndim == 3 and given.shape[1] and given.shape[2] == dim else None
+
+
+def plain_rewards(reward: object) -> Floats | None:
+    """Rewards (m,) as a plain array, from one or from a list of numbers; None where that takes a closer look."""
+    if type(reward) is list and NUMBERS.issuperset(map(type, reward)):
+        return np.array(reward, dtype=np.float64)
+    return reward if is_plain(reward) and reward.ndim == 1 else None
 
 
 def floats(values: ArrayLike, name: str) -> Floats:

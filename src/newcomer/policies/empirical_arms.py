@@ -6,21 +6,22 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from newcomer.array_loops import plain
+from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies import action_memory, attributes, calls
+from newcomer.policies import action_memory, attributes, calls, prior_loops
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief
 from newcomer.policies.calls import Query, Rewards, each_once
 from newcomer.policies.memory_loops import Predicted
-from newcomer.policies.repeatability import Repeatability
+from newcomer.policies.repeatability import SHARES, Repeatability
 from newcomer.validate import number
 
 
@@ -79,6 +80,39 @@ class EmpiricalArms(Contract[ActionMemory]):
     def pool_repeatability(self, state: ActionMemory) -> Repeatability:
         """What the repeats of the users say."""
         return self._belief.pooled(state)
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Floats]:
+        """Population means, residual variances and variances of the effect by place, as compiled loops take them."""
+        known = self._belief.known
+        return known.population_mean, known.variance, known.effect + self._shared
+
+    def choose_codes(self, state: ActionMemory, users: Ints, codes: Ints) -> Ints | None:
+        """Scores and choice in one compiled loop."""
+        if state.shift.shape[1]:  # attributes give each user a mean of their own
+            return None
+        chosen = np.empty(len(users), dtype=np.int64)
+        memory = state.keys, state.counts, state.totals, state.used, state.share, state.extra
+        given: tuple[Any, ...] = (*self._tables, *memory, users, codes, float(self.width), chosen)
+        return chosen if prior_loops.choose_arms(*given) else None
+
+    def learn_codes(self, state: ActionMemory, users: Ints, codes: Ints, reward: Floats) -> bool:
+        """The same as `learn`, in one compiled loop; it stops where memory needs room."""
+        if state.shift.shape[1]:
+            return False
+        starting = np.zeros(0) if self._belief.starting is None else self._belief.starting
+        row, stopped = 0, np.zeros(1, dtype=np.int64)
+        observed = starting, SHARES, self._belief.scale, min(self.largest_reward, HUGE), users, codes, reward
+        while row < len(users):
+            repeats = state.share, state.extra, state.repeats, state.log_likelihood, state.log_prior
+            given: tuple[Any, ...] = (*self._tables, *state.entries[:6], *repeats, *observed, row, stopped)
+            row = prior_loops.learn_arms(*given)
+            if stopped[0] == prior_loops.REFUSED:
+                return False
+            if stopped[0] == prior_loops.NO_ROOM:
+                action_memory.make_room(state, users[row : row + 1], codes[row : row + 1])
+            stopped[0] = 0
+        return True
 
     def score(self, state: ActionMemory, query: Query) -> Floats:
         """The population mean, and what this user's meetings of the action add to it (m, K)."""

@@ -35,8 +35,8 @@ class Learner(Generic[Kind]):
         """`learn` in the commonest call by features; see `Contract.learn_plain`."""
         return False
 
-    def learn_codes(self, state: Kind, users: Ints, codes: Ints, reward: Floats) -> bool:
-        """`learn` in the commonest call by ids; see `Contract.learn_codes`."""
+    def learn_codes(self, state: Kind, users: Ints, codes: Ints, reward: Floats, largest: float) -> bool:
+        """`learn` in the commonest call by ids; rewards beyond `largest` are left to the long way, which warns."""
         return False
 
     def in_subspace(self, state: Kind) -> Bools:

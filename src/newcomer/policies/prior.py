@@ -23,7 +23,7 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
@@ -79,6 +79,12 @@ class PriorUCB(Contract[PriorState]):
         """What is asked for, or the model's rewards ask for."""
         default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
         return default if self.curiosity is None else float(self.curiosity)
+
+    def choose_codes(self, state: PriorState, users: Ints, codes: Ints) -> Ints | None:
+        """Scores and choice in one compiled loop, unless a width was asked for."""
+        if self.width is not None or self.memory_width:
+            return None
+        return self.learner.choose_codes(state, users, codes, self._curiosity)
 
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected reward plus what it is worth to learn more (m, K)."""

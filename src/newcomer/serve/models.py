@@ -26,8 +26,8 @@ from newcomer import files
 from newcomer.arrays import Floats
 from newcomer.errors import ModelError, NewcomerError, PolicyError
 from newcomer.model import Model
-from newcomer.policies.base import Policy
 from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.protocol import Policy
 from newcomer.serve.shapes import Refused
 
 POLICIES = ("PriorUCB", "PriorTS", "EmpiricalArms", "ProBALLUCB", "ProBALLTS", "LocalUCB", "PopulationMean")
@@ -174,8 +174,8 @@ class Serving:
         """Ids in the type of the catalogue's."""
         kind = self.id_type
         if kind is None or all(type(one) is kind for one in ids):
-            return ids if not self.model.tidy_ids else [self.model.canonical(one) for one in ids]
-        return [self.model.canonical(one) for one in ids]
+            return ids if not self.model.tidy_ids else [self.model.catalogue.canonical(one) for one in ids]
+        return [self.model.catalogue.canonical(one) for one in ids]
 
     def features(self, rows: Floats, where: str) -> Floats:
         """Features that a client sent, of the model's number, with or without the constant."""

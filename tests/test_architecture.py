@@ -26,8 +26,8 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
 FLOW = (
-    ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
-    ("files", "serialize", "users", "array_loops"),
+    ("errors", "arrays", "validate", "records", "one_hot", "transforms", "logistic"),
+    ("files", "serialize", "users", "array_loops", "logistic_loops"),
     ("subspace", "radius", "interval", "findings", "evidence", "population"),  # formulas and records: no learning
     ("logs",),
     ("linear",),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
+OUTCOMES = ("gaussian", "binary")
 OPTIONAL = (
     "reward_step",
     "tidy_ids",
@@ -66,6 +67,11 @@ class Model(Shown):
     `evidence` says why the model is so. `uncertainty` (A,), or (1,), is the variance of the error of what the model
     expects of each action, that its rows leave; `error_scales` (2, J) how many times as large as expected the squared
     errors of people are who were held out of the fit, and how many people each time.
+
+    With `outcome` "binary" rewards are 0 or 1, with probability sigma(phi^T (m + L z) + o), sigma(x) = 1 / (1 +
+    exp(-x)): mean, factor, offsets and uncertainty are on the scale of log-odds, where the residual is a standard
+    logistic variable of variance pi^2 / 3; policies return probabilities. Basis, spectrum and radius stay on the scale
+    of rewards.
     """
 
     basis: Floats
@@ -91,6 +97,7 @@ class Model(Shown):
     error_scales: Floats = field(default_factory=_nothing)  # left out: everybody's errors are as large as expected
     reward_transform: Transform | None = None  # what rewards are learned as, "log1p" or themselves
     tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
+    outcome: Literal["gaussian", "binary"] = "gaussian"  # "binary": mean and factor are of log-odds
 
     def __post_init__(self) -> None:
         self._check_facts()
@@ -120,6 +127,7 @@ class Model(Shown):
         object.__setattr__(self, "reward_step", validate.number(self.reward_step, "reward_step", kind=ModelError))
         if self.reward_transform is not None:
             validate.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
+        validate.one_of(self.outcome, "outcome", OUTCOMES, kind=ModelError)
         for name in ("estimator", "fingerprint"):
             validate.instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot", "tidy_ids"):
@@ -168,6 +176,7 @@ class Model(Shown):
         told |= {"features" if self.feature_names else "actions": named} if named else {}
         told |= {"intercept": True} if self.intercept else {}
         told |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
+        told |= self._link
         return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
 
     def __eq__(self, other: object) -> bool:
@@ -222,7 +231,12 @@ class Model(Shown):
             **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
-        return digest(arrays, facts)
+        return digest(arrays, facts | self._link)
+
+    @property
+    def _link(self) -> dict[str, str]:
+        """The outcome, if it is not Gaussian: models that are keep their id and their file as they were."""
+        return {} if self.outcome == "gaussian" else {"outcome": self.outcome}
 
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
@@ -430,7 +444,7 @@ class Model(Shown):
         """The model as the bytes of its file."""
         names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
-        facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
+        facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)} | self._link
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -450,7 +464,7 @@ class Model(Shown):
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
             parts |= {name: arrays[name] for name in SURENESS if name in arrays}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
-            parts |= {name: facts[name] for name in OPTIONAL if name in facts}
+            parts |= {name: facts[name] for name in (*OPTIONAL, "outcome") if name in facts}
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error

@@ -68,7 +68,7 @@ class ActionSums:
 def look(run: Run, logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> ActionSums:
     """The pass over all logs; `apart` are models with the buckets of the people each was not fitted to."""
     tried = len(logs.action_ids or ()) if logs.by_action else 0
-    commons = [(KnownActions(model).common, judged) for model, judged in apart] if tried else []
+    commons = [(KnownActions(model).expected, judged) for model, judged in apart] if tried else []
     share = min(1.0, MOST / max(logs.summary.users, 1))
     return run(partial(look_at, actions=tried, commons=tuple(commons), share=share), _join)
 
@@ -126,7 +126,7 @@ def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
 def told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell."""
     named = logs.by_action and logs.action_ids is not None
-    sums, common = seen.actions, KnownActions(model).common if named else np.zeros(0)
+    sums, common = seen.actions, KnownActions(model).expected if named else np.zeros(0)
     best, alike = best_actions(sums, common, model) if named else ((), False)
     made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike)
     why = why_not(logs, seen.propensities, seen.candidates, named)

@@ -24,6 +24,7 @@ from newcomer import validate
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
+from newcomer.logistic import click_moments, expected_click
 from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.calls import Ids
@@ -97,6 +98,27 @@ class KnownActions:
             return np.zeros(0)
         means = self.mean if self.model.one_hot and not self.model.intercept else self.features @ self.mean
         return np.asarray(means + self.model.offsets)
+
+    @cached_property
+    def expected(self) -> Floats:
+        """The mean reward (A,) of the catalogue over all users: the common part, through the link of the model."""
+        if self.model.outcome != "binary":
+            return self.common
+        return expected_click(self.common, (self.low**2).sum(axis=1))
+
+    def on_reward_scale(self, seen: Described) -> Described:
+        """Candidates of a model of clicks by the moments of their rewards: as they are, where the model is Gaussian.
+
+        The mean E[sigma], loadings L^T phi E[sigma'], and of the variance p (1 - p) what z leaves; what lasts beyond it
+        is what z explains, and the model's own error.
+        """
+        if self.model.outcome != "binary":
+            return seen
+        p, slope, square = click_moments(seen.common, (seen.low**2).sum(axis=-1))
+        explained = square - p * p
+        lasting = explained + seen.lasting * slope**2
+        variance = np.maximum(p * (1.0 - p) - explained, 1e-9)
+        return Described(p, seen.low * slope[..., None], seen.keys, variance, lasting)
 
     @cached_property
     def variance(self) -> Floats:

@@ -98,10 +98,11 @@ class PopulationMean(Contract[Counts]):
         return Counts(np.zeros(n, dtype=np.int64))
 
     def rank(self, state: Counts, asked: Query) -> Floats:
-        """phi^T E[beta] + o (m, K)."""
-        if asked.actions.shape[2] and not np.any(self.model.offsets):
+        """phi^T E[beta] + o (m, K), or its probability where rewards are clicks."""
+        if self.model.outcome == "gaussian" and asked.actions.shape[2] and not np.any(self.model.offsets):
             return calls.mean_rewards(self._known.mean[None], asked)
-        common = self._known.describe(asked.actions, asked.ids).common
+        with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores
+            common = self._known.on_reward_scale(self._known.describe(asked.actions, asked.ids)).common
         return np.array(np.broadcast_to(common, (len(asked.users), common.shape[1])))
 
     def learn(self, state: Counts, told: Rewards) -> None:

@@ -90,5 +90,8 @@ class EmpiricalArms(Contract[ActionMemory]):
     def _described(self, actions: Floats, ids: calls.Ids | None, rows: int) -> Described:
         """Candidates (m, K), with the variance of shared taste among what lasts of each."""
         seen = self._belief.known.describe(actions, ids).rows(rows)
+        if self.model.outcome == "binary":
+            with np.errstate(invalid="ignore", over="ignore"):
+                return self._belief.known.on_reward_scale(seen)
         taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())
         return seen._replace(lasting=seen.lasting + taste)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from newcomer.arrays import Bools, Floats
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
+from newcomer.policies.binary_belief import BinaryBelief
 from newcomer.policies.calls import Generators, Query, Rewards
 from newcomer.policies.repeatability import Repeatability, two_valued
 from newcomer.validate import number, whole
@@ -34,6 +36,12 @@ from newcomer.validate import number, whole
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
 # docs/exploration.md.
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
+
+
+def belief_of(model: Model, level: float) -> Any:
+    """What is believed of users by the link of the model: `Belief`, or `BinaryBelief` of the same calls."""
+    gaussian = Belief(model, level)  # which checks both
+    return BinaryBelief(model, level) if model.outcome == "binary" else gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,8 +78,8 @@ class PriorUCB(Contract[PriorState]):
         self._belief  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Belief:
-        return Belief(self.model, self.level)
+    def _belief(self) -> Any:
+        return belief_of(self.model, self.level)
 
     @cached_property
     def _curiosity(self) -> float:
@@ -141,8 +149,8 @@ class PriorTS(Contract[PriorState]):
         self._belief  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Belief:
-        return Belief(self.model, self.level)
+    def _belief(self) -> Any:
+        return belief_of(self.model, self.level)
 
     def state_settings(self) -> dict[str, float]:
         """Who is taken for a stranger depends on the level."""

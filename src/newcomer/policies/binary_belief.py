@@ -1,0 +1,275 @@
+"""What PriorUCB and PriorTS believe of a user whose rewards are clicks: 0 or 1, through a logistic link.
+
+    P(reward = 1) = sigma(phi^T (m + L z) + o),      z ~ N(0, I_k).
+
+**The posterior of z** has no closed form; it is kept as a normal distribution, a k x k system. All rewards of one
+action together are a *site*: a precision and a shift along its features f = L^T phi. When one more reward of the action
+comes, the site is taken out, the mean and the variance of the log-odds f^T z + c are matched to those after all rewards
+of the action (`logistic_loops.tilted`), and the new site is put in: expectation propagation with one visit a reward, no
+randomness, O(k^2) and a triangle of k numbers to refresh. The order of rewards matters little (docs/prior.md measures
+it). A site of a log-concave likelihood never has a negative precision.
+
+**Repeats.** What this person thinks of this very action is on the scale of rewards: with n earlier rewards of mean y and
+p = E[sigma] by z, the share s of p (1 - p) comes again (beta-binomial), and the reward is expected to be
+
+    P = p + c (y - p),      c = sum_s w_s n s / (1 - s + n s),
+
+w the weights of shares as in policies/repeatability.py. The n rewards are worth sum_s w_s n / (1 + (n - 1) s) rows for
+z. The model's own error about an action's log-odds, of variance u, lasts too: it adds u p (1 - p) to the share.
+
+Outlier users are not looked for: the test takes errors for normal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from newcomer.array_loops import plain
+from newcomer.arrays import Bools, Floats, Ints
+from newcomer.linear import ridge, scoring_loops
+from newcomer.linear.ridge import Ridge
+from newcomer.linear.scoring_loops import Ellipsoid
+from newcomer.linear.state import GROWS, State
+from newcomer.logistic import click_moments, expected_click, sigmoid
+from newcomer.model import Model
+from newcomer.policies import action_memory, calls, click_loops
+from newcomer.policies.action_memory import ActionMemory
+from newcomer.policies.actions import Described, KnownActions
+from newcomer.policies.belief import Belief
+from newcomer.policies.calls import Generators, Query, Rewards, each_once
+from newcomer.policies.memory_loops import MOST, Foreseen, Recalled
+from newcomer.policies.repeatability import SHARES, Repeatability, weights_after
+
+SCALE = np.array([1.0, 0.0, 1.0])  # of rewards: a step of 1 from 0 to 1
+
+
+@dataclass
+class BinaryState(State):
+    """What is known of n users by their clicks: z (small), the actions they met, and what each adds to z (sites)."""
+
+    small: Ridge
+    memory: ActionMemory
+    sites: Floats = field(metadata=GROWS)  # (n, M, 2), precision and shift along the features of each entry of memory
+
+    def __len__(self) -> int:
+        return len(self.sites)
+
+    @property
+    def inside(self) -> Bools:
+        """Everybody (n,) is taken for one of the population."""
+        return np.ones(len(self), dtype=np.bool_)
+
+    def check(self) -> None:
+        """Refuse parts that do not fit together."""
+        super().check()
+        fits = self.sites.ndim == 3 and self.sites.dtype == np.float64 and self.sites.shape[2] == 2
+        self.refuse_unless(self.small.complete and fits and self.sites.shape[:2] == self.memory.keys.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryBelief:
+    """What the policies share on a model of clicks: the prior, and how rewards change what is believed."""
+
+    model: Model
+    level: float
+
+    @cached_property
+    def _gaussian(self) -> Belief:
+        """What does not depend on the link: the known actions, and weights of shares."""
+        return Belief(self.model, self.level)
+
+    @property
+    def known(self) -> KnownActions:
+        """What the model knows of each action."""
+        return self._gaussian.known
+
+    @property
+    def starting(self) -> Floats | None:
+        """Weights of shares for users who have met nothing twice; None if the model knows the share."""
+        return self._gaussian.starting
+
+    @property
+    def remembers(self) -> bool:
+        """Whether anything may last."""
+        return self._gaussian.remembers
+
+    @cached_property
+    def shares(self) -> Floats:
+        """Shares (S,) that may last: a grid, or the one that the model knows."""
+        return SHARES if self.starting is not None else np.array([float(self.model.persistence or 0.0)])
+
+    def start(self, n: int) -> BinaryState:
+        """n users of whom nothing is known but where they come from."""
+        begun = self._gaussian.start(n)
+        return BinaryState(begun.small, begun.memory, np.zeros((n, 0, 2)))
+
+    def begin_from(self, own: ActionMemory, given: Repeatability) -> None:
+        """Let users who have met nothing yet begin with what earlier users told."""
+        self._gaussian.begin_from(own, given)
+
+    def pooled(self, own: ActionMemory) -> Repeatability:
+        """What the repeats of all users together say."""
+        return self._gaussian.pooled(own)
+
+    def weights(self, own: ActionMemory, users: Ints) -> Floats:
+        """Weights (m, S) of the shares of users."""
+        if self.starting is None:
+            return np.ones((len(users), 1))
+        return weights_after(self.starting, own.heard[users] + own.told[users])
+
+    def look_at(self, state: BinaryState, asked: Query) -> ClickView:
+        """Candidates as this state sees them."""
+        seen = self._gaussian.describe(asked.actions, asked.ids).rows(len(asked.users))
+        return ClickView(self, state, asked, seen)
+
+    def learn(self, state: BinaryState, told: Rewards) -> None:
+        """Write each reward down, with what it tells of the share that lasts, and condition z on it."""
+        for part in each_once(told):
+            self._learn(state, part)
+
+    def _learn(self, state: BinaryState, told: Rewards) -> None:
+        """The same, with each user at most once."""
+        users, own = told.users, state.memory
+        seen = self.known.describe(told.features[:, None], None if told.ids is None else told.ids[:, None])
+        keys, levels = np.ascontiguousarray(seen.keys[:, 0]), plain(np.array(seen.common[:, 0]))
+        low = np.ascontiguousarray(seen.low[:, 0])
+        odds, variance = _log_odds(state.small, users, levels[:, None], low[:, None])
+        p = expected_click(odds[:, 0], variance[:, 0])
+        nothing, before = np.zeros(len(users)), self.weights(own, users)
+        foreseen = Foreseen(nothing, p, nothing, np.ones(len(users)), seen.lasting[:, 0] * p * (1.0 - p))
+        self._make_room(state, users, keys)
+        features = self._gaussian.remembered(told, seen)
+        again = action_memory.remember(own, users, keys, told.reward, features, foreseen, SCALE, self.starting)
+        state.sites = _widened(state.sites, own.keys.shape[1])
+        after = self.weights(own, users)
+        if self.starting is not None and len(again):
+            action_memory.believe(own, again, self.starting)
+            self._rescale(state, users, np.isin(users, again), before, after)
+        click_loops.learn(
+            own.entries, users, keys, state.small.parts, state.sites, levels, low, plain(told.reward), after, self.shares
+        )
+
+    def _make_room(self, state: BinaryState, users: Ints, keys: Ints) -> None:
+        """Where memory is about to drop its oldest action outside the catalogue, drop its site; z keeps what it told."""
+        own = state.memory
+        for user, key in zip(users.tolist(), keys.tolist(), strict=True):
+            used = int(own.used[user])
+            if key >= 0 or used < MOST or (own.keys[user, :used] == key).any():
+                continue
+            kept = own.slots[user, :used] >= 0
+            if int(kept.sum()) >= MOST:
+                oldest = int(np.argmax(kept))
+                state.sites[user, oldest : used - 1] = state.sites[user, oldest + 1 : used]
+                state.sites[user, used - 1] = 0.0
+
+    def _rescale(self, state: BinaryState, users: Ints, again: Bools, before: Floats, after: Floats) -> None:
+        """Actions met several times count for other numbers of rows once their users have other weights of shares."""
+        known = self.known
+        through = np.zeros((0, 0)) if self.model.by_ids_alone else known.factor
+        for row in np.flatnonzero(again):
+            click_loops.rescale(
+                state.memory.entries, int(users[row]), state.small.parts, state.sites, known.low, through, self.shares,
+                before[row], after[row],
+            )  # fmt: skip
+
+
+def _log_odds(system: Ridge, users: Ints, levels: Floats, low: Floats) -> tuple[Floats, Floats]:
+    """Mean and variance (m, K) of the log-odds of candidates with levels (m, K) and features (m, K, k)."""
+    rows, size = levels.shape
+    length = np.empty(rows * size)
+    scoring_loops.lengths(system.factor, np.repeat(users, size), plain(low.reshape(rows * size, low.shape[2])), length)
+    with np.errstate(invalid="ignore", over="ignore"):
+        odds = levels + np.einsum("mak,mk->ma", low, system.mean[users])
+        return np.asarray(odds), length.reshape(rows, size) ** 2
+
+
+def _widened(sites: Floats, width: int) -> Floats:
+    """Sites with room for as many entries as memory has."""
+    if sites.shape[1] == width:
+        return sites
+    out = np.zeros((len(sites), width, 2))
+    out[:, : sites.shape[1]] = sites
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class ClickView:
+    """Candidates as a state sees them: log-odds by z, and what memory adds to the probability."""
+
+    belief: BinaryBelief
+    state: BinaryState
+    asked: Query
+    seen: Described
+
+    @cached_property
+    def _odds(self) -> tuple[Floats, Floats]:
+        return _log_odds(self.state.small, self.asked.users, self.seen.common, self.seen.low)
+
+    @cached_property
+    def _clicks(self) -> tuple[Floats, Floats]:
+        """Probability p and slope E[sigma'] (m, K), by z alone."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            p, slope, _ = click_moments(*self._odds)
+        return p, slope
+
+    @cached_property
+    def recalled(self) -> Recalled:
+        """What memory says: c, c times the mean of earlier rewards, and the variance of what lasts that is left."""
+        p, own = self._clicks[0], self.state.memory
+        weight, level, left = np.empty((3, *p.shape))
+        out = Recalled(weight, level, left, np.empty(p.shape, dtype=np.int64))
+        keys, users = np.require(self.seen.keys, requirements=("C", "W")), self.asked.users
+        lasting = plain(self.seen.lasting * p * (1.0 - p))
+        weights = np.ascontiguousarray(self.belief.weights(own, users))
+        click_loops.recall(own.entries, users, keys, plain(p), lasting, weights, self.belief.shares, out)
+        return out
+
+    @cached_property
+    def _personal(self) -> Floats:
+        """Deviation (m, K) of the expected probability by what is not known of z."""
+        return np.asarray((1.0 - self.recalled.weight) * self._clicks[1] * np.sqrt(self._odds[1]))
+
+    def _with_memory(self, p: Floats) -> Floats:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.asarray(p + self.recalled.level - self.recalled.weight * p)
+
+    def expected(self) -> Floats:
+        """Probabilities (m, K) of a click."""
+        return self._with_memory(self._clicks[0])
+
+    def optimistic(self, width: float, memory_width: float) -> Floats:
+        """Probabilities plus so many deviations of z, and of what lasts (m, K)."""
+        return np.asarray(self.expected() + width * self._personal + memory_width * np.sqrt(self.recalled.left))
+
+    def curious(self, weight: float) -> Floats:
+        """Probabilities plus `weight` deviations of how far one more reward would move them (m, K)."""
+        expected, square = self.expected(), self._personal**2
+        return np.asarray(expected + weight * square / np.sqrt(np.maximum(square + self._noise, 1e-300)))
+
+    @cached_property
+    def _noise(self) -> Floats:
+        """Variance (m, K) of one more reward where the probability is known."""
+        p = self._clicks[0]
+        return np.asarray(p * (1.0 - p))
+
+    def told(self) -> Floats:
+        """The share (m,) of the variance of one more reward that is z, on average over candidates."""
+        square = self._personal**2
+        return np.asarray((square / np.maximum(square + self._noise, 1e-300)).mean(axis=1))
+
+    def drawn(self, rngs: Generators, scales: Floats, memory_scale: float) -> Floats:
+        """Probabilities (m, K) under one draw of each user's z and, once for each distinct action, of what lasts."""
+        state, users, rank = self.state, self.asked.users, self.seen.low.shape[2]
+        noise, drawn = calls.normals(rngs, rank), np.empty((len(users), rank))
+        system = Ellipsoid(state.small.factor, state.small.mean, scales)
+        scoring_loops.samples(system, users, np.ascontiguousarray(noise), drawn)
+        with np.errstate(invalid="ignore", over="ignore"):
+            out = self._with_memory(sigmoid(self.seen.common + np.einsum("mak,mk->ma", self.seen.low, drawn)))
+        if memory_scale and self.belief.remembers:
+            own, keys = calls.normals(rngs, out.shape[1]), self.seen.keys
+            first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
+            out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)
+        return out

@@ -22,6 +22,7 @@ from warnings import warn
 import numpy as np
 
 from newcomer import __version__, validate
+from newcomer._outcome import as_clicks, check_outcome, fit_binary, tries_binary
 from newcomer._warm_start import SavedMoments, WarmStart, earlier_fit, provenance, ridge_of
 from newcomer.arrays import Bools, Hashes, Ints
 from newcomer.checks.quick import quick_check
@@ -30,8 +31,8 @@ from newcomer.em.full_covariance import with_weak_directions
 from newcomer.em.passes import CODED, Passes, Progress
 from newcomer.em.variance_components import error_scales
 from newcomer.errors import FitWarning, LogsError, ModelError
-from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
-from newcomer.gain import best_actions, heldout_gain
+from newcomer.evidence import Evidence, Outlook, OutcomeFacts, RankChoice, RidgeChoice
+from newcomer.gain import best_actions, heldout_gain, outcomes
 from newcomer.gain.deals import usual_length
 from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
@@ -58,6 +59,7 @@ def fit(
     *,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    outcome: Literal["auto", "gaussian", "binary"] = "auto",
     ridge: float | None = None,
     literal: bool = False,
     uncovered: Literal["restrict", "error"] = "restrict",
@@ -84,6 +86,8 @@ def fit(
         null of sign flips (sold).
     estimator : "em" (the distribution of users, `newcomer.em.fit`), "sold" (the paper's, with a ridge)
         or "sold-pinv" (its pseudo-inverse version, which warns where half a history has about d rows: there it fails).
+    outcome : "gaussian", or "binary": rewards of 0 and 1 through a logistic link (`newcomer.em.binary`). "auto": where
+        rewards are 0 and 1 both are fitted, and the Gaussian stays unless held-out users clearly call for the other.
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
@@ -129,12 +133,14 @@ def fit(
     if past is not None:
         ridge = ridge_of(past, ridge, estimator)
     _check(logs, rank, estimator, None if past else ridge, uncovered, null, persistence)
+    check_outcome(outcome, logs, estimator)
     with ExitStack() as stack:
         if workers is not None and validate.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:
             logs = logs.on(stack.enter_context(WorkerPool(workers)))
         wanted: dict[str, Any] = {
             "rank": rank if rank == "auto" else int(rank),
             "estimator": estimator,
+            "outcome": outcome,
             "ridge": None if ridge is None else float(ridge),
             "literal": literal,
             "uncovered": uncovered,
@@ -255,6 +261,7 @@ def _fitted(
     progress: Callable[[int, int], None] | None,
     listen: Callable[[Progress], None] | None,
     measure: bool = True,
+    outcome: str = "auto",
 ) -> Fitting:
     """What `fit` returns, once everything it was asked has been checked, and the fits beside it."""
     # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
@@ -310,9 +317,29 @@ def _fitted(
     if people is None or found.facts is None:
         return Fitting(model)
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
+    why = None
+    if tries_binary(outcome, logs, estimator, begun):
+        model, apart, why = _linked(passes, people, begun, outcome, model, apart)
     outlook = _outlook(passes, people.judges, apart, model) if measure else None
     facts = replace(people.counted(passes), outlook=outlook)
-    return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
+    return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=why)), tuple(apart))
+
+
+def _linked(
+    passes: Passes, people: FittedPopulation, begun: WarmStart | None, outcome: str, model: Model, apart: list[Any]
+) -> tuple[Model, list[Any], OutcomeFacts]:
+    """The model and the fits apart by the link that is asked for, or that held-out users call for, and why."""
+    found = fit_binary(passes, people, begun)
+    clicks = [(as_clicks(model, one), judged) for one, judged in found.held_out]
+    if outcome == "binary" or begun is not None:
+        why = OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
+    else:
+        logs = people.judges.logs
+        length = round(logs.summary.rows / max(logs.summary.users, 1))
+        why = outcomes.compare(people.judges.run, apart, clicks, people=logs.summary.users, length=length)
+    if why.chosen == "gaussian":
+        return model, apart, why
+    return as_clicks(model, found.population), clicks, why
 
 
 def _with(model: Model, other: Population) -> Model:

@@ -10,12 +10,14 @@ randomness, O(k^2) and a triangle of k numbers to refresh. The order of rewards 
 it). A site of a log-concave likelihood never has a negative precision.
 
 **Repeats.** What this person thinks of this very action is on the scale of rewards: with n earlier rewards of mean y and
-p = E[sigma] by z, the share s of p (1 - p) comes again (beta-binomial), and the reward is expected to be
+p = E[sigma] by z, the share s_p of p (1 - p) comes again (beta-binomial), and the reward is expected to be
 
-    P = p + c (y - p),      c = sum_s w_s n s / (1 - s + n s),
+    P = p + c (y - p),      c = sum_s w_s n s_p / (1 - s_p + n s_p),
 
-w the weights of shares as in policies/repeatability.py. The n rewards are worth sum_s w_s n / (1 + (n - 1) s) rows for
-z. The model's own error about an action's log-odds, of variance u, lasts too: it adds u p (1 - p) to the share.
+w the weights of shares s as in policies/repeatability.py. What lasts is an effect on log-odds: of variance 4 s / (1 - s),
+whatever the action. Where p = 1/2 that is the share s of p (1 - p); of rare clicks it is less, s_p / (1 - s_p) = 4 p (1
+- p) s / (1 - s): a single click of a rate of 2% is not yet a habit. The n rewards are worth sum_s w_s n / (1 + (n - 1)
+s_p) rows for z. The model's own error about an action's log-odds, of variance u, lasts too: it is added to 4 s / (1 - s).
 
 Outlier users are not looked for: the test takes errors for normal.
 """
@@ -52,7 +54,8 @@ class BinaryState(State):
 
     small: Ridge
     memory: ActionMemory
-    sites: Floats = field(metadata=GROWS)  # (n, M, 2), precision and shift along the features of each entry of memory
+    # (n, M, 3), of each entry of memory: precision and shift along its features, and 4 p (1 - p)
+    sites: Floats = field(metadata=GROWS)
 
     def __len__(self) -> int:
         return len(self.sites)
@@ -65,7 +68,7 @@ class BinaryState(State):
     def check(self) -> None:
         """Refuse parts that do not fit together."""
         super().check()
-        fits = self.sites.ndim == 3 and self.sites.dtype == np.float64 and self.sites.shape[2] == 2
+        fits = self.sites.ndim == 3 and self.sites.dtype == np.float64 and self.sites.shape[2] == 3
         self.refuse_unless(self.small.complete and fits and self.sites.shape[:2] == self.memory.keys.shape)
 
 
@@ -104,7 +107,7 @@ class BinaryBelief:
     def start(self, n: int) -> BinaryState:
         """n users of whom nothing is known but where they come from."""
         begun = self._gaussian.start(n)
-        return BinaryState(begun.small, begun.memory, np.zeros((n, 0, 2)))
+        return BinaryState(begun.small, begun.memory, np.zeros((n, 0, 3)))
 
     def begin_from(self, own: ActionMemory, given: Repeatability) -> None:
         """Let users who have met nothing yet begin with what earlier users told."""
@@ -139,17 +142,21 @@ class BinaryBelief:
         odds, variance = _log_odds(state.small, users, levels[:, None], low[:, None])
         p = expected_click(odds[:, 0], variance[:, 0])
         nothing, before = np.zeros(len(users)), self.weights(own, users)
-        foreseen = Foreseen(nothing, p, nothing, np.ones(len(users)), seen.lasting[:, 0] * p * (1.0 - p))
+        reward = plain(told.reward)
+        if self.starting is not None:
+            lasting = plain(seen.lasting[:, 0])
+            click_loops.hear(own.entries, users, keys, p, lasting, reward, self.shares, own.told)
         self._make_room(state, users, keys)
         features = self._gaussian.remembered(told, seen)
-        again = action_memory.remember(own, users, keys, told.reward, features, foreseen, SCALE, self.starting)
+        foreseen = Foreseen(nothing, nothing, nothing, nothing, nothing)  # shares have been heard of it already
+        again = action_memory.remember(own, users, keys, reward, features, foreseen, SCALE, None)
         state.sites = _widened(state.sites, own.keys.shape[1])
         after = self.weights(own, users)
         if self.starting is not None and len(again):
             action_memory.believe(own, again, self.starting)
             self._rescale(state, users, np.isin(users, again), before, after)
         click_loops.learn(
-            own.entries, users, keys, state.small.parts, state.sites, levels, low, plain(told.reward), after, self.shares
+            own.entries, users, keys, state.small.parts, state.sites, levels, low, p, reward, after, self.shares
         )
 
     def _make_room(self, state: BinaryState, users: Ints, keys: Ints) -> None:
@@ -190,7 +197,7 @@ def _widened(sites: Floats, width: int) -> Floats:
     """Sites with room for as many entries as memory has."""
     if sites.shape[1] == width:
         return sites
-    out = np.zeros((len(sites), width, 2))
+    out = np.zeros((len(sites), width, 3))
     out[:, : sites.shape[1]] = sites
     return out
 
@@ -222,7 +229,7 @@ class ClickView:
         weight, level, left = np.empty((3, *p.shape))
         out = Recalled(weight, level, left, np.empty(p.shape, dtype=np.int64))
         keys, users = np.require(self.seen.keys, requirements=("C", "W")), self.asked.users
-        lasting = plain(self.seen.lasting * p * (1.0 - p))
+        lasting = plain(self.seen.lasting)
         weights = np.ascontiguousarray(self.belief.weights(own, users))
         click_loops.recall(own.entries, users, keys, plain(p), lasting, weights, self.belief.shares, out)
         return out

@@ -2,34 +2,75 @@
 
 from __future__ import annotations
 
+from math import log
+
 import numpy as np
 
 from newcomer.array_loops import compiled
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.learning_loops import System, refresh
 from newcomer.logistic_loops import tilted
-from newcomer.policies.memory_loops import Entries, Recalled, find
+from newcomer.policies.memory_loops import LEAST, Entries, Recalled, find
 
 SMALL = 1e-12  # variance of log-odds below which clicks tell nothing of z
 
 
 @compiled
-def trust(weights: Floats, shares: Floats, lasting: float, count: float) -> float:
+def share_at(share: float, spread: float, lasting: float) -> float:
+    """s_p: the share of p (1 - p) that lasts where 4 p (1 - p) is `spread` and further variance of log-odds lasts.
+
+    s / (1 - s) is the variance of what lasts on the scale of log-odds, over 4; that of rewards is p (1 - p) times it.
+    """
+    odds = (share / (1.0 - share) + 0.25 * lasting) * spread
+    return odds / (1.0 + odds)
+
+
+@compiled
+def trust(weights: Floats, shares: Floats, spread: float, lasting: float, count: float) -> float:
     """c: the weight of `count` clicks of an action in what is expected of it, on average over shares."""
     total = 0.0
     for s in range(shares.size):
-        share = min(shares[s] + lasting, 0.99)
+        share = share_at(shares[s], spread, lasting)
         total += weights[s] * count * share / (1.0 - share + count * share)
     return total
 
 
 @compiled
-def effective_rows(weights: Floats, shares: Floats, count: float) -> float:
+def effective_rows(weights: Floats, shares: Floats, spread: float, count: float) -> float:
     """How many rows `count` clicks of one action count for in what is learned of z."""
     total = 0.0
     for s in range(shares.size):
-        total += weights[s] * count / (1.0 + (count - 1.0) * shares[s])
+        total += weights[s] * count / (1.0 + (count - 1.0) * share_at(shares[s], spread, 0.0))
     return total
+
+
+@compiled
+def hear(
+    entries: Entries,
+    users: Ints,
+    keys: Ints,
+    chances: Floats,
+    lasting: Floats,
+    reward: Floats,
+    shares: Floats,
+    told: Floats,
+) -> None:
+    """Add the log-likelihood of rewards (m,) of actions that come again, under each share, to `told` (n, S).
+
+    `chances` (m,) are what z says of them; the reward is 1 with probability p + c_s (y - p), y the mean of earlier ones.
+    """
+    for i in range(users.size):
+        u, p = users[i], chances[i]
+        j = find(entries, u, keys[i])
+        if j < 0 or entries.fixed[u, j] == 0.0:
+            continue
+        count = entries.counts[u, j]
+        mean = entries.totals[u, j] / count
+        for s in range(shares.size):
+            share = share_at(shares[s], 4.0 * p * (1.0 - p), lasting[i])
+            c = count * share / (1.0 - share + count * share)
+            chance = min(max(p + c * (mean - p), LEAST), 1.0 - LEAST)
+            told[u, s] += reward[i] * log(chance) + (1.0 - reward[i]) * log(1.0 - chance)
 
 
 @compiled
@@ -45,22 +86,23 @@ def recall(
 ) -> None:
     """Look up candidates (m, K) of probabilities `chances`; `weights` (m, S) of each user's shares.
 
-    `lasting` is the further share of p (1 - p) that lasts. Writes c, c times the mean reward, and the variance of what
+    `lasting` is the further variance of log-odds that lasts. Writes c, c times the mean reward, and the variance of what
     lasts that is left.
     """
     for i in range(users.size):
         u = users[i]
         for a in range(keys.shape[1]):
             p = chances[i, a]
+            spread = 4.0 * p * (1.0 - p)
             j = find(entries, u, keys[i, a])
             out.entry[i, a] = j
             count = entries.counts[u, j] if j >= 0 else 0.0
-            c = trust(weights[i], shares, lasting[i, a], count) if j >= 0 else 0.0
+            c = trust(weights[i], shares, spread, lasting[i, a], count) if j >= 0 else 0.0
             out.weight[i, a] = c
             out.level[i, a] = c * entries.totals[u, j] / count if j >= 0 else 0.0
             left = 0.0
             for s in range(shares.size):
-                share = min(shares[s] + lasting[i, a], 0.99)
+                share = share_at(shares[s], spread, lasting[i, a])
                 left += weights[i, s] * share * (1.0 - share) / (1.0 - share + count * share)
             out.left[i, a] = left * p * (1.0 - p)
 
@@ -115,7 +157,8 @@ def rescale(
         count = entries.counts[user, j]
         if count < 2.0 or entries.fixed[user, j] == 0.0:
             continue
-        ratio = effective_rows(after, shares, count) / effective_rows(before, shares, count)
+        spread = sites[user, j, 2]
+        ratio = effective_rows(after, shares, spread, count) / effective_rows(before, shares, spread, count)
         _features(entries, user, j, table, through, x)
         _add(system, user, x, (ratio - 1.0) * sites[user, j, 0], (ratio - 1.0) * sites[user, j, 1])
         sites[user, j, 0] *= ratio
@@ -132,11 +175,14 @@ def learn(
     sites: Floats,
     levels: Floats,
     low: Floats,
+    chances: Floats,
     reward: Floats,
     weights: Floats,
     shares: Floats,
 ) -> None:
     """Condition z of each user on one reward (m,), already written into memory, of log-odds levels + low^T z.
+
+    `chances` (m,) are what z said of it.
 
     All meetings of the action together are one site (precision, shift) along its features: it is taken out of the
     posterior, the moments along the features are matched to what its clicks say, and it is put back.
@@ -147,7 +193,8 @@ def learn(
         j = find(entries, u, keys[i])
         j = entries.used[u] - 1 if j < 0 else j
         count, mean = entries.counts[u, j], entries.totals[u, j] / entries.counts[u, j]
-        rows = effective_rows(weights[i], shares, count)
+        spread = 4.0 * chances[i] * (1.0 - chances[i])
+        rows = effective_rows(weights[i], shares, spread, count)
         precision, shift = sites[u, j, 0], sites[u, j, 1]
         if entries.fixed[u, j] == 0.0:  # features have changed: this reward is by itself
             rows, mean, precision, shift = 1.0, reward[i], 0.0, 0.0
@@ -171,7 +218,7 @@ def learn(
         pull = (moments[0] - levels[i]) / moments[1] - at / cavity
         _add(system, u, x, new - precision, pull - shift)
         if entries.fixed[u, j] > 0.0:
-            sites[u, j, 0], sites[u, j, 1] = new, pull
+            sites[u, j, 0], sites[u, j, 1], sites[u, j, 2] = new, pull, spread
         _refresh(system, u)
 
 
@@ -182,9 +229,11 @@ def warm() -> None:
     entries = Entries(number, 2 * row, row.copy(), number.copy(), row.copy(), used, block)
     guard, half = np.array([[1.0, 4.0, 0.0, 8.0]]), np.array([0.5])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
-    sites = np.zeros((1, 1, 2))
-    trust(one, half, 0.0, 1.0)
-    effective_rows(one, half, 1.0)
+    sites = np.zeros((1, 1, 3))
+    share_at(0.5, 1.0, 0.0)
+    trust(one, half, 1.0, 0.0, 1.0)
+    effective_rows(one, half, 1.0, 1.0)
+    hear(entries, who, who, half, one, one, half, row.copy())
     recall(entries, who, number, row * 0.5, row * 0.0, row, half, Recalled(row.copy(), row.copy(), row.copy(), number))
     rescale(entries, 0, system, sites, row, row, half, one, one)
-    learn(entries, who, who, system, sites, one, row, one, row, half)
+    learn(entries, who, who, system, sites, one, row, half, one, row, half)

@@ -34,6 +34,7 @@ two standard errors, in every case.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -49,9 +50,8 @@ from newcomer.arrays import Floats
 from newcomer.logistic import sigmoid
 from newcomer.logs import Logs
 from newcomer.model import Model
-from newcomer.paper.scale import Scale, Setting
-from newcomer.paper.studies.comparison import regrets
-from newcomer.paper.studies.earlier_users import EARLIER, after, deal
+from newcomer.paper.scale import Setting
+from newcomer.paper.studies.earlier_users import EARLIER, deal, serve
 from newcomer.paper.studies.people import LIKED, LIKES, ONCE, ROUNDS, table_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -138,10 +138,71 @@ def _players(models: dict[str, Model]) -> dict[str, Any]:
     return found
 
 
+# Tables of real people.
+
+
+def tables() -> Iterator[dict[str, Any]]:
+    """Regret of each table, split, case and policy."""
+    setting = Setting("full", str(Path(os.environ["NEWCOMER_DATA"]) / "ml-1m"), "")
+    cases = {**LIKES, ONCE: {"repeat": False}}
+    for people, answers in LIKED.items():
+        for seed in range(1, SPLITS + 1):
+            world = table_of(setting, people, seed)
+            logs = world.logs(steps=min(answers, world.dim // 2), seed=seed)
+            models = {name: nc.fit(logs, outcome=name, null=False, calibrate=False) for name in ("gaussian", "binary")}
+            chosen = nc.fit(logs, null=False, calibrate=False)
+            models["binary, clear directions"] = _clear(models["binary"])
+            for case, settings in cases.items():
+                place = replace(world, **settings)
+                horizon = ROUNDS if place.repeat else place.dim // place.choices
+                dealt, earlier = deal(place, LIKERS, horizon, seed), deal(place, EARLIER, horizon, seed, "earlier")
+                for name, policy in _table_players(models).items():
+                    for pooled in (False, True) if place.repeat else (False,):
+                        told = policy.repeatability(serve(policy, earlier)[1]) if pooled else None
+                        regret = float(serve(policy, dealt, told)[0].mean())
+                        row = {"place": people, "case": case + (", pooled" if pooled else ""), "policy": name}
+                        yield row | {"unit": seed, "value": regret, "error": 0.0, "rank": models["gaussian"].factor.shape[1]}
+                        if name == chosen.outcome:
+                            yield row | {"policy": "auto", "unit": seed, "value": regret, "error": 0.0, "rank": 0}
+            print(people, seed, chosen.evidence.outcome.sentence, flush=True)
+
+
+def _clear(model: Model) -> Model:
+    """A binary model without its weak directions, and without what was added for them to the rest."""
+    facts = model.evidence.population
+    assert facts is not None
+    clear, weak = np.split(model.factor, [min(facts.directions, 8)], axis=1)
+    flat = np.sqrt(1.0 + np.pi / 8 * (weak**2).sum(axis=1))
+    return replace(model, mean=model.mean / flat, factor=clear / flat[:, None])
+
+
+def _table_players(models: dict[str, Model]) -> dict[str, Any]:
+    """The policies of the list."""
+    found: dict[str, Any] = {name: nc.PriorUCB(model) for name, model in models.items()}
+    found["gaussian, arms"] = nc.EmpiricalArms(models["gaussian"])
+    for curiosity in (0.0, 0.5):
+        found[f"binary, curiosity {curiosity:g}"] = nc.PriorUCB(models["binary"], curiosity=curiosity)
+    return found
+
+
+def ratios(table: pl.DataFrame) -> pl.DataFrame:
+    """The ratio of each policy's regret to the Gaussian's, with its error over units."""
+    base = table.filter(policy="gaussian").select("place", "case", "unit", base="value")
+    both = table.join(base, on=["place", "case", "unit"], maintain_order="left")
+    by = ["place", "case", "policy"]
+    ratio = pl.col("value").sum() / pl.col("base").sum()
+    error = (pl.col("value") - ratio * pl.col("base")).std() / pl.len().sqrt() / pl.col("base").mean()
+    return both.group_by(by, maintain_order=True).agg(
+        pl.col("value").mean(), ratio=ratio, error=error, units=pl.len(), rank=pl.col("rank").mean()
+    )
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    wanted = sys.argv[1:] or ["clicks"]
+    wanted = sys.argv[1:] or ["clicks", "tables"]
     rows = [row for part in wanted for row in globals()[part]()]
-    table = pl.DataFrame(rows)
-    with pl.Config(tbl_rows=200):
-        print(table.group_by("place", "case", "policy", maintain_order=True).agg(pl.col("value").mean(), pl.col("rank").mean(), (pl.col("value").std() / pl.len().sqrt()).alias("se")))
+    found = ratios(pl.DataFrame(rows, infer_schema_length=None))
+    with pl.Config(tbl_rows=300, tbl_width_chars=150, fmt_str_lengths=60):
+        print(found)
+    if len(sys.argv) == 1:
+        found.write_csv(RESULTS / "binary-outcome.csv", float_precision=4)

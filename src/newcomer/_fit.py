@@ -152,7 +152,8 @@ def fit(
         if resume and journal is None:
             raise ModelError("there is nothing to resume from", todo="name the folder, journal=")
         if journal is not None:
-            identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **wanted}
+            asked = {name: value for name, value in wanted.items() if (name, value) != ("outcome", "auto")}
+            identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **asked}
             identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
             kept = validate.location(journal, "journal", kind=ModelError)
             logs = logs.noted(stack.enter_context(_kept(kept, identity, resume=resume)))

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.em import likelihood_loops
+from newcomer.em import binary_loops, likelihood_loops
+from newcomer.em.binary import repeat_weights
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
 from newcomer.logs.batch import Batch
@@ -61,6 +62,8 @@ class ModelParts(Protocol):
     def intercept(self) -> bool: ...
     @property
     def reward_transform(self) -> Transform | None: ...
+    @property
+    def outcome(self) -> str: ...
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place of each action in the catalogue, -1 for strangers."""
         ...
@@ -132,6 +135,7 @@ class UserModel:
     known: Bools
     share: float
     transform: Transform | None = None
+    outcome: str = "gaussian"
 
     @classmethod
     def of(cls, model: ModelParts, logs: Logs, share: float) -> UserModel:
@@ -151,6 +155,7 @@ class UserModel:
             known=inside if catalogue is not None else np.ones(len(codes), dtype=np.bool_),
             share=0.0 if logs.action_ids is None else share,
             transform=model.reward_transform,
+            outcome=model.outcome,
         )
 
 
@@ -194,12 +199,31 @@ def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
     ends = np.cumsum(counts)
     left = taste.variance, taste.offsets, taste.share, taste.variance
     rewards = batch.rewards if batch.reward_transform == taste.transform else transformed(batch.paid, taste.transform)
+    if taste.outcome == "binary":
+        return _clicks(batch, taste, product, codes[rows], actions[rows], rewards[rows], counts)
     seen = likelihood_loops.UserRows(
         np.ascontiguousarray(product), codes[rows], actions[rows], rewards[rows], ends - counts, ends, *left
     )
     size = seen.product.shape[1] - 1
     means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
     likelihood_loops.coordinates(seen, means, covariances)
+    return Coordinates(batch.users, counts, means, covariances)
+
+
+def _clicks(
+    batch: Batch, taste: UserModel, product: Floats, codes: Ints, actions: Ints, rewards: Floats, counts: Ints
+) -> Coordinates:
+    """The posteriors where rewards are clicks; rows that are sorted by user, `counts` (n,) of each."""
+    if ((rewards < 0) | (rewards > 1)).any():
+        raise ModelError("the model has outcome 'binary', and rewards outside 0 to 1 are no clicks")
+    users, ends, size = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts), product.shape[1] - 1
+    odds = np.ascontiguousarray(product)
+    if taste.offsets.any():
+        odds, codes = odds[codes], np.arange(len(codes))
+        odds[:, 0] += taste.offsets[actions]
+    weights = repeat_weights(users, actions, taste.share) if taste.share > 0 else np.ones(len(codes))
+    means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
+    binary_loops.coordinates(odds, codes, np.array(rewards), weights, ends - counts, ends, means, covariances)
     return Coordinates(batch.users, counts, means, covariances)
 
 

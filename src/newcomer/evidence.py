@@ -14,7 +14,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
 from newcomer.findings import Findings as Checked
-from newcomer.interval import Interval, shown
+from newcomer.interval import FEWEST, Interval, shown
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
 

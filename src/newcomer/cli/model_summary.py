@@ -116,6 +116,8 @@ class ModelSummary:
     decision: Decision | None = None
     by_all: bool = False  # whether all users chose, although there was a sample
     too_weak: str = ""  # that something is shared for certain, and of no use yet
+    outcome: str = "gaussian"
+    link: str = ""  # of 0/1 rewards: why they are taken so
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -151,6 +153,8 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         decision=decide(kept) if model.estimator == "em" else None,
         by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
+        outcome=model.outcome,
+        link=kept.outcome.sentence if kept.outcome else "",
     )
 
 
@@ -189,6 +193,8 @@ def show(found: ModelSummary, *, saved: object = None) -> None:
 def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
     """The whole story, part by part: facts, the scree plot with its legend, coverage and error, the outlook."""
     yield facts([("Logs", logs_line(found)), ("Shared", rank_line(found)), ("By", method_line(found))])
+    if found.link:
+        yield facts([("Link", found.link)])
     yield ""
     values, band = found.evidence.eigenvalues, found.evidence.thresholds
     yield FitToWidth(lambda room: scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room))

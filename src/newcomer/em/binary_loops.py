@@ -16,6 +16,7 @@ import numpy as np
 
 from newcomer.array_loops import fast
 from newcomer.arrays import Floats, Ints
+from newcomer.logistic_loops import tilted
 
 
 class ClickRows(NamedTuple):
@@ -94,26 +95,59 @@ def expectations(seen: ClickRows, first: int, at: Floats, highest: Floats, shown
     return likelihood
 
 
+SWEEPS = 3  # visits of each row
+
+
 @fast
-def posteriors(
-    seen: ClickRows, at: Floats, highest: Floats, likelihood: Floats, means: Floats, covariances: Floats
+def coordinates(
+    odds: Floats,
+    codes: Ints,
+    rewards: Floats,
+    weights: Floats,
+    starts: Ints,
+    stops: Ints,
+    means: Floats,
+    covariances: Floats,
 ) -> None:
-    """Of each user: the log-likelihood (m,), and the posterior mean (m, k) and covariance (m, k, k) of z."""
-    size, rank = seen.nodes.shape
-    for m in range(at.shape[0]):
-        here = at[m]
-        likelihood[m] = _normalise(here, highest[m])
-        means[m] = 0.0
-        covariances[m] = 0.0
-        for q in range(size):
-            for a in range(rank):
-                means[m, a] += here[q] * seen.nodes[q, a]
-                for b in range(a + 1):
-                    covariances[m, a, b] += here[q] * seen.nodes[q, a] * seen.nodes[q, b]
+    """Of each user: posterior mean (n, k) and covariance (n, k, k) of z, by expectation propagation.
+
+    Every row is a site of a precision and a shift along its features. A visit takes it out, matches the mean and the
+    variance of its log-odds to those after the reward (`logistic_loops.tilted`), and puts it back: rank one, O(k^2).
+    """
+    rank = odds.shape[1] - 1
+    image, moments = np.empty(rank), np.empty(2)
+    for n in range(starts.size):
+        mean, covariance, begin = means[n], covariances[n], starts[n]
+        mean[:] = 0.0
+        covariance[:] = 0.0
         for a in range(rank):
-            for b in range(a + 1):
-                covariances[m, a, b] -= means[m, a] * means[m, b]
-                covariances[m, b, a] = covariances[m, a, b]
+            covariance[a, a] = 1.0
+        sites = np.zeros((stops[n] - begin, 2))
+        for _ in range(SWEEPS):
+            for i in range(begin, stops[n]):
+                row, site = odds[codes[i]], sites[i - begin]
+                variance = taste = 0.0
+                for a in range(rank):
+                    image[a] = 0.0
+                    for b in range(rank):
+                        image[a] += covariance[a, b] * row[b + 1]
+                    variance += image[a] * row[a + 1]
+                    taste += mean[a] * row[a + 1]
+                if not variance > 1e-12:
+                    continue
+                less = max(1.0 - site[0] * variance, 1e-6)
+                cavity, at = variance / less, (taste - variance * site[1]) / less
+                tilted(row[0] + at, cavity, weights[i] * rewards[i], weights[i] * (1.0 - rewards[i]), moments)
+                precision = max(1.0 / moments[1] - 1.0 / cavity, 0.0)
+                shift = (moments[0] - row[0]) / moments[1] - at / cavity
+                more, pull = precision - site[0], shift - site[1]
+                site[0], site[1] = precision, shift
+                # Covariance and mean after V += more f f^T, b += pull f: the image C f says both.
+                total = 1.0 + more * variance
+                for a in range(rank):
+                    mean[a] += image[a] * (pull - more * taste) / total
+                    for b in range(rank):
+                        covariance[a, b] -= more / total * image[a] * image[b]
 
 
 @fast
@@ -135,5 +169,5 @@ def warm() -> None:
     seen = ClickRows(np.ones((1, 2)), row, first, each, each.copy(), first, one, row.copy())
     log_weights(seen, 0, row.copy(), each.copy())
     expectations(seen, 0, row.copy(), each, np.zeros((1, 1)), np.zeros((1, 2)))
-    posteriors(seen, row.copy(), each, each.copy(), row.copy(), np.zeros((1, 1, 1)))
+    coordinates(seen.odds, first, each, each, first, one, row.copy(), np.zeros((1, 1, 1)))
     _normalise(each.copy(), 0.0)

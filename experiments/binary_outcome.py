@@ -51,8 +51,11 @@ from newcomer.logistic import sigmoid
 from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.paper.scale import Setting
+from newcomer.paper.studies.comparison import regrets
 from newcomer.paper.studies.earlier_users import EARLIER, deal, serve
 from newcomer.paper.studies.people import LIKED, LIKES, ONCE, ROUNDS, table_of
+from newcomer.paper.worlds.ratings import Ratings
+from newcomer.paper.worlds.replay import Replay
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATES, LOGGED, EACH, HORIZON, NEWCOMERS, BEFORE, WORLDS = 12, 20_000, 6, 20, 2_000, 100, 5
@@ -100,7 +103,12 @@ def clicks() -> Iterator[dict[str, Any]]:
         chances = [sigmoid(levels + rng.standard_normal((n, 2)) @ loadings.T) for n in (NEWCOMERS, BEFORE)]
         lots = [rng.random((HORIZON, len(one), TEMPLATES)) for one in chances]
         models = {name: nc.fit(logs, outcome=name, null=False, calibrate=False) for name in ("gaussian", "binary")}
-        best = played(nc.PopulationMean(models["gaussian"]), chances[0], lots[0], None or nc.PopulationMean(models["gaussian"]).start(NEWCOMERS))[0]
+        best = played(
+            nc.PopulationMean(models["gaussian"]),
+            chances[0],
+            lots[0],
+            None or nc.PopulationMean(models["gaussian"]).start(NEWCOMERS),
+        )[0]
         truth = nc.PriorUCB(_truth(models["binary"], levels, loadings))
         oracle = played(truth, chances[0], lots[0], truth.start(NEWCOMERS))[0]
         for name, policy in _players(models).items():
@@ -110,7 +118,9 @@ def clicks() -> Iterator[dict[str, Any]]:
                     told = policy.repeatability(played(policy, chances[1], lots[1], policy.start(BEFORE))[1])
                 found, _ = played(policy, chances[0], lots[0], policy.start(NEWCOMERS, repeatability=told))
                 way = float((found - best).sum() / (oracle - best).sum())
-                error = float((found - best - way * (oracle - best)).std() / np.sqrt(NEWCOMERS) / (oracle - best).mean())
+                error = float(
+                    (found - best - way * (oracle - best)).std() / np.sqrt(NEWCOMERS) / (oracle - best).mean()
+                )
                 case = "pooled" if pooled else "alone"
                 row = {"place": "clicks", "case": case, "policy": name, "unit": seed, "value": way, "error": error}
                 yield row | {"rank": models["gaussian"].factor.shape[1]}
@@ -161,7 +171,12 @@ def tables() -> Iterator[dict[str, Any]]:
                         told = policy.repeatability(serve(policy, earlier)[1]) if pooled else None
                         regret = float(serve(policy, dealt, told)[0].mean())
                         row = {"place": people, "case": case + (", pooled" if pooled else ""), "policy": name}
-                        yield row | {"unit": seed, "value": regret, "error": 0.0, "rank": models["gaussian"].factor.shape[1]}
+                        yield row | {
+                            "unit": seed,
+                            "value": regret,
+                            "error": 0.0,
+                            "rank": models["gaussian"].factor.shape[1],
+                        }
                         if name == chosen.outcome:
                             yield row | {"policy": "auto", "unit": seed, "value": regret, "error": 0.0, "rank": 0}
             print(people, seed, chosen.evidence.outcome.sentence, flush=True)
@@ -185,6 +200,68 @@ def _table_players(models: dict[str, Model]) -> dict[str, Any]:
     return found
 
 
+def taxes() -> Iterator[dict[str, Any]]:
+    """Held-out people choose among the eight plans of four of their tasks, after plans of the other tasks are known."""
+    frame = pl.read_parquet(Path(os.environ["NEWCOMER_DATA"]) / "taxes" / "choices.parquet").sort("user", "step")
+    features = frame.drop("user", "task", "step", "reward").to_numpy()
+    user, task, reward = (frame[name].to_numpy() for name in ("user", "task", "reward"))
+    people = np.unique(user)
+    fold = np.random.default_rng(26).permutation(len(people)) % 5
+    for unit in range(5):
+        inside = np.isin(user, people[fold != unit])
+        logs = Logs.from_arrays(user=user[inside], features=features[inside], reward=reward[inside], intercept=True)
+        models = {name: nc.fit(logs, outcome=name, null=False, calibrate=False) for name in ("gaussian", "binary")}
+        policies: dict[str, Any] = {name: nc.PriorUCB(model) for name, model in models.items()}
+        policies["gaussian, mean"] = nc.PopulationMean(models["gaussian"])
+        policies["binary, mean"] = nc.PopulationMean(models["binary"])
+        found: dict[tuple[str, int], list[float]] = {}
+        for one in people[fold == unit]:
+            rows = np.flatnonzero(user == one)
+            rng = np.random.default_rng([26, int(one)])
+            for _ in range(10):
+                order = rng.permutation(np.unique(task[rows]))
+                offered = rows[np.isin(task[rows], order[:4])]
+                known = rng.permutation(rows[np.isin(task[rows], order[4:])])[:5]
+                for name, policy in policies.items():
+                    state = policy.start(1)
+                    for t in range(6):
+                        if t in (0, 1, 2, 5):
+                            chosen = int(policy.choose(state, features[offered][None])[0])
+                            found.setdefault((name, t), []).append(1.0 - reward[offered[chosen]])
+                        if t < len(known):
+                            policy.update(state, features[known[t]][None], reward[known[t]][None])
+        auto = nc.fit(logs, null=False, calibrate=False)
+        print("taxes", unit, auto.evidence.outcome.sentence if auto.evidence.outcome else "", flush=True)
+        for (name, t), values in found.items():
+            row = {
+                "place": "taxes",
+                "case": f"after {t}",
+                "policy": name,
+                "unit": unit,
+                "value": float(np.mean(values)),
+            }
+            yield row | {"error": 0.0, "rank": models["gaussian"].factor.shape[1]}
+
+
+def films() -> Iterator[dict[str, Any]]:
+    """Real film ratings of at least 4 stars, each film once."""
+    setting = Setting("full", str(Path(os.environ["NEWCOMER_DATA"]) / "ml-1m"), os.environ.get("NEWCOMER_CACHE", ""))
+    place = Replay.load(setting.data, cache=setting.cache or None)
+    place = replace(place, train=_liked(place.train), test=_liked(place.test))
+    logs = place.logs()
+    models = {name: nc.fit(logs, outcome=name, null=False, calibrate=False) for name in ("gaussian", "binary")}
+    policies: dict[str, Any] = {name: nc.PriorUCB(model) for name, model in models.items()}
+    policies["gaussian, mean"] = nc.PopulationMean(models["gaussian"])
+    rows = regrets(policies, place, horizon=40, users=100, seed=0)
+    for policy, unit, value in rows.select("policy", "user", "regret").iter_rows():
+        row = {"place": "films", "case": ONCE, "policy": policy, "unit": unit, "value": value}
+        yield row | {"error": 0.0, "rank": models["gaussian"].factor.shape[1]}
+
+
+def _liked(ratings: Ratings) -> Ratings:
+    return replace(ratings, rating=(ratings.rating >= 4).astype(ratings.rating.dtype))
+
+
 def ratios(table: pl.DataFrame) -> pl.DataFrame:
     """The ratio of each policy's regret to the Gaussian's, with its error over units."""
     base = table.filter(policy="gaussian").select("place", "case", "unit", base="value")
@@ -199,7 +276,7 @@ def ratios(table: pl.DataFrame) -> pl.DataFrame:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    wanted = sys.argv[1:] or ["clicks", "tables"]
+    wanted = sys.argv[1:] or ["clicks", "tables", "taxes", "films"]
     rows = [row for part in wanted for row in globals()[part]()]
     found = ratios(pl.DataFrame(rows, infer_schema_length=None))
     with pl.Config(tbl_rows=300, tbl_width_chars=150, fmt_str_lengths=60):

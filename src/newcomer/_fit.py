@@ -31,7 +31,7 @@ from newcomer.em.full_covariance import with_weak_directions
 from newcomer.em.passes import CODED, Passes, Progress
 from newcomer.em.variance_components import error_scales
 from newcomer.errors import FitWarning, LogsError, ModelError
-from newcomer.evidence import Evidence, Outlook, OutcomeFacts, RankChoice, RidgeChoice
+from newcomer.evidence import Evidence, OutcomeFacts, Outlook, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain, outcomes
 from newcomer.gain.deals import usual_length
 from newcomer.gain.heldout_gain import Apart
@@ -318,12 +318,12 @@ def _fitted(
     if people is None or found.facts is None:
         return Fitting(model)
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
-    why = None
+    link = None
     if tries_binary(outcome, logs, estimator, begun):
-        model, apart, why = _linked(passes, people, begun, outcome, model, apart)
+        model, apart, link = _linked(passes, people, begun, outcome, model, apart)
     outlook = _outlook(passes, people.judges, apart, model) if measure else None
     facts = replace(people.counted(passes), outlook=outlook)
-    return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=why)), tuple(apart))
+    return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=link)), tuple(apart))
 
 
 def _linked(

@@ -31,9 +31,7 @@ def log_likelihood(levels: Floats, low: Floats, rewards: Floats, powers: Floats 
     return float(np.log(weights @ np.exp(_each(levels, low, rewards, points, powers))))
 
 
-def posterior(
-    levels: Floats, low: Floats, rewards: Floats, powers: Floats | None = None
-) -> tuple[Floats, Floats]:
+def posterior(levels: Floats, low: Floats, rewards: Floats, powers: Floats | None = None) -> tuple[Floats, Floats]:
     """Mean (k,) and covariance (k, k) of z given the rewards of one user."""
     points, weights = grid(low.shape[1])
     density = weights * np.exp(_each(levels, low, rewards, points, powers))

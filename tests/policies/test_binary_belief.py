@@ -36,7 +36,11 @@ def test_moments_after_clicks_are_the_integral(level: float, variance: float, co
     x = level + np.sqrt(variance) * np.linspace(-40, 40, 400_001)
     p = sigmoid(x)
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(counts[0] > 0, counts[0] * np.log(p), 0.0) + counts[1] * np.log1p(-p) - 0.5 * (x - level) ** 2 / variance
+        logs = (
+            np.where(counts[0] > 0, counts[0] * np.log(p), 0.0)
+            + counts[1] * np.log1p(-p)
+            - 0.5 * (x - level) ** 2 / variance
+        )
     density = np.exp(logs - np.nanmax(logs))
     density = np.where(np.isfinite(density), density, 0.0) / np.nansum(density)
     mean = float(density @ x)
@@ -57,7 +61,10 @@ def test_posterior_and_probabilities_are_near_the_integral(rank: int, seed: int)
     assert np.abs(state.small.mean[0] - mean).max() < 0.04
     assert np.abs(np.linalg.inv(ridge.precision(state.small)[0]) - covariance).max() < 0.04
     scores = policy.scores(state, ids=list(range(ACTIONS)))[0]
-    wanted = [oracle.predicted(model.mean[shown], model.factor[shown], reward, c, f) for c, f in zip(model.mean, model.factor, strict=True)]
+    wanted = [
+        oracle.predicted(model.mean[shown], model.factor[shown], reward, c, f)
+        for c, f in zip(model.mean, model.factor, strict=True)
+    ]
     assert np.abs(scores - wanted).max() < 0.02
 
 
@@ -79,7 +86,12 @@ def test_the_order_of_rewards_hardly_matters() -> None:
 def test_before_anything_is_known_a_score_is_the_probability_over_all_users() -> None:
     model = click_model()
     wanted = click_moments(model.mean, (model.factor**2).sum(axis=1))[0]
-    for policy in (nc.PriorTS(model), nc.PopulationMean(model), nc.EmpiricalArms(model), nc.PriorUCB(model, curiosity=0)):
+    for policy in (
+        nc.PriorTS(model),
+        nc.PopulationMean(model),
+        nc.EmpiricalArms(model),
+        nc.PriorUCB(model, curiosity=0),
+    ):
         assert np.allclose(policy.scores(policy.start(1), ids=list(range(ACTIONS)))[0], wanted)
 
 
@@ -139,7 +151,9 @@ def test_rewards_that_are_no_clicks_are_refused_and_change_nothing() -> None:
 
 def test_a_full_memory_forgets_the_oldest_action_and_keeps_what_it_told() -> None:
     rng = np.random.default_rng(6)
-    model = Model(np.eye(3, 1), np.ones(3), np.zeros(3), np.ones((3, 1)), np.pi**2 / 3, outcome="binary", persistence=None)
+    model = Model(
+        np.eye(3, 1), np.ones(3), np.zeros(3), np.ones((3, 1)), np.pi**2 / 3, outcome="binary", persistence=None
+    )
     policy = nc.PriorTS(model)
     state, most = policy.start(1), memory_loops.MOST
     rows = rng.standard_normal((most + 20, 3))

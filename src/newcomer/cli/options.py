@@ -132,7 +132,7 @@ def parse_estimator(name: str) -> str:
     return name
 
 
-def parse_outcome(name: str) -> str:
+def parse_outcome(name: str) -> Any:
     """One of the outcomes that `newcomer.fit` knows; the list is kept there."""
     from newcomer._outcome import OUTCOMES
 

@@ -6,7 +6,7 @@
 sequence, mirrored, and whitened so that mean and covariance are exactly those of N(0, I). With w_nq the posterior
 weight of node q for user n, Fisher's identity gives the gradient in the level and the loadings of a row,
 
-    dl = sum_q w_nq (r - sigma_q) (1, z_q),      and EM's curvature   sum_q w_nq sigma_q (1 - sigma_q) (1, z_q)(1, z_q)^T.
+    dl = sum_q w_nq (r - sigma_q) (1, z_q),    and EM's curvature    sum_q w_nq sigma_q (1 - sigma_q) (1, z_q)(1, z_q)^T.
 
 Laplace's approximation and variational bounds take the loadings of rare clicks to zero; the nodes do not.
 
@@ -37,7 +37,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em import binary_loops
 from newcomer.em.optimizer import MEMORY, SUFFICIENT, solve_rows
 from newcomer.em.passes import Passes
-from newcomer.logistic import NOISE, click_moments, logit, sigmoid, softplus
+from newcomer.logistic import NOISE, click_moments, logit, softplus
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
@@ -138,9 +138,7 @@ def _expected(batch: Batch, population: Population, chosen: Bools) -> ClickSums:
             p = -np.expm1(-seen.partition[some])
             pull[some] -= (shown[some] * p) @ axes
             bend[some] = np.einsum("aq,qi,qj->aij", shown[some] * p * (1.0 - p), axes, axes, optimize=True)
-        return ClickSums(
-            len(seen.starts), float(shown.sum()), likelihood, pull, bend, empty, empty, np.zeros((2, 0))
-        )
+        return ClickSums(len(seen.starts), float(shown.sum()), likelihood, pull, bend, empty, empty, np.zeros((2, 0)))
     total = ClickSums(
         0, 0.0, 0.0, np.zeros((batch.dim, size)), np.zeros((0, 0, 0)), np.zeros((batch.dim, batch.dim)),
         np.zeros((size, size)), np.zeros((2, len(population.levels))),
@@ -164,7 +162,9 @@ def _by_rows(batch: Batch, who: Ints, population: Population, nodes: Floats, axe
     bent = shown * p * (1.0 - p)
     level = bent.sum(axis=1)
     kinds = len(population.levels)
-    offsets = np.stack([np.bincount(actions, weights=part, minlength=kinds)[:kinds] for part in (pull[:, 0], level)])
+    offsets = np.zeros((2, kinds))
+    for out, part in zip(offsets, (pull[:, 0], level), strict=True):
+        np.add.at(out, actions if kinds > 1 else np.zeros_like(actions), part)
     return ClickSums(
         len(who), float(shown.sum()), likelihood, features.T @ pull, np.zeros((0, 0, 0)),
         (features * level[:, None]).T @ features, (axes * bent.sum(axis=0)[:, None]).T @ axes, offsets,
@@ -202,7 +202,8 @@ def _rows_of(batch: Batch, who: Ints) -> Ints:
     """The rows of some users, one after another."""
     lengths = batch.lengths[who]
     ends = np.cumsum(lengths)
-    return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(batch.offsets[who] - (ends - lengths), lengths)
+    count = int(ends[-1]) if len(ends) else 0
+    return np.asarray(np.arange(count) + np.repeat(batch.offsets[who] - (ends - lengths), lengths))
 
 
 def _click_rows(
@@ -425,10 +426,10 @@ class ClickStart:
         """The first `rank` directions on the scale of log-odds."""
         found, kinds = self.gaussian, len(self.gaussian.variances)
         residual = None if found.by_action is None else np.full(kinds, NOISE)
-        common = {"noise_variance": NOISE, "by_action": residual, "units": None, "uncertainty": self.uncertainty}
+        found = replace(found, noise_variance=NOISE, by_action=residual, units=None, uncertainty=self.uncertainty)
         if self.plain:
             loadings, stretch = stretched(found.factor[:, :rank], self.slopes)
-            return replace(found, mean=logit(self._means) * stretch, factor=loadings, **common)
+            return replace(found, mean=logit(self._means) * stretch, factor=loadings)
         slope = float(np.average(self.slopes))
         factor = found.factor[:, :rank] / slope
         mean = np.zeros_like(found.mean)
@@ -437,7 +438,7 @@ class ClickStart:
             mean = found.mean / slope
             mean[-1] += float(logit(np.array(p))) - p / slope
         offsets = None if found.offsets is None else found.offsets / slope
-        return replace(found, mean=mean, factor=factor, offsets=offsets, **common)
+        return replace(found, mean=mean, factor=factor, offsets=offsets)
 
     @property
     def uncertainty(self) -> Floats | None:
@@ -458,7 +459,7 @@ class ClickStart:
         return ClickPrior(np.maximum(weights, 1e-6), np.array(start.mean) if self.constant else 0.0 * start.mean, firm)
 
     def weak(self, rank: int) -> Floats:
-        """Loadings (d, j) of the directions beyond the first `rank`, on the scale of log-odds; one-hot alone has any."""
+        """Loadings (d, j) of the directions beyond the first `rank`, on the scale of log-odds; one-hot has them."""
         if not self.plain:
             return np.zeros((len(self.gaussian.mean), 0))
         return stretched(self.gaussian.factor[:, rank:], self.slopes)[0]

@@ -20,7 +20,7 @@ from newcomer.logistic_loops import tilted
 
 
 class ClickRows(NamedTuple):
-    """The rows of some users: row i has the log-odds of row codes[i] of `odds`; user n owns starts[n] up to stops[n]."""
+    """The rows of some users: row i has the log-odds of row codes[i] of `odds`; user n owns starts[n] to stops[n]."""
 
     odds: Floats  # (C, k + 1), level and features of the distinct actions, or of all rows, in the coordinates of z
     partition: Floats  # (C, Q), log(1 + exp(log-odds)) at each node

@@ -73,7 +73,7 @@ class FittedWorld:
             own = rng.standard_normal(len(self._known.common))[codes] * np.sqrt(self.share * variance)
             means = self._known.common[codes] + self._known.low[codes] @ taste + own
         if self.model.outcome == "binary":
-            return self._clicks(rng, features, ids, drawn, taste)
+            return self._clicks(rng, features, ids, drawn, np.asarray(taste))
         left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
         noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
         scale = self.model.reward_transform

@@ -14,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.evidence import OutcomeFacts
 from newcomer.gain import heldout_gain
 from newcomer.gain.deals import STEPS, choices_of, deal, informed, meant
@@ -38,8 +38,8 @@ def compare(run: Run, gaussian: Apart, binary: Apart, *, people: int, length: in
     if not gaussian or length < 2:
         return OutcomeFacts("gaussian", "auto", nothing, nothing)
     every, deals = max(1, -(-judged // heldout_gain.MOST)), deals_of(judged)
-    settings = {"choices": choices_of(length), "deals": deals, "every": every}
-    found = run(partial(look_at, gaussian=tuple(gaussian), binary=tuple(binary), **settings), _join)
+    both, choices = partial(look_at, gaussian=tuple(gaussian), binary=tuple(binary)), choices_of(length)
+    found = run(partial(both, choices=choices, deals=deals, every=every), _join)
     values = found.values[np.argsort(found.hashes, kind="stable")]
     scores, gains = Interval.of(values[:, 0]), Interval.of(values[:, 1])
     better = scores.people >= FEWEST and scores.value > CLEAR * scores.error
@@ -53,8 +53,10 @@ def _join(one: PerUser, other: PerUser) -> PerUser:
 
 def look_at(batch: Batch, *, gaussian: Apart, binary: Apart, choices: int, deals: int, every: int) -> PerUser:
     """Differences (n, 2) of the people of a batch: log score a reward, and gain; the map of a pass."""
-    settings = {"choices": choices, "deals": deals, "every": every}
-    paid = [heldout_gain.look_at(batch, apart=tuple(apart), **settings) for apart in (gaussian, binary)]
+    paid = [
+        heldout_gain.look_at(batch, apart=tuple(apart), choices=choices, deals=deals, every=every)
+        for apart in (gaussian, binary)
+    ]
     with np.errstate(invalid="ignore"):
         gain = np.nanmean(paid[1].values[:, OURS] - paid[0].values[:, OURS], axis=1)
     place = {int(one): i for i, one in enumerate(batch.hashes.tolist())}
@@ -66,7 +68,7 @@ def look_at(batch: Batch, *, gaussian: Apart, binary: Apart, choices: int, deals
     return PerUser(paid[0].hashes, np.column_stack([score, gain]))
 
 
-def _log_scores(batch: Batch, apart: Apart, who: np.ndarray, choices: int, number: int) -> Floats:
+def _log_scores(batch: Batch, apart: Apart, who: Ints, choices: int, number: int) -> Floats:
     """The mean log score (n,) of the candidates of one deal of some people, each by the model without them."""
     found = np.zeros(len(who))
     for model, judged in apart:

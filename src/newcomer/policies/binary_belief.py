@@ -9,15 +9,18 @@ of the action (`logistic_loops.tilted`), and the new site is put in: expectation
 randomness, O(k^2) and a triangle of k numbers to refresh. The order of rewards matters little (docs/prior.md measures
 it). A site of a log-concave likelihood never has a negative precision.
 
-**Repeats.** What this person thinks of this very action is on the scale of rewards: with n earlier rewards of mean y and
-p = E[sigma] by z, the share s_p of p (1 - p) comes again (beta-binomial), and the reward is expected to be
+**Repeats.** What this person thinks of this very action is on the scale of rewards: with n earlier rewards of mean y,
+and p = E[sigma] by z, the share s_p of p (1 - p) comes again (beta-binomial), and the reward is expected to be
 
     P = p + c (y - p),      c = sum_s w_s n s_p / (1 - s_p + n s_p),
 
-w the weights of shares s as in policies/repeatability.py. What lasts is an effect on log-odds: of variance 4 s / (1 - s),
-whatever the action. Where p = 1/2 that is the share s of p (1 - p); of rare clicks it is less, s_p / (1 - s_p) = 4 p (1
-- p) s / (1 - s): a single click of a rate of 2% is not yet a habit. The n rewards are worth sum_s w_s n / (1 + (n - 1)
-s_p) rows for z. The model's own error about an action's log-odds, of variance u, lasts too: it is added to 4 s / (1 - s).
+w the weights of shares s as in policies/repeatability.py. What lasts is an effect on log-odds, of variance 4 s / (1 -
+s) whatever the action. Where p = 1/2 that is the share s of p (1 - p); of rare clicks it is less,
+
+    s_p / (1 - s_p) = 4 p (1 - p) s / (1 - s):
+
+a single click at a rate of 2% is not yet a habit. The n rewards are worth sum_s w_s n / (1 + (n - 1) s_p) rows for z.
+The model's own error about an action's log-odds, of variance u, lasts too: it is added to 4 s / (1 - s).
 
 Outlier users are not looked for: the test takes errors for normal.
 """
@@ -31,7 +34,7 @@ import numpy as np
 
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.linear import ridge, scoring_loops
+from newcomer.linear import scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
@@ -160,7 +163,7 @@ class BinaryBelief:
         )
 
     def _make_room(self, state: BinaryState, users: Ints, keys: Ints) -> None:
-        """Where memory is about to drop its oldest action outside the catalogue, drop its site; z keeps what it told."""
+        """Where memory is about to drop its oldest action outside the catalogue, drop its site; z keeps it."""
         own = state.memory
         for user, key in zip(users.tolist(), keys.tolist(), strict=True):
             used = int(own.used[user])

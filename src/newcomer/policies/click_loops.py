@@ -57,7 +57,7 @@ def hear(
 ) -> None:
     """Add the log-likelihood of rewards (m,) of actions that come again, under each share, to `told` (n, S).
 
-    `chances` (m,) are what z says of them; the reward is 1 with probability p + c_s (y - p), y the mean of earlier ones.
+    `chances` (m,) are what z says of them; the reward is 1 with probability p + c_s (y - p), y the mean before.
     """
     for i in range(users.size):
         u, p = users[i], chances[i]
@@ -86,8 +86,8 @@ def recall(
 ) -> None:
     """Look up candidates (m, K) of probabilities `chances`; `weights` (m, S) of each user's shares.
 
-    `lasting` is the further variance of log-odds that lasts. Writes c, c times the mean reward, and the variance of what
-    lasts that is left.
+    `lasting` is the further variance of log-odds that lasts. Writes c, c times the mean reward, and the variance of
+    what lasts that is left.
     """
     for i in range(users.size):
         u = users[i]

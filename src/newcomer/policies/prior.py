@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -38,10 +38,10 @@ from newcomer.validate import number, whole
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
 
 
-def belief_of(model: Model, level: float) -> Any:
-    """What is believed of users by the link of the model: `Belief`, or `BinaryBelief` of the same calls."""
+def belief_of(model: Model, level: float) -> Belief:
+    """What is believed of users by the link of the model: `Belief`, or `BinaryBelief`, which has the same calls."""
     gaussian = Belief(model, level)  # which checks both
-    return BinaryBelief(model, level) if model.outcome == "binary" else gaussian
+    return cast(Belief, BinaryBelief(model, level)) if model.outcome == "binary" else gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class PriorUCB(Contract[PriorState]):
         self._belief  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Any:
+    def _belief(self) -> Belief:
         return belief_of(self.model, self.level)
 
     @cached_property
@@ -149,7 +149,7 @@ class PriorTS(Contract[PriorState]):
         self._belief  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Any:
+    def _belief(self) -> Belief:
         return belief_of(self.model, self.level)
 
     def state_settings(self) -> dict[str, float]:

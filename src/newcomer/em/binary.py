@@ -6,7 +6,7 @@
 sequence, mirrored, and whitened so that mean and covariance are exactly those of N(0, I). With w_nq the posterior
 weight of node q for user n, Fisher's identity gives the gradient in the level and the loadings of a row,
 
-    dl = sum_q w_nq (r - sigma_q) (1, z_q),    and EM's curvature    sum_q w_nq sigma_q (1 - sigma_q) (1, z_q)(1, z_q)^T.
+    dl = sum_q w_nq (r - sigma_q) (1, z_q),   and EM's curvature   sum_q w_nq sigma_q (1 - sigma_q) (1, z_q)(1, z_q)^T.
 
 Laplace's approximation and variational bounds take the loadings of rare clicks to zero; the nodes do not.
 

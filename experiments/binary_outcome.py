@@ -1,7 +1,7 @@
 """Does a logistic link serve people whose rewards are 0 or 1 better than the Gaussian one?
 
 `python -m experiments.binary_outcome` (half an hour on one core; `clicks`, `tables`, `taxes` or `films` as an argument
-runs that part alone and keeps the others) writes experiments/results/binary-outcome.csv, a row a place, case and policy.
+runs that part alone and keeps the others) writes experiments/results/binary-outcome.csv, a row a case and policy.
 
 **Simulated clicks.** Twelve templates with base rates from 1% to 8%; a user's log-odds deviate from the base along two
 directions, by template with a standard deviation between 0.6 and 1.3. Logs: 20,000 users, six different templates each.
@@ -27,11 +27,6 @@ After simulated clicks alone were looked at, and before any table was:
 
 6. what lasts of an action is an effect on log-odds, so that its share of the variance is smaller for rare clicks
    (policies/binary_belief.py); 2 to 5 with that
-
-After the first run of tables, where a precision of 4 for the loadings, as prototyped, was 2% worse than the Gaussian
-fit on Young People (the precision that held-out users choose for the Gaussian fit is 39 there, 9 on bfi):
-
-7. half of the Gaussian fit's precision, at least 4; 2 to 6 with that, which is what the table has
 
 Aims: clicks at least 90% pooled and 74% alone; on tables the ratio of regrets binary / gaussian at most 1.01, beyond
 two standard errors, in every case.

@@ -17,9 +17,8 @@ actions have features), and limited-memory BFGS learns the rest. A step that los
 **The start** is the Gaussian fit, which has chosen the rank: with p the mean and F the loadings of an action,
 V = F k / (p (1 - p)) with k = sqrt(1 + pi |V|^2 / 8) and |V| <= 3; the level is k logit(p).
 
-**Shrinkage.** One-hot: loadings are normal with half of the precision that held-out users chose for the Gaussian fit,
-taken to log-odds by the average slope p (1 - p), and at least 4; levels are normal with the mean and the variance that
-the levels of the start have. Features: the precisions of the Gaussian fit, taken to log-odds.
+**Shrinkage.** One-hot: loadings are N(0, 1/4), levels are normal with the mean and the variance that the levels of the
+start have. Features: the precisions of the Gaussian fit, taken to log-odds by the average slope p (1 - p).
 
 Rows of an action that a user met n times count n / (1 + (n - 1) share) together, if a share of the residual lasts.
 """
@@ -47,7 +46,7 @@ from newcomer.users import bucket_count, bucket_of
 NODES = (1, 64, 128, 256, 256)  # of z, by rank; MOST_NODES for more directions
 MOST_NODES, FEW_NODES = 512, 64
 WIDE_TABLE = 1 << 22  # actions times nodes above which there are fewer nodes
-RIDGE, HALF = 4.0, 0.5  # least precision of loadings of one-hot actions, and the part of the Gaussian fit's
+RIDGE = 4.0  # precision of loadings of one-hot actions
 LEVELS = 0.25  # least variance of the levels of one-hot actions
 LONGEST_LOADING = 3.0  # of an action, at the start
 EDGE = 0.002  # means of the Gaussian fit are taken to lie this far from 0 and 1, at least
@@ -452,8 +451,7 @@ class ClickStart:
         if self.plain:
             between = max(float(start.mean.var()), LEVELS)
             anchor = np.full(len(start.mean), float(start.mean.mean()))
-            ridge = max(RIDGE, HALF * self.precision * float((self.slopes**2).mean()))
-            return ClickPrior(np.array([1.0 / between] + [ridge] * start.rank), anchor)
+            return ClickPrior(np.array([1.0 / between] + [RIDGE] * start.rank), anchor)
         slope = float(np.average(self.slopes)) ** 2
         weights = np.array([self.mean_precision * slope] + [self.precision * slope] * start.rank)
         offsets = start.offsets

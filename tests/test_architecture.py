@@ -26,8 +26,8 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
 FLOW = (
-    ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
-    ("files", "serialize", "users", "array_loops", "encoding", "feature_levels"),
+    ("errors", "arrays", "validate", "records", "one_hot", "transforms", "logistic"),
+    ("files", "serialize", "users", "array_loops", "logistic_loops", "encoding", "feature_levels"),
     ("subspace", "radius", "interval", "findings", "evidence", "population", "attribute_prior"),  # no learning
     ("logs",),
     ("run",),  # who passes over the logs, and what is kept on the way
@@ -38,7 +38,7 @@ FLOW = (
     ("local",),
     ("policies",),
     ("gain",),  # what policies would have been worth to held-out users, and what that decides
-    ("_warm_start", "_fit", "checks"),  # fit makes the cheap checks; the others make fits
+    ("_warm_start", "_outcome", "_fit", "checks"),  # fit makes the cheap checks; the others make fits
     ("compile_cache",),
     ("worlds",),
     ("simulate", "metrics", "clusters", "testing"),

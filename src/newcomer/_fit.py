@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from newcomer import __version__, validate
+from newcomer._outcome import as_clicks, check_outcome, fit_binary, tries_binary
 from newcomer._warm_start import SavedMoments, WarmStart, check_addable, earlier_fit, provenance, ridge_of
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.checks.quick import quick_check
@@ -30,8 +31,8 @@ from newcomer.em.passes import Passes, Progress
 from newcomer.em.variance_components import error_scales
 from newcomer.encoding import Column
 from newcomer.errors import FitWarning, LogsError, ModelError, warn_caller
-from newcomer.evidence import Evidence, HeldoutGain, RankChoice, RidgeChoice
-from newcomer.gain import best_actions, heldout_gain
+from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, RidgeChoice
+from newcomer.gain import best_actions, heldout_gain, outcomes
 from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
@@ -56,6 +57,7 @@ def fit(
     *,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    outcome: Literal["auto", "gaussian", "binary"] = "auto",
     ridge: float | None = None,
     literal: bool = False,
     uncovered: Literal["restrict", "error"] = "restrict",
@@ -83,6 +85,8 @@ def fit(
         null of sign flips (sold).
     estimator : "em" (the distribution of users, `newcomer.em.fit`), "sold" (the paper's, with a ridge)
         or "sold-pinv" (its pseudo-inverse version, which warns where half a history has about d rows: there it fails).
+    outcome : "gaussian", or "binary": rewards of 0 and 1 through a logistic link (`newcomer.em.binary`). "auto": where
+        rewards are 0 and 1 both are fitted, and the Gaussian stays unless held-out users clearly call for the other.
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
@@ -114,7 +118,7 @@ def fit(
         validate.flag(value, name, kind=ModelError)
     begun, past = earlier_fit(start, logs, estimator, add=add)
     ridge = ridge if past is None else ridge_of(past, ridge, estimator)
-    settings = FitSettings(rank, estimator, ridge, literal, uncovered, null, calibrate, persistence)
+    settings = FitSettings(rank, estimator, ridge, literal, uncovered, null, calibrate, persistence, outcome)
     settings = settings.checked(logs, ridge_given=past is None)
     if isinstance(start, Model) and start.attributes and logs.people is None:
         what = (
@@ -143,6 +147,7 @@ class FitSettings:
     null: bool = True
     calibrate: bool = True
     persistence: float | None = None
+    outcome: str = "auto"
 
     def checked(self, logs: Logs, *, ridge_given: bool = True) -> FitSettings:
         """The settings in plain types; what cannot be fitted is refused in one sentence, before the logs are read.
@@ -150,6 +155,7 @@ class FitSettings:
         A ridge that is not `ridge_given` is that of moments to add to, and was checked when they were made.
         """
         check_fit(logs, self.rank, self.estimator)
+        check_outcome(self.outcome, logs, self.estimator)
         ridge, todo = self.ridge if ridge_given else None, "or pass estimator='sold-pinv' for none"
         if ridge is not None:
             validate.positive(ridge, "ridge", todo=todo, kind=ModelError)
@@ -246,6 +252,7 @@ def _fitted(
     begun: WarmStart | None = None,
     past: SavedMoments | None = None,
     measure: bool = True,
+    outcome: str = "auto",
 ) -> Fitting:
     """What `fit` returns, once everything it was asked has been checked, and the fits beside it."""
     ridge, why = (
@@ -300,9 +307,29 @@ def _fitted(
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
     if logs.people is not None:
         model, apart = _with_attributes(passes, people, model, apart)
+    link = None
+    if tries_binary(settings.outcome, logs, settings.estimator, begun):
+        model, apart, link = _linked(passes, people, begun, settings.outcome, model, apart)
     gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
     facts = replace(people.counted(passes), heldout_gain=gain)
-    return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
+    return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=link)), tuple(apart))
+
+
+def _linked(
+    passes: Passes, people: FittedPopulation, begun: WarmStart | None, outcome: str, model: Model, apart: list[Any]
+) -> tuple[Model, list[Any], OutcomeFacts]:
+    """The model and the fits apart by the link that is asked for, or that held-out users call for, and why."""
+    found = fit_binary(passes, people, begun)
+    clicks = [(as_clicks(model, one), judged) for one, judged in found.held_out]
+    if outcome == "binary" or begun is not None:
+        why = OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
+    else:
+        logs = people.judges.logs
+        length = round(logs.summary.rows / max(logs.summary.users, 1))
+        why = outcomes.compare(people.judges.run, apart, clicks, people=logs.summary.users, length=length)
+    if why.chosen == "gaussian":
+        return model, apart, why
+    return as_clicks(model, found.population), clicks, why
 
 
 def _second_moment(

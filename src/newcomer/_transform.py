@@ -26,7 +26,8 @@ from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.attribute_prior import AttributePrior
 from newcomer.catalogue import Catalogue
-from newcomer.em import likelihood_loops
+from newcomer.em import binary_loops, likelihood_loops
+from newcomer.em.binary import repeat_weights
 from newcomer.encoding import Column, translate
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
@@ -68,6 +69,8 @@ class ModelParts(Protocol):
     def attributes(self) -> tuple[Column, ...]: ...
     @property
     def attribute_prior(self) -> AttributePrior: ...
+    @property
+    def outcome(self) -> str: ...
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place of each action in the catalogue, -1 for unknown ones."""
         ...
@@ -141,6 +144,7 @@ class UserModel:
     transform: Transform | None = None
     attributes: tuple[Column, ...] = ()
     attribute_prior: AttributePrior | None = None
+    outcome: str = "gaussian"
 
     @classmethod
     def of(cls, model: ModelParts, logs: Logs, share: float) -> UserModel:
@@ -162,6 +166,7 @@ class UserModel:
             transform=model.reward_transform,
             attributes=model.attributes,
             attribute_prior=model.attribute_prior if model.attributes else None,
+            outcome=model.outcome,
         )
 
 
@@ -198,6 +203,8 @@ def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
     ends = np.cumsum(counts)
     left = prior.variance, prior.offsets, prior.share, prior.variance
     rewards = batch.rewards if batch.reward_transform == prior.transform else transformed(batch.paid, prior.transform)
+    if prior.outcome == "binary":
+        return _clicks(batch, prior, product, codes[rows], actions[rows], rewards[rows], counts)
     seen = likelihood_loops.UserRows(
         np.ascontiguousarray(product), codes[rows], actions[rows], rewards[rows], ends - counts, ends, *left
     )
@@ -208,6 +215,23 @@ def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
         assert prior.attribute_prior is not None
         x = translate(batch.attributes, batch.attribute_columns, prior.attributes)
         means, covariances = _with_attributes(means, covariances, prior.attribute_prior, x)
+    return Coordinates(batch.users, counts, means, covariances)
+
+
+def _clicks(
+    batch: Batch, prior: UserModel, product: Floats, codes: Ints, actions: Ints, rewards: Floats, counts: Ints
+) -> Coordinates:
+    """The posteriors where rewards are clicks; rows that are sorted by user, `counts` (n,) of each."""
+    if ((rewards < 0) | (rewards > 1)).any():
+        raise ModelError("the model has outcome 'binary', and rewards outside 0 to 1 are no clicks")
+    users, ends, size = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts), product.shape[1] - 1
+    odds = np.ascontiguousarray(product)
+    if prior.offsets.any():
+        odds, codes = odds[codes], np.arange(len(codes))
+        odds[:, 0] += prior.offsets[actions]
+    weights = repeat_weights(users, actions, prior.share) if prior.share > 0 else np.ones(len(codes))
+    means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
+    binary_loops.coordinates(odds, codes, np.array(rewards), weights, ends - counts, ends, means, covariances)
     return Coordinates(batch.users, counts, means, covariances)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats
+from newcomer.em.binary import on_reward_scale
 from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import Summary
 from newcomer.files import digest, read, write
@@ -94,6 +95,7 @@ class WarmStart:
     precision: float
     users: int
     name: str  # the id of the model
+    clicks: Population | None = None  # on the scale of log-odds, where the model is binary
 
 
 def warm_start(model: Model, logs: Logs, *, add: bool) -> WarmStart:
@@ -124,7 +126,11 @@ def warm_start(model: Model, logs: Logs, *, add: bool) -> WarmStart:
     population = Population(
         mean.copy(), factor.copy(), model.noise_variance, by_action, offsets, uncertainty=_unsure(model, logs)
     )
-    return WarmStart(population, facts.precision, summary.users if add else 0, model.id)
+    users = summary.users if add else 0
+    if model.outcome == "binary":
+        rewards = on_reward_scale(population, logs.table)
+        return WarmStart(rewards, facts.precision, users, model.id, clicks=population)
+    return WarmStart(population, facts.precision, users, model.id)
 
 
 def _unsure(model: Model, logs: Logs) -> Floats | None:

@@ -14,7 +14,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
 from newcomer.findings import Findings as Checked
-from newcomer.interval import Interval, shown
+from newcomer.interval import FEWEST, Interval, shown
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
 
@@ -495,6 +495,37 @@ class AttributeGain(Shown):
 
 
 @dataclass(frozen=True)
+class OutcomeFacts:
+    """Why rewards of 0 and 1 are taken for normal ("gaussian") or go through log-odds ("binary").
+
+    `how`: "given", "kept" from the model that a refit starts from, or "auto": held-out users compared both
+    (`newcomer.gain.outcomes`). `log_score` a reward and `gain` a choice are those of the binary model less the other's.
+    """
+
+    chosen: str
+    how: str
+    log_score: Interval | None = None
+    gain: Interval | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Which, and why.
+
+        >>> score, gain = Interval.around(0.01, 0.001, 900), Interval.around(0.002, 0.004, 900)
+        >>> print(OutcomeFacts("binary", "auto", score, gain).sentence.split(":")[0])
+        Rewards are 0 and 1, and go through log-odds (binary)
+        """
+        taken = "go through log-odds (binary)" if self.chosen == "binary" else "are taken as they are (gaussian)"
+        first = f"Rewards are 0 and 1, and {taken}"
+        if self.how != "auto":
+            return f"{first}: {'as asked' if self.how == 'given' else 'as in the model that this one starts from'}."
+        if self.log_score is None or self.gain is None or self.log_score.people < FEWEST:
+            return f"{first}: held-out users are too few to compare it with the other link."
+        score, gain = shown(self.log_score), shown(self.gain)
+        return f"{first}: on held-out users the binary link scores {score} nats a reward and gains {gain} a choice."
+
+
+@dataclass(frozen=True)
 class Evidence(Shown):
     """Everything a model keeps of its reasons; a model made by hand has none of it."""
 
@@ -506,6 +537,7 @@ class Evidence(Shown):
     calibrated: Draws | None = None
     population: PopulationFacts | None = None
     checks: Checked | None = None  # of the logs, where the fit was asked for them
+    outcome: OutcomeFacts | None = None  # of 0/1 rewards
     attributes: tuple[AttributeGain, ...] = ()  # of users, that were tried
     heldout_gain: HeldoutGain | None = None  # of SOLD, where `evaluate` has measured it; that of EM is in `population`
 

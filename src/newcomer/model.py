@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ARRAYS = ("basis", "spectrum", "mean", "factor")
 FACTS = ("estimator", "parameters", "fingerprint", "intercept", "noise_variance")
 TUPLES = ("action_ids", "action_names", "feature_names")  # None where there are none
+OUTCOMES = ("gaussian", "binary")
 OPTIONAL = (
     "reward_step",
     "tidy_ids",
@@ -71,6 +72,11 @@ class Model(Shown):
     `attributes` say how attributes of users are encoded (`newcomer.encoding`), empty without; encoded, they have the
     covariance `attribute_covariance` (p, p) over people, and shift the coordinates of users by `attribute_effects`
     Gamma (k, p): mean and covariance above are over all people, those of a user with attributes are `prior(...)`.
+
+    With `outcome` "binary" rewards are 0 or 1, with probability sigma(phi^T (m + L z) + o), sigma(x) = 1 / (1 +
+    exp(-x)): mean, factor, offsets and uncertainty are on the scale of log-odds, where the residual is a standard
+    logistic variable of variance pi^2 / 3; policies return probabilities. Basis, spectrum and radius stay on the scale
+    of rewards.
     """
 
     basis: Floats
@@ -100,6 +106,7 @@ class Model(Shown):
     attributes: tuple[Column, ...] = ()
     attribute_effects: Floats = field(default_factory=_nothing)
     attribute_covariance: Floats = field(default_factory=_nothing)
+    outcome: Literal["gaussian", "binary"] = "gaussian"  # "binary": mean and factor are of log-odds
 
     def __post_init__(self) -> None:
         self._check_facts()
@@ -129,6 +136,9 @@ class Model(Shown):
         object.__setattr__(self, "reward_step", validate.number(self.reward_step, "reward_step", kind=ModelError))
         if self.reward_transform is not None:
             validate.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
+        validate.one_of(self.outcome, "outcome", OUTCOMES, kind=ModelError)
+        if self.attributes and self.outcome != "gaussian":
+            raise ModelError("attributes of users are of models with outcome 'gaussian'", todo="leave one of them out")
         for name in ("estimator", "fingerprint"):
             validate.instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot", "tidy_ids"):
@@ -183,6 +193,7 @@ class Model(Shown):
         told |= {"intercept": True} if self.intercept else {}
         told |= {"attributes": tuple(one.name for one in self.attributes)} if self.attributes else {}
         told |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
+        told |= self._link
         return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
 
     def __eq__(self, other: object) -> bool:
@@ -238,7 +249,7 @@ class Model(Shown):
             **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
-        return digest(arrays, facts | self._levels() | self._schema())
+        return digest(arrays, facts | self._levels() | self._schema() | self._link)
 
     def _levels(self) -> dict[str, Any]:
         """The levels of features as plain data; nothing of a model without."""
@@ -290,6 +301,11 @@ class Model(Shown):
         means = self.mean + mean @ self.factor.T
         covariances = self.factor @ covariance @ self.factor.T
         return (means[0], covariances[0]) if one else (means, covariances)
+
+    @property
+    def _link(self) -> dict[str, str]:
+        """The outcome, if it is not Gaussian: models that are keep their id and their file as they were."""
+        return {} if self.outcome == "gaussian" else {"outcome": self.outcome}
 
     def codes(self, ids: Iterable[int | str]) -> Ints:
         """The place (K,) of each action in the catalogue, -1 for those that are not in it.
@@ -424,7 +440,7 @@ class Model(Shown):
         names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
         facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
-        facts |= self._levels() | self._schema()
+        facts |= self._levels() | self._schema() | self._link
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -444,7 +460,7 @@ class Model(Shown):
             parts |= {name: arrays.get(name) for name in (*BY_ACTION, "action_features")}
             parts |= {name: arrays[name] for name in SURENESS if name in arrays}
             parts |= {"one_hot": facts.get("one_hot", False), "persistence": facts.get("persistence", 0.0)}
-            parts |= {name: facts[name] for name in OPTIONAL if name in facts}
+            parts |= {name: facts[name] for name in (*OPTIONAL, "outcome") if name in facts}
             parts["feature_levels"] = tuple(map(Column.from_json, facts.get("feature_levels", ())))
             parts |= {name: arrays[name] for name in ATTRIBUTES if name in arrays}
             parts["attributes"] = tuple(map(Column.from_json, facts.get("attributes", ())))

@@ -81,6 +81,8 @@ class Trial:
             chosen = self.policy.choose(state, actions, self.rngs(), ids=names)
             features, noise = actions[who, chosen], 0.1 * rng.standard_normal(USERS)
             reward = (features * self.beta).sum(axis=1) + noise
+            if getattr(getattr(self.policy, "model", None), "outcome", "") == "binary":
+                reward = (reward > 0).astype(np.float64)
             self.policy.update(state, features, reward, ids=None if names is None else names[chosen])
         return state
 

@@ -101,6 +101,19 @@ def test_policies_on_models_with_a_catalogue_keep_every_promise(make, one_hot, p
     promise(Trial(make(with_catalogue(5, 2, one_hot=one_hot, persistence=persistence)), 5, seed=1))
 
 
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("kind", ["features alone", "one-hot", "items", "one-hot, share known"])
+@pytest.mark.parametrize("make", [nc.PriorUCB, nc.PriorTS, nc.EmpiricalArms, nc.PopulationMean, nc.ProBALLUCB])
+def test_policies_on_models_of_clicks_keep_every_promise(make, kind, promise):
+    share = 0.4 if kind == "one-hot, share known" else None
+    alone = kind == "features alone"
+    model = make_model(5, 2) if alone else with_catalogue(5, 2, one_hot=kind != "items", persistence=share)
+    if make is nc.EmpiricalArms and alone:
+        return  # it needs named actions
+    settings = literal(5, tau=0.5) if make is nc.ProBALLUCB else {}
+    promise(Trial(make(replace(model, outcome="binary"), **settings), 5, seed=1))
+
+
 @pytest.mark.parametrize(("name", "place"), SITUATIONS)
 def test_one_dimension_is_nothing_special(name, place):
     check_policy(EXAMPLES[name](1, 1)[place], dim=1, seed=2)

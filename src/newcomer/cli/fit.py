@@ -33,6 +33,7 @@ def command(
     how: options.LogReading,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
+    outcome: options.Outcome = "auto",
     ridge: Annotated[
         float | None, typer.Option(metavar="MU", min=0.0, help="Ridge of the halves; default: chosen.")
     ] = None,
@@ -68,6 +69,7 @@ def command(
     # Everything that was typed is checked before the long work begins.
     target = options.free_to_write(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
+    link = options.parse_outcome(outcome)
     lasting = None if persistence is None else options.parse_persistence(persistence)
     options.check(engine, scheduler, workers)
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
@@ -84,6 +86,7 @@ def command(
                 read,
                 rank=wanted,
                 estimator=method,
+                outcome=link,
                 ridge=ridge,
                 persistence=lasting,
                 check=True,

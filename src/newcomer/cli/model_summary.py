@@ -97,6 +97,8 @@ class ModelSummary:
     sure_line: str = ""  # the same in words
     feature_names: tuple[str, ...] = ()  # of features that have names
     attributes: tuple[str, ...] = ()  # of users: which are used, and which are not
+    outcome: str = "gaussian"
+    link: str = ""  # of 0/1 rewards: why they are taken so
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -137,6 +139,8 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         sure_line=kept.calibrated.sentence() if kept.calibrated else "",
         feature_names=model.feature_names or (),
         attributes=tuple(one.sentence for one in kept.attributes),
+        outcome=model.outcome,
+        link=kept.outcome.sentence if kept.outcome else "",
     )
 
 
@@ -168,6 +172,8 @@ def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[Renderable
     """Part by part: facts, the spectrum with its legend, coverage and error, what rewards are made of, the decision."""
     named = [("Features", features_line(found.feature_names))] if found.feature_names else []
     yield facts([("Logs", logs_line(found)), *named, ("Users", rank_line(found)), ("By", method_line(found))])
+    if found.link:
+        yield facts([("Link", found.link)])
     yield ""
     yield Text("  Spectrum of the second moment of users, the population mean included", style="dim")
     values, band = found.evidence.eigenvalues, found.evidence.thresholds

@@ -132,6 +132,16 @@ def parse_estimator(name: str) -> str:
     return name
 
 
+def parse_outcome(name: str) -> Any:
+    """One of the outcomes that `newcomer.fit` knows; the list is kept there."""
+    from newcomer._outcome import OUTCOMES
+
+    if name not in OUTCOMES:
+        hint = nearest(name, OUTCOMES) or f"; choose one of {', '.join(OUTCOMES)}"
+        raise typer.BadParameter(f"there is no outcome '{name}'{hint}", param_hint="--outcome")
+    return name
+
+
 def parse_delta(value: float) -> float:
     """A probability strictly between 0 and 1."""
     if not 0 < value < 1:
@@ -208,6 +218,7 @@ Users = Annotated[Path | None, typer.Option("--users", metavar="PEOPLE", help="T
 Attributes = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns of PEOPLE to use; default: all.")]
 Rank = Annotated[str, typer.Option(metavar="auto|K", help="Number of shared directions.")]
 Estimator = Annotated[str, typer.Option(metavar="NAME", help="em, sold, or sold-pinv (no ridge).")]
+Outcome = Annotated[str, typer.Option(metavar="auto|gaussian|binary", help="Of 0/1 rewards: through log-odds?")]
 Column = Annotated[list[str] | None, typer.Option(metavar="OURS=THEIRS", help="Rename: user=uid. Repeat.")]
 Intercept = Annotated[bool, typer.Option("--intercept", help="Add a constant feature.")]
 Clip = Annotated[str | None, typer.Option(metavar="auto|LOW,HIGH", help="Bring rewards within limits.")]

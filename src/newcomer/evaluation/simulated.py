@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from newcomer.arrays import Floats, Ints
 from newcomer.gain.per_user import PerUser, gather
+from newcomer.logistic import sigmoid
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
@@ -70,10 +72,26 @@ class FittedWorld:
             variance = self._known.variance[codes]
             own = rng.standard_normal(len(self.model.catalogue))[codes] * np.sqrt(self.share * variance)
             means = self._known.population_mean[codes] + self._known.loadings[codes] @ taste + own
+        if self.model.outcome == "binary":
+            return self._clicks(rng, features, ids, drawn, np.asarray(taste))
         left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
         noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
         scale = self.model.reward_transform
         return Episode(features, raw(means, scale), raw(means + noise, scale), ids=ids)
+
+    def _clicks(self, rng: np.random.Generator, features: Floats, ids: Any, drawn: Ints, taste: Floats) -> Episode:
+        """The same where rewards are clicks: each action has a rate of its own, Beta with intraclass correlation s."""
+        if ids is None:
+            odds, share = features @ (self.model.mean + self._known.factor @ taste), 0.0
+        else:
+            codes, share = self.menu[drawn], self.share
+            odds = (self._known.population_mean + self._known.loadings @ taste)[codes]
+        rates = sigmoid(odds)
+        if share > 0:
+            firm = (1.0 - share) / share
+            every = sigmoid(self._known.population_mean + self._known.loadings @ taste)
+            rates = rng.beta(np.maximum(every * firm, 1e-12), np.maximum((1.0 - every) * firm, 1e-12))[codes]
+        return Episode(features, rates, (rng.random(rates.shape) < rates).astype(np.float64), ids=ids)
 
 
 def menu_of(logs: Logs, *, named: bool, seed: int) -> Any:

@@ -35,6 +35,7 @@ from newcomer.evidence import BestAction, Everybody, Summary
 from newcomer.gain.per_user import PerUser
 from newcomer.gain.propensities import Menu, inconsistent, why_not
 from newcomer.interval import FEWEST, LEVEL, Interval, ratio
+from newcomer.logistic import expected_click
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
@@ -72,7 +73,15 @@ def asked(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Callable[[Batch],
 
 def _common(model: Model) -> Floats:
     """The population mean (A,) of every action, in the units of the rewards."""
-    return raw(model.catalogue.population_mean, model.reward_transform)
+    return raw(_expected(model), model.reward_transform)
+
+
+def _expected(model: Model) -> Floats:
+    """The mean reward (A,) of every action over all users, as the model learns rewards: through its link."""
+    known = model.catalogue
+    if model.outcome != "binary":
+        return known.population_mean
+    return expected_click(known.population_mean, (known.loadings**2).sum(axis=1))
 
 
 def join(one: ActionSums, other: ActionSums) -> ActionSums:
@@ -132,7 +141,7 @@ def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
 def told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell."""
     named = logs.by_action and logs.action_ids is not None
-    sums, common = seen.actions, model.catalogue.population_mean if named else np.zeros(0)
+    sums, common = seen.actions, _expected(model) if named else np.zeros(0)
     best, alike = best_actions(sums, common, model, logs.summary) if named else ((), False)
     scale = scale_of(logs.summary)
     made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike, scale=scale)

@@ -23,6 +23,7 @@ from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.errors import PolicyError
+from newcomer.logistic import click_moments
 from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.calls import Ids
@@ -94,6 +95,20 @@ class KnownActions:
         """L^T phi (A + 1, k); one direction of zeros at rank 0."""
         found = self.catalogue.tables[1]
         return plain(found) if found.shape[1] else np.zeros((len(found), 1))
+
+    def on_reward_scale(self, seen: Described) -> Described:
+        """Candidates of a model of clicks by the moments of their rewards: as they are, where the model is Gaussian.
+
+        The mean E[sigma], loadings L^T phi E[sigma'], and of the variance p (1 - p) what z leaves; the variance of the
+        effect beyond it is what z explains, and the model's own error.
+        """
+        if self.model.outcome != "binary":
+            return seen
+        p, slope, square = click_moments(seen.population_mean, (seen.loadings**2).sum(axis=-1))
+        explained = square - p * p
+        effect = explained + seen.effect * slope**2
+        variance = np.maximum(p * (1.0 - p) - explained, 1e-9)
+        return Described(p, seen.loadings * slope[..., None], seen.keys, variance, effect)
 
     @cached_property
     def variance(self) -> Floats:

@@ -228,6 +228,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         self._recognise(state)
         if reward is not None and self._transform is not None:
             reward = calls.transformed_rewards(reward, self._transform)
+        if reward is not None and self._binary:
+            reward = calls.click_rewards(reward)
         if ids is users is None and calls.is_plain(features) and calls.is_plain(reward):
             n = len(state)
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
@@ -455,6 +457,11 @@ class Contract(Shown, ABC, Generic[Kind]):
             given = by_entries(given, levels, model.action_ids, ids) if levels else given
             given = calls.by_name(given, wanted, constant=constant)
         return calls.with_constant(calls.floats(given, name), self.dimension) if constant else given
+
+    @cached_property
+    def _binary(self) -> bool:
+        """Whether the policy's model takes rewards for clicks."""
+        return getattr(getattr(self, "model", None), "outcome", "gaussian") == "binary"
 
     @cached_property
     def _transform(self) -> Transform | None:

@@ -108,7 +108,7 @@ class PopulationMean(Contract[Counts]):
 
     def choose_codes(self, state: Counts, users: Ints, codes: Ints) -> Ints | None:
         """The best by the catalogue's population means."""
-        if state.shift.shape[1]:  # attributes give each user a mean of their own
+        if state.shift.shape[1] or self.model.outcome == "binary":  # means differ by user, or are not those of rewards
             return None
         chosen = np.empty(len(users), dtype=np.int64)
         known = self._known
@@ -125,13 +125,15 @@ class PopulationMean(Contract[Counts]):
         return True
 
     def score(self, state: Counts, query: Query) -> Floats:
-        """phi^T E[beta] + o (m, K)."""
+        """phi^T E[beta] + o (m, K), or its probability where rewards are clicks."""
         if state.shift.shape[1]:
             seen = self._known.describe(query.actions, query.ids, query.codes).rows(len(query.users))
             return np.asarray(seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, state.shift[query.users]))
-        if query.actions.shape[2] and not np.any(self.model.offsets):
+        if self.model.outcome == "gaussian" and query.actions.shape[2] and not np.any(self.model.offsets):
             return calls.mean_rewards(self._known.mean[None], query)
-        means = self._known.describe(query.actions, query.ids, query.codes).population_mean
+        with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores
+            seen = self._known.on_reward_scale(self._known.describe(query.actions, query.ids, query.codes))
+        means = seen.population_mean
         return np.array(np.broadcast_to(means, (len(query.users), means.shape[1])))
 
     def apply_attributes(self, state: Counts, users: Ints, x: Floats) -> None:

@@ -284,6 +284,17 @@ def transformed_rewards(reward: ArrayLike, transform: Transform) -> Floats:
     return transformed(given, transform)
 
 
+def click_rewards(reward: ArrayLike) -> Floats:
+    """Rewards of a model of clicks, from 0 to 1; NaN, which means nothing yet, stays NaN."""
+    given = floats(reward, "reward")
+    wrong = (given < 0.0) | (given > 1.0)
+    if wrong.any():
+        what = f"reward {given[wrong].flat[0]:g} is no click, and the model has outcome 'binary'"
+        todo = "pass rewards from 0 to 1, or fit with outcome='gaussian'"
+        raise PolicyError(what, where=f"row {int(np.argmax(wrong))}", todo=todo)
+    return given
+
+
 def each_once(observed: Rewards) -> Iterator[Rewards]:
     """The rows in groups in which no user occurs twice; the rows of a user come in their order, in successive groups.
 

@@ -89,7 +89,7 @@ class EmpiricalArms(Contract[ActionMemory]):
 
     def choose_codes(self, state: ActionMemory, users: Ints, codes: Ints) -> Ints | None:
         """Scores and choice in one compiled loop."""
-        if state.shift.shape[1]:  # attributes give each user a mean of their own
+        if state.shift.shape[1] or self.model.outcome == "binary":  # tables are of all users alike, and Gaussian
             return None
         chosen = np.empty(len(users), dtype=np.int64)
         memory = state.keys, state.counts, state.totals, state.used, state.share, state.extra
@@ -98,7 +98,7 @@ class EmpiricalArms(Contract[ActionMemory]):
 
     def learn_codes(self, state: ActionMemory, users: Ints, codes: Ints, reward: Floats) -> bool:
         """The same as `learn`, in one compiled loop; it stops where memory needs room."""
-        if state.shift.shape[1]:
+        if state.shift.shape[1] or self.model.outcome == "binary":
             return False
         starting = np.zeros(0) if self._belief.starting is None else self._belief.starting
         row, stopped = 0, np.zeros(1, dtype=np.int64)
@@ -144,4 +144,7 @@ class EmpiricalArms(Contract[ActionMemory]):
         if shift.shape[1]:
             means = seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, shift)
             seen = seen._replace(population_mean=means)
+        if self.model.outcome == "binary":
+            with np.errstate(invalid="ignore", over="ignore"):
+                return self._belief.known.on_reward_scale(seen)
         return seen._replace(effect=seen.effect + self._shared[np.maximum(seen.keys, -1)])

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
+from newcomer.policies.binary_belief import BinaryBelief
 from newcomer.policies.calls import Generators, Query
 from newcomer.policies.repeatability import two_valued
 from newcomer.validate import number, whole
@@ -34,6 +36,12 @@ from newcomer.validate import number, whole
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
 # docs/exploration.md.
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
+
+
+def belief_of(model: Model, level: float) -> Belief:
+    """What is believed of users by the link of the model: `Belief`, or `BinaryBelief`, which has the same calls."""
+    gaussian = Belief(model, level)  # which checks both
+    return cast(Belief, BinaryBelief(model, level)) if model.outcome == "binary" else gaussian
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +80,7 @@ class PriorUCB(Contract[PriorState]):
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return Belief(self.model, self.level)
+        return belief_of(self.model, self.level)
 
     @cached_property
     def _curiosity(self) -> float:
@@ -126,7 +134,7 @@ class PriorTS(Contract[PriorState]):
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return Belief(self.model, self.level)
+        return belief_of(self.model, self.level)
 
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""

@@ -197,6 +197,8 @@ def reward_scale(model: Model) -> Floats:
     `low` equals `high` where rewards have more values. Two values show in the summary of the logs: rewards on a
     grid of this step are all 0 or 1 step above `low` exactly if their variance is (mean - low) (low + step - mean).
     """
+    if model.outcome == "binary":
+        return np.array([1.0, 0.0, 1.0])
     step, logs = float(model.reward_step), model.evidence.logs
     if step > 0.0 and logs is not None:
         mean, variance = logs.mean_reward, logs.reward_deviation**2

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.catalogue import Catalogue
 from newcomer.em import likelihood_loops
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
@@ -54,7 +55,7 @@ class ModelParts(Protocol):
     @property
     def action_ids(self) -> tuple[int | str, ...] | None: ...
     @property
-    def action_features(self) -> Floats | None: ...
+    def catalogue(self) -> Catalogue: ...
     @property
     def one_hot(self) -> bool: ...
     @property
@@ -62,7 +63,7 @@ class ModelParts(Protocol):
     @property
     def reward_transform(self) -> Transform | None: ...
     def codes(self, ids: Iterable[int | str]) -> Ints:
-        """The place of each action in the catalogue, -1 for strangers."""
+        """The place of each action in the catalogue, -1 for unknown ones."""
         ...
 
 
@@ -138,7 +139,7 @@ class UserModel:
         """Find the actions of the logs in the catalogue of the model."""
         weights = np.column_stack([model.mean, model.factor])
         codes = np.array([-1]) if logs.action_ids is None else model.codes(logs.action_ids)
-        catalogue = _catalogue(model, weights) if _by_catalogue(model, logs) else None
+        catalogue = model.catalogue.times(weights) if _by_catalogue(model, logs) else None
         if catalogue is None:
             _check_features(model, logs)
         inside = codes >= 0
@@ -156,7 +157,7 @@ class UserModel:
 
 def _by_catalogue(model: ModelParts, logs: Logs) -> bool:
     """Whether actions are looked up in the model: their features are there, and the logs bring none of their own."""
-    named = model.action_ids is not None and (model.one_hot or model.action_features is not None)
+    named = model.action_ids is not None and model.catalogue.known
     return named and logs.action_ids is not None and (logs.one_hot or model.one_hot)
 
 
@@ -173,13 +174,6 @@ def _check_features(model: ModelParts, logs: Logs) -> None:
     if logs.dim != len(model.mean):
         todo = "read the logs with the features of the fit"
         raise ModelError(f"the logs have {logs.dim} features and the model {len(model.mean)}", todo=todo)
-
-
-def _catalogue(model: ModelParts, weights: Floats) -> Floats:
-    """The catalogue's features times W, (A, k + 1); those of one-hot actions are rows of W."""
-    if model.action_features is not None:
-        return np.asarray(model.action_features @ weights)
-    return weights[:-1] + weights[-1] if model.intercept else weights
 
 
 def locate(batch: Batch, *, taste: UserModel) -> Coordinates:

@@ -329,7 +329,9 @@ class Everybody:
     `reward` of it and its `gain` over what was logged, `logged` on average; `by` "propensities" (doubly robust, carried
     by so many `effective` rows), or by "own rows", a choice among `choices` of each person's own. All on people who
     were held out of the fit. `best` are the best actions of `actions` that were logged, which are `alike` if they do
-    not differ beyond chance; `why` says why propensities could not be used.
+    not differ beyond chance; `why` says why propensities could not be used. `scale` says what the rewards of `best`
+    are: a "mean"; "typical" where the fit learned a logarithm, taken back; "heavy tails" where a few large rewards
+    decide a mean, and its interval says little. (A model of before this was told says "mean".)
     """
 
     by: str
@@ -342,6 +344,7 @@ class Everybody:
     actions: int = 0
     alike: bool = False
     why: str = ""
+    scale: str = "mean"
 
 
 @dataclass(frozen=True)

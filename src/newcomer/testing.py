@@ -21,8 +21,9 @@ from numpy.random import Generator
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.policies.base import Contract, Policy
+from newcomer.policies.base import Contract
 from newcomer.policies.calls import Ids
+from newcomer.policies.protocol import Policy
 from newcomer.policies.repeatability import Repeatability
 from newcomer.worlds.world import check_world
 

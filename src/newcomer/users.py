@@ -21,7 +21,7 @@ FEW = 2000  # users below which every fold is held out in turn: one fifth of few
 Purpose = Literal["fit", "checks", "judge", "learning curve", "recommenders", "menu", "best actions"]
 # What users are drawn for, by the number that enters the hash with the seed. Two purposes have no seed and a fixed salt
 # of their own. Other numbers would draw other users: those of fits and evaluations that were made already.
-PURPOSES: dict[Purpose, int] = {"judge": 2, "learning curve": 3, "recommenders": 4, "menu": 5, "best actions": 6}
+PURPOSES: dict[Purpose, int] = {"judge": 7, "learning curve": 3, "recommenders": 4, "menu": 5, "best actions": 6}
 SALTS: dict[Purpose, int] = {"fit": 0x5A3D_1E57, "checks": 0x0C4E_C45A_11CE}
 
 

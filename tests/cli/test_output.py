@@ -288,5 +288,40 @@ def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> N
     assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far"
     meter.hear(Progress(5, "fitting everybody", -0.5, 0.0, most=14))
     meter.each = 3.0
-    told = "Fitting, pass 5 of at most 14 (fitting everybody; log-likelihood -0.5000 a row)"
-    assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far, at most 27 s left"
+    told = "Fitting, pass 7 of about 16 (fitting everybody; log-likelihood -0.5000 a row)"
+    assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far, about 27 s left"
+
+
+def test_the_number_of_a_pass_never_falls() -> None:
+    """Checks, moments and passes are counted on: a share that starts anew has another number."""
+    console, now = Console(file=io.StringIO(), width=200, color_system=None), [0.0]
+    said = []
+    with Meter("Fitting", first=", first pass", console=console, clock=lambda: now[0]) as meter:
+
+        def one_pass(*heard: Progress) -> None:
+            for done in (260, 520, 1000):
+                now[0] += 40.0
+                said.append(meter.line(done, 1000, now[0]).split(":")[0].split(" (")[0])
+                meter(done, 1000)
+            for progress in heard:
+                meter.hear(progress)
+
+        one_pass()
+        one_pass()
+        one_pass(Progress(1, "choosing the rank", -0.5, 0.0, sampled=True))
+        one_pass(Progress(2, "choosing the rank", -0.5, 0.0, sampled=True))
+        one_pass(Progress(1, "fitting everybody", -0.5, 0.0, most=4))
+        one_pass(Progress(2, "fitting everybody", -0.5, 0.0, most=4))
+        one_pass(Progress(5, "how sure: parts", -0.5, 0.0, most=4))
+        one_pass()
+    first = dict.fromkeys(one.removeprefix("Fitting, ") for one in said)
+    assert list(first) == [
+        "first pass",
+        "pass 2",
+        "pass 3",
+        "pass 3 over a sample of the users",
+        "pass 4 over a sample of the users",
+        "pass 5 of about 8",
+        "pass 6 of about 8",
+        "pass 7 of about 7",
+    ]

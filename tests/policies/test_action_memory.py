@@ -210,7 +210,7 @@ def test_at_most_a_thousand_rows_beside_the_catalogue_the_oldest_dropped():
     rows = rng.standard_normal((1005, 2))
     policy.update(state, rows, np.ones(1005), users=np.zeros(1005, dtype=int))
     assert state.memory.used[0] == 1000 and state.memory.rows.shape[1] == 1000
-    keys = policy._belief.known.fingerprints(rows)
+    keys = policy.learner.known.fingerprints(rows)
     assert state.memory.keys[0, 0] == keys[5] and state.memory.keys[0, 999] == keys[1004]
 
 

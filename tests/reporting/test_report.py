@@ -274,7 +274,7 @@ def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_progress_rises_to_the_end(folder: Path) -> None:
     told: list[tuple[int, int]] = []
-    nc.report(logs_of("broken"), folder / "p.html", quick=True, progress=lambda a, b: told.append((a, b)))
+    nc.report(logs_of("broken"), folder / "p.html", quick=True, run=nc.Run(progress=lambda a, b: told.append((a, b))))
     done = [a / b for a, b in told]
     assert done == sorted(done) and done[-1] == 1.0 and len(done) > 10
 

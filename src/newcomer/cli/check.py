@@ -51,7 +51,7 @@ def command(
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""
-    from newcomer import check
+    from newcomer import Run, check
 
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
@@ -67,7 +67,7 @@ def command(
         if not quick:
             output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
-            found = check(read, level=level, fit=not quick, seed=seed, progress=meter)
+            found = check(read, level=level, fit=not quick, seed=seed, run=Run(progress=meter))
     if json:
         content = {"logs": logs, "advice": [*map(in_options, read.advice)], **found.to_json()}
         output.print_json("check", content)

@@ -41,7 +41,7 @@ def command(
     dates: options.Dates = None,
     reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,
@@ -52,7 +52,7 @@ def command(
 
     People are held out of the fit, and choose among their own logged rows.
     """
-    from newcomer import evaluate
+    from newcomer import Run, evaluate
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     options.check("local", None, workers)
@@ -68,7 +68,7 @@ def command(
         output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
-            found = evaluate(read, progress=meter, **settings)
+            found = evaluate(read, run=Run(progress=meter), **settings)
     if json:
         advice = [*map(in_options, read.advice)]
         output.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})

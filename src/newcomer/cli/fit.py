@@ -67,7 +67,7 @@ def command(
 
     LOGS has the columns user, reward, features or action, and if possible step.
     """
-    from newcomer import fit
+    from newcomer import Run, fit
 
     # Everything that was typed is checked before the long work begins.
     target = options.free_to_write(out, force=force)
@@ -97,11 +97,7 @@ def command(
                 check=True,
                 start=begin,
                 add=old is None,
-                moments=kept,
-                journal=journal,
-                resume=resume,
-                progress=meter,
-                listen=meter.hear,
+                run=Run(checkpoint=journal, resume=resume, moments=kept, progress=meter, listen=meter.hear),
             )
     options.keep(model, target)
     found = summary_of(model, delta=level)

@@ -28,6 +28,7 @@ from newcomer.cli import (
     output,
     report,
     reproduce,
+    serve,
 )
 from newcomer.errors import one_line
 
@@ -46,7 +47,13 @@ EXIT_CODES = {
     143: "terminated",
 }
 INTERRUPTED = 130
-_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.EngineError: 6}
+_CODES = {
+    errors.LogsError: 3,
+    errors.ModelError: 4,
+    errors.MissingExtra: 6,
+    errors.EngineError: 6,
+    errors.StoreError: 6,
+}
 
 app = typer.Typer(
     name="newcomer",
@@ -61,6 +68,7 @@ app.command("inspect")(inspect.command)
 app.command("check")(check.command)
 app.command("evaluate")(evaluate.command)
 app.command("report")(report.command)
+app.command("serve")(serve.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]

@@ -268,7 +268,7 @@ class LogReading:
         from newcomer import read_logs
 
         settings = self.arguments()
-        with Meter("LogReading") as meter:
+        with Meter("Reading") as meter:
             return read_logs(paths, progress=meter, engine=engine, **settings)
 
     def words(self) -> list[str]:

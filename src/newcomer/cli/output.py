@@ -169,8 +169,8 @@ class Meter:
     """A `progress(done, total)` callback to be used in a `with` block.
 
     `first` is what to call the first of several passes; `unit` what is counted, nothing for shares of the work;
-    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `note` what
-    the last pass found, `spoken` when a line was last written.
+    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `made` how
+    many passes there were, which never falls, `note` what the last pass found, `spoken` when a line was last written.
     Tests bring a console and a clock of their own.
     """
 
@@ -187,7 +187,8 @@ class Meter:
         self.console, self.clock = console or aside(), clock
         self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
-        self.each, self.more = 0.0, 0  # seconds of the last pass, and how many more there will be at most (0: unknown)
+        self.each, self.more = 0.0, 0  # seconds of the last pass, and about how many more there will be (0: unknown)
+        self.made = 0
         self.spoken = self.begun + PATIENCE - INTERVAL
         self.bar: Progress | None = None
         self.bar_width = max(min(30, self.console.width // 4), 4)
@@ -204,9 +205,10 @@ class Meter:
     def __call__(self, done: float, total: float) -> None:
         """Note that `done` of `total` is behind us; less than last time begins another pass."""
         now = self.clock()
-        if done < self.last:
+        if done < self.last or self.last >= total > 0:
             self.each, self.turn = now - self.turn, now
         self.last = done
+        self.made += done >= total > 0
         if now - self.begun < PATIENCE or total <= 0:
             return
         if self.console.is_terminal:
@@ -218,11 +220,13 @@ class Meter:
     def line(self, done: float, total: float, now: float) -> str:
         """Share, rate and time left as text; of a fit of many passes what the last one found."""
         if self.note:  # of the pass that is under way, share and time left would be taken for those of the fit
-            left = f", at most {_duration(self.each * self.more)} left" if self.more and self.each else ""
+            left = f", about {_duration(self.each * self.more)} left" if self.more and self.each else ""
             return f"{self.what}{self.note}: {_duration(now - self.begun)} so far{left}"
         rate = self._rate(done, now)
         left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
-        return f"{self.what}{self.first}: {done / total:.0%}{self._speed(rate, ', ')}{left}"
+        number = self.made + (done < total)
+        which = f", pass {number}" if self.first and number > 1 else self.first
+        return f"{self.what}{which}: {done / total:.0%}{self._speed(rate, ', ')}{left}"
 
     def _rate(self, done: float, now: float) -> float:
         """How much of this pass is done a second; 0 where it has just begun, and nothing can be said."""
@@ -235,11 +239,12 @@ class Meter:
     def hear(self, progress: Passed) -> None:
         """Remember what the last pass of a fit found, to be shown from now on."""
         held_out = f", held out {progress.held_out:.4f}" if progress.held_out else ""
-        self.more = 0 if progress.most is None else progress.most - progress.passes
+        self.more = 0 if progress.most is None else max(progress.most - progress.passes, 0)
+        self.made = max(self.made, progress.passes)
         which = " over a sample of the users" if progress.sampled else ""
-        which = which if progress.most is None else f" of at most {progress.most}"
+        which = which if progress.most is None else f" of about {self.made + self.more}"
         told = f"{progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out}"
-        self.note = f", pass {progress.passes}{which} ({told})"
+        self.note = f", pass {self.made}{which} ({told})"
 
     def _draw(self, done: float, total: float) -> None:
         """Move the bar, which is put up when it is first needed and goes away with the work."""

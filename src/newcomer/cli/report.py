@@ -54,7 +54,7 @@ def command(
     dates: options.Dates = None,
     reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,
@@ -66,7 +66,7 @@ def command(
 
     The page needs no network. Exit code 5 where the logs are broken; the page is written all the same.
     """
-    from newcomer import report
+    from newcomer import Run, report
 
     target = options.free_to_write(out, force=force, option="--out")
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
@@ -84,7 +84,7 @@ def command(
         called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
-            found = report(read, target, called=called, progress=meter, **settings)
+            found = report(read, target, called=called, run=Run(progress=meter), **settings)
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}

@@ -265,7 +265,8 @@ def _climbed(
     passes: Passes, sampled: FittedPopulation, every: HeldoutFold, ascents: list[Ascent], ranks: RankComparison | None
 ) -> FittedPopulation:
     """What a sample has found, with all users fitted instead: the first of the climbs."""
-    passes.most = passes.count + SPREADING + (len(ascents) > 1)  # those held out are met once more
+    # Then held-out users say what they gain; of all users who chose, also how well they fit in.
+    passes.most = passes.count + SPREADING + 1 + (len(ascents) > 1)
     passes.climb(ascents, stage=STAGE, longest=SPREADING)
     climber, begin = ascents[0].climber, every.begin
     assert climber.best is not None

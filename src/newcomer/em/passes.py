@@ -11,15 +11,14 @@ from newcomer.em.likelihood import Sums, Task, expect, merge
 from newcomer.em.optimizer import Optimizer
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
-from newcomer.logs.reduce import reduce
+from newcomer.logs.reduce import CODED, reduce
 from newcomer.users import Split
 
 Partial = TypeVar("Partial")
 Other = TypeVar("Other")
-Pass = tuple[Callable[[Batch], Partial], Callable[[Partial, Partial], Partial]]  # a map and a merge
+Job = tuple[Callable[[Batch], Partial], Callable[[Partial, Partial], Partial]]  # a map and a merge
 
 LONGEST = 60  # passes of one climb
-CODED = 1 << 21  # rows of a batch where features are in a catalogue
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class Progress:
     likelihood: float
     held_out: float
     sampled: bool = False  # whether these are passes over a sample of the users
-    most: int | None = None  # passes that there will be at most, where that is known
+    most: int | None = None  # about how many passes there will be, where that is known
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Passes:
         rows = CODED if self.logs.by_action else None
         return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
 
-    def run_both(self, first: Pass[Partial], second: Pass[Other]) -> tuple[Partial, Other]:
+    def run_both(self, first: Job[Partial], second: Job[Other]) -> tuple[Partial, Other]:
         """One pass that finds what two would, each given by its map and its merge."""
         both: tuple[Partial, Other] = self.run(
             partial(_both, first=first[0], second=second[0]), partial(_merged, first[1], second[1])

@@ -35,7 +35,7 @@ the errors about as well, that is 1: a test that allows for other scales finds s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -45,7 +45,7 @@ from newcomer.arrays import Bools, Floats
 from newcomer.em.likelihood import squared_errors
 from newcomer.em.pairs import TINY, AnyPairs
 from newcomer.evidence import LOOK, Forecast, PersistenceFacts
-from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import Pass
 from newcomer.one_hot import Square
 from newcomer.population import Population
 
@@ -138,10 +138,8 @@ FEWEST = 10  # people below whom nothing is said
 ENOUGH = 6.0  # log-likelihood that scales have to gain over the scale 1 for all
 STEPS = 200  # of EM
 
-Run = Callable[[Callable[[Batch], Floats], Callable[[Floats, Floats], Floats]], Floats]
 
-
-def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
+def error_scales(run: Pass, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
     """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
 
     Nothing, (0,), where people are few or do not differ.

@@ -43,8 +43,8 @@ class Fold:
         return logs.some(InBuckets(self.fitted, self.seed, share, "learning curve"))
 
     def held_out(self, logs: Logs, share: float = 1.0) -> Logs:
-        """The logs of those who are held out, or of a share of them."""
-        return logs.some(InBuckets(self.judged, self.seed, share, "judge"))
+        """The logs of those who are held out, or of a share of them: users who judged the fit."""
+        return logs.some(InBuckets(self.judged, 0, share, "judge"))
 
 
 def shares_of(users: int, least: int) -> Iterator[float]:

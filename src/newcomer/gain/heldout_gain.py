@@ -1,16 +1,16 @@
-"""The held-out gain: what serving newcomers would have been worth to people who were kept out of the fit.
+"""The held-out gain: what serving newcomers would have been worth to users who were held out of the fit.
 
-Each held-out person's own rows are dealt (`newcomer.gain.deals`): K candidates, t rows known. PriorUCB with the model
-of a fit without these people, told the t rewards as it would be in service, picks a candidate; so does the population
-mean, which knows no person. The difference of the two logged rewards, averaged over several deals of each person and
-then over people, is what t interactions are worth in one choice of K. What is measured is what is served.
+Each held-out user's own rows are dealt (`newcomer.gain.deals`): K candidates, t observed rows. PriorUCB with the model
+of a fit without these users, updated by the t rewards as it would be in service, picks a candidate; so does the
+population mean, which knows no user. The difference of the two logged rewards, averaged over several deals of each user
+and then over users, is what t interactions are worth in one choice of K. What is measured is what is served.
 
-A memory of single actions changes a choice only where an action comes again among the rows of a deal. PriorUCB without
-memory (what shared directions gain alone) and EmpiricalArms (each action by itself) are asked for those deals; in all
-others the one is PriorUCB, the other the population mean.
+A per-action effect changes a choice only where an action comes again among the rows of a deal. PriorUCB without it
+(what shared directions gain alone) and EmpiricalArms (each action by itself) choose in those deals; in all others the
+one is PriorUCB, the other the population mean.
 
-Intervals are those of an average over people like these (Student's t); where people are few they count chance in who
-was fitted to as well (`newcomer.interval`). It needs no model of people to be right.
+Intervals are those of an average over users like these (Student's t); where users are few they count chance in who was
+fitted to as well (`newcomer.interval`). It needs no model of users to be right.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, told_to
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import Pass
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorUCB
-from newcomer.users import bucket_of, mix
+from newcomer.users import FOLDS, UserSample, bucket_of
 
-DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people of `evaluate`
+DEALS, MANY, LEAST = 4, 2_500, 5_000  # deals of each user; users from whom on there is one; users who judge at least
 ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow where actions are known by their ids
 WRITTEN = 100  # features that cost as much to write out as the rest of a row costs
 BYTES = 16 << 20  # of features that are written out at a time
@@ -42,14 +43,13 @@ PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
 
 Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the people it was not fitted to
-Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser]], PerUser]
 
 
 @dataclass(frozen=True, eq=False)
 class GainPass:
     """What a pass over the logs does to measure the held-out gain: `apart` are models, each with its held-out users.
 
-    One in `every` held-out user is looked at, with so many `deals` of their rows into `choices` candidates and rows
+    A `share` of held-out users judges, with so many `deals` of their rows into `choices` candidates and rows
     known. `length` is that of a usual history.
     """
 
@@ -57,7 +57,7 @@ class GainPass:
     length: int
     choices: int
     deals: int
-    every: int
+    share: float
 
     @classmethod
     def of(cls, apart: Apart, *, people: int, length: int) -> GainPass | None:
@@ -65,19 +65,19 @@ class GainPass:
 
         As many held-out users judge as `ROWS` allow: the interval shrinks with the square root of their number.
         """
-        judged = people if len(apart) > 1 else people // 5
+        judged = judges_of(people, len(apart))
         if not apart or length < 2 or people < 2 * len(apart):
             return None
         model, choices = apart[0][0], choices_of(length)
         dealt = choices + max((t for t in STEPS if t <= length - choices), default=STEPS[0])
         cost = 1.0 if model.one_hot or model.action_features is not None else 1.0 + model.dim / WRITTEN
-        most = max(MOST, int(ROWS / (dealt * cost)))
-        return cls(tuple(apart), length, choices, deals_of(judged), max(1, -(-judged // most)))
+        most = max(LEAST, int(ROWS / (dealt * cost)))
+        return cls(tuple(apart), length, choices, deals_of(judged), min(1.0, most / max(judged, 1)))
 
     @property
     def map(self) -> Callable[[Batch], PerUser]:
         """The map of the pass, whose merge is `join`."""
-        return partial(look_at, apart=self.apart, choices=self.choices, deals=self.deals, every=self.every)
+        return partial(look_at, apart=self.apart, choices=self.choices, deals=self.deals, share=self.share)
 
     def gain(self, found: PerUser, everybody: Everybody | None = None) -> Outlook | None:
         """The held-out gain from what the pass found; None where too few histories reach one interaction."""
@@ -91,7 +91,7 @@ class GainPass:
         return Outlook(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
 
 
-def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
+def measure(run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
     """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
@@ -100,8 +100,13 @@ def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Ever
     return None if asked is None else asked.gain(run(asked.map, join), everybody)
 
 
+def judges_of(users: int, folds: int) -> int:
+    """How many of so many users are held out, all of them in turn by several folds, or a fifth by one."""
+    return users if folds > 1 else users // FOLDS
+
+
 def deals_of(people: int) -> int:
-    """How often the rows of each of so many people are dealt."""
+    """How often the rows of each of so many held-out users are dealt."""
     return 1 if people > MANY else DEALS
 
 
@@ -154,12 +159,12 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     found = Everybody("own rows", reward, float(told[:, CHANCE].mean()), gain, choices)
     if everybody is None:
         return found
-    return replace(found, best=everybody.best, actions=everybody.actions, alike=everybody.alike, why=everybody.why)
+    return replace(everybody, **{name: getattr(found, name) for name in ("by", "reward", "logged", "gain", "choices")})
 
 
-def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> PerUser:
+def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float) -> PerUser:
     """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
-    drawn = (mix(batch.hashes ^ np.uint64(0x0071_0077)) >> np.uint64(33)) % np.uint64(every) == 0
+    drawn = UserSample("judge", share)(batch.hashes)
     able = drawn & (batch.lengths >= choices + STEPS[0])
     found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
     for model, judged in apart:
@@ -225,7 +230,7 @@ class _Rules:
         found[:, MET], again = _met(batch, dealt, told)
         if self.named and again.any():
             some = Deal(dealt.candidates[again], dealt.known[again])
-            if self.ours._belief.remembers:
+            if self.ours.learner.remembers:
                 found[again, DIRECT] = self._chosen(self.direct, batch, some, told)
             found[again, ARMS] = self._chosen(EmpiricalArms(self.model), batch, some, told)
         return found

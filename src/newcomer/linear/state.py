@@ -104,10 +104,10 @@ class State(Shown):
         return other
 
     def facts(self) -> dict[str, Any]:
-        """Whose state it is, and how large."""
+        """Which policy started it, and how large it is: as `to_bytes`, and in memory."""
         arrays = [array for _, array, _ in self.arrays()]
-        size = sum(array.nbytes for array in arrays)
-        return {"users": len(self), "started_by": str(self.record), "arrays": len(arrays), "bytes": size}
+        found = {"users": len(self), "started_by": str(self.record), "arrays": len(arrays)}
+        return found | {"bytes": len(self.to_bytes()), "bytes_in_memory": sum(array.nbytes for array in arrays)}
 
     def __hash__(self) -> int:
         todo = "use state.to_bytes(), or the ids of its users"

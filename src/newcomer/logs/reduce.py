@@ -10,13 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from newcomer.logs.batch import Batch
 from newcomer.logs.disk_store import Piece
 from newcomer.logs.logs import Logs
 
 Partial = TypeVar("Partial")
+
+CODED = 1 << 21  # rows of a batch where features are in a catalogue, so that rows take no room for them
+
+
+class Pass(Protocol):
+    """Makes one pass over some logs, given a map and a merge: how anything that needs several passes asks for them."""
+
+    def __call__(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial], /) -> Partial: ...
+
+
+@dataclass(frozen=True)
+class PassOver:
+    """`reduce` bound to logs, as a `Pass`."""
+
+    logs: Logs
+    rows: int | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __call__(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial], /) -> Partial:
+        """One pass."""
+        return reduce(self.logs, map, merge, rows=self.rows, progress=self.progress)
 
 
 def reduce(

@@ -7,7 +7,6 @@ pass, in which histories are handed over as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -21,15 +20,10 @@ from newcomer.arrays import Floats, Hashes, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.histories import Histories
 from newcomer.logs.logs import Logs
-from newcomer.logs.reduce import reduce
+from newcomer.logs.reduce import Pass, reduce
 from newcomer.users import UserSample
 
 ROOM = 512 << 20  # bytes of the rows of a sample: where rows are long or many, users are fewer
-
-Run = Callable[
-    [Callable[[Batch], "SampledHistories"], Callable[["SampledHistories", "SampledHistories"], "SampledHistories"]],
-    "SampledHistories",
-]
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ class SampledHistories:
         return SampledHistories(self.pieces + other.pieces)
 
 
-def sample(logs: Logs, users: int, *, run: Run | None = None) -> Logs:
+def sample(logs: Logs, users: int, *, run: Pass | None = None) -> Logs:
     """About so many users of the logs; `run` makes the pass, where passes are counted.
 
     >>> logs = Logs.from_arrays(user=np.repeat(np.arange(900), 2), features=np.ones((1800, 1)), reward=np.ones(1800))

@@ -32,9 +32,10 @@ supplies what is its own:
     pool_repeatability(state)                what repeated actions say of repeatability; None without per-action effects
     apply_repeatability(state, given)        newcomers start with that
     best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
+    learner                                  init, learn and what else concerns the state, shared with other policies
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
 
-Policies that do not derive from it need only satisfy the `Policy` protocol, as `newcomer.testing.check_policy` tries.
+Policies that do not derive from it need only satisfy policies/protocol.py, as `newcomer.testing.check_policy` tries.
 """
 
 from __future__ import annotations
@@ -43,85 +44,28 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, wraps
 from itertools import islice
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.catalogue import Catalogue
 from newcomer.errors import PolicyError
 from newcomer.feature_levels import by_entries
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
 from newcomer.policies.calls import Generators, Query, Random, Rewards
+from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
 from newcomer.transforms import Transform
 
-Kind = TypeVar("Kind", bound=State)
-
+FAR = 3.0  # times the largest reward of the logs: a reward beyond it is likely in other units
 # Former names of hooks, and their names now.
 FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """What `nc.play`, the service and `newcomer.testing.check_policy` ask of a policy; its state is its own affair."""
-
-    def start(self, n: int) -> Any:
-        """The state of n newcomers."""
-
-    def choose(
-        self,
-        state: Any,
-        actions: ArrayLike | None = None,
-        rng: Random = None,
-        *,
-        ids: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Ints:
-        """The chosen action (m,) of each row."""
-
-    def probabilities(
-        self,
-        state: Any,
-        actions: ArrayLike | None = None,
-        rng: Random = None,
-        *,
-        ids: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """The probability (m, K) with which `choose` takes each action."""
-
-    def scores(
-        self,
-        state: Any,
-        actions: ArrayLike | None = None,
-        rng: Random = None,
-        *,
-        ids: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """What the policy ranks by (m, K)."""
-
-    def in_subspace(self, state: Any) -> Bools:
-        """Whether each user (n,) is still served in the shared subspace."""
-
-    def update(
-        self,
-        state: Any,
-        features: ArrayLike | None = None,
-        reward: ArrayLike | None = None,
-        *,
-        ids: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> None:
-        """Learn from rewards, in place."""
 
 
 class Contract(Shown, ABC, Generic[Kind]):
@@ -263,30 +207,40 @@ class Contract(Shown, ABC, Generic[Kind]):
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
             if plain and self.learn_plain(state, calls.everyone(n), features, reward):
                 return
-        which = None if ids is None else calls.names(ids)
-        if features is None:
-            features = self._catalogue(which, "features")
-        else:
-            features = self._complete(features, "features", which)
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
-        observed = calls.rewards(len(state), self._width(features, which), features, reward, which, users)
+        which = None if ids is None else calls.names(ids)
+        if features is None:
+            calls.check_observed(which, np.size(reward), len(state) if users is None else np.size(users))
+        codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which, observed=True)
+        given = (
+            self._features(which, codes, "features")
+            if features is None
+            else self._complete(features, "features", which)
+        )
+        observed = calls.rewards(len(state), self._width(given, which), given, reward, which, users, codes)
         if len(observed.users):
+            self._warn_of_range(observed.reward)
             self.learn(state, observed)
 
     # What a policy supplies.
 
-    @abstractmethod
+    @property
+    def learner(self) -> Learner[Kind]:
+        """What keeps the state, for policies that share it; one that supplies `init` and `learn` needs none."""
+        return NO_LEARNER  # type: ignore[return-value]
+
     def init(self, n: int) -> Kind:
         """The state of n newcomers, n checked."""
+        return self.learner.init(n)
 
     @abstractmethod
     def score(self, state: Kind, query: Query) -> Floats:
         """The score (m, K) of each action; a score that is not finite has the features refused that it came from."""
 
-    @abstractmethod
     def learn(self, state: Kind, observed: Rewards) -> None:
         """Take rewards into the state; at least one row."""
+        self.learner.learn(state, observed)
 
     def draws(self, state: Kind, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Endless draws of scores (m, K), row i by the generator rngs[i] alone."""
@@ -301,20 +255,19 @@ class Contract(Shown, ABC, Generic[Kind]):
     def in_subspace(self, state: Kind) -> Bools:
         """Whether the coming round of each user (n,) relies on the shared subspace; never, for most policies."""
         self._recognise(state)
-        return np.zeros(len(state), dtype=np.bool_)
+        return np.array(self.learner.in_subspace(state), dtype=np.bool_)
 
     def state_settings(self) -> Mapping[str, str | float]:
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
-        return {}
+        return self.learner.state_settings()
 
     def pool_repeatability(self, state: Kind) -> Repeatability | None:
-        """What users who met actions again tell."""
-        return None
+        """What repeated actions say of repeatability; None without per-action effects."""
+        return self.learner.pool_repeatability(state)
 
     def apply_repeatability(self, state: Kind, given: Repeatability) -> None:
         """Let the users of a new state start with the repeatability of earlier users."""
-        what = f"{type(self).__name__} does not remember actions, so that nothing comes again"
-        raise PolicyError(what, todo="leave out repeatability=")
+        self.learner.apply_repeatability(state, given)
 
     def best(self, state: Kind, query: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
@@ -333,7 +286,7 @@ class Contract(Shown, ABC, Generic[Kind]):
 
         False, the default, says that the long way must be gone, and that nothing has changed.
         """
-        return False
+        return self.learner.learn_plain(state, users, features, reward)
 
     # What the calls share.
 
@@ -346,14 +299,14 @@ class Contract(Shown, ABC, Generic[Kind]):
         centers = getattr(self, "centers", None)
         if centers is not None:
             return int(np.shape(centers)[1])
-        dim = getattr(self, "dim", getattr(getattr(self, "model", None), "dim", None))
+        dim = getattr(self, "dim", getattr(self._model, "dim", None))
         return None if dim is None else int(dim)
 
     @cached_property
     def record(self) -> Record:
         """What the states of this policy carry: its name, the settings that matter to them, and the id of its model."""
         dim = {} if self.dimension is None else {"dim": self.dimension}
-        model = getattr(getattr(self, "model", None), "id", "")
+        model = getattr(self._model, "id", "")
         return Record.of(type(self).__name__, {**dim, **self.state_settings()}, model)
 
     def query(
@@ -367,8 +320,13 @@ class Contract(Shown, ABC, Generic[Kind]):
         """The question of a call, checked, about a state that must be this policy's."""
         self._recognise(state)
         which = None if ids is None else calls.names(ids)
-        actions = self._catalogue(which, "actions") if actions is None else self._complete(actions, "actions", which)
-        return calls.query_of(len(state), self._width(actions, which), actions, which, mask, users)
+        if actions is None:
+            calls.check_candidates(which, len(state) if users is None else np.size(users))
+        codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which)
+        given = (
+            self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions", which)
+        )
+        return calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
         """The positions (m,) of `users`, all by default, in a state that must be this policy's."""
@@ -407,7 +365,7 @@ class Contract(Shown, ABC, Generic[Kind]):
 
         Where the model has an intercept, and one feature less than it has is given, the constant is added.
         """
-        model: Any = getattr(self, "model", None)
+        model = self._model
         wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
         if wanted is not None and type(given) is not np.ndarray:
             levels = getattr(model, "feature_levels", ())
@@ -418,33 +376,59 @@ class Contract(Shown, ABC, Generic[Kind]):
     @cached_property
     def _transform(self) -> Transform | None:
         """What the policy's model learns rewards as."""
-        return getattr(getattr(self, "model", None), "reward_transform", None)
+        return getattr(self._model, "reward_transform", None)
+
+    @cached_property
+    def _catalogue(self) -> Catalogue | None:
+        """The actions of the policy's model."""
+        return getattr(self._model, "catalogue", None)
 
     @cached_property
     def _unwritten(self) -> bool:
-        """Whether ids stand for features that are never written out."""
-        model = getattr(self, "model", None)
-        return self.by_ids and (model is None or bool(getattr(model, "by_ids_alone", False)))
+        """Whether ids stand for features that are never written out: the policy takes ids, and actions are one-hot."""
+        model = self._model
+        return self.by_ids and (model is None or (model.one_hot and not model.intercept))
 
     def _width(self, features: Any, ids: calls.Ids | None) -> int | None:
         """Entries of a feature vector: d, or none where ids stand for them."""
         return 0 if self._unwritten and ids is not None and np.shape(features)[-1:] == (0,) else self.dimension
 
-    def _catalogue(self, ids: calls.Ids | None, what: str) -> Floats:
+    def _features(self, ids: calls.Ids | None, codes: Ints | None, what: str) -> Floats:
         """The features (..., d) of the actions with these ids, by the catalogue of the policy's model.
 
         An action that it does not know is a new one, and has the features of the average action. Where actions are
-        one-hot and many, and the policy knows them by their ids, nothing is written out: (..., 0).
+        one-hot and the policy takes ids, nothing is written out: (..., 0).
         """
         if ids is None:
             raise PolicyError(f"there are no {what}", todo=f"pass {what}, or ids= of the model's catalogue")
         if self._unwritten:
-            return np.zeros((*ids.shape, 0))  # ids say it all: the policy looks them up, or does not care
-        features = getattr(getattr(self, "model", None), "features", None)
-        if features is None:
+            return np.zeros((*ids.shape, 0))
+        if self._catalogue is None:
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
-        found = np.asarray(features(ids.ravel(), unknown="average"), dtype=np.float64)
-        return found.reshape(*ids.shape, found.shape[-1])
+        if codes is None or not self._catalogue.known:
+            return np.asarray(self._model.features(ids.ravel()))  # which says why it has none
+        return self._catalogue.rows(codes)
+
+    @property
+    def _model(self) -> Any:
+        """The policy's model, None if it has none."""
+        return getattr(self, "model", None)
+
+    @cached_property
+    def _largest(self) -> float:
+        """The size beyond which a reward is far outside those of the logs; infinite if nothing is known of these."""
+        logs = getattr(getattr(self._model, "evidence", None), "logs", None)
+        return FAR * logs.max_reward if logs is not None and logs.max_reward > 0 else np.inf
+
+    def _warn_of_range(self, reward: Floats) -> None:
+        """Point out, once a model, rewards in other units than those of the logs; they are learned all the same."""
+        worst = float(np.abs(reward).max())
+        if worst > self._largest and self._catalogue is not None:
+            sentence = (
+                f"A reward of size {worst:g} is far outside those of the logs, of which the largest is"
+                f" {self._largest / FAR:g}: pass rewards in the units of the logs."
+            )
+            self._catalogue.warn_once("range", lambda: sentence)
 
 
 def _checked_phase(own: Callable[[Any, Any], Bools]) -> Callable[[Any, Any], Bools]:

@@ -101,8 +101,8 @@ class PopulationMean(Contract[Counts]):
         """phi^T E[beta] + o (m, K)."""
         if query.actions.shape[2] and not np.any(self.model.offsets):
             return calls.mean_rewards(self._known.mean[None], query)
-        common = self._known.describe(query.actions, query.ids).common
-        return np.array(np.broadcast_to(common, (len(query.users), common.shape[1])))
+        means = self._known.describe(query.actions, query.ids, query.codes).population_mean
+        return np.array(np.broadcast_to(means, (len(query.users), means.shape[1])))
 
     def learn(self, state: Counts, observed: Rewards) -> None:
         """Count the rewards; they change nothing else."""

@@ -38,6 +38,7 @@ class Query(NamedTuple):
     users: Ints  # (m,), positions in the state
     mask: Bools  # (m, K), true where an action may be chosen, or NO_MASK
     ids: Ids | None = None  # (m, K), which actions these are, if the caller said
+    codes: Ints | None = None  # (m, K), their places in the catalogue of the policy's model, -1 for unknown ones
 
     def table(self) -> Floats:
         """An empty (m, K) table of scores."""
@@ -60,11 +61,17 @@ class Rewards(NamedTuple):
     reward: Floats  # (m,)
     users: Ints  # (m,)
     ids: Ids | None = None  # (m,), which actions these were, if the caller said
+    codes: Ints | None = None  # (m,), their places in the catalogue of the policy's model, -1 for unknown ones
 
     def rows(self, which: Ints | Bools) -> Rewards:
         """Some of the rows."""
-        ids = None if self.ids is None else self.ids[which]
-        return Rewards(self.features[which], self.reward[which], self.users[which], ids)
+        ids, codes = (None if part is None else part[which] for part in (self.ids, self.codes))
+        return Rewards(self.features[which], self.reward[which], self.users[which], ids, codes)
+
+    def columns(self) -> tuple[Ids | None, Ints | None]:
+        """Ids and codes as those of one candidate a row (m, 1)."""
+        ids, codes = self.ids, self.codes
+        return None if ids is None else ids[:, None], None if codes is None else codes[:, None]
 
 
 @lru_cache(maxsize=16)
@@ -144,6 +151,30 @@ def names(ids: ArrayLike) -> Ids:
     return given
 
 
+def check_candidates(ids: Ids | None, rows: int) -> None:
+    """Refuse ids that cannot be the candidates of a query by ids alone: (K,) for all rows, or (rows, K)."""
+    if ids is None:
+        return  # what is missing is said where features would be looked for
+    if ids.ndim == 0:
+        raise PolicyError(f"ids must be a list, not {validate.shown(ids.item())}", todo="put a single id in a list")
+    if ids.size == 0 and rows:
+        raise PolicyError("there are no ids to choose from", todo="pass ids= of at least one action")
+    if ids.ndim > 2 or (ids.ndim == 2 and len(ids) != rows):
+        what = f"ids of shape {ids.shape} are not those of candidates for {_counted(rows, 'user')}"
+        raise PolicyError(what, todo="pass (K,) for all alike, or a row of ids for each user")
+
+
+def check_observed(ids: Ids | None, rewards: int, rows: int) -> None:
+    """Refuse ids that cannot be the actions of so many rewards, one for each of the `rows` users."""
+    if ids is not None and not (ids.ndim < 2 and ids.size == rewards == rows):
+        counts = f"{_counted(ids.size, 'id')} and {_counted(rewards, 'reward')} for {_counted(rows, 'user')}"
+        raise PolicyError(f"there are {counts}", todo="pass one id and one reward for each of users=")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def query_of(
     count: int,
     dim: int | None,
@@ -151,6 +182,7 @@ def query_of(
     ids: Ids | None = None,
     mask: ArrayLike | None = None,
     users: ArrayLike | None = None,
+    codes: Ints | None = None,
 ) -> Query:
     """Check a question to a policy that knows `count` users and takes features of `dim` entries (None: any number).
 
@@ -158,15 +190,16 @@ def query_of(
     (1, 2)
     """
     given = floats(actions, "actions")
-    query = everyone(count) if users is None else positions(users, count)
+    who = everyone(count) if users is None else positions(users, count)
     shape = given.shape
-    if len(shape) != 3 or shape[0] != len(query) or shape[1] == 0 or (shape[2] != dim and dim is not None):
-        given = _shared(given, dim, len(query))
+    if len(shape) != 3 or shape[0] != len(who) or shape[1] == 0 or (shape[2] != dim and dim is not None):
+        given = _shared(given, dim, len(who))
     if ids is None and mask is None:
-        return Query(given, query, NO_MASK)
-    shape = len(query), given.shape[1]
+        return Query(given, who, NO_MASK)
+    shape = len(who), given.shape[1]
     which = None if ids is None else _broadcast(ids, shape, "the ids")
-    return Query(given, query, NO_MASK if mask is None else _allowed(mask, shape), which)
+    places = None if codes is None else _broadcast(codes, shape, "the ids")
+    return Query(given, who, NO_MASK if mask is None else _allowed(mask, shape), which, places)
 
 
 def _shared(actions: Floats, dim: int | None, rows: int) -> Floats:
@@ -205,6 +238,7 @@ def rewards(
     reward: ArrayLike,
     ids: Ids | None = None,
     users: ArrayLike | None = None,
+    codes: Ints | None = None,
 ) -> Rewards:
     """Check rewards for a policy that knows `count` users; rows whose reward is NaN (nothing yet) are left out.
 
@@ -212,22 +246,22 @@ def rewards(
     [0]
     """
     x, r = floats(features, "features"), floats(reward, "reward")
-    query = everyone(count) if users is None else positions(users, count)
-    rows = len(query)
+    who = everyone(count) if users is None else positions(users, count)
+    rows = len(who)
     if x.shape != (rows, dim) or r.shape != (rows,):
         x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
         if x.ndim != 2 or len(x) != rows or r.shape != (rows,) or (x.shape[1] != dim and dim is not None):
             shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
             raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
     if ids is not None:
-        ids = np.atleast_1d(ids)
+        ids, codes = np.atleast_1d(ids), None if codes is None else np.atleast_1d(codes)
         if ids.shape != (rows,):
             raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
     status = learning_loops.faults(x, r)
     if status == learning_loops.ALL_FINE:
-        return Rewards(x, r, query, ids)
+        return Rewards(x, r, who, ids, codes)
     if status == learning_loops.SOME_MISSING:
-        return Rewards(x, r, query, ids).rows(~np.isnan(r))
+        return Rewards(x, r, who, ids, codes).rows(~np.isnan(r))
     what = "features and rewards must be finite numbers below 1e100 in size"
     raise PolicyError(what, where=f"row {status}", todo="a reward that is not known yet is NaN")
 

@@ -1,5 +1,5 @@
-"""EmpiricalArms: each action has its mean, and a person's deviation from it, learned from that person's meetings of
-this action alone. It knows no directions. It is what any team writes in an afternoon, and the baseline to beat.
+"""EmpiricalArms: each action has its mean, and a user's deviation from it, learned from that user's meetings of this
+action alone. It knows no directions: the baseline that any team writes in an afternoon, and the one to beat.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from newcomer.array_loops import plain
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies import action_memory, calls
@@ -19,18 +19,18 @@ from newcomer.policies.actions import Described
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief
 from newcomer.policies.calls import Query, Rewards, each_once
-from newcomer.policies.memory_loops import Foreseen
+from newcomer.policies.memory_loops import Predicted
 from newcomer.policies.repeatability import Repeatability
 from newcomer.validate import number
 
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalArms(Contract[ActionMemory]):
-    """Each action by itself: the population's mean, and this person's deviation from it by this person's own meetings.
+    """Each action by itself: the population mean, and this user's deviation from it by this user's own meetings.
 
-    What may last of a person's deviation is the whole personal variance of the action: what the shared directions
-    explain of it, and the share of the residual that lasts, learned as in PriorUCB. `width` counts deviations of what
-    is not yet known of it. Nothing is shared between actions; a model without actions is refused.
+    The per-action effect has the whole personal variance of the action: what the shared directions explain of it, and
+    the share of the residual that repeats, learned as in PriorUCB. `width` counts deviations of what is not yet known
+    of it. Nothing is shared between actions; a model without actions is refused.
     """
 
     model: Model
@@ -49,46 +49,45 @@ class EmpiricalArms(Contract[ActionMemory]):
         return Belief(self.model, 0.0)
 
     @cached_property
-    def _taste(self) -> Floats:
-        """Variance (A,) that the shared directions give to each action."""
-        return np.asarray((self._belief.known.low**2).sum(axis=1))
+    def _shared(self) -> Floats:
+        """Variance (A + 1,) that the shared directions give to each action, the last that of an unknown one."""
+        found = (self._belief.known.loadings[:-1] ** 2).sum(axis=1)
+        return np.append(found, found.mean())
 
     def init(self, n: int) -> ActionMemory:
         """Nothing met."""
-        return self._belief.start(n).memory
+        return self._belief.init(n).memory
 
     def apply_repeatability(self, state: ActionMemory, given: Repeatability) -> None:
-        """Begin with what earlier users told."""
-        self._belief.begin_from(state, given)
+        """Start with the repeatability of earlier users."""
+        self._belief.start_from(state, given)
 
     def pool_repeatability(self, state: ActionMemory) -> Repeatability:
-        """What the users of the state tell."""
+        """What the repeats of the users say."""
         return self._belief.pooled(state)
 
     def score(self, state: ActionMemory, query: Query) -> Floats:
-        """Common part, and what this person's meetings of the action add to it (m, K)."""
-        seen = self._described(query.actions, query.ids, len(query.users))
-        found = action_memory.recall(state, query.users, seen.keys, seen.variance, seen.lasting)
-        return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
+        """The population mean, and what this user's meetings of the action add to it (m, K)."""
+        seen = self._described(query.actions, query.ids, query.codes, len(query.users))
+        found = action_memory.recall(state, query.users, seen.keys, seen.variance, seen.effect)
+        return np.asarray(seen.population_mean + found.level + self.width * np.sqrt(found.left))
 
     def learn(self, state: ActionMemory, observed: Rewards) -> None:
-        """Remember the meetings, and what they tell of what lasts."""
+        """Remember the meetings, and what repeats say of repeatability."""
         for part in each_once(observed):
-            ids = None if part.ids is None else part.ids[:, None]
-            seen = self._described(part.features[:, None], ids, len(part.users))
-            keys, target = seen.keys[:, 0], part.reward - seen.common[:, 0]
+            seen = self._described(part.features[:, None], *part.columns(), len(part.users))
+            keys, target = seen.keys[:, 0], part.reward - seen.population_mean[:, 0]
             features, starting = self._belief.remembered(part, seen), self._belief.starting
-            common, variance, lasting = (plain(one[:, 0]) for one in (seen.common, seen.variance, seen.lasting))
+            means, variance, effect = (plain(one[:, 0]) for one in (seen.population_mean, seen.variance, seen.effect))
             nothing = np.zeros(len(target))  # it knows no directions
-            foreseen = Foreseen(common, nothing, nothing, variance, lasting)
+            predicted = Predicted(means, nothing, nothing, variance, effect)
             again = action_memory.remember(
-                state, part.users, keys, target, features, foreseen, self._belief.scale, starting
+                state, part.users, keys, target, features, predicted, self._belief.scale, starting
             )
             if starting is not None and len(again):
                 action_memory.believe(state, again, starting)
 
-    def _described(self, actions: Floats, ids: calls.Ids | None, rows: int) -> Described:
-        """Candidates (m, K), with the variance of shared taste among what lasts of each."""
-        seen = self._belief.known.describe(actions, ids).rows(rows)
-        taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())
-        return seen._replace(lasting=seen.lasting + taste)
+    def _described(self, actions: Floats, ids: calls.Ids | None, codes: Ints | None, rows: int) -> Described:
+        """Candidates (m, K), with the variance along shared directions as a part of the effect of each."""
+        seen = self._belief.known.describe(actions, ids, codes).rows(rows)
+        return seen._replace(effect=seen.effect + self._shared[np.maximum(seen.keys, -1)])

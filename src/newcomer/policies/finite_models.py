@@ -34,6 +34,7 @@ from newcomer.linear.state import State
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards, each_once, floats
+from newcomer.policies.learner import Learner
 from newcomer.validate import number, positive, whole
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
@@ -112,7 +113,7 @@ class Charges(State):
 
 
 @dataclass(frozen=True, eq=False)
-class _Elimination:
+class _Elimination(Learner[Charges]):
     """The rules that mUCB (epsilon = 0) and mmUCB share."""
 
     centers: Floats
@@ -125,7 +126,7 @@ class _Elimination:
         positive(self.noise_sd, "noise_sd")
         number(self.epsilon, "epsilon")
 
-    def start(self, n: int) -> Charges:
+    def init(self, n: int) -> Charges:
         """No rounds charged."""
         shape = n, len(self.centers)
         return Charges(np.zeros(shape, dtype=np.int64), np.zeros(shape))
@@ -146,7 +147,7 @@ class _Elimination:
         best: Floats = np.max(promises, axis=2, initial=-np.inf, where=plausible[:, None, :])
         return best
 
-    def charge(self, state: Charges, observed: Rewards) -> None:
+    def learn(self, state: Charges, observed: Rewards) -> None:
         """Charge each reward, less epsilon, to the plausible model that promised most for it."""
         for part in each_once(observed):
             users, promises, rows = part.users, _rewarded(self.centers, part.features), np.arange(len(part.users))
@@ -175,27 +176,16 @@ class MUCB(Contract[Charges]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", models(self.centers))
-        self._rules  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _rules(self) -> _Elimination:
+    def learner(self) -> _Elimination:
+        """The rules, and the rounds charged to each model."""
         return _Elimination(self.centers, self.horizon, self.noise_sd)
-
-    def state_settings(self) -> dict[str, str | float]:
-        """The models."""
-        return self._rules.state_settings()
-
-    def init(self, n: int) -> Charges:
-        """No rounds charged."""
-        return self._rules.start(n)
 
     def score(self, state: Charges, query: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
-        return self._rules.index(state, query)
-
-    def learn(self, state: Charges, observed: Rewards) -> None:
-        """Charge each reward to the plausible model that promised most."""
-        self._rules.charge(state, observed)
+        return self.learner.index(state, query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,27 +203,16 @@ class MmUCB(Contract[Charges]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", models(self.centers))
-        self._rules  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _rules(self) -> _Elimination:
+    def learner(self) -> _Elimination:
+        """The rules, and the rounds charged to each model."""
         return _Elimination(self.centers, self.horizon, self.noise_sd, self.epsilon)
-
-    def state_settings(self) -> dict[str, str | float]:
-        """The models and epsilon."""
-        return self._rules.state_settings()
-
-    def init(self, n: int) -> Charges:
-        """No rounds charged."""
-        return self._rules.start(n)
 
     def score(self, state: Charges, query: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
-        return self._rules.index(state, query)
-
-    def learn(self, state: Charges, observed: Rewards) -> None:
-        """Charge each reward, less epsilon, to the plausible model that promised most."""
-        self._rules.charge(state, observed)
+        return self.learner.index(state, query)
 
 
 @dataclass

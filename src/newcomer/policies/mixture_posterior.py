@@ -26,6 +26,7 @@ from newcomer import array_loops
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import GROWS, State
 from newcomer.policies.calls import Rewards
+from newcomer.policies.learner import Learner
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Full:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixture:
+class GaussianMixture(Learner[MixtureState]):
     """The prior sum_s weights[s] N(centers[s], Sig_s) and the noise of rewards around phi . beta."""
 
     centers: Floats
@@ -121,7 +122,7 @@ class GaussianMixture:
     spread: Covariances
     noise_sd: float
 
-    def start(self, n: int) -> MixtureState:
+    def init(self, n: int) -> MixtureState:
         """Evidence about n users of whom nothing is known."""
         count, dim = self.centers.shape
         empty = np.zeros((n, count, 0))

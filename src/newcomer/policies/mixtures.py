@@ -25,7 +25,7 @@ from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
-from newcomer.policies.calls import Generators, Query, Random, Rewards, floats
+from newcomer.policies.calls import Generators, Query, Random, floats
 from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights
 from newcomer.policies.mixture_posterior import Full, GaussianMixture, Isotropic, MixtureState
 from newcomer.validate import positive, whole
@@ -59,13 +59,14 @@ class MmTS(Contract[MixtureState]):
         spread = Isotropic(_variances(self.variances, len(centers)))
         return GaussianMixture(centers, prior_weights(self.weights, len(centers)), spread, self.noise_sd)
 
+    @property
+    def learner(self) -> GaussianMixture:
+        """The prior, conditioned on rewards."""
+        return self.mixture
+
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
         return {"prior": _digest(self.mixture, _variances(self.variances, len(self.mixture.centers)))}
-
-    def init(self, n: int) -> MixtureState:
-        """The prior."""
-        return self.mixture.start(n)
 
     def score(self, state: MixtureState, query: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
@@ -77,11 +78,7 @@ class MmTS(Contract[MixtureState]):
 
     def choice_probabilities(self, state: MixtureState, query: Query, rng: Random) -> Floats:
         """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
-        return _law(self.mixture, state, query, self._generators(rng, query), self.votes)
-
-    def learn(self, state: MixtureState, observed: Rewards) -> None:
-        """Condition every component on the rewards and weigh it by their density."""
-        self.mixture.learn(state, observed)
+        return _choice_probabilities(self.mixture, state, query, self._generators(rng, query), self.votes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +113,14 @@ class MixTS(Contract[MixtureState]):
         weights = prior_weights(self.weights, len(centers))
         return GaussianMixture(centers, weights, _full(self.covariances, centers), self.noise_sd)
 
+    @property
+    def learner(self) -> GaussianMixture:
+        """The prior, conditioned on rewards."""
+        return self.mixture
+
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
         return {"prior": _digest(self.mixture, floats(self.covariances, "covariances"))}
-
-    def init(self, n: int) -> MixtureState:
-        """The prior."""
-        return self.mixture.start(n)
 
     def score(self, state: MixtureState, query: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
@@ -134,11 +132,7 @@ class MixTS(Contract[MixtureState]):
 
     def choice_probabilities(self, state: MixtureState, query: Query, rng: Random) -> Floats:
         """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
-        return _law(self.mixture, state, query, self._generators(rng, query), self.votes)
-
-    def learn(self, state: MixtureState, observed: Rewards) -> None:
-        """Condition every component on the rewards and weigh it by their density."""
-        self.mixture.learn(state, observed)
+        return _choice_probabilities(self.mixture, state, query, self._generators(rng, query), self.votes)
 
 
 def _digest(mixture: GaussianMixture, spread: Floats) -> str:
@@ -168,7 +162,9 @@ def _draws(mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Ge
         yield table
 
 
-def _law(mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Generators, votes: int) -> Floats:
+def _choice_probabilities(
+    mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Generators, votes: int
+) -> Floats:
     """Probabilities (m, K): each component by its posterior weight, with a share of the votes in proportion."""
     chances = posterior(state.log_weights[query.users])
     out = np.zeros((len(rngs), query.actions.shape[1]))

@@ -23,12 +23,12 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats
+from newcomer.arrays import Floats
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
-from newcomer.policies.calls import Generators, Query, Rewards
-from newcomer.policies.repeatability import Repeatability, two_valued
+from newcomer.policies.calls import Generators, Query
+from newcomer.policies.repeatability import two_valued
 from newcomer.validate import number, whole
 
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
@@ -67,10 +67,11 @@ class PriorUCB(Contract[PriorState]):
         if self.width is not None:
             number(self.width, "width")
         number(self.memory_width, "memory_width")
-        self._belief  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Belief:
+    def learner(self) -> Belief:
+        """The prior, conditioned on rewards, and the test of it."""
         return Belief(self.model, self.level)
 
     @cached_property
@@ -79,37 +80,13 @@ class PriorUCB(Contract[PriorState]):
         default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
         return default if self.curiosity is None else float(self.curiosity)
 
-    def state_settings(self) -> dict[str, float]:
-        """Who is taken for a stranger depends on the level."""
-        return {"level": self.level}
-
-    def init(self, n: int) -> PriorState:
-        """The prior."""
-        return self._belief.start(n)
-
-    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
-        """Begin with what earlier users told."""
-        self._belief.begin_from(state.memory, given)
-
-    def pool_repeatability(self, state: PriorState) -> Repeatability:
-        """What the users of the state tell."""
-        return self._belief.pooled(state.memory)
-
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected reward plus what it is worth to learn more (m, K)."""
-        view = self._belief.look_at(state, query)
+        view = self.learner.look_at(state, query)
         if self.width is not None:
             return view.optimistic(self.width, self.memory_width)
         scores = view.curious(self._curiosity)
         return scores + self.memory_width * np.sqrt(view.recalled.left) if self.memory_width else scores
-
-    def in_subspace(self, state: PriorState) -> Bools:
-        """Who (n,) is still taken for one of the population."""
-        return state.in_subspace
-
-    def learn(self, state: PriorState, observed: Rewards) -> None:
-        """Condition the prior on the rewards, and test it."""
-        self._belief.learn(state, observed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,43 +115,20 @@ class PriorTS(Contract[PriorState]):
         if self.scale is not None:
             number(self.scale, "scale")
         number(self.memory_scale, "memory_scale")
-        self._belief  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Belief:
+    def learner(self) -> Belief:
+        """The prior, conditioned on rewards, and the test of it."""
         return Belief(self.model, self.level)
-
-    def state_settings(self) -> dict[str, float]:
-        """Who is taken for a stranger depends on the level."""
-        return {"level": self.level}
-
-    def init(self, n: int) -> PriorState:
-        """The prior."""
-        return self._belief.start(n)
-
-    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
-        """Begin with what earlier users told."""
-        self._belief.begin_from(state.memory, given)
-
-    def pool_repeatability(self, state: PriorState) -> Repeatability:
-        """What the users of the state tell."""
-        return self._belief.pooled(state.memory)
 
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""
-        return self._belief.look_at(state, query).expected()
+        return self.learner.look_at(state, query).expected()
 
     def draws(self, state: PriorState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Rewards (m, K) under draws of each user's posterior."""
-        view = self._belief.look_at(state, query)
-        scales = self.curiosity * np.sqrt(view.observed()) if self.scale is None else np.array([float(self.scale)])
+        view = self.learner.look_at(state, query)
+        scales = self.curiosity * np.sqrt(view.learned_share()) if self.scale is None else np.array([float(self.scale)])
         while True:
             yield view.drawn(rngs, scales, self.memory_scale)
-
-    def in_subspace(self, state: PriorState) -> Bools:
-        """Who (n,) is still taken for one of the population."""
-        return state.in_subspace
-
-    def learn(self, state: PriorState, observed: Rewards) -> None:
-        """Condition the prior on the rewards, and test it."""
-        self._belief.learn(state, observed)

@@ -7,8 +7,8 @@ who leaves, and when, is decided by an exit (policies/exits.py), which sets `in_
 While a user is in the subspace nothing of size d x d need exist. The rows phi seen so far are kept, and the full system
 is built from them in the round after which the user first leaves; both systems are kept up from then on, because some
 exits lead back. Once d rows have gathered they are added to V, so that memory stays below 2.5 d^2 numbers a user
-however long they stay. Nothing is kept for users who can never leave. An exit that weighs one system against the
-other has both built from the start.
+however long they stay. Nothing is kept for users who can never leave. An exit that weighs one system against the other
+has both built from the start.
 """
 
 from __future__ import annotations

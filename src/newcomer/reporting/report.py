@@ -20,6 +20,7 @@ from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect
 from newcomer.reporting.page import page_of
+from newcomer.run import Run
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def report(
     quick: bool = False,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    run: Run | None = None,
     workers: int | None = None,
     called: str | None = None,
     progress: Progress | None = None,
@@ -61,22 +63,21 @@ def report(
     ----------
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     path : where the page goes; what is there is replaced.
-    seed, quick, workers : as in `evaluate`.
+    seed, quick, run : as in `evaluate`. workers, progress : of the run, as keywords of before, which warn.
     rank, estimator : of the fit that is shown and of those that are judged, as in `fit`.
     called : how commands on the page name the logs, options included; by default their path.
-    progress : called with (done, total), units of work, again and again.
     """
+    run = Run.asked(run, who="report", workers=workers, progress=progress).for_reading("report")
     target = validate.location(path, "path", kind=OutputError)
     seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = validate.flag(quick, "quick", kind=NewcomerError)
-    validate.callback(progress, "progress", kind=NewcomerError)
     if called is not None:
         validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
-    with opened(logs, workers) as read:
+    with opened(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
-        dossier = collect(read, called=named, progress=progress, **settings)
+        dossier = collect(read, called=named, progress=run.progress, **settings)
     dossier = replace(dossier, page=target.name)
     decision = dossier.decision
     write(target, page_of(dossier).encode())

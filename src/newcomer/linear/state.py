@@ -175,12 +175,7 @@ class State(Shown):
         A record belongs to the state as a whole: nested states have none of their own.
         """
         values: dict[str, Any] = {"record": record}
-<<<<<<< HEAD
-        own: Any = cls
-        for part, saved, kind in _parts(own):
-=======
         for part, saved, kind in _parts(cast(Any, cls)):
->>>>>>> policies
             name = prefix + saved
             if kind is not None:
                 values[part] = kind.rebuild(arrays, f"{name}.")

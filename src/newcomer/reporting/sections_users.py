@@ -187,13 +187,8 @@ def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
     What matters is our own predictor with its interval, and the population mean: no other line may stand further from
     these than half of what they are apart.
 
-<<<<<<< HEAD
     >>> heights = {"posterior": 3.0, "PopulationMean": 2.0, "ridge": 0.5}
     >>> lines = [SvgLine(name, [0], [y], "") for name, y in heights.items()]
-=======
-    >>> told = (("posterior", 3.0), ("PopulationMean", 2.0), ("ridge", 0.5))
-    >>> lines = [SvgLine(name, [0], [y], "") for name, y in told]
->>>>>>> judge
     >>> [[line.name for line in part] for part in near(lines)]
     [['posterior', 'PopulationMean'], ['ridge']]
     """

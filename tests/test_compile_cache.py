@@ -30,7 +30,7 @@ def dispatchers(module):
 
 def test_every_file_of_loops_is_found():
     names = [module.__name__ for module in compile_cache.loop_modules()]
-    assert {"newcomer.array_loops", "newcomer.local.climb_loops", "newcomer.em.likelihood_loops"} <= set(names)
+    assert {"newcomer.array_loops", "newcomer.local.ascent_loops", "newcomer.em.likelihood_loops"} <= set(names)
     assert all(
         callable(module.warm) and module.warm.__module__ == module.__name__ for module in compile_cache.loop_modules()
     )

@@ -1,4 +1,4 @@
-"""Compiled loops that several rooms share: triangular systems, directions of quasi-Newton climbs, mean scores.
+"""Compiled loops that several rooms share: triangular systems, directions of quasi-Newton ascents, mean scores.
 
 A compiled loop is an ordinary function of NumPy arrays that Numba turns into machine code. It lives in a file called
 `*_loops.py`, and nowhere else, and runs (slowly) without the compiler too, with NUMBA_DISABLE_JIT=1. The machine code
@@ -164,12 +164,12 @@ def invert_packed(gram: Floats, factor: Floats, size: int) -> bool:
     return True
 
 
-# Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), for climbs: H stands for the inverse
-# of the negative Hessian, and H times the gradient is the direction to climb in.
+# Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithm 7.4), for ascents: H stands for the inverse
+# of the negative Hessian, and H times the gradient is the direction to ascend in.
 
 
 class StepMemory(NamedTuple):
-    """The last M steps of a climb with n unknowns, in a ring: step number c is in row c mod M."""
+    """The last M steps of an ascent with n unknowns, in a ring: step number c is in row c mod M."""
 
     steps: Floats  # (M, n), from one place to the next
     turns: Floats  # (M, n), by how much the gradient fell between them

@@ -2,8 +2,8 @@
 
 No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each
 has a function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load
-it; a service that must answer its first request quickly calls `warm` before it says that it is ready. Whoever would
-rather say that it will take a while asks `cold`.
+it; a service that must answer its first request quickly calls `warm` before it says that it is ready. `cold` says
+whether there is anything to compile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def loop_files(*rooms: str) -> list[Path]:
     """The files that hold compiled loops: of these folders and top-level modules, or of all.
 
     >>> loop_files()[0].name, loop_files("local")[0].name
-    ('array_loops.py', 'climb_loops.py')
+    ('array_loops.py', 'ascent_loops.py')
     """
     found = sorted(HERE.rglob("*_loops.py"))
     return [path for path in found if not rooms or path.relative_to(HERE).with_suffix("").parts[0] in rooms]

@@ -67,7 +67,7 @@ class Model(Shown):
     others, where they have any: policies take tables by them. `parameters` are those that fit was called with,
     `evidence` says why the model is so. `uncertainty` (A,), or (1,), is the variance of the error of what the model
     expects of each action, that its rows leave; `error_scales` (2, J) how many times as large as expected the squared
-    errors of people are who were held out of the fit, and how many people each time.
+    errors of held-out users are, and the share of users for each.
 
     `attributes` say how attributes of users are encoded (`newcomer.encoding`), empty without; encoded, they have the
     covariance `attribute_covariance` (p, p) over people, and shift the coordinates of users by `attribute_effects`
@@ -187,14 +187,14 @@ class Model(Shown):
     def facts(self) -> dict[str, Any]:
         """The model in a few numbers and words."""
         logs, named = self.evidence.logs, self.feature_names or self.action_ids or ()
-        told: dict[str, Any] = {"rank": self.rank, "dim": self.dim, "estimator": self.estimator}
-        told |= {"users": logs.users, "rows": logs.rows} if logs else {}
-        told |= {"features" if self.feature_names else "actions": named} if named else {}
-        told |= {"intercept": True} if self.intercept else {}
-        told |= {"attributes": tuple(one.name for one in self.attributes)} if self.attributes else {}
-        told |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
-        told |= self._link
-        return told | {"noise_variance": self.noise_variance, "id": self.id[:12]}
+        found: dict[str, Any] = {"rank": self.rank, "dim": self.dim, "estimator": self.estimator}
+        found |= {"users": logs.users, "rows": logs.rows} if logs else {}
+        found |= {"features" if self.feature_names else "actions": named} if named else {}
+        found |= {"intercept": True} if self.intercept else {}
+        found |= {"attributes": tuple(one.name for one in self.attributes)} if self.attributes else {}
+        found |= {"reward_transform": self.reward_transform} if self.reward_transform else {}
+        found |= self._link
+        return found | {"noise_variance": self.noise_variance, "id": self.id[:12]}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self.id == other.id
@@ -418,11 +418,11 @@ class Model(Shown):
         return raw(scores, self.reward_transform)
 
     def transform(self, logs: Any, *, persistence: float | None = None) -> Coordinates:
-        """Each user's coordinates z of taste, where their reward vector is mean + factor z, with the uncertainty.
+        """Each user's latent coordinates z, where their reward vector is mean + factor z, with the uncertainty.
 
         The users may be others than those of the fit, who count as newcomers here. Actions are known by their ids where
         the model has a catalogue, else by the features of the logs; rows of actions of which it knows nothing are left
-        out. `persistence` is the share of the residual that lasts, by default the model's; where the model does not
+        out. `persistence` is the share of the residual that repeats, by default the model's; where the model does not
         know it, what its logs seemed to say, or none.
 
         >>> model = Model(np.eye(1), np.ones(1), np.zeros(1), np.eye(1), 1.0)
@@ -450,7 +450,7 @@ class Model(Shown):
         """The model in these bytes; refuses what is newer, damaged or something else.
 
         Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot: such a
-        model has ids without features, one variance for all actions, and nothing that lasts.
+        model has ids without features, one variance for all actions, and no per-action effects.
         """
         arrays, facts = unpack(data, "model", where=where)
         try:

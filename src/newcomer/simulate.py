@@ -4,7 +4,7 @@ Each newcomer is drawn from a generator of its own, and each policy has one gene
 A row of the result therefore depends on the seed, the policy's name, the user and the round, and on nothing else: not
 on the other policies, the number of users, the batch size or the process that played it.
 
-`play` draws newcomers in crowds that fit into memory, and lets every policy meet every crowd. Within a crowd all users
+`play` draws newcomers in batches that fit into memory, and lets every policy meet every batch. Within a batch all users
 take their t-th decision together: choose for all, look up what the choices pay, update for all.
 """
 
@@ -89,19 +89,19 @@ def play(
         fits = isinstance(name, str) and all(callable(getattr(policy, part, None)) for part in CALLS)
         _require(fits, f"{validate.shown(name)}: {validate.shown(policy)} is no policy", "pass names and policies")
     _require(isinstance(world, Newcomers), f"{validate.shown(world)} is no world", "see newcomer.worlds")
-    group = users if isinstance(users, range) else range(validate.whole(users, "users", kind=NewcomerError))
-    _require(len(group) > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
+    numbers = users if isinstance(users, range) else range(validate.whole(users, "users", kind=NewcomerError))
+    _require(len(numbers) > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
     horizon = validate.whole(horizon, "horizon", kind=NewcomerError)
     seed = validate.whole(seed, "seed", least=0, most=2**128, kind=NewcomerError)
     batch = None if batch is None else validate.whole(batch, "batch", kind=NewcomerError)
     if progress is not False:
         validate.callback(progress, "progress", kind=NewcomerError)
     played: dict[str, list[pl.DataFrame]] = {name: [] for name in policies}
-    with _reporting(progress, len(policies) * len(group) * horizon) as advance:
-        for crowd in _newcomers(world, group, horizon, seed, batch):
+    with _reporting(progress, len(policies) * len(numbers) * horizon) as advance:
+        for group in _newcomers(world, numbers, horizon, seed, batch):
             for name, policy in policies.items():
-                rngs = [stream(seed, f"policy {name}", user) for user in crowd.users]
-                played[name].append(_rows(name, crowd, *_rounds(policy, crowd, rngs, advance)))
+                rngs = [stream(seed, f"policy {name}", user) for user in group.users]
+                played[name].append(_rows(name, group, *_rounds(policy, group, rngs, advance)))
     return pl.concat([frame for frames in played.values() for frame in frames])
 
 
@@ -146,37 +146,37 @@ class _Newcomers:
 
 def _newcomers(world: Newcomers, users: range, horizon: int, seed: int, batch: int | None) -> Iterator[_Newcomers]:
     """Users in batches, drawn as they are needed."""
-    crowd = _Newcomers([], [])
+    group = _Newcomers([], [])
     for user in users:
         episode = world.episode(stream(seed, "newcomer", user), horizon)
-        _check_episode(episode, crowd.episodes[:1], world.dim, horizon)
-        crowd.users.append(user)
-        crowd.episodes.append(episode)
-        if len(crowd.users) >= (batch or MEMORY // episode.actions.nbytes or 1):
-            yield crowd
-            crowd = _Newcomers([], [])
-    if crowd.users:
-        yield crowd
+        _check_episode(episode, group.episodes[:1], world.dim, horizon)
+        group.users.append(user)
+        group.episodes.append(episode)
+        if len(group.users) >= (batch or MEMORY // episode.actions.nbytes or 1):
+            yield group
+            group = _Newcomers([], [])
+    if group.users:
+        yield group
 
 
 def _rounds(
-    policy: Player, crowd: _Newcomers, rngs: list[np.random.Generator], advance: Callable[[int], None]
+    policy: Player, group: _Newcomers, rngs: list[np.random.Generator], advance: Callable[[int], None]
 ) -> tuple[Ints, Bools | None]:
     """Choices (n, T) and, for a policy that begins in a subspace, whether each was made in it (n, T)."""
     n, who = len(rngs), np.arange(len(rngs))
-    state = policy.start(n, **crowd.attributes(policy))
-    chosen, inside = np.empty((n, crowd.horizon), dtype=np.int64), np.empty((n, crowd.horizon), dtype=bool)
+    state = policy.start(n, **group.attributes(policy))
+    chosen, inside = np.empty((n, group.horizon), dtype=np.int64), np.empty((n, group.horizon), dtype=bool)
     phase = getattr(policy, "in_subspace", lambda _: np.zeros(n, dtype=bool))
     begins_inside = bool(np.all(phase(state)))
     choose_by_id, update_by_id = _takes_ids(policy.choose), _takes_ids(policy.update)
-    for t in range(crowd.horizon):
-        actions, mask = crowd.offers(t)
-        ids = crowd.ids(t) if choose_by_id or update_by_id else None
+    for t in range(group.horizon):
+        actions, mask = group.offers(t)
+        ids = group.ids(t) if choose_by_id or update_by_id else None
         inside[:, t] = phase(state)
         named = {"ids": ids} if choose_by_id and ids is not None else {}
         choice = _checked_choice(policy.choose(state, actions, rngs, mask=mask, **named), actions)
         named = {"ids": ids[who, choice]} if update_by_id and ids is not None else {}
-        reward = np.array([episode.rewards[t, action] for episode, action in zip(crowd.episodes, choice, strict=True)])
+        reward = np.array([episode.rewards[t, action] for episode, action in zip(group.episodes, choice, strict=True)])
         policy.update(state, actions[who, choice], reward, **named)
         chosen[:, t] = choice
         advance(n)
@@ -189,16 +189,16 @@ def _takes_ids(method: Callable[..., object]) -> bool:
     return any(parameter.name == "ids" or parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def _rows(name: str, crowd: _Newcomers, chosen: Ints, inside: Bools | None) -> pl.DataFrame:
-    """The rows of one policy and crowd, users one after another and each user's rounds in order."""
+def _rows(name: str, group: _Newcomers, chosen: Ints, inside: Bools | None) -> pl.DataFrame:
+    """The rows of one policy and group, users one after another and each user's rounds in order."""
     n, horizon = chosen.shape
-    rewards, regrets = crowd.outcomes(chosen)
+    rewards, regrets = group.outcomes(chosen)
     unknown = pl.repeat(None, n * horizon, dtype=pl.Boolean, eager=True)
     phases = unknown if inside is None else pl.Series(inside.ravel(), dtype=pl.Boolean)
     return pl.DataFrame(
         {
             "policy": pl.repeat(name, n * horizon, dtype=pl.String, eager=True),
-            "user": np.repeat(np.asarray(crowd.users, dtype=np.int64), horizon),
+            "user": np.repeat(np.asarray(group.users, dtype=np.int64), horizon),
             "t": np.tile(np.arange(1, horizon + 1), n),
             "action": chosen.ravel(),
             "reward": rewards.ravel(),
@@ -218,7 +218,7 @@ def _checked_choice(chosen: Ints, actions: Floats) -> Ints:
 
 
 def _check_episode(episode: Episode, others: list[Episode], dim: int, horizon: int) -> None:
-    """Refuse an episode of another shape than (T, K, d), or unlike those of the same crowd (`others`)."""
+    """Refuse an episode of another shape than (T, K, d), or unlike those of the same group (`others`)."""
     shape = episode.actions.shape
     fine = len(shape) == 3 and shape[::2] == (horizon, dim) and all(shape == other.actions.shape for other in others)
     fine = fine and shape[:2] == episode.means.shape == episode.rewards.shape

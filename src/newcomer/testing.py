@@ -249,11 +249,14 @@ def repeatability(trial: Trial) -> None:
         one = Repeatability((0.0,), (1.0,))
         _refused(lambda: policy.start(1, repeatability=one), "a repeatability though it remembers no actions")
         return
-    begun, alone = policy.start(USERS, repeatability=found), policy.start(1, repeatability=found)
-    _say(begun.take([0]).to_bytes() == alone.to_bytes(), "users begin alike, however many there are")
+    started, alone = policy.start(USERS, repeatability=found), policy.start(1, repeatability=found)
+    _say(started.take([0]).to_bytes() == alone.to_bytes(), "users start alike, however many there are")
     _say(policy.start(1, repeatability=found.to_json()).to_bytes() == alone.to_bytes(), "its JSON serves as well")
-    joint = type(state).concat([begun, policy.start(1), state])
-    _say(np.array_equal(trial.choose(joint.take(range(USERS))), trial.choose(begun)), "users keep what they began with")
+    joint = type(state).concat([started, policy.start(1), state])
+    _say(
+        np.array_equal(trial.choose(joint.take(range(USERS))), trial.choose(started)),
+        "users keep what they started with",
+    )
     twice = {"shares": found.shares, "weights": [2.0 * one for one in found.weights]}
     _refused(lambda: policy.start(1, repeatability=twice), "weights that add up to two")
 

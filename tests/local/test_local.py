@@ -284,7 +284,7 @@ def test_runs_without_the_compiler():
 
 
 def test_a_polish_that_runs_away_leaves_the_tilt_as_it_was(monkeypatch):
-    """Far away I + B^T B is singular to rounding; the climb's own answer then stands."""
+    """Far away I + B^T B is singular to rounding; the ascent's own answer then stands."""
     case = cases(6, 3, 1)[0]
     problem, tilt = problem_of(case), np.ones((9, 2))
 

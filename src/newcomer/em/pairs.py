@@ -349,6 +349,14 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     return Population(white @ mean, factor, left.noise, left.by_action, units=left.units)
 
 
+def start_mean(some: AnyPairs) -> Floats:
+    """The mean (d,) of the moment estimate from summed pairs (one bucket)."""
+    if isinstance(some, Pairs):
+        return start_from(some, 0).mean
+    met, levels = some.met[0], some.levels[0]
+    return np.asarray((levels + levels.sum() / max(met.sum(), 1.0)) / (met + 1.0))
+
+
 class Left(NamedTuple):
     """How far users differ along the leading directions (rank,), and the residual that this leaves."""
 

@@ -33,9 +33,10 @@ from newcomer.em.pairs import (
     pairs_of,
     sparse_pairs_of,
     start_from,
+    start_mean,
 )
 from newcomer.em.passes import Passes
-from newcomer.em.sparse_pairs import Directions, start_mean
+from newcomer.em.sparse_pairs import Directions
 from newcomer.em.variance_components import LASTING, share_of
 from newcomer.errors import LogsError
 from newcomer.one_hot import Catalogue, OneHot, gram_of

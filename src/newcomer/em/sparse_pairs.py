@@ -31,7 +31,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.pairs import FIRM, AnyPairs, Groups, Pairs, SparsePairs, by_rows, start_from, what_is_left
+from newcomer.em.pairs import FIRM, Groups, SparsePairs, by_rows, start_mean, what_is_left
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import Pass
 from newcomer.population import Population
@@ -137,14 +137,6 @@ class Directions:
         """Whether so many directions, and the length of the next, are there already."""
         kept = self._kept.get(part.tobytes())
         return kept is not None and len(kept[0]) >= min(rank + 1, len(self.centre))
-
-
-def start_mean(some: AnyPairs) -> Floats:
-    """The mean (d,) of the moment estimate from summed pairs (one bucket)."""
-    if isinstance(some, Pairs):
-        return start_from(some, 0).mean
-    met, levels = some.met[0], some.levels[0]
-    return np.asarray((levels + levels.sum() / max(met.sum(), 1.0)) / (met + 1.0))
 
 
 def _scale(some: SparsePairs) -> Floats:

@@ -32,7 +32,7 @@ from newcomer.records import Shown
 
 Array = NDArray[Any]
 Call = TypeVar("Call", bound=Callable[..., Any])
-UNLOCKED = nullcontext()  # of what is no state: whoever is called refuses it
+UNLOCKED = nullcontext()  # of what is no state: the call refuses it
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}
@@ -176,8 +176,7 @@ class State(Shown):
         A record belongs to the state as a whole: nested states have none of their own.
         """
         values: dict[str, Any] = {"record": record}
-        own: Any = cls
-        for part, saved, kind, later in _parts(own):
+        for part, saved, kind, later in _parts(cast(Any, cls)):
             name = prefix + saved
             if kind is not None:
                 values[part] = kind.rebuild(arrays, f"{name}.")

@@ -1,7 +1,7 @@
 """Where |beta| <= R matters: more starts, and a polish with every constraint explicit.
 
 Where ellipsoid and ball barely meet within the best subspace, the value falls to -inf right beside its maximum, and
-climbing on it stops short. Over x = (theta, Y, X), with W = U_hat + Y X^T and beta = W theta, every constraint of the
+ascending on it stops short. Over x = (theta, Y, X), with W = U_hat + Y X^T and beta = W theta, every constraint of the
 problem is a smooth function, so sequential quadratic programming (SciPy's SLSQP) goes on from there. Its cost grows
 with the cube of the number of unknowns; beyond LARGEST it is left out.
 
@@ -31,7 +31,7 @@ Amount = tuple[float, Floats, Floats]
 
 
 def more_starts(problem: Problem, action: Floats) -> Iterator[Floats]:
-    """Tilts to climb from besides the usual ones: the maximiser over cone and ball alone, and a few at random.
+    """Tilts to ascend from besides the usual ones: the maximiser over cone and ball alone, and a few at random.
 
     The random ones are the same every time, so that a round has one answer.
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.local.climb_loops import Climbed
+from newcomer.local.ascent_loops import Ascent
 from newcomer.local.polish import more_starts, polished
 from newcomer.local.problem import Problem, widths
 from newcomer.local.tilt_loops import Tilted
@@ -21,10 +21,10 @@ from newcomer.local.tilts import climbed, evaluated, flat, point, steepest, thro
 from newcomer.local.upper_bounds import ball_bound, nearest, pair_bounds, pencil
 
 STUCK = 1e5  # steepness, in tolerances, that no smooth maximum has
-ACCURACY = 1e-7  # promised gain, relative to LinUCB's width, below which a climb stops
+ACCURACY = 1e-7  # promised gain, relative to LinUCB's width, below which an ascent stops
 SMOOTH, LESS, STAGES = 1e-3, 1e-2, 3  # the kink is rounded by this share of a1^2 at first, then less, so often in all
 KINK = 1e-4  # there the share of a2 in the squared radius is at least this far from 0 and from 1
-LONGEST = 600  # evaluations after which a climb no longer goes back inside
+LONGEST = 600  # evaluations after which an ascent no longer goes back inside
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class ActionSearch:
         d, k = self.problem.basis.shape
         self.tilt, self.theta = np.zeros((d + k, 2)), np.zeros(k)
 
-    def climb(self, starts: Iterable[Floats]) -> None:
-        """Climb from every start; where R matters, from more of them, and polish what got stuck.
+    def ascend(self, starts: Iterable[Floats]) -> None:
+        """Ascend from every start; where R matters, from more of them, and polish what got stuck.
 
-        R matters if an end of a climb lies on the ball, or holds no feasible point. The best end is stuck if it is
-        steep: the climb then ended because every step led to where nothing is feasible. It is polished from there, and
+        R matters if an end of an ascent lies on the ball, or holds no feasible point. The best end is stuck if it is
+        steep: the ascent then ended because every step led to where nothing is feasible. It is polished from there, and
         from the starts.
         """
         problem, firsts = self.problem, list(starts)
@@ -85,10 +85,10 @@ class ActionSearch:
             for tilt, theta in [(self.tilt, self.theta)] * found + [(first, inside) for first in firsts]:
                 self.take(polished(problem, self.action, tilt, theta))
 
-    def _ascend(self, tilt: Floats, tolerance: float) -> Climbed:
-        """Climb from a tilt, in place, the kink where a1 and a2 meet rounded less and less; the exact value at the end.
+    def _ascend(self, tilt: Floats, tolerance: float) -> Ascent:
+        """Ascend from a tilt, in place, the kink of a1 and a2 rounded less and less; the exact value at the end.
 
-        Where a climb ends at the edge of what is allowed, but less tilt would be better, it goes on from a little
+        Where an ascent ends at the edge of what is allowed, but less tilt would be better, it goes on from a little
         inside, where scaling back does not hide that.
         """
         d, smooth, spent, stage = self.problem.dim, SMOOTH * self.problem.inner, 0, 0
@@ -105,7 +105,7 @@ class ActionSearch:
             smooth *= LESS
             stage += 1
         self.evaluations += spent
-        return Climbed(self.take(tilt), steepness, spent)
+        return Ascent(self.take(tilt), steepness, spent)
 
     def take(self, tilt: Floats) -> Tilted:
         """Evaluate a tilt as it is, and keep it if it is the best so far, with Y X^T scaled back to what is allowed."""
@@ -155,12 +155,12 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
         if prune and upper[a] < best:
             searches[a].pruned = True
             continue
-        searches[a].climb([through(problem, beta[a], residual[a]), steepest(problem, actions[a]), *anchor])
+        searches[a].ascend([through(problem, beta[a], residual[a]), steepest(problem, actions[a]), *anchor])
         best = max(best, searches[a].value)
     leader = max(searches, key=lambda one: one.value).tilt
     for one in searches:
         if one.value == -np.inf < best and not one.pruned:
-            one.climb([leader])
+            one.ascend([leader])
     return _gathered(searches)
 
 

@@ -2,7 +2,7 @@
 
 A tilt is a (d + k, 2) array: rows Y (d, 2), orthogonal to U_hat, above rows X (k, 2). It stands for the subspace
 spanned by W = U_hat + Y X^T; rank two is enough (docs/local-ucb.md, Theorem 3). A product Y X^T that leads further away
-from U_hat than the radius allows is scaled back to the edge, so every tilt is allowed and a climb needs no constraint
+from U_hat than the radius allows is scaled back to the edge, so every tilt is allowed and an ascent needs no constraint
 for it.
 
 Within the subspace the problem has k unknowns theta, beta = W theta, and is convex (Theorem 1): an ellipsoid, whose
@@ -314,7 +314,7 @@ def slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tu
 
 @compiled
 def tilted(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
-    """Evaluate a tilt: the value of the action in its subspace, the gradient, and what else a climb has to know.
+    """Evaluate a tilt: the value of the action in its subspace, the gradient, and what else an ascent has to know.
 
     The centre of the ellipsoid comes first, because gap(U) = |beta_2|_V^2 - |W c|_V^2 is needed for the squared radius,
     whose kink `smooth` rounds (`smooth_minimum`); then the maximiser, then the gradient.

@@ -1,4 +1,4 @@
-"""Where a climb begins, and what a tilt stands for: starts in closed form, and the point (beta, U) at the end.
+"""Where an ascent begins, and what a tilt stands for: starts in closed form, and the point (beta, U) at the end.
 
 A tilt is a (d + k, 2) array, Y above X, for the subspace of W = U_hat + Y X^T (see `tilt_loops`). Different Y and X
 with the same product are the same subspace. With k <= 2 the rows X are fixed to those of the identity, and Y alone
@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.local.climb_loops import Climbed, write_climb
+from newcomer.local.ascent_loops import Ascent, write_climb
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import Section, Tilted, read, room_of, write_maximum, write_tilted
 
@@ -38,11 +38,11 @@ def evaluated(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> 
     return read(*room)
 
 
-def climbed(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Climbed:
-    """Where `climb_loops.climb` ends, which moves the tilt there."""
+def climbed(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
+    """Where `ascent_loops.ascent` ends, which moves the tilt there."""
     room = room_of(problem)
     spent = write_climb(problem, action, tilt, smooth, tolerance, *room)
-    return Climbed(read(*room), float(room[-1][-1]), spent)
+    return Ascent(read(*room), float(room[-1][-1]), spent)
 
 
 def flat(problem: Problem) -> Floats:
@@ -108,7 +108,7 @@ def frame_of(problem: Problem, tilt: Floats) -> Floats:
 def point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats]:
     """beta (d,) and an orthonormal U (d, k) that contains it, from a tilt and coefficients theta (k,).
 
-    Where every subspace is allowed nothing held the climb near U_hat, and its subspace may be far from it for no
+    Where every subspace is allowed nothing held the ascent near U_hat, and its subspace may be far from it for no
     reason. Of all that serve this beta as well, those that contain it and are orthogonal to r = b - V beta_1(U), the
     nearest to U_hat is given: beta, and the k - 1 leading directions of U_hat within the orthogonal complement of both
     (Theorem 2).

@@ -1,6 +1,6 @@
 """Upper bounds of LOCAL-UCB's values, from one eigendecomposition a round.
 
-They tell how far a climb's value may be from the truth, which actions cannot win and need no climb, and where to begin.
+They bound how far an ascent's value may be from the truth, show which actions cannot win, and give starts.
 
 If some allowed U holds beta, then beta lies in the cone beta^T M beta <= 0, and every r orthogonal to U in the polar
 cone r^T M' r <= 0, where, with Delta^2 / 2 = tilt,
@@ -141,7 +141,7 @@ def nearest(view: Pencil) -> tuple[Floats, float]:
 
 
 def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tuple[Floats, Floats, Floats]:
-    """The pair relaxation's dual (K,) and its maximisers beta and r, (K, d) each, as starts for the climb.
+    """The pair relaxation's dual (K,) and its maximisers beta and r, (K, d) each, as starts for the ascent.
 
     `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound. The first ones, at which the dual is
     finite, are in proportion to the action, and each cone's lies inside the range in which the quadratic form stays

@@ -90,9 +90,9 @@ class Reader:
         tables = tuple(TableFile.of(file) for file in find_files(paths))
         layout = asked_for(common_layout(tables, columns, epoch))
         types = [table.types for table in tables]
-        layout = find_time(
-            layout, list(types[0]), types, lambda asked: [table.ask(*asked) for table in tables], columns
-        )
+        if layout.step is None:
+            ask = lambda asked: [table.ask(*asked) for table in tables]
+            layout = find_time(layout, list(types[0]), types, ask, columns)
         layout = layout.without_empty(lambda name: is_empty(tables, name))
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]

@@ -16,7 +16,7 @@ comes again. Features of actions of the catalogue are not kept with the user.
 **What is the same action?** Ids say so, or, without ids, equal features. Where several actions of the catalogue have
 the same features, only ids can tell, and without them nothing is recognised.
 
-**How large is the share?** If the model knows, that. If not, users who meet actions again tell
+**How large is the share?** If the model knows, that. If not, users who meet actions again show it
 (policies/repeatability.py). Each user has weights over shares, whose mean is used as if it were known, and everything
 learned so far is given the weight that it has under the new share. (Serving with the whole mixture of shares gave the
 same regret to 0.3%, at many times the cost.)

@@ -9,7 +9,7 @@ A policy is a frozen dataclass of settings; what it learns of its users travels 
     policy.scores(state, actions, ids=, mask=, users=) -> (m, K)                what it ranks by; -inf where masked
     policy.in_subspace(state) -> (n,)                                           does it still rely on what users share?
     policy.update(state, features, reward, ids=, users=)                        in place, or refused as a whole
-    policy.repeatability(state)                                                 what users tell of how much comes again
+    policy.repeatability(state)                                                 what their repeats say of repeatability
 
 `actions` is (m, K, d), or (K, d) for all alike, or, with a model whose features have names, a frame or mapping of
 columns with these names; a model with an intercept takes features with the constant or without it. `ids`, (m, K) or
@@ -133,7 +133,7 @@ class Contract(Shown, ABC, Generic[Kind]):
 
     @one_at_a_time
     def repeatability(self, state: Kind) -> Repeatability | None:
-        """What the users of `state` tell of how much of a reward comes again, for the next `start`.
+        """What the repeats of the users of `state` say of repeatability, for the next `start`.
 
         The more users the better: put states together (`concat`) before you ask. None from a policy that does not
         remember actions.

@@ -29,7 +29,7 @@ the exit is cautious: with unit features in d = 20, k = 2 and T = 200 it was nev
 rounds on average at 1.9, and after the first at 2.9. |phi|_{V^-1} needs the full system from the first round on, so
 this exit costs LinUCB's memory, and more than its time.
 
-Stranger: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior
+Outlier: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior
 the standardised one-step errors u_t = (r_t - prediction) / deviation of a newcomer are independent N(0, 1), however
 actions were chosen from the past. The alternative: beta has a further part delta ~ N(0, tau^2 I) outside the directions
 of the prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running product of density ratios
@@ -37,15 +37,15 @@ of the prior. Predicting with it gives u_t ~ N(eta_t, 1 + v_t), and the running 
     prod_t N(u_t; eta_t, 1 + v_t) / N(u_t; 0, 1)
 
 is a martingale of mean one under the prior whatever eta_t and v_t are made of, as long as it is the past; so is its
-average over several tau, with any weights. People of the population differ in how large their errors are (the model
-has measured how much, on people whom it was not fitted to: em/variance_components.py), so a newcomer of the population
+average over several tau, with any weights. Users of the population differ in how large their errors are (the model
+has measured how much, on held-out users: em/variance_components.py), so a newcomer of the population
 has u_t ~ N(0, s) with a scale s drawn from weights p(s), and what the average is divided by is not 1 but
 
     sum_s p(s) max_{s' <= s} prod_t N(u_t; 0, s') / N(u_t; 0, 1).
 
 Without the maximum, this is the ratio of two mixtures, which has mean one under the lower one; the maximum can only
-make it smaller, and sees to it that nobody is a stranger for errors that are *smaller* than those of others. A small
-delta takes hundreds of rewards to tell and a large one a few, so small tau have the larger weights. By Ville's
+make it smaller, and sees to it that nobody is an outlier for errors that are *smaller* than those of others. A small
+delta takes hundreds of rewards to detect and a large one a few, so small tau have the larger weights. By Ville's
 inequality it ever exceeds 1 / level with probability at most `level`: looking after every reward costs nothing. eta_t
 and v_t come from the posterior of delta with a *diagonal* precision, d numbers a user, not d x d: that costs power,
 never validity.
@@ -68,8 +68,8 @@ from newcomer.policies.exit_loops import Lean
 from newcomer.policies.two_systems import TwoSystems
 
 NEVER = 2**62  # in the place of a number of rewards
-# The tau^2 that the stranger's test tries, in units of the prior's variance per coordinate, and their weights: those
-# that are slowest to tell weigh most.
+# The tau^2 that the outlier test tries, in units of the prior's variance per coordinate, and their weights: those
+# that are slowest to detect weigh most.
 SIZES: Floats = 4.0 ** np.arange(-3.0, 3.0)
 SHARES: Floats = 0.5 ** np.arange(1.0, len(SIZES) + 1.0)
 SHARES /= SHARES.sum()
@@ -265,7 +265,7 @@ class OutlierTest:
         doubt.size[users] += scaled**2
 
     def caught(self, doubt: OutlierState, users: Ints) -> Bools:
-        """Which of `users` (m,) the test has convinced that they are strangers."""
+        """Which of `users` (m,) the test takes for outliers."""
         convinced: Bools = self.evidence(doubt, users) > -np.log(self.level)
         return convinced
 

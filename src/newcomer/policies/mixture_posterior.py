@@ -123,7 +123,7 @@ class GaussianMixture(Learner[MixtureState]):
     noise_sd: float
 
     def init(self, n: int) -> MixtureState:
-        """Evidence about n users of whom nothing is known."""
+        """n users at the prior."""
         count, dim = self.centers.shape
         empty = np.zeros((n, count, 0))
         log_weights = np.tile(np.log(self.weights), (n, 1))

@@ -1,16 +1,17 @@
 """PriorUCB and PriorTS: a newcomer is one more draw from the distribution of users.
 
-What is believed of a user, and how it learns, is in policies/belief.py. Here it is used:
+What is believed of a user, and how it learns, is in policies/belief.py. Here it is used, with z the user's latent
+coordinates:
 
     PriorUCB   argmax_a  expected reward + half the deviation by which one more reward of a would move it
-    PriorTS    argmax_a  reward under a draw of taste, narrower the less a reward tells
+    PriorTS    argmax_a  reward under a draw of z, narrower the less one more reward would say
 
-**How much to explore.** An uncertain action is worth trying for what its reward tells. With s^2 the posterior variance
-of phi^T L z and v that of the rest of the reward, one more reward moves the expectation by s^2 / sqrt(s^2 + v) (a
-standard deviation). Where people differ much and rewards are clear this is nearly s; where a reward is mostly noise, as
-a single answer of a person is, it is a small part of s, and curiosity would cost more than it teaches. So PriorUCB
-scores with half of that (with a quarter where rewards have two values), and PriorTS draws with half of the deviation of
-taste times sqrt(s^2 / (s^2 + v)), averaged over the candidates. What an action would tell of itself alone
+**How much to explore.** An uncertain action is worth trying for the information in its reward. With s^2 the posterior
+variance of phi^T L z and v that of the rest of the reward, one more reward moves the expectation by
+s^2 / sqrt(s^2 + v) (a standard deviation). Where users differ much and rewards are clear this is nearly s; where a
+reward is mostly noise, as a single rating is, it is a small part of s, and exploring would cost more than it teaches.
+So PriorUCB scores with half of that (with a quarter where rewards have two values), and PriorTS draws with half of the
+deviation of z times sqrt(s^2 / (s^2 + v)), averaged over the candidates. Information about the per-action effect alone
 (`memory_width`) is worth nothing where actions do not come back, and is not counted. The rules were chosen from lists
 that were written down before, by regret on real people and in simulated worlds: docs/exploration.md.
 """
@@ -46,13 +47,13 @@ def belief_of(model: Model, level: float) -> Belief:
 
 @dataclass(frozen=True, eq=False)
 class PriorUCB(Contract[PriorState]):
-    """Optimism under the posterior that starts from the population, with a memory of actions.
+    """Optimism under the posterior that starts from the population, with per-action effects.
 
     Optimism is `curiosity` times what one more reward could change (by default a half, a quarter where rewards have two
-    values); a `width` counts posterior standard deviations of taste in place of that. `memory_width` counts those of
-    what this person thinks of the very action, which is worth exploring only where actions come again; `level` is the
-    probability with which a user of the population is ever taken for a stranger (0: nobody is; of rewards of two values
-    that is not tested).
+    values); a `width` counts posterior standard deviations of phi^T L z in place of that. `memory_width` counts those
+    of the per-action effect, which is worth exploring only where actions come again; `level` is the probability with
+    which a user of the population is ever taken for an outlier (0: nobody is; with rewards of two values that is not
+    tested).
 
     >>> model = Model(np.eye(2)[:, :1], np.ones(2), np.zeros(2), 2 * np.eye(2)[:, :1], noise_variance=1.0)
     >>> policy = PriorUCB(model, width=1.0)
@@ -84,7 +85,7 @@ class PriorUCB(Contract[PriorState]):
 
     @cached_property
     def _curiosity(self) -> float:
-        """What is asked for, or the model's rewards ask for."""
+        """The setting, or the default for the model's rewards."""
         default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
         return default if self.curiosity is None else float(self.curiosity)
 
@@ -105,11 +106,11 @@ class PriorUCB(Contract[PriorState]):
 
 @dataclass(frozen=True, eq=False)
 class PriorTS(Contract[PriorState]):
-    """Thompson sampling from the posterior that starts from the population, with a memory of actions.
+    """Thompson sampling from the posterior that starts from the population, with per-action effects.
 
-    Draws are `curiosity` times the deviation of taste wide, and the narrower the less a reward tells; with a `scale`
-    they are that many deviations wide. Draws of what lasts of single actions are `memory_scale` deviations wide;
-    `votes` draws estimate probabilities; `level` as in PriorUCB.
+    Draws of z are `curiosity` times its deviation wide, and the narrower the less one more reward would say; with a
+    `scale` they are that many deviations wide. Draws of per-action effects are `memory_scale` deviations wide; `votes`
+    draws estimate probabilities; `level` as in PriorUCB.
     """
 
     model: Model

@@ -7,7 +7,7 @@ over the shares `SHARES`:
 
     weight of s  ~  weight to begin with  x  product over the user's repeats of p(reward | s, everything before).
 
-**Likelihood of a repeat.** Let p be what is expected of the reward by the common part and the user's taste, with
+**Likelihood of a repeat.** Let p be what is expected of the reward by the population mean and the user's z, with
 variance t of the latter, y the mean of n earlier rewards for the action, and c = n s / (1 - s + n s) the weight of
 these in what is expected now: mu = p + c (y - p).
 
@@ -15,13 +15,13 @@ these in what is expected now: mu = p + c (y - p).
   correlation s, exactly: of a click rate of p, the user's own rate for this action is a draw with variance s p (1 - p).
   Two rewards that are both 0 where p is small say next to nothing, two that are both 1 say much.
 * *A scale with steps (stars).* The probability that N(mu, u) falls within half a step of the reward, u = v (1 - s)
-  (1 + s / (1 - s + n s)) + (1 - c)^2 t. Equal answers do not tell a share of 0.9 from one of 0.99.
+  (1 + s / (1 - s + n s)) + (1 - c)^2 t. Equal answers do not separate a share of 0.9 from one of 0.99.
 * *Any number.* The density of N(mu, u) at the reward: the exact predictive density where p is known.
 
 No repeat counts for less than `memory_loops.LEAST`, so that one slip does not settle the matter. The mean of s under
 the weights is used as if it were known.
 
-**Earlier users tell it sooner.** One user meets few actions again, and no start is safe for everybody. The weights that
+**Earlier users show it sooner.** One user meets few actions again, and no start is safe for everybody. The weights that
 the next newcomers should begin with are those under which the repeats of m earlier users are likely: with l_u(s) the
 product for user u and W the model's own start, which counts as much as `PRIOR_USERS` users,
 

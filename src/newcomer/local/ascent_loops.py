@@ -1,8 +1,8 @@
-"""Compiled loop of LOCAL-UCB's climb: from one tilt to a better one, until no step promises anything.
+"""Compiled loop of LOCAL-UCB's ascent: from one tilt to a better one, until no step promises anything.
 
 The value of a tilt (`tilt_loops`) is smooth wherever it is finite, once its kink is rounded. It is climbed by a
 quasi-Newton method with a limited memory (`array_loops`), each step shortened until it gains a fair share of what the
-gradient promises, which also keeps the climb where the value is finite. The maximum that is found is one among its
+gradient promises, which also keeps the ascent where the value is finite. The maximum that is found is one among its
 neighbours only; where to begin is the business of `tilts` and `rounds`.
 """
 
@@ -17,14 +17,14 @@ from newcomer.arrays import Floats
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import NUMBERS, Tilted, example, project, room_of, tilted, write
 
-MEMORY = 8  # steps that the climb remembers
+MEMORY = 8  # steps that the ascent remembers
 STEPS = 200  # at most
 HALVINGS = 12  # of an infeasible start on its way to U_hat; the last goes all the way
 FAIR = 1e-4  # share of the promised gain that a step must attain
 
 
-class Climbed(NamedTuple):
-    """The end of a climb."""
+class Ascent(NamedTuple):
+    """The end of an ascent."""
 
     end: Tilted
     steepness: float  # |tilt| |gradient|, small at a smooth maximum
@@ -58,7 +58,7 @@ def project_tilt(basis: Floats, tilt: Floats) -> None:
 
 @compiled
 def first_feasible(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> tuple[Tilted, int]:
-    """Evaluate the start of a climb; where it holds no feasible point, move it towards U_hat, in place, until it does.
+    """Evaluate the start of an ascent; where it holds no feasible point, move it to U_hat, in place, until it does.
 
     Returns what was found and the number of evaluations.
     """
@@ -74,19 +74,19 @@ def first_feasible(problem: Problem, action: Floats, tilt: Floats, smooth: float
 
 
 @compiled
-def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Climbed:
+def ascend(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
     """Ascend from a tilt, in place, until two steps in a row gain and promise less than about `tolerance`.
 
     A step promises what the value would gain if it were linear. It is shortened while it gains less than FAIR of that:
     to the maximum of the parabola through value, slope and gain, or to three tenths where it led to where nothing is
-    feasible. Where not even a short step gains, the memory is dropped and the gradient itself is tried once; the climb
+    feasible. Where not even a short step gains, the memory is dropped and the gradient itself is tried once; the ascent
     begins with the gradient too, and with a step in proportion to the length of Y. All arrays are worked on as flat
     vectors of n = 2 (d + k).
     """
     shape, d, n = tilt.shape, problem.basis.shape[0], tilt.size
     here, spent = first_feasible(problem, action, tilt, smooth)
     if here.value == -np.inf:
-        return Climbed(here, 0.0, spent)
+        return Ascent(here, 0.0, spent)
     taken = np.zeros(1, dtype=np.int64)
     memory = StepMemory(np.zeros((MEMORY, n)), np.zeros((MEMORY, n)), np.ones(MEMORY), taken)
     trial, ahead, move, turn = np.empty(shape), np.empty(n), np.empty(n), np.empty(n)
@@ -125,7 +125,7 @@ def climb(problem: Problem, action: Floats, tilt: Floats, smooth: float, toleran
         quiet = quiet + 1 if gain < tolerance and step * promise < 10.0 * tolerance else 0
         if quiet >= 2:
             break
-    return Climbed(here, np.sqrt(dot(now, now) * dot(slope, slope)), spent)
+    return Ascent(here, np.sqrt(dot(now, now) * dot(slope, slope)), spent)
 
 
 @compiled
@@ -139,11 +139,11 @@ def write_climb(
     theta: Floats,
     numbers: Floats,
 ) -> int:
-    """`climb`, for callers in Python: the end is written as `write_tilted` does, and the steepness as one number more.
+    """`ascend`, for callers in Python: the end is written as `write_tilted` does, and the steepness as one number more.
 
     Returns the number of evaluations.
     """
-    found = climb(problem, action, tilt, smooth, tolerance)
+    found = ascend(problem, action, tilt, smooth, tolerance)
     write(found.end, slope, theta, numbers)
     numbers[NUMBERS] = found.steepness
     return int(found.evaluations)

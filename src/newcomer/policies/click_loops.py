@@ -235,5 +235,8 @@ def warm() -> None:
     effective_rows(one, half, 1.0, 1.0)
     hear(entries, who, who, half, one, one, half, row.copy())
     recall(entries, who, number, row * 0.5, row * 0.0, row, half, Recalled(row.copy(), row.copy(), row.copy(), number))
+    _features(entries, 0, 0, row, row, one.copy())
+    _add(system, 0, one, 0.0, 0.0)
+    _refresh(system, 0)
     rescale(entries, 0, system, sites, row, row, half, one, one)
     learn(entries, who, who, system, sites, one, row, half, one, row, half)

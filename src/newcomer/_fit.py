@@ -128,7 +128,9 @@ def fit(
     with ExitStack() as stack:
         logs = stack.enter_context(opened(logs, run.workers, kind=ModelError))
         checks = quick_check(logs, progress=run.progress) if check else None
-        identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **asdict(settings)}
+        # Checkpoints of before there were links say nothing of them.
+        asked = {name: value for name, value in asdict(settings).items() if (name, value) != ("outcome", "auto")}
+        identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **asked}
         identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
         logs = stack.enter_context(run.kept(logs, identity))
         model = _fitted(logs, settings, begun=begun, past=past, run=run).model

@@ -243,7 +243,7 @@ def test_a_fit_that_was_interrupted_is_resumed(tmp_path) -> None:
 def test_workers_find_the_same_model() -> None:
     logs, _, _ = click_logs(14, users=600, rank=1)
     alone = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
-    shared = nc.fit(logs, outcome="binary", rank=1, calibrate=False, workers=2)
+    shared = nc.fit(logs, outcome="binary", rank=1, calibrate=False, run=nc.Run(workers=2))
     assert np.allclose(alone.mean, shared.mean, atol=1e-6) and np.allclose(alone.factor, shared.factor, atol=1e-6)
 
 

@@ -395,6 +395,7 @@ class Belief(Learner[PriorState]):
     def _leave(self, state: PriorState, user: int) -> None:
         """Take a user out of the prior: larger effects where features are one-hot, else a system of d dimensions."""
         own, full, dim = state.memory, state.full, self.model.dim
+        state.in_subspace[user] = False
         if self.flat:
             own.extra[user] = self.outlier_variance * SIZES[likeliest(state.outlier, user)]
             self._reweigh(state, user, (float(own.share[user]), 0.0), latent=True, least=1.0)

@@ -263,14 +263,19 @@ def _liked(ratings: Ratings) -> Ratings:
 
 
 def ratios(table: pl.DataFrame) -> pl.DataFrame:
-    """The ratio of each policy's regret to the Gaussian's, with its error over units."""
+    """The value of each policy with its error over units, and its ratio to the Gaussian's with the error of that."""
     base = table.filter(policy="gaussian").select("place", "case", "unit", base="value")
     both = table.join(base, on=["place", "case", "unit"], maintain_order="left")
     by = ["place", "case", "policy"]
     ratio = pl.col("value").sum() / pl.col("base").sum()
     error = (pl.col("value") - ratio * pl.col("base")).std() / pl.len().sqrt() / pl.col("base").mean()
     return both.group_by(by, maintain_order=True).agg(
-        pl.col("value").mean(), ratio=ratio, error=error, units=pl.len(), rank=pl.col("rank").mean()
+        pl.col("value").mean(),
+        value_se=pl.col("value").std() / pl.len().sqrt(),
+        ratio=ratio,
+        error=error,
+        units=pl.len(),
+        rank=pl.col("rank").mean(),
     )
 
 

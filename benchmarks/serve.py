@@ -30,7 +30,8 @@ from benchmarks.http_load import Connection, measure
 from benchmarks.measure import page
 
 ACTIONS, OFFERED, USERS, CONNECTIONS = 3_706, 20, 2_000, 32
-COUNT, REPEATS = int(os.environ.get("NEWCOMER_BENCH_REQUESTS", "3000")), 3
+COUNT = int(os.environ.get("NEWCOMER_BENCH_REQUESTS", "3000"))
+REPEATS = int(os.environ.get("NEWCOMER_BENCH_REPEATS", "3"))
 MILLION = int(os.environ.get("NEWCOMER_BENCH_USERS", "1000000"))
 PORT = 18_321
 

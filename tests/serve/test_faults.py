@@ -36,7 +36,7 @@ pytestmark = [
 ]
 ROUNDS, CONNECTIONS, SECONDS = 20, 32, 0.7
 REQUESTS, HOT, PROCESSES = int(os.environ.get("NEWCOMER_TEST_REQUESTS", "20000")), 50, 4
-FUZZED = 10_000
+FUZZED = int(os.environ.get("NEWCOMER_TEST_FUZZED", "10000"))
 
 
 class Ledger:

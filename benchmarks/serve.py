@@ -268,7 +268,8 @@ def main() -> None:
     )
     text = f"""
 One process, {OFFERED} of {ACTIONS:,} candidates, {CONNECTIONS} connections, {COUNT:,} requests a run, medians of
-{REPEATS} runs; the load comes from the same machine. Every decide carries a key, so its answer is stored too.
+{REPEATS} runs; the load comes from the same machine. Every decide carries a key, so its answer is stored too. Load
+average of the machine at the end: {os.getloadavg()[0]:.1f}; above 2 it had other work, and only ratios mean anything.
 """
     page("serve", "The decision service", text, {"Decides": table, "Ratios and times": facts})
 

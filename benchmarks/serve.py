@@ -30,7 +30,8 @@ from benchmarks.http_load import Connection, measure
 from benchmarks.measure import page
 
 ACTIONS, OFFERED, USERS, CONNECTIONS = 3_706, 20, 2_000, 32
-COUNT, REPEATS = int(os.environ.get("NEWCOMER_BENCH_REQUESTS", "3000")), 3
+COUNT = int(os.environ.get("NEWCOMER_BENCH_REQUESTS", "3000"))
+REPEATS = int(os.environ.get("NEWCOMER_BENCH_REPEATS", "3"))
 MILLION = int(os.environ.get("NEWCOMER_BENCH_USERS", "1000000"))
 PORT = 18_321
 
@@ -267,7 +268,8 @@ def main() -> None:
     )
     text = f"""
 One process, {OFFERED} of {ACTIONS:,} candidates, {CONNECTIONS} connections, {COUNT:,} requests a run, medians of
-{REPEATS} runs; the load comes from the same machine. Every decide carries a key, so its answer is stored too.
+{REPEATS} runs; the load comes from the same machine. Every decide carries a key, so its answer is stored too. Load
+average of the machine at the end: {os.getloadavg()[0]:.1f}; above 2 it had other work, and only ratios mean anything.
 """
     page("serve", "The decision service", text, {"Decides": table, "Ratios and times": facts})
 

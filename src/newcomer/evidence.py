@@ -399,10 +399,6 @@ class HeldoutGain:
         ]
 
 
-Outlook = HeldoutGain  # names of before
-OutlookStep = GainStep
-
-
 @dataclass(frozen=True)
 class PersistenceFacts:
     """What repeats say of the share of the residual that comes again (`newcomer.em.variance_components.share_of`).

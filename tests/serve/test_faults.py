@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sqlite3
 import time
@@ -34,8 +35,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*ids are not among:UserWarning"),  # said once, to the log of a real service
 ]
 ROUNDS, CONNECTIONS, SECONDS = 20, 32, 0.7
-REQUESTS, HOT, PROCESSES = 20_000, 50, 4
-FUZZED = 10_000
+REQUESTS, HOT, PROCESSES = int(os.environ.get("NEWCOMER_TEST_REQUESTS", "20000")), 50, 4
+FUZZED = int(os.environ.get("NEWCOMER_TEST_FUZZED", "10000"))
 
 
 class Ledger:

@@ -14,7 +14,7 @@ from newcomer import validate
 from newcomer._fit import fit as fit_model
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
-from newcomer.evidence import Evidence, Outlook
+from newcomer.evidence import Evidence, HeldoutGain
 from newcomer.findings import Decision, Finding, Findings, Picture
 from newcomer.gain.verdict import decide, look_of, times
 from newcomer.interval import shown
@@ -92,7 +92,7 @@ def enough_users(model: Model | None, decision: Decision, why: str = "") -> Find
     return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(outlook))
 
 
-def _by_step(outlook: Outlook) -> Picture:
+def _by_step(outlook: HeldoutGain) -> Picture:
     """The gain after each number of interactions."""
     steps = outlook.steps
     return Picture(

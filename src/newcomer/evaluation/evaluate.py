@@ -30,7 +30,7 @@ from newcomer.evaluation.predictors import ARMS, MEAN, OURS, Predictors, left_ou
 from newcomer.evaluation.progress import Stages
 from newcomer.evaluation.results import Evaluation, HeadlineStep, PolicyRow
 from newcomer.evaluation.simulated import FittedWorld, menu_of
-from newcomer.evidence import Outlook, OutlookStep
+from newcomer.evidence import GainStep, HeldoutGain
 from newcomer.findings import Findings
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
 from newcomer.gain.heldout_gain import deals_of, judges_of
@@ -307,7 +307,7 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     return found
 
 
-def _told(plan: Plan, found: list[FoldResult], outlook: Outlook | None) -> Evaluation:
+def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> Evaluation:
     """The folds together, in records."""
     logs, first = plan.logs.summary, found[0].made
     judged = UserTable.joined([one.judged for one in found])
@@ -335,7 +335,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: Outlook | None) -> Evalu
     )
 
 
-def _headline(step: OutlookStep) -> HeadlineStep:
+def _headline(step: GainStep) -> HeadlineStep:
     """What a fit told of so many interactions."""
     assert step.reward is not None and step.over_logged is not None
     return HeadlineStep(step.interactions, step.people, step.reward, step.over_mean, step.over_arms, step.over_logged)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from math import ceil
 
-from newcomer.evidence import PREFERENCES, Everybody, Evidence, Outlook, OutlookStep, Summary
+from newcomer.evidence import PREFERENCES, Everybody, Evidence, GainStep, HeldoutGain, Summary
 from newcomer.findings import GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
 from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
@@ -70,7 +70,7 @@ def wrong(checks: Findings | None, verdict: str) -> tuple[Finding, ...]:
     )
 
 
-def by_step(outlook: Outlook | None, summary: Summary | None) -> tuple[tuple[tuple[int, Known], ...], int | None]:
+def by_step(outlook: HeldoutGain | None, summary: Summary | None) -> tuple[tuple[tuple[int, Known], ...], int | None]:
     """Whether personalising adds to the best for everybody after each number of interactions, and from when on it does.
 
     The steps are tested in a fixed order, the longest first, until one is not clear. A reward far outside all others
@@ -92,13 +92,13 @@ def by_step(outlook: Outlook | None, summary: Summary | None) -> tuple[tuple[tup
     return tuple(found.items()), start
 
 
-def _alone(step: OutlookStep) -> Known:
+def _alone(step: GainStep) -> Known:
     """One step by itself. Where a newcomer gets less than what was logged, the mean is no ranking to be beaten."""
     worse = step.over_logged is not None and step.over_logged.high < 0
     return "no" if step.high <= 0 or worse else "yes" if step.clear else "not clear"
 
 
-def _everybody(outlook: Outlook | None, summary: Summary | None) -> Known:
+def _everybody(outlook: HeldoutGain | None, summary: Summary | None) -> Known:
     found = outlook.everybody if outlook else None
     if found is None or found.gain.people < FEWEST:
         return "unknown"
@@ -107,7 +107,7 @@ def _everybody(outlook: Outlook | None, summary: Summary | None) -> Known:
     return "yes" if found.gain.clear else "no" if found.gain.high <= 0 else "not clear"
 
 
-def _personal(outlook: Outlook | None, steps: tuple[tuple[int, Known], ...], start: int | None) -> Known:
+def _personal(outlook: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], start: int | None) -> Known:
     if outlook is None or not steps:
         return "unknown"
     return "yes" if start is not None else "no" if steps[-1][1] == "no" else "not clear"
@@ -143,7 +143,7 @@ def _broken(checks: Findings) -> Decision:
     )
 
 
-def look_of(outlook: Outlook) -> OutlookStep:
+def look_of(outlook: HeldoutGain) -> GainStep:
     """The step that every command tells first: `LOOK` interactions, or the longest before that was measured."""
     within = [step for step in outlook.steps if step.interactions <= LOOK]
     return within[-1] if within else outlook.steps[0]
@@ -235,7 +235,7 @@ def short_name(name: str) -> str:
 
 
 def _added(
-    outlook: Outlook | None, steps: tuple[tuple[int, Known], ...], personal: Known, checks: Findings | None
+    outlook: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], personal: Known, checks: Findings | None
 ) -> str:
     """What personalising adds, by the number of interactions, with how many users judge each number."""
     if outlook is None or not steps:
@@ -254,7 +254,7 @@ def _added(
     return f"{first}. {numbers}{_seen(personal, outlook, checks)}"
 
 
-def _gain(step: OutlookStep, *, with_users: bool) -> str:
+def _gain(step: GainStep, *, with_users: bool) -> str:
     """The gain after one number of interactions."""
     users = f" ({step.people:,} users)" if with_users else ""
     same = step.gain == 0 and step.over_mean.error == 0
@@ -278,7 +278,7 @@ def _agreed(checks: Findings | None) -> Finding | None:
     return found if sure else None
 
 
-def _seen(personal: Known, outlook: Outlook, checks: Findings | None) -> str:
+def _seen(personal: Known, outlook: HeldoutGain, checks: Findings | None) -> str:
     """Preferences that a test finds, and that a choice shows little of."""
     found = _agreed(checks)
     if personal == "yes" or found is None or found.p_value is None:
@@ -334,7 +334,7 @@ def _more(evidence: Evidence) -> str:
     )
 
 
-def _little(evidence: Evidence, outlook: Outlook) -> str:
+def _little(evidence: Evidence, outlook: HeldoutGain) -> str:
     """What to do where no gain is seen: preferences may be there all the same."""
     facts = evidence.population
     share = dict(facts.forecast.shares(None)).get(PREFERENCES, 0.0) if facts else 0.0
@@ -350,7 +350,7 @@ def _little(evidence: Evidence, outlook: Outlook) -> str:
     )
 
 
-def gain_by_parts(outlook: Outlook) -> str:
+def gain_by_parts(outlook: HeldoutGain) -> str:
     """How much of the gain that is told first comes from shared directions, and how much from repeated actions."""
     step = look_of(outlook)
     if step.lasting is None:

@@ -20,7 +20,7 @@ import numpy as np
 from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError
 from newcomer.serve import arms, shapes, tables
-from newcomer.serve.arms import Asked, Pick
+from newcomer.serve.arms import Asked, Pick, Shares
 from newcomer.serve.fold import fold
 from newcomer.serve.models import Serving, id_array
 from newcomer.serve.service import Service
@@ -52,8 +52,8 @@ async def decide(service: Service, request: Decide) -> bytes:
         if before is not None:
             arm = ""
             return before
-        serving = await service.serving(tx)
-        who = await _met(service, tx, serving, who, request)
+        serving, shares = await service.current(tx)
+        who = await _met(service, tx, serving, shares, who, request)
         asked = asked_of(serving, request, service.config.limits.candidates)
         shown, state = await _slots(service, tx, serving, who, asked, request)
         events = await _write(service, tx, serving, who, asked, shown, request)
@@ -68,13 +68,12 @@ async def decide(service: Service, request: Decide) -> bytes:
     return answer
 
 
-async def _met(service: Service, tx: Tx, serving: Serving, who: User, request: Decide) -> User:
+async def _met(service: Service, tx: Tx, serving: Serving, shares: Shares, who: User, request: Decide) -> User:
     """The user with an arm, drawn now if this is the first decision, and with the attributes that came along."""
-    shares = await service.shares(tx) if who.arm is None or request.baseline is None else None
-    if shares is not None and request.baseline is None and (shares.incumbent > 0 or who.arm == "incumbent"):
+    if request.baseline is None and (shares.incumbent > 0 or who.arm == "incumbent"):
         message = "some users are served what you would have shown: send it as baseline, with every decision"
         raise Refused(422, "no_baseline", message, "baseline")
-    if who.arm is None and shares is not None:
+    if who.arm is None:
         arm, probability = arms.draw_arm(service.key, who.id, shares)
         told = await tables.repeatability(tx)
         key = hashlib.sha256(service.key).hexdigest()[:12]

@@ -108,13 +108,16 @@ class Service:
                 await self._load(wanted)
         raise Refused(503, "changing_models", "models are being promoted faster than they load", retry=1)
 
+    async def current(self, tx: Tx) -> tuple[Serving, Shares]:
+        """The generation that decides now, and the shares of new users."""
+        generation, model, *shares = await tables.current(tx)
+        if self.loaded is None or self.loaded.generation != generation:
+            raise Outdated(generation, model)
+        return self.loaded, Shares(*shares)
+
     async def serving(self, tx: Tx) -> Serving:
         """The generation that decides now."""
-        now = await tables.generation(tx)
-        assert now is not None
-        if self.loaded is None or self.loaded.generation != now[0]:
-            raise Outdated(*now)
-        return self.loaded
+        return (await self.current(tx))[0]
 
     async def _load(self, wanted: Outdated) -> None:
         """Load a model of the store, in a thread, while others are served."""
@@ -136,9 +139,7 @@ class Service:
 
     async def shares(self, tx: Tx) -> Shares:
         """The shares for new users."""
-        found = await tables.shares(tx)
-        assert found is not None
-        return Shares(*found)
+        return (await self.current(tx))[1]
 
     async def report(self) -> Report:
         """The service at a glance."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from newcomer.serve.shapes import Refused
-from newcomer.serve.store import Tx
+from newcomer.serve.store import Row, Tx
 
 DAY = 86_400.0
 
@@ -323,6 +323,16 @@ async def generation(tx: Tx) -> tuple[int, str] | None:
     """The generation that decides, and its model."""
     rows = await tx.all("SELECT generation, model FROM generations ORDER BY generation DESC LIMIT 1")
     return (int(rows[0][0]), rows[0][1]) if rows else None
+
+
+async def current(tx: Tx) -> Row:
+    """What decides now, in one query: generation and model, version and shares (random, control, incumbent)."""
+    rows = await tx.all(
+        "SELECT g.generation, g.model, s.version, s.random, s.control, s.incumbent FROM"
+        " (SELECT generation, model FROM generations ORDER BY generation DESC LIMIT 1) g,"
+        " (SELECT version, random, control, incumbent FROM shares ORDER BY version DESC LIMIT 1) s"
+    )
+    return rows[0]
 
 
 async def promote(tx: Tx, model: str) -> int:

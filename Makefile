@@ -9,7 +9,7 @@ LOOPS := $(shell find src/newcomer -name "*_loops.py")
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format bench bench-peers clean
+.PHONY: help demo test test-service lint format bench bench-peers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -19,6 +19,9 @@ demo: .venv/.ready-demo .venv/.warm ## make logs, fit them, see what was learned
 
 test: .venv/.ready-test .venv/.warm ## run the tests; ARGS="-k rank" chooses
 	@$(ONE_THREAD) $(RUN) -m pytest -n 2 $(ARGS)
+
+test-service: .venv/.ready-test .venv/.warm ## faults and load of the decision service: some minutes, on loopback
+	@$(ONE_THREAD) $(RUN) -m pytest -m service tests/serve $(ARGS)
 
 lint: .venv/.ready-test ## style (ruff) and types (mypy --strict)
 	@$(RUN) -m ruff check .

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
-NAMES = ("fit", "files", "scaling", "decide", "local", "regret", "prior", "scale", "catalogue", "checks")
+NAMES = ("fit", "files", "scaling", "decide", "local", "regret", "prior", "scale", "catalogue", "checks", "serve")
 
 
 def main(names: list[str]) -> int:

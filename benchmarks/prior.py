@@ -15,12 +15,12 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer._fit import _batch_rows
 from newcomer.em.likelihood import Task, expect, merge
 from newcomer.em.pairs import pairs_of, start_from
 from newcomer.logs.reduce import reduce
 from newcomer.sold.moments import merge as add_moments
 from newcomer.sold.moments import moments_of
+from newcomer.sold.second_moment import batch_rows
 from newcomer.worlds import Synthetic
 
 USERS, STEPS, DIM, RANK = 5000, 50, 200, 18
@@ -34,7 +34,7 @@ def main() -> None:
     task = Task(start_from(pairs.take(everybody), RANK), everybody, ~everybody)
     seconds = alternate(
         {
-            "SOLD pass": lambda: reduce(logs, partial(moments_of, ridge=1.0), add_moments, rows=_batch_rows(DIM)),
+            "SOLD pass": lambda: reduce(logs, partial(moments_of, ridge=1.0), add_moments, rows=batch_rows(DIM)),
             "EM pass": lambda: reduce(logs, partial(expect, tasks=(task,)), merge),
             "start of EM (all pairs)": lambda: reduce(logs, pairs_of, operator.add),
         }

@@ -62,7 +62,7 @@ def fit(folder: str, estimator: str, engine: str, workers: int) -> dict[str, Any
         read = time.process_time() - began
         count = Count(logs.summary.rows)
         settings: dict[str, Any] = {"rank": 2, "null": False} if estimator == "sold" else {}
-        model = nc.fit(logs, estimator=estimator, progress=count.progress, listen=count.listen, **settings)
+        model = nc.fit(logs, estimator=estimator, **settings, run=nc.Run(progress=count.progress, listen=count.listen))
         cpu = time.process_time() - began
         logs.close()
     told = {"cpu": cpu, "read": read, "rows": logs.summary.rows, "rank": model.rank}
@@ -75,7 +75,7 @@ def ratings(path: str) -> dict[str, Any]:
     began = time.process_time()
     logs = nc.read_logs(path)
     count = Count(logs.summary.rows)
-    model = nc.fit(logs, progress=count.progress, listen=count.listen)
+    model = nc.fit(logs, run=nc.Run(progress=count.progress, listen=count.listen))
     cpu = time.process_time() - began
     return {"cpu": cpu, "rows": logs.summary.rows, "rank": model.rank, "passes": count.passes, "em": count.em}
 

@@ -41,7 +41,7 @@ from newcomer.evaluation.folds import Fold
 from newcomer.evaluation.predictors import MEAN, OURS, POSTERIOR
 from newcomer.evaluation.replay import replay
 from newcomer.evaluation.results import CurveStep, PolicyRow
-from newcomer.evidence import OutlookStep
+from newcomer.evidence import GainStep
 from newcomer.gain import heldout_gain
 from newcomer.gain.per_user import PerUser, UserTable
 from newcomer.interval import Interval
@@ -253,7 +253,7 @@ def few(kind: str, people: int, rows: int, seed: int) -> Iterator[dict[str, floa
         yield told | {"happened": true.gain, "happened_error": true.error}
 
 
-def _gains(people: Logs, apart: heldout_gain.Apart, rows: int) -> dict[int, OutlookStep]:
+def _gains(people: Logs, apart: heldout_gain.Apart, rows: int) -> dict[int, GainStep]:
     """Gains over the population mean of people who are served by fits without them, by number of interactions."""
     found = heldout_gain.measure(partial(reduce, people), apart, people=people.summary.users, length=rows)
     return {} if found is None else {step.interactions: step for step in found.steps if step.interactions}

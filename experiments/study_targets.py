@@ -106,26 +106,6 @@ def users_details(frame: pl.DataFrame) -> pl.DataFrame:
     return told.pivot("policy", index=["world", "users", "units"], values="told")
 
 
-def outside_verdicts(frame: pl.DataFrame) -> list[Verdict]:
-    """PriorUCB against LinUCB in the last round."""
-    targets = {0.1: 1.1, 0.5: 1.1, 1.0: 1.2}
-    return [
-        at_most(
-            f"PriorUCB / LinUCB, {100 * line['outside']:g}% outside, length {line['length']:g}",
-            line["ratio"],
-            targets[line["outside"]],
-            line["ratio_se"],
-        )
-        for line in last_round(frame).filter(policy="LinUCB").iter_rows(named=True)
-    ]
-
-
-def outside_details(frame: pl.DataFrame) -> pl.DataFrame:
-    """Regret after the last round."""
-    told = last_round(frame).with_columns(with_error("regret", 1))
-    return told.pivot("policy", index=["outside", "length"], values="told")
-
-
 def robust_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     """No target was set: what each case costs PriorUCB."""
     end = frame.filter(pl.col("t") == robust.ROUNDS, pl.col("case") != robust.PLAIN)
@@ -199,21 +179,6 @@ def ratings_details(frame: pl.DataFrame) -> pl.DataFrame:
     """The bins: predicted and actual reward."""
     told = pl.format("{}: {}", pl.col("predicted").round(2), pl.col("actual").round(2))
     return frame.with_columns(told=told).pivot("bin", index=["rewards", "seen"], values="told")
-
-
-def ratings_regret_verdicts(frame: pl.DataFrame) -> list[Verdict]:
-    """PriorUCB against the policies that ignore others, or this user."""
-    end = last_round(frame, "rewards").filter(pl.col("policy").is_in(["PopulationMean", "LinUCB"]))
-    return [
-        at_most(f"{line['rewards']}: regret of PriorUCB / {line['policy']}", line["ratio"], 1.0, line["ratio_se"])
-        for line in end.iter_rows(named=True)
-    ]
-
-
-def ratings_regret_details(frame: pl.DataFrame) -> pl.DataFrame:
-    """Regret after the last round."""
-    ratio = pl.col("ratio").alias("PriorUCB / it")
-    return last_round(frame, "rewards").select("rewards", "policy", "regret", "regret_se", ratio, "ratio_se")
 
 
 def local_verdicts(frame: pl.DataFrame) -> list[Verdict]:
@@ -361,19 +326,6 @@ def exploration_details(frame: pl.DataFrame) -> pl.DataFrame:
     return told.pivot("case", index="policy", values="told")
 
 
-def ranks_verdicts(frame: pl.DataFrame) -> list[Verdict]:
-    """The smaller rank beside the best one; no target was set but to keep what is better."""
-    return [
-        Verdict(
-            f"{_case(line)}: smallest rank within one standard error ({line['least']} to {line['most']}) / the best",
-            REPORTED,
-            f"{line['ratio']:.3f} (se {line['ratio_se']:.2g})",
-            None,
-        )
-        for line in frame.filter(pl.col("policy") != "best").iter_rows(named=True)
-    ]
-
-
 def weak_verdicts(frame: pl.DataFrame) -> list[Verdict]:
     """What `fit` keeps must not be worse by more than 1% anywhere; the rivals are reported."""
     kept, others = frame.filter(policy="average"), frame.filter(pl.col("policy").is_in(["always", "ranks", "entries"]))
@@ -510,17 +462,14 @@ TARGETS: Mapping[str, tuple[Verdicts, Details]] = {
     "prior-subspace": (subspace_verdicts, subspace_details),
     "prior-movielens": (movielens_verdicts, movielens_details),
     "prior-users": (users_verdicts, users_details),
-    "prior-outside": (outside_verdicts, outside_details),
     "prior-robust": (robust_verdicts, robust_details),
     "prior-calibration": (calibration_verdicts, calibration_details),
     "prior-ratings": (ratings_verdicts, ratings_details),
-    "prior-ratings-regret": (ratings_regret_verdicts, ratings_regret_details),
     "local-regret": (local_verdicts, local_details),
     "people": (people_verdicts, people_details),
     "persistence": (persistence_verdicts, persistence_details),
     "exploration": (exploration_verdicts, exploration_details),
     "outlook": (outlook_verdicts, lambda frame: frame),
-    "ranks": (ranks_verdicts, lambda frame: frame),
     "weak-directions": (weak_verdicts, lambda frame: frame),
     "hard": (hard_verdicts, hard_details),
     "rates": (rates_verdicts, rates_details),

@@ -210,7 +210,7 @@ def serve() -> None:
     answers, sys.stdout = sys.stdout, sys.stderr
     work = {
         "fit": lambda: nc.fit(logs).id,
-        "fit by workers": lambda: nc.fit(logs, workers=2).id,
+        "fit by workers": lambda: nc.fit(logs, run=nc.Run(workers=2)).id,
         "demo": lambda: main.execute(["demo", "--out", "out/demo", "--json"]),
         "evaluate": lambda: nc.evaluate(logs, quick=True).verdict,
         "report": lambda: nc.report(logs, "out/page.html", quick=True).answer,

@@ -120,7 +120,7 @@ def interrupted(folder: Path) -> None:
             raise KeyboardInterrupt
 
     try:
-        nc.fit(logs(), rank=1, null=False, calibrate=False, journal=folder, listen=stop)
+        nc.fit(logs(), rank=1, null=False, calibrate=False, run=nc.Run(checkpoint=folder, listen=stop))
     except KeyboardInterrupt:
         return
 
@@ -128,7 +128,7 @@ def interrupted(folder: Path) -> None:
 def write() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     em = nc.fit(logs(), null=False, calibrate=False)
-    sold = nc.fit(logs(), rank=2, estimator="sold", moments=FOLDER / "sold.moments")
+    sold = nc.fit(logs(), rank=2, estimator="sold", run=nc.Run(moments=FOLDER / "sold.moments"))
     models = {"em": em, "em-items": with_items(em), "sold": sold}
     expected: dict[str, object] = {"models": {}, "states": {}}
     for name, model in models.items():

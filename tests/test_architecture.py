@@ -27,21 +27,14 @@ HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return
 # top-level modules of the package.
 FLOW = (
     ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
-    ("files", "serialize", "users", "array_loops", "encoding"),
-    (
-        "subspace",
-        "radius",
-        "interval",
-        "findings",
-        "evidence",
-        "population",
-        "attribute_prior",
-    ),  # formulas and records: no learning
+    ("files", "serialize", "users", "array_loops", "encoding", "feature_levels"),
+    ("subspace", "radius", "interval", "findings", "evidence", "population", "attribute_prior"),  # formulas, records
     ("logs",),
+    ("run",),  # who passes over the logs, and what is kept on the way
     ("linear",),
     ("sold",),
     ("em",),
-    ("model", "_transform"),  # where users are: a model asks for it, and knows nothing of logs itself
+    ("catalogue", "model", "_transform"),  # where users are: a model asks for it, and knows nothing of logs itself
     ("local",),
     ("policies",),
     ("gain",),  # what policies would have been worth to held-out users, and what that decides
@@ -52,13 +45,14 @@ FLOW = (
     ("evaluation",),
     ("charts",),
     ("reporting",),
+    ("serve",),
     ("adapters",),
     ("paper",),
     ("cli", "__main__"),
 )
 STAGE = {room: stage for stage, rooms in enumerate(FLOW) for room in rooms}
 # Beyond the flow: what a saved model is read and asked with must not load what learned it.
-APART = {"radius", "evidence", "model", "subspace"}, {"logs", "sold", "em", "_fit", "array_loops"}
+APART = {"radius", "evidence", "catalogue", "model", "subspace"}, {"logs", "sold", "em", "_fit", "array_loops"}
 
 
 def module_name(path: Path) -> str:

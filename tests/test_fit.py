@@ -58,7 +58,7 @@ def test_the_answer_does_not_depend_on_order_or_batches(estimator, monkeypatch):
     order = np.argsort(keys)
     shuffled = nc.Logs.from_arrays(user=user[order], features=X[order], reward=r[order])
     same(fit(shuffled, rank=2, estimator=estimator), first)
-    monkeypatch.setattr("newcomer._fit._batch_rows", lambda dim: 80)
+    monkeypatch.setattr("newcomer.sold.second_moment.batch_rows", lambda dim: 80)
     same(fit(shuffled, rank=2, estimator=estimator), first)
     assert shuffled.summary.fingerprint == first.fingerprint
 

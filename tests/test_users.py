@@ -8,6 +8,7 @@ from scipy.linalg import hadamard
 
 from newcomer.users import (
     FEW,
+    UserSample,
     balanced_signs,
     bucket_count,
     bucket_of,
@@ -58,3 +59,12 @@ def test_held_out_users_are_disjoint_and_follow_the_seed():
     fitted, apart = hold_out(100, 0.3, np.random.default_rng(1))
     assert sorted([*fitted, *apart]) == list(range(100)) and len(apart) == 30
     np.testing.assert_array_equal(apart, hold_out(100, 0.3, np.random.default_rng(1))[1])
+
+
+def test_a_sample_of_a_purpose_is_by_hash_and_nested() -> None:
+    hashes = mix(np.arange(20_000, dtype=np.uint64))
+    small, large = (UserSample("judge", share, seed=3)(hashes) for share in (0.2, 0.5))
+    assert abs(small.mean() - 0.2) < 0.01 and not (small & ~large).any()
+    other = UserSample("learning curve", 0.2, seed=3)(hashes)
+    assert abs((small & other).mean() - 0.04) < 0.01
+    assert UserSample("fit", 1.0)(hashes).all() and not UserSample("checks", 0.0)(hashes).any()

@@ -34,8 +34,8 @@ def gap(a: np.ndarray, b: np.ndarray) -> float:
 @pytest.mark.parametrize("estimator", ["sold", "sold-pinv"])
 def test_moments_that_are_added_to_are_those_of_all_logs(folders, tmp_path, estimator) -> None:
     kept = [tmp_path / f"{i}.moments" for i in range(2)]
-    first = nc.fit(nc.read_logs(folders[0]), rank=2, estimator=estimator, moments=kept[0])
-    nc.fit(nc.read_logs(folders[1]), rank=2, estimator=estimator, start=kept[0], moments=kept[1])
+    first = nc.fit(nc.read_logs(folders[0]), rank=2, estimator=estimator, run=nc.Run(moments=kept[0]))
+    nc.fit(nc.read_logs(folders[1]), rank=2, estimator=estimator, start=kept[0], run=nc.Run(moments=kept[1]))
     found = nc.fit(nc.read_logs(folders[2]), rank=2, estimator=estimator, start=kept[1])
     ridge = first.parameters["ridge"]
     whole = nc.fit(nc.read_logs(folders), rank=2, estimator=estimator, ridge=ridge)
@@ -53,7 +53,7 @@ def test_moments_that_are_added_to_are_those_of_all_logs(folders, tmp_path, esti
 def test_what_does_not_belong_together_is_refused(folders, tmp_path) -> None:
     kept = tmp_path / "a.moments"
     logs = nc.read_logs(folders[0])
-    model = nc.fit(logs, rank=2, estimator="sold", moments=kept)
+    model = nc.fit(logs, rank=2, estimator="sold", run=nc.Run(moments=kept))
     others = nc.read_logs(folders[1], intercept=True)
     with pytest.raises(LogsError, match="features or actions of these logs are not those"):
         nc.fit(others, rank=2, estimator="sold", start=kept)
@@ -76,7 +76,7 @@ def test_a_warm_start_ends_where_a_cold_one_does(folders) -> None:
     everything = nc.read_logs(folders[:2])
     old = nc.fit(nc.read_logs(folders[0]), rank=2, calibrate=False)
     heard: list[Progress] = []
-    warm = nc.fit(everything, start=old, calibrate=False, listen=heard.append)
+    warm = nc.fit(everything, start=old, calibrate=False, run=nc.Run(listen=heard.append))
     begun = warm_start(old, everything, add=False)
     elsewhere = nc.fit(nc.read_logs(folders[2]), rank=2, calibrate=False)
     far = warm_start(elsewhere, everything, add=False).population

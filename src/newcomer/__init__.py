@@ -16,6 +16,7 @@ _HOME = {
     "Logs": "logs",
     "read_logs": "logs",
     "fit": "_fit",
+    "Run": "run",
     "check": "checks.check",
     "Model": "model",
     "load": "model",
@@ -38,11 +39,14 @@ _HOME = {
     "summary": "metrics",
     "evaluate": "evaluation.evaluate",
     "report": "reporting.report",
+    "Client": "serve.client",
+    "AsyncClient": "serve.client",
     "NewcomerError": "errors",
     "LogsError": "errors",
     "ModelError": "errors",
     "PolicyError": "errors",
     "OutputError": "errors",
+    "StoreError": "errors",
     "MissingExtra": "errors",
 }
 
@@ -70,6 +74,7 @@ if TYPE_CHECKING:
     from newcomer.errors import NewcomerError as NewcomerError
     from newcomer.errors import OutputError as OutputError
     from newcomer.errors import PolicyError as PolicyError
+    from newcomer.errors import StoreError as StoreError
     from newcomer.evaluation.evaluate import evaluate as evaluate
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs
@@ -92,4 +97,7 @@ if TYPE_CHECKING:
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
     from newcomer.reporting.report import report as report
+    from newcomer.run import Run as Run
+    from newcomer.serve.client import AsyncClient as AsyncClient
+    from newcomer.serve.client import Client as Client
     from newcomer.simulate import play as play

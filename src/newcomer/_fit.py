@@ -2,18 +2,17 @@
 
 The way of the numbers: one pass adds up SOLD's moments (`newcomer.sold`); from them come the coverage, the spectrum of
 the second moment, the test of its rank, and what the paper's radii need, whatever the estimator. Then the estimator
-finds the distribution of users and the basis: EM (`newcomer.em`) by further passes, SOLD from the moments.
-One Model is put together from all of it. Last, people who were kept out of the fits that chose it say what it is worth
-to newcomers, as PriorUCB would serve them (`newcomer.gain`).
+finds the distribution of users and the basis: EM (`newcomer.em`) by further passes, SOLD from the moments. One Model is
+put together from all of it. Last, users who were held out of the fits that chose it say what it is worth to newcomers,
+as PriorUCB would serve them (`newcomer.gain`).
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -22,36 +21,34 @@ from warnings import warn
 import numpy as np
 
 from newcomer import __version__, validate
-from newcomer._warm_start import SavedMoments, WarmStart, earlier_fit, provenance, ridge_of
-from newcomer.arrays import Bools, Hashes, Ints
+from newcomer._warm_start import SavedMoments, WarmStart, check_addable, earlier_fit, provenance, ridge_of
+from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.checks.quick import quick_check
 from newcomer.em.attributes import AttributeFit, fit_attributes
 from newcomer.em.fit import FittedPopulation, blend, estimate_population, fit_apart, refit_population
 from newcomer.em.full_covariance import with_weak_directions
-from newcomer.em.passes import CODED, Passes, Progress
+from newcomer.em.passes import Passes, Progress
 from newcomer.em.variance_components import error_scales
 from newcomer.encoding import Column
 from newcomer.errors import FitWarning, LogsError, ModelError
-from newcomer.evidence import Evidence, Outlook, RankChoice, RidgeChoice
+from newcomer.evidence import Evidence, HeldoutGain, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain
-from newcomer.gain.deals import usual_length
+from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
-from newcomer.logs.checkpoint import Checkpoint
-from newcomer.logs.logs import BATCH_BYTES, Logs
-from newcomer.logs.read import read_logs
+from newcomer.logs.logs import Logs
+from newcomer.logs.read import opened, read_logs
 from newcomer.logs.reduce import reduce
-from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 from newcomer.population import Estimate, Population
-from newcomer.sold.dense import DenseSold, check_coverage
-from newcomer.sold.moments import merge, moments_of, share_near_square
-from newcomer.sold.sparse import SparseSold
+from newcomer.run import Run
+from newcomer.sold import second_moment
+from newcomer.sold.dense import check_coverage
+from newcomer.sold.second_moment import SoldSettings
 from newcomer.users import bucket_count, bucket_of, folds
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
-NEAR_SQUARE = 0.01  # share of users with nearly square halves from which pseudo-inverses are warned of
 HUGE = 1e100  # a ridge beyond this leaves nothing of any number beside it
 
 
@@ -69,6 +66,7 @@ def fit(
     persistence: float | None = None,
     start: Model | SavedMoments | str | PathLike[str] | None = None,
     add: bool = False,
+    run: Run | None = None,
     moments: str | PathLike[str] | None = None,
     workers: int | None = None,
     journal: str | PathLike[str] | None = None,
@@ -89,78 +87,105 @@ def fit(
     ridge : mu of SOLD; None takes the mean squared norm of the features, so that the scale of features does not matter.
     literal : SOLD exactly as the paper has it. By default the moment is symmetrised last, lengths are kept apart, and
         one-hot features are corrected pair by pair: without bias for odd, ragged and rating-like histories too.
-    uncovered : what to do about directions that no logged action reaches: leave them out, or raise. null : keep the
-    null spectrum as evidence (needed for rank "auto" of sold). persistence : the share of what is left of a reward,
-    beyond common part and shared directions, that stays when the same person meets the same
-        action again. None: told by users who did, where the logs have enough of them, and else by each newcomer's own
-        repeats.
+    uncovered : what to do about directions that no logged action reaches: leave them out, or raise.
+    null : keep the null spectrum as evidence (needed for rank "auto" of sold).
+    persistence : the share of the residual of a reward, beyond population mean and shared directions, that comes again
+        when the same user meets the same action again. None: estimated from users who did, where the logs have enough
+        of them, and else from each newcomer's own repeats.
     calibrate : measure how sure the basis is by fitting parts of the users apart: the radius of kind "calibrated".
     check : make every check that needs no fit as well, in one more pass, and keep what it finds in `evidence.checks`.
-    start : what an earlier fit left. For em a model: the climb starts there, with its rank and its shrinkage, and the
+    start : what an earlier fit left. For em a model: the ascent starts there, with its rank and its shrinkage, and the
         logs are the old ones and the new. With `add` they are the new ones alone, and the answer is approximate, which
         `model.parameters` says. For sold a file of moments (or what `newcomer._warm_start.SavedMoments.load` reads of
         it): the logs are the new ones, and the answer is that of all.
-    moments : where to keep the moments, for a later `start`. Of few users they tell about single ones.
-    workers : processes that pass over the logs, a core each; None or 1: this one alone. Logs that are already on an
-        engine (`Logs.on`, `read_logs(engine=)`) are passed over by it. The numbers do not depend on it but for
-        rounding, and not even so on the number of workers beyond one.
-    journal : a folder in which the results of passes are kept until the fit is done; one that was interrupted leaves
-        it. With `resume`, passes that it holds are not made again: the answer is the same. Other logs are refused.
-    progress : called with (rows done, rows in all) again and again within each pass over the logs.
-    listen : called after each pass of em with how many there were, at which stage, and the log-likelihood a row; and
-        whether it was one over a sample of the users, who choose where there are many.
+    run : how it is run (`nc.Run`): workers, a checkpoint to resume from, where moments are kept, who is told of
+        progress. moments, workers, journal (now checkpoint), resume, progress, listen : the same, as keywords of
+        before, which warn.
 
     >>> from newcomer.worlds import Synthetic
     >>> model = fit(Synthetic.learnable(dim=20, seed=1).logs(2000, 10, seed=1))
     >>> model.rank, model.dim
     (2, 20)
     """
+    before: dict[str, Any] = {"moments": moments, "workers": workers, "journal": journal, "resume": resume}
+    run = Run.asked(run, who="fit", progress=progress, listen=listen, **before)
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    for name, value in (
-        ("literal", literal),
-        ("null", null),
-        ("calibrate", calibrate),
-        ("check", check),
-        ("resume", resume),
-        ("add", add),
-    ):
+    flags = {"literal": literal, "null": null, "calibrate": calibrate, "check": check, "add": add}
+    for name, value in flags.items():
         validate.flag(value, name, kind=ModelError)
-    for name, listener in (("progress", progress), ("listen", listen)):
-        validate.callback(listener, name, kind=ModelError)
     begun, past = earlier_fit(start, logs, estimator, add=add)
-    if past is not None:
-        ridge = ridge_of(past, ridge, estimator)
     if isinstance(start, Model) and start.attributes and logs.people is None:
         what = (
             "the model to start from has attributes of users and these logs have none, so that the new model has none"
         )
         warn(f"{what}; read the logs with users=", FitWarning, stacklevel=2)
-    _check(logs, rank, estimator, None if past else ridge, uncovered, null, persistence)
+    ridge = ridge if past is None else ridge_of(past, ridge, estimator)
+    settings = FitSettings(rank, estimator, ridge, literal, uncovered, null, calibrate, persistence)
+    settings = settings.checked(logs, ridge_given=past is None)
     with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=ModelError) > 1 and logs.engine is None:
-            logs = logs.on(stack.enter_context(WorkerPool(workers)))
-        wanted: dict[str, Any] = {
-            "rank": rank if rank == "auto" else int(rank),
-            "estimator": estimator,
-            "ridge": None if ridge is None else float(ridge),
-            "literal": literal,
-            "uncovered": uncovered,
-            "null": null,
-            "calibrate": calibrate,
-            "persistence": None if persistence is None else float(persistence),
-        }
-        checks = quick_check(logs, progress=progress) if check else None
-        if resume and journal is None:
-            raise ModelError("there is nothing to resume from", todo="name the folder, journal=")
-        if journal is not None:
-            identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **wanted}
-            identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
-            kept = validate.location(journal, "journal", kind=ModelError)
-            logs = logs.noted(stack.enter_context(_kept(kept, identity, resume=resume)))
-        keep = None if moments is None else Path(moments)
-        found = _fitted(logs, **wanted, begun=begun, past=past, keep=keep, progress=progress, listen=listen)
-        model = found.model
+        logs = stack.enter_context(opened(logs, run.workers, kind=ModelError))
+        checks = quick_check(logs, progress=run.progress) if check else None
+        identity = {"fingerprint": logs.summary.fingerprint, "version": __version__, **asdict(settings)}
+        identity |= {"start": begun.name if begun else f"{past.total.fingerprint:x}" if past else None}
+        logs = stack.enter_context(run.kept(logs, identity))
+        model = _fitted(logs, settings, begun=begun, past=past, run=run).model
         return model if checks is None else replace(model, evidence=replace(model.evidence, checks=checks))
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What is asked of a fit: the mathematics, as `fit` explains it."""
+
+    rank: int | Literal["auto"] = "auto"
+    estimator: str = "em"
+    ridge: float | None = None
+    literal: bool = False
+    uncovered: str = "restrict"
+    null: bool = True
+    calibrate: bool = True
+    persistence: float | None = None
+
+    def checked(self, logs: Logs, *, ridge_given: bool = True) -> FitSettings:
+        """The settings in plain types; what cannot be fitted is refused in one sentence, before the logs are read.
+
+        A ridge that is not `ridge_given` is that of moments to add to, and was checked when they were made.
+        """
+        check_fit(logs, self.rank, self.estimator)
+        ridge, todo = self.ridge if ridge_given else None, "or pass estimator='sold-pinv' for none"
+        if ridge is not None:
+            validate.positive(ridge, "ridge", todo=todo, kind=ModelError)
+            if ridge > HUGE:
+                what = f"ridge is {ridge:g}, beside which nothing logged would count"
+                raise ModelError(what, todo="pass a smaller one")
+        if ridge is not None and self.estimator == "sold-pinv":
+            raise ModelError("the pseudo-inverse version has no ridge", todo="drop ridge= or use estimator='sold'")
+        if self.persistence is not None:
+            todo = "pass a share from 0 to less than 1, or None"
+            validate.share(self.persistence, "persistence", todo=todo, kind=ModelError)
+        if self.rank == "auto" and not self.null and self.estimator != "em":
+            raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
+        validate.one_of(self.uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
+        needed = 2 if self.rank == "auto" else max(2, int(self.rank))
+        usable, users = logs.summary.usable, logs.summary.users
+        if usable < needed:
+            what = f"{usable:,} of {users:,} users have two rows or more, and a fit needs {needed}"
+            more = "" if self.rank == "auto" else ", or lower the rank"
+            raise LogsError(what, todo=f"log more users, with several rows each{more}")
+        return replace(
+            self,
+            rank="auto" if self.rank == "auto" else int(self.rank),
+            ridge=None if self.ridge is None else float(self.ridge),
+            persistence=None if self.persistence is None else float(self.persistence),
+        )
+
+
+def check_fit(logs: Logs, rank: Any, estimator: Any) -> None:
+    """Refuse a rank or an estimator that makes no sense, in one sentence; what the logs lack is for `fit` to say."""
+    validate.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
+    if not number and not (isinstance(rank, str) and rank == "auto"):
+        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
+        raise ModelError(f"rank is {validate.shown(rank)}", todo=todo)
 
 
 @dataclass(frozen=True)
@@ -186,30 +211,16 @@ def fit_apart_too(
     EM leaves such fits behind when it chooses its shrinkage; SOLD, which holds nobody out, is fitted again to them.
     """
     null = null or (estimator != "em" and rank == "auto")
-    _check(logs, rank, estimator, None, "restrict", null, None)
-    one = partial(
-        _fitted,
-        rank=rank,
-        estimator=estimator,
-        ridge=None,
-        literal=False,
-        uncovered="restrict",
-        null=null,
-        persistence=None,
-        begun=None,
-        past=None,
-        keep=None,
-        progress=progress,
-        listen=None,
-    )
-    found = one(logs, calibrate=calibrate, measure=measure)
+    settings = FitSettings(rank=rank, estimator=estimator, null=null, calibrate=calibrate).checked(logs)
+    run = Run(progress=progress)
+    found = _fitted(logs, settings, run=run, measure=measure)
     if estimator == "em" or not measure:
         return found
-    splits = folds(reduce(logs, _by_bucket, operator.add))
-    apart = [(one(logs.some(Among(split.fitted)), calibrate=False).model, split.judged) for split in splits]
+    splits, plain = folds(reduce(logs, _by_bucket, operator.add)), replace(settings, calibrate=False)
+    apart = [(_fitted(logs.some(Among(one.fitted)), plain, run=run).model, one.judged) for one in splits]
     passes = Passes(logs, progress)
-    outlook = _outlook(passes, passes, apart, found.model)
-    return Fitting(replace(found.model, evidence=replace(found.model.evidence, outlook=outlook)), tuple(apart))
+    gain = _heldout_gain(passes, passes, apart, found.model)
+    return Fitting(replace(found.model, evidence=replace(found.model.evidence, heldout_gain=gain)), tuple(apart))
 
 
 def _by_bucket(batch: Batch) -> Ints:
@@ -228,73 +239,46 @@ class Among:
         return self.buckets[bucket_of(hashes, len(self.buckets))]
 
 
-@contextmanager
-def _kept(folder: Path, identity: dict[str, Any], *, resume: bool) -> Iterator[Checkpoint]:
-    """A journal that is left behind where resuming would help: by what interrupts a fit, or ends a pass of it."""
-    try:
-        book = Checkpoint(folder, identity, resume=resume)
-    except OSError as error:
-        what = f"passes cannot be kept here: {error.strerror}"
-        raise ModelError(what, where=str(folder), todo="name another folder, journal=") from error
-    try:
-        yield book
-    except Exception:
-        if not book.broken:
-            book.remove()
-        raise
-    book.remove()
-
-
 def _fitted(
     logs: Logs,
+    settings: FitSettings,
     *,
-    rank: int | Literal["auto"],
-    estimator: str,
-    ridge: float | None,
-    literal: bool,
-    uncovered: str,
-    null: bool,
-    calibrate: bool,
-    persistence: float | None,
-    begun: WarmStart | None,
-    past: SavedMoments | None,
-    keep: Path | None,
-    progress: Callable[[int, int], None] | None,
-    listen: Callable[[Progress], None] | None,
+    run: Run,
+    begun: WarmStart | None = None,
+    past: SavedMoments | None = None,
     measure: bool = True,
 ) -> Fitting:
     """What `fit` returns, once everything it was asked has been checked, and the fits beside it."""
-    # Moments of SOLD are needed whatever the estimator: for coverage, the spectrum, and the paper's radii.
-    mu, why = _ridge(logs, estimator, ridge) if past is None else (past.ridge, "that of the moments added to")
-    summary = logs.summary if past is None else past.summary(logs)
-    offline = (_wide if logs.wide else _narrow)(
-        logs, mu, rank=rank, estimator=estimator, literal=literal, null=null, past=past, keep=keep, progress=progress
+    ridge, why = (
+        (past.ridge, "that of the moments added to")
+        if past
+        else second_moment.ridge_for(logs, settings.estimator, settings.ridge)
     )
-    if mu is None and isinstance(offline, DenseSold) and (share := share_near_square(offline.moments)) >= NEAR_SQUARE:
-        why += _near_square(share, logs.dim)
-    if uncovered == "error":
-        check_coverage(offline.facts(0), logs)
+    summary = logs.summary if past is None else past.summary(logs)
+    moment = _second_moment(logs, settings, ridge, past, run)
+    why += second_moment.warn_near_square(moment, ridge, logs.dim, stacklevel=3)
+    if settings.uncovered == "error":
+        check_coverage(moment.facts(0), logs)
     # The estimator: the distribution of users, and a basis of the subspace they share.
-    passes, people = Passes(logs, progress, listen), None
-    if estimator == "em":
-        found, people = _by_em(passes, rank, begun, calibrate=calibrate, persistence=persistence)
+    passes, people = Passes(logs, run.progress, run.listen), None
+    if settings.estimator == "em":
+        found, people = _by_em(passes, settings, begun)
     else:
-        found = offline.estimate(calibrate=calibrate)
-    chosen = found.basis.shape[1]
+        found = moment.estimate(calibrate=settings.calibrate)
+    rank = found.basis.shape[1]
+    given: dict[str, Any] = {"rank": settings.rank, "ridge": ridge, "literal": settings.literal}
     model = Model(
         basis=found.basis,
-        spectrum=offline.spectrum,
-        mean=found.population.mean,
-        factor=found.population.factor,
-        noise_variance=found.population.noise_variance,
-        estimator=estimator,
-        parameters={"rank": rank, "ridge": mu, "literal": literal, "uncovered": uncovered, **provenance(begun, past)},
+        spectrum=moment.spectrum,
+        **_population_of(found.population),
+        estimator=settings.estimator,
+        parameters={**given, "uncovered": settings.uncovered, **provenance(begun, past)},
         evidence=Evidence(
             logs=summary,
-            ridge=RidgeChoice(mu, why),
-            rank=RankChoice(_choice(rank, begun), chosen, *offline.tests),
-            coverage=offline.facts(chosen),
-            radius=offline.radius(chosen) if chosen else None,
+            ridge=RidgeChoice(ridge, why),
+            rank=RankChoice(_choice(settings.rank, begun), rank, *moment.tests),
+            coverage=moment.facts(rank),
+            radius=moment.radius(rank) if rank else None,
             calibrated=found.calibrated,
             population=found.facts,
         ),
@@ -305,11 +289,9 @@ def _fitted(
         action_names=logs.item_names,
         one_hot=logs.one_hot,
         feature_names=logs.feature_names,
-        residual_variance=np.zeros(0) if found.population.by_action is None else found.population.by_action,
-        offsets=np.zeros(0) if found.population.offsets is None else found.population.offsets,
-        uncertainty=np.zeros(0) if found.population.uncertainty is None else found.population.uncertainty,
-        error_scales=np.zeros(0) if found.error_scales is None else found.error_scales,
-        persistence=_persistence(found, persistence),
+        feature_levels=logs.feature_levels,
+        error_scales=_or_none(found.error_scales),
+        persistence=_persistence(found, settings.persistence),
         reward_step=logs.summary.reward_step,
         tidy_ids=logs.tidy_ids,
         reward_transform=logs.reward_transform,
@@ -319,23 +301,44 @@ def _fitted(
     apart = [(_with(model, one), judged) for one, judged in people.held_out]
     if logs.people is not None:
         model, apart = _with_attributes(passes, people, model, apart)
-    outlook = _outlook(passes, people.judges, apart, model) if measure else None
-    facts = replace(people.counted(passes), outlook=outlook)
+    gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
+    facts = replace(people.counted(passes), heldout_gain=gain)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts)), tuple(apart))
+
+
+def _second_moment(
+    logs: Logs, settings: FitSettings, ridge: float | None, past: SavedMoments | None, run: Run
+) -> second_moment.SecondMoment:
+    """SOLD's half, which every estimator needs: coverage, the spectrum, the test of the rank, the paper's radii."""
+    check_addable(logs, past, run.moments)
+    asked = SoldSettings(
+        settings.rank, ridge, settings.literal, settings.null, spectrum_only=settings.estimator == "em"
+    )
+    keep = None if run.moments is None else SavedMoments.keeper(logs, past, Path(run.moments))
+    before = None if past is None else past.moments
+    return second_moment.find(logs, asked, before=before, keep=keep, progress=run.progress)
+
+
+def _population_of(found: Population) -> dict[str, Any]:
+    """What a model keeps of a population, by the names that it has there."""
+    return {
+        "mean": found.mean,
+        "factor": found.factor,
+        "noise_variance": found.noise_variance,
+        "residual_variance": _or_none(found.by_action),
+        "offsets": _or_none(found.offsets),
+        "uncertainty": _or_none(found.uncertainty),
+    }
+
+
+def _or_none(values: Floats | None) -> Floats:
+    """Numbers, or none (0,) of them."""
+    return np.zeros(0) if values is None else values
 
 
 def _with(model: Model, other: Population) -> Model:
     """The model with another population in place of its own: a fit to a part of its users."""
-    return replace(
-        model,
-        basis=other.leading(model.rank),
-        mean=other.mean,
-        factor=other.factor,
-        noise_variance=other.noise_variance,
-        residual_variance=np.zeros(0) if other.by_action is None else other.by_action,
-        offsets=np.zeros(0) if other.offsets is None else other.offsets,
-        uncertainty=np.zeros(0) if other.uncertainty is None else other.uncertainty,
-    )
+    return replace(model, basis=other.leading(model.rank), **_population_of(other))
 
 
 def _with_attributes(
@@ -366,72 +369,21 @@ def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ..
     )
 
 
-def _outlook(passes: Passes, chosen: Passes, apart: Apart, model: Model) -> Outlook | None:
-    """What people kept out of fits would have gained: everybody alike, by a pass over all; each by own rows."""
+def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
+    """What held-out users would have gained: everybody alike, and each by own rows, told by one pass over all.
+
+    `few` are passes over a sample of the users, or all: they tell how long a usual history is. Users outside a sample
+    were fitted by none of the models `apart`, so that they judge them too.
+    """
     if not apart:
         return None
-    seen = best_actions.look(passes.run, passes.logs, apart)
-    told = best_actions.told(seen, passes.logs, model)
-    people, length = chosen.logs.summary.users, usual_length(seen.lengths)
-    return heldout_gain.measure(chosen.run, apart, people=people, length=length, everybody=told)
-
-
-def _narrow(
-    logs: Logs,
-    ridge: float | None,
-    *,
-    rank: int | Literal["auto"],
-    estimator: str,
-    literal: bool,
-    null: bool,
-    past: SavedMoments | None,
-    keep: Path | None,
-    progress: Callable[[int, int], None] | None,
-) -> DenseSold:
-    """SOLD's half, from its one pass."""
-    add_up = partial(moments_of, ridge=ridge, one_hot=logs.one_hot and not logs.intercept)
-    moments = reduce(logs, add_up, merge, rows=_batch_rows(logs.dim), progress=progress)
-    if past is not None:
-        moments = merge(past.moments, moments)
-    if keep is not None:
-        together = logs.total if past is None else past.total + logs.total
-        replace(SavedMoments.of(logs, moments), total=together).save(keep)
-    return DenseSold.of(logs, moments, rank=rank, literal=literal, null=null)
-
-
-def _wide(
-    logs: Logs,
-    ridge: float | None,
-    *,
-    rank: int | Literal["auto"],
-    estimator: str,
-    literal: bool,
-    null: bool,
-    past: SavedMoments | None,
-    keep: Path | None,
-    progress: Callable[[int, int], None] | None,
-) -> SparseSold:
-    """SOLD's half where one-hot actions are many: by a few passes, and no d x d matrix."""
-    if logs.intercept:
-        todo = "leave it out: the mean of one-hot features has the level of every action already"
-        raise LogsError(f"a constant beside {logs.dim - 1:,} one-hot actions", where="intercept", todo=todo)
-    if past is not None or keep is not None:
-        what = f"the moments of {logs.dim:,} one-hot actions are not kept: they would be d x d"
-        raise ModelError(what, todo="fit all logs together, or start em from a model")
-    run = partial(reduce, logs, rows=CODED, progress=progress)
-    return SparseSold.of(logs, run, ridge, rank=rank, estimator=estimator, literal=literal, null=null)
-
-
-def _near_square(share: float, dim: int) -> str:
-    """Warn that pseudo-inverses fail on these logs; the same in a few words, for the evidence."""
-    users = f"{share:.0%} of the users have halves of about {dim} rows, as many as there are features"
-    warn(
-        f"sold-pinv is not to be trusted here: {users}, and a pseudo-inverse of such a half multiplies the noise; use "
-        "estimator='sold'",
-        FitWarning,
-        stacklevel=4,
-    )
-    return f"; not to be trusted: {users}"
+    length = usual_length(few.run(lengths_of, operator.add))
+    each = heldout_gain.GainPass.of(apart, people=passes.logs.summary.users, length=length)
+    if each is None:
+        return None
+    alike = best_actions.asked(passes.logs, apart), best_actions.join
+    seen, found = passes.run_both(alike, (each.map, heldout_gain.join))
+    return each.gain(found, best_actions.told(seen, passes.logs, model))
 
 
 def _choice(rank: int | str, begun: WarmStart | None) -> str:
@@ -440,9 +392,9 @@ def _choice(rank: int | str, begun: WarmStart | None) -> str:
 
 
 def _persistence(found: Estimate, given: float | None) -> float | None:
-    """The share of the residual that lasts: as given, as repeats of the logs tell it, or None where they cannot.
+    """The persistence: as given, as repeats of the logs estimate it, or None where they cannot.
 
-    SOLD has one variance for all actions and knows nothing of what lasts: 0, unless it is given.
+    SOLD has one variance for all actions and knows nothing of repeats: 0, unless it is given.
     """
     if given is not None or found.facts is None:
         return given or 0.0
@@ -450,26 +402,20 @@ def _persistence(found: Estimate, given: float | None) -> float | None:
     return told.estimate if told and told.standard_error <= SURE else None
 
 
-def _by_em(
-    passes: Passes,
-    rank: int | Literal["auto"],
-    begun: WarmStart | None,
-    *,
-    calibrate: bool,
-    persistence: float | None,
-) -> tuple[Estimate, FittedPopulation]:
+def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tuple[Estimate, FittedPopulation]:
     """The population of highest penalised likelihood; its basis spans the leading directions of E[beta beta^T].
 
     A rank that was asked for is that of the factor and of the basis. Else held-out users choose the rank of the factor,
     and the basis has one direction more where the mean lies outside the span of the factor.
     """
+    rank, calibrate, persistence = settings.rank, settings.calibrate, settings.persistence
     if begun is None:
         fitted = estimate_population(passes, rank=rank, persistence=persistence, calibrate=calibrate)
     else:
         fitted = refit_population(
             passes, begun.population, precision=begun.precision, persistence=persistence, calibrate=calibrate
         )
-        apart = fit_apart(fitted.chosen, fitted.parts.begin, begun.population.rank, begun.precision)
+        apart = fit_apart(fitted.chosen, fitted.parts.origin, begun.population.rank, begun.precision)
         fitted = replace(fitted, held_out=apart)
     if begun is not None and begun.users:
         share = fitted.facts.users / (fitted.facts.users + begun.users)
@@ -483,66 +429,9 @@ def _by_em(
     rows = float(pairs.rows.sum())
     gram = pairs.gram.sum(axis=0) / rows
     if not clear.rank:  # weak directions may have been found together where none is clear by itself
-        clear = population.truncated(gram, fitted.facts.directions, fitted.begin.table)
+        clear = population.truncated(gram, fitted.facts.directions, fitted.origin.table)
     chosen = clear.basis_rank(gram, rows) if rank == "auto" else rank
     basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
     scales = error_scales(fitted.judges.run, fitted.held_out)
     return Estimate(basis, population, draws, fitted.counted(passes), scales), fitted
-
-
-def check_fit(logs: Logs, rank: Any, estimator: Any) -> None:
-    """Refuse a rank or an estimator that makes no sense, in one sentence; what the logs lack is for `fit` to say."""
-    validate.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
-    number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
-    if not number and not (isinstance(rank, str) and rank == "auto"):
-        todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
-        raise ModelError(f"rank is {validate.shown(rank)}", todo=todo)
-
-
-def _check(
-    logs: Logs,
-    rank: int | str,
-    estimator: str,
-    ridge: float | None,
-    uncovered: str,
-    null: bool,
-    persistence: float | None,
-) -> None:
-    """Refuse what cannot be fitted, in one sentence, before the logs are read."""
-    check_fit(logs, rank, estimator)
-    if ridge is not None:
-        validate.positive(ridge, "ridge", todo="or pass estimator='sold-pinv' for none", kind=ModelError)
-        if ridge > HUGE:
-            raise ModelError(f"ridge is {ridge:g}, beside which nothing logged would count", todo="pass a smaller one")
-    if ridge is not None and estimator == "sold-pinv":
-        raise ModelError("the pseudo-inverse version has no ridge", todo="drop ridge= or use estimator='sold'")
-    if persistence is not None:
-        todo = "pass a share from 0 to less than 1, or None"
-        validate.share(persistence, "persistence", todo=todo, kind=ModelError)
-    if rank == "auto" and not null and estimator != "em":
-        raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
-    validate.one_of(uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
-    needed = 2 if rank == "auto" else max(2, int(rank))
-    if logs.summary.usable < needed:
-        raise LogsError(
-            f"{logs.summary.usable:,} of {logs.summary.users:,} users have two rows or more, and a fit needs {needed}",
-            todo="log more users, with several rows each" + ("" if rank == "auto" else ", or lower the rank"),
-        )
-
-
-def _batch_rows(dim: int) -> int:
-    """Rows of a batch: enough that adding up its d x d sums costs little beside computing them."""
-    return max(BATCH_BYTES // (8 * dim), 16 * dim)
-
-
-def _ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:
-    """The ridge of the half estimates, None for the pseudo-inverse, and where it came from."""
-    if estimator == "sold-pinv":
-        return None, "pseudo-inverse: no ridge"
-    if ridge is not None:
-        return float(ridge), "given"
-    norm = logs.summary.mean_squared_norm
-    if norm == 0:
-        raise LogsError("all features are zero", todo="log features that tell actions apart")
-    return norm, "mean squared norm of the features"

@@ -5,7 +5,7 @@ covariance that `population.likelihood` spells out:
 
     P = I + A^T S^-1 A,   E[z] = P^-1 A^T S^-1 e,   Cov[z] = P^-1.
 
-So a user of whom nothing is known is at 0, give or take 1 in every direction, and each row brings the deviation down.
+So a user with no rows is at 0, give or take 1 in every direction, and each row brings the deviation down.
 
 The model asks this module, and not the other way round: a saved model is read and served without anything that reads
 logs (`ModelParts` is all that is known of it here).
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.attribute_prior import AttributePrior
+from newcomer.catalogue import Catalogue
 from newcomer.em import likelihood_loops
 from newcomer.encoding import Column, translate
 from newcomer.errors import ModelError
@@ -56,7 +57,7 @@ class ModelParts(Protocol):
     @property
     def action_ids(self) -> tuple[int | str, ...] | None: ...
     @property
-    def action_features(self) -> Floats | None: ...
+    def catalogue(self) -> Catalogue: ...
     @property
     def one_hot(self) -> bool: ...
     @property
@@ -68,7 +69,7 @@ class ModelParts(Protocol):
     @property
     def attribute_prior(self) -> AttributePrior: ...
     def codes(self, ids: Iterable[int | str]) -> Ints:
-        """The place of each action in the catalogue, -1 for strangers."""
+        """The place of each action in the catalogue, -1 for unknown ones."""
         ...
 
 
@@ -108,15 +109,15 @@ class Coordinates(Shown):
 def coordinates_of(logs: Logs, model: ModelParts, *, persistence: float | None = None) -> Coordinates:
     """The posterior of every user of the logs; `newcomer.Model.transform` tells the rest."""
     validate.instance(logs, Logs, "logs", todo="read them with nc.read_logs", kind=ModelError)
-    lasts = _lasting(model) if persistence is None else persistence
+    share = _known_persistence(model) if persistence is None else persistence
     todo = "pass a share from 0 to less than 1, or None"
-    lasts = validate.share(lasts, "persistence", todo=todo, kind=ModelError)
-    found = reduce(logs, partial(locate, taste=UserModel.of(model, logs, lasts)), merge)
+    share = validate.share(share, "persistence", todo=todo, kind=ModelError)
+    found = reduce(logs, partial(locate, prior=UserModel.of(model, logs, share)), merge)
     order = np.argsort(found.users, kind="stable")
     return Coordinates(found.users[order], found.rows[order], found.mean[order], found.covariance[order])
 
 
-def _lasting(model: ModelParts) -> float:
+def _known_persistence(model: ModelParts) -> float:
     """The share of the residual that is taken to last: the model's, or what its logs seemed to say, or nothing."""
     facts = model.evidence.population
     told = None if facts is None else facts.persistence
@@ -139,14 +140,14 @@ class UserModel:
     share: float
     transform: Transform | None = None
     attributes: tuple[Column, ...] = ()
-    prior: AttributePrior | None = None
+    attribute_prior: AttributePrior | None = None
 
     @classmethod
     def of(cls, model: ModelParts, logs: Logs, share: float) -> UserModel:
         """Find the actions of the logs in the catalogue of the model."""
         weights = np.column_stack([model.mean, model.factor])
         codes = np.array([-1]) if logs.action_ids is None else model.codes(logs.action_ids)
-        catalogue = _catalogue(model, weights) if _by_catalogue(model, logs) else None
+        catalogue = model.catalogue.times(weights) if _by_catalogue(model, logs) else None
         if catalogue is None:
             _check_features(model, logs)
         inside = codes >= 0
@@ -160,13 +161,13 @@ class UserModel:
             share=0.0 if logs.action_ids is None else share,
             transform=model.reward_transform,
             attributes=model.attributes,
-            prior=model.attribute_prior if model.attributes else None,
+            attribute_prior=model.attribute_prior if model.attributes else None,
         )
 
 
 def _by_catalogue(model: ModelParts, logs: Logs) -> bool:
     """Whether actions are looked up in the model: their features are there, and the logs bring none of their own."""
-    named = model.action_ids is not None and (model.one_hot or model.action_features is not None)
+    named = model.action_ids is not None and model.catalogue.known
     return named and logs.action_ids is not None and (logs.one_hot or model.one_hot)
 
 
@@ -185,35 +186,27 @@ def _check_features(model: ModelParts, logs: Logs) -> None:
         raise ModelError(f"the logs have {logs.dim} features and the model {len(model.mean)}", todo=todo)
 
 
-def _catalogue(model: ModelParts, weights: Floats) -> Floats:
-    """The catalogue's features times W, (A, k + 1); those of one-hot actions are rows of W."""
-    if model.action_features is not None:
-        return np.asarray(model.action_features @ weights)
-    return weights[:-1] + weights[-1] if model.intercept else weights
-
-
-def locate(batch: Batch, *, taste: UserModel) -> Coordinates:
+def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
     """The posteriors of the users of a batch: the map of a pass."""
     actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     users = np.repeat(np.arange(len(batch.users)), batch.lengths)
-    rows = np.flatnonzero(taste.known[actions])
-    if taste.share > 0:  # rows of one action of a user must be neighbours
+    rows = np.flatnonzero(prior.known[actions])
+    if prior.share > 0:  # rows of one action of a user must be neighbours
         rows = rows[np.lexsort((actions[rows], users[rows]))]
-    product, codes = _products(batch, taste, actions)
+    product, codes = _products(batch, prior, actions)
     counts = np.bincount(users[rows], minlength=len(batch.users))
     ends = np.cumsum(counts)
-    left = taste.variance, taste.offsets, taste.share, taste.variance
-    rewards = batch.rewards if batch.reward_transform == taste.transform else transformed(batch.paid, taste.transform)
+    left = prior.variance, prior.offsets, prior.share, prior.variance
+    rewards = batch.rewards if batch.reward_transform == prior.transform else transformed(batch.paid, prior.transform)
     seen = likelihood_loops.UserRows(
         np.ascontiguousarray(product), codes[rows], actions[rows], rewards[rows], ends - counts, ends, *left
     )
     size = seen.product.shape[1] - 1
     means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
     likelihood_loops.coordinates(seen, means, covariances)
-    if taste.attributes and batch.attributes is not None:
-        assert taste.prior is not None
-        x = translate(batch.attributes, batch.attribute_columns, taste.attributes)
-        means, covariances = _with_attributes(means, covariances, taste.prior, x)
+    if prior.attribute_prior is not None and batch.attributes is not None:
+        x = translate(batch.attributes, batch.attribute_columns, prior.attributes)
+        means, covariances = _with_attributes(means, covariances, prior.attribute_prior, x)
     return Coordinates(batch.users, counts, means, covariances)
 
 
@@ -226,14 +219,14 @@ def _with_attributes(means: Floats, covariances: Floats, prior: AttributePrior, 
     return np.asarray(np.einsum("nij,nj->ni", after, total)), np.asarray(after)
 
 
-def _products(batch: Batch, taste: UserModel, actions: Ints) -> tuple[Floats, Ints]:
+def _products(batch: Batch, prior: UserModel, actions: Ints) -> tuple[Floats, Ints]:
     """Features times W of the catalogue, or of all rows, and which of these each row has."""
     coded = batch.coded
-    if taste.product is not None:
-        return taste.product, actions
+    if prior.product is not None:
+        return prior.product, actions
     if coded is not None:
-        return coded.table @ taste.weights, actions
-    return batch.features @ taste.weights, np.arange(len(actions))
+        return coded.table @ prior.weights, actions
+    return batch.features @ prior.weights, np.arange(len(actions))
 
 
 def merge(a: Coordinates, b: Coordinates) -> Coordinates:

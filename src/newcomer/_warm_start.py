@@ -7,7 +7,8 @@ of the new users together, whatever has become of the old logs. EM starts from t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,20 @@ class SavedMoments:
         """Read a file of moments."""
         past, _ = unpack_record(read(Path(path)), KIND, where=str(path))
         if not isinstance(past, cls):
-            raise ModelError("this file holds no moments", where=str(path), todo="make it with fit(moments=)")
+            raise ModelError(
+                "this file holds no moments", where=str(path), todo="make it with fit(run=nc.Run(moments=))"
+            )
         return past
+
+    @staticmethod
+    def keeper(logs: Logs, past: SavedMoments | None, path: Path) -> Callable[[Moments], None]:
+        """What writes the moments of these logs, and of those before, to a file, once they are there."""
+
+        def keep(moments: Moments) -> None:
+            together = logs.total if past is None else past.total + logs.total
+            replace(SavedMoments.of(logs, moments), total=together).save(path)
+
+        return keep
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file. Its sums are by bucket of users: of few users, they tell about single ones."""
@@ -133,7 +146,9 @@ def earlier_fit(start: Any, logs: Logs, estimator: str, *, add: bool) -> tuple[W
             raise ModelError("em starts from a model", todo="pass nc.load(...) as start=")
         return warm_start(start, logs, add=add), None
     if isinstance(start, Model):
-        raise ModelError("sold adds to moments, which a model has not kept", todo="pass the file of fit(moments=)")
+        raise ModelError(
+            "sold adds to moments, which a model has not kept", todo="pass the file of fit(run=nc.Run(moments=))"
+        )
     return None, start if isinstance(start, SavedMoments) else SavedMoments.load(start)
 
 
@@ -143,6 +158,13 @@ def ridge_of(past: SavedMoments, ridge: float | None, estimator: str) -> float |
         kept = "none (sold-pinv)" if past.ridge is None else f"{past.ridge:.6g}"
         raise ModelError(f"the moments to add to have another ridge: {kept}", todo="leave ridge= out")
     return past.ridge
+
+
+def check_addable(logs: Logs, past: SavedMoments | None, keep: Any) -> None:
+    """Refuse to keep moments, or to add to them, where one-hot actions are many."""
+    if logs.wide and (past is not None or keep is not None):
+        what = f"the moments of {logs.dim:,} one-hot actions are not kept: they would be d x d"
+        raise ModelError(what, todo="fit all logs together, or start em from a model")
 
 
 def provenance(begun: WarmStart | None, past: SavedMoments | None) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import sep
+from pathlib import Path
 
+PACKAGE = str(Path(__file__).parent) + sep
 SCREEN = 80 * 20  # characters of an error that are shown: a value of a million characters is nobody's to read
 
 
@@ -52,6 +57,10 @@ class EngineError(NewcomerError):
     """The workers of an engine cannot be reached, or do not live long enough."""
 
 
+class StoreError(NewcomerError):
+    """The service cannot start, or its store cannot be reached, read or written."""
+
+
 class FitWarning(UserWarning):
     """What was asked for can be fitted, but a setting makes the answer worthless; the sentence says which."""
 
@@ -63,6 +72,14 @@ class MissingExtra(NewcomerError):
     def of(cls, extra: str, *, purpose: str) -> MissingExtra:
         """The error for a missing optional dependency group, e.g. `of("report", purpose="charts")`."""
         return cls(f"{purpose} need the extra [{extra}]", todo=f"pip install 'newcomer[{extra}]'")
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line outside the package that led here, however deep in the package the reason was found."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ read by attribute (`model.evidence.rank.chosen`), and a part that a fit did not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
 from typing import Any, Self, get_args, get_type_hints
@@ -18,12 +18,13 @@ from newcomer.interval import Interval, shown
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
 
-LOOK = 20  # interactions after which the gain over the population mean is told
 LIMITS = "clip='auto' (--clip auto) limits what they do"
 HEAVY_TAILS = 0.1  # share of the sum of squared rewards in their tails that is called heavy; normal ones have 0.00002
 CERTAIN = 3.1  # standard errors from which something is shared, whether or not it is of use: level 1 / 1000
 NAMED = 6  # features of a group that are named in a sentence
-RENAMED = {"prior": "population", "noise": "noise_variance"}  # names in files of format 1
+RENAMED = {"prior": "population", "noise": "noise_variance", "outlook": "heldout_gain"}  # names in files
+FILED = {"heldout_gain": "outlook"}  # the name under which files keep it
+GONE = {"Forecast": ("interactions", "mean_value", "early_value")}  # in files of before, and shown nowhere
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class Summary(Shown):
     every value and on the order within a user, and on no other order.
 
     What a few rewards cannot change: `median_reward`, and `robust_deviation`, 1.48 times the median distance from it.
-    `far_rewards` lie more than 20 such deviations away; `tail_share` of the sum of squares is due to rewards beyond 5.
+    `far_rewards` lie more than 20 such deviations away, beyond a gap; `tail_share` of the sum of squares is due to
+    rewards beyond 5.
     `reward_step` is the least distance of two different rewards where there are few (1 for clicks and stars), else 0.
     `clip` are the limits that rewards were brought within, `clipped` counts those that were outside. (A model of before
     these were counted says 0.) `least_reward` is the lowest. With a `reward_transform` all of this is of transformed
@@ -67,7 +69,7 @@ class Summary(Shown):
     def remedy(self) -> str:
         """What helps against rewards far outside all others and against heavy tails, as an option."""
         if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
-            return "reward_transform='log1p' (--reward-transform log1p) suits counts, money and seconds"
+            return "reward_transform='log1p' (--reward-transform log1p) learns their logarithm: for counts and money"
         return LIMITS
 
     @property
@@ -209,17 +211,12 @@ class Forecast:
 
     Rewards vary by three variances: `common` to all users, `personal` along shared directions, `noise_variance`. Of
     the personal variance `level` moves all candidates of a user alike and changes no choice; the rest are preferences.
-    (A model of before they were told apart has None.) `interactions` until a newcomer's gain is within 10% of a known
-    user's; `mean_value`, `early_value`: gain of the population mean, and after 20 interactions, as shares of a known
-    user's.
+    (A model of before they were told apart has None.)
     """
 
     common: float
     personal: float
     noise_variance: float
-    interactions: int
-    mean_value: float
-    early_value: float
     level: float | None = None
 
     def shares(self, persistence: float | None) -> tuple[tuple[str, float], ...]:
@@ -228,7 +225,7 @@ class Forecast:
         `persistence` is the share of the residual that is this user and this very action; where it is not known, that
         and noise are one part.
 
-        >>> Forecast(1.0, 2.0, 1.0, 0, 1.0, 1.0, level=1.5).shares(0.2)[1:3]
+        >>> Forecast(1.0, 2.0, 1.0, level=1.5).shares(0.2)[1:3]
         (("the user's level", 0.375), ('preferences', 0.125))
         """
         total = self.common + self.personal + self.noise_variance
@@ -245,10 +242,13 @@ class Forecast:
     def parts(self, persistence: float | None = 0.0) -> str:
         """What the variance of rewards is made of, in plain words.
 
-        >>> print(Forecast(0.5, 0.2, 0.3, 0, 1.0, 1.0, level=0.2).parts().split(", ")[2])
+        >>> print(Forecast(0.5, 0.2, 0.3, level=0.2).parts().split(", ")[2])
         0% preferences (what changes an order)
         """
-        each = [f"{share:.0%} {name}{_in_short(name)}" for name, share in self.shares(persistence)]
+        shares = self.shares(persistence)
+        each = [
+            f"{whole}% {name}{_in_short(name)}" for whole, (name, _) in zip(whole_percents(shares), shares, strict=True)
+        ]
         return f"Of the variance of rewards {', '.join(each).replace('% ', '% is ', 1)}."
 
 
@@ -263,13 +263,27 @@ MEANING = {
 }
 
 
+def whole_percents(shares: Sequence[tuple[str, float]]) -> list[int]:
+    """Whole percents that add up to 100 where the shares add up to 1: the largest remainders are rounded up.
+
+    >>> whole_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))
+    [34, 33, 33]
+    """
+    exact = [100.0 * share for _, share in shares]
+    found = [int(value) for value in exact]
+    order = sorted(range(len(exact)), key=lambda i: found[i] - exact[i])
+    for i in order[: max(round(sum(exact)) - sum(found), 0)]:
+        found[i] += 1
+    return found
+
+
 def _in_short(name: str) -> str:
     return f" ({MEANING[name]})" if name in MEANING else ""
 
 
 @dataclass(frozen=True)
-class OutlookStep:
-    """What `interactions` with a held-out person are worth in one choice by PriorUCB (`newcomer.gain.heldout_gain`).
+class GainStep:
+    """What `interactions` with a held-out user are worth in one choice by PriorUCB (`newcomer.gain.heldout_gain`).
 
     `gain` over the choice of the population mean, averaged over `people`, with its standard `error` and its 95%
     interval from `low` to `high`; `shared` of it by shared directions alone, `lasting` by memory of the very action
@@ -328,7 +342,9 @@ class Everybody:
     `reward` of it and its `gain` over what was logged, `logged` on average; `by` "propensities" (doubly robust, carried
     by so many `effective` rows), or by "own rows", a choice among `choices` of each person's own. All on people who
     were held out of the fit. `best` are the best actions of `actions` that were logged, which are `alike` if they do
-    not differ beyond chance; `why` says why propensities could not be used.
+    not differ beyond chance; `why` says why propensities could not be used. `scale` says what the rewards of `best`
+    are: a "mean"; "typical" where the fit learned a logarithm, taken back; "heavy tails" where a few large rewards
+    decide a mean, and its interval says little. (A model of before this was told says "mean".)
     """
 
     by: str
@@ -341,28 +357,29 @@ class Everybody:
     actions: int = 0
     alike: bool = False
     why: str = ""
+    scale: str = "mean"
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What held-out people would have gained, choosing among `choices` of their own logged rows.
+class HeldoutGain:
+    """What held-out users would have gained, choosing among `choices` of their own logged rows.
 
     `rows` are those of a usual history (0 in a model of before they were counted).
     """
 
     choices: int
-    steps: tuple[OutlookStep, ...]
+    steps: tuple[GainStep, ...]
     rows: int = 0
     everybody: Everybody | None = None
 
     def sentences(self) -> list[str]:
         """What was measured, in plain words; what follows from it says `newcomer.gain.verdict.decide`.
 
-        >>> step = OutlookStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0, error=0.05)
-        >>> Outlook(10, (step,)).sentences()[1]
+        >>> step = GainStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0, error=0.05)
+        >>> HeldoutGain(10, (step,)).sentences()[1]
         'After 5 interactions: +0.200 (+0.100 to +0.300) over the population mean, which gets 3.5 where chance gets 3.'
         """
-        first = f"Measured on people kept out of the fit, who choose among {self.choices} of their own logged actions."
+        first = f"Measured on held-out users, who choose among {self.choices} of their own logged actions."
         told = [first]
         for step in self.steps:
             after = f"After {step.interactions} interaction{'s' * (step.interactions != 1)}: {shown(step.over_mean)}"
@@ -382,9 +399,13 @@ class Outlook:
         ]
 
 
+Outlook = HeldoutGain  # names of before
+OutlookStep = GainStep
+
+
 @dataclass(frozen=True)
 class PersistenceFacts:
-    """What repeats say of the share of the residual that lasts (`newcomer.em.variance_components.share_of`).
+    """What repeats say of the share of the residual that comes again (`newcomer.em.variance_components.share_of`).
 
     `repeats` are the meetings of a user and an action beyond the first, `ratio` the mean of their squared deviations
     from the mean of user and action, in units of the residual variance: it estimates 1 - share.
@@ -427,7 +448,7 @@ class PopulationFacts:
     log-likelihood per user; `precision` and `mean_precision` are those of the fit to everybody; `ranks` is None where
     the rank was given. `sample` is None where users are few, and all of them chose; with `by_all`, all chose although
     there was a sample, since they showed more than it did. (A model of before passes of the calibration and of the
-    outlook were counted has fewer.)
+    held-out gain were counted has fewer.)
     """
 
     passes: int
@@ -441,10 +462,15 @@ class PopulationFacts:
     mean_precision: float
     ranks: RankComparison | None = None
     persistence: PersistenceFacts | None = None
-    outlook: Outlook | None = None
+    heldout_gain: HeldoutGain | None = None
     sample: SampleFacts | None = None
     weak: WeakDirections | None = None
     by_all: bool = False
+
+    @property
+    def outlook(self) -> HeldoutGain | None:
+        """`heldout_gain`, by its name of before."""
+        return self.heldout_gain
 
 
 @dataclass(frozen=True)
@@ -481,12 +507,17 @@ class Evidence(Shown):
     population: PopulationFacts | None = None
     checks: Checked | None = None  # of the logs, where the fit was asked for them
     attributes: tuple[AttributeGain, ...] = ()  # of users, that were tried
-    outlook: Outlook | None = None  # of SOLD, where `evaluate` has measured it; that of EM is in `population`
+    heldout_gain: HeldoutGain | None = None  # of SOLD, where `evaluate` has measured it; that of EM is in `population`
 
     @property
-    def measured(self) -> Outlook | None:
-        """What people held out of the fit would have gained."""
-        return self.population.outlook if self.population is not None else self.outlook
+    def measured(self) -> HeldoutGain | None:
+        """What held-out users would have gained."""
+        return self.population.heldout_gain if self.population is not None else self.heldout_gain
+
+    @property
+    def outlook(self) -> HeldoutGain | None:
+        """`heldout_gain`, by its name of before."""
+        return self.heldout_gain
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for the model file; parts that are None are left out.
@@ -494,9 +525,13 @@ class Evidence(Shown):
         >>> Evidence(ridge=RidgeChoice(2.0, "given")).to_json()
         {'ridge': {'value': 2.0, 'why': 'given'}}
         """
-        parts = {name: part for name, part in asdict(self).items() if part is not None and part != ()}
+        parts = {FILED.get(name, name): part for name, part in asdict(self).items() if part is not None and part != ()}
+        if "population" in parts:
+            parts["population"] = {FILED.get(name, name): value for name, value in parts["population"].items()}
         if "radius" in parts:  # what older files do not know of stays unsaid, so that their models keep their ids
             parts["radius"] = {name: value for name, value in parts["radius"].items() if value is not None}
+        if "calibrated" in parts and not parts["calibrated"]["leading"]:
+            parts["calibrated"] = {n: v for n, v in parts["calibrated"].items() if n not in ("leading", "dim")}
         return parts
 
     @classmethod
@@ -530,6 +565,8 @@ def _record(kind: Any, values: Mapping[str, Any]) -> Any:
     hints = _hints(kind)
     parts = {}
     for name, value in values.items():
+        if name in GONE.get(kind.__name__, ()):
+            continue
         now = RENAMED.get(name, name)
         inner = [kind for kind in (hints[now], *get_args(hints[now])) if is_dataclass(kind)]
         parts[now] = _inside(inner[0], value) if inner else _tuples(value)

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 
 Verdict = Literal["fine", "doubtful", "broken", "unknowable"]
 WORST_FIRST: tuple[Verdict, ...] = ("broken", "doubtful", "fine", "unknowable")
-GAIN = ("shared taste", "enough users")  # findings on what is to be gained: little of it makes no log doubtful
+SHARED, SPELLING = "shared preferences", "spelling"  # names of findings that a decision asks for
+LOGGING = ("adaptive logging", "preference-dependent logging", "self-selection", "contexts")
+GAIN = (SHARED, "enough users")  # findings on what is to be gained: little of it makes no log doubtful
+# Names that findings had before; models that were saved with these, and programs that ask for them, are understood.
+RENAMED = {"shared taste": SHARED, "taste-dependent logging": LOGGING[1]}
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class Finding(Shown):
     doubtful: float | None = None
     broken: float | None = None
     picture: Picture | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", RENAMED.get(self.name, self.name))
 
     @property
     def sentence(self) -> str:
@@ -152,8 +159,9 @@ class Findings(Shown):
         return tuple(one for one in self.findings if one.verdict == verdict)
 
     def __getitem__(self, name: str) -> Finding:
+        wanted = RENAMED.get(name, name)
         for finding in self.findings:
-            if finding.name == name:
+            if finding.name == wanted:
                 return finding
         names = [finding.name for finding in self.findings]
         hint = nearest(str(name), names) or f"; choose from {', '.join(names)}"
@@ -205,8 +213,17 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def chance(p_value: float) -> str:
+    """A p-value in words: three digits are as many as permutations give.
+
+    >>> chance(0.0), chance(0.0132)
+    ('p < 0.001', 'p = 0.013')
+    """
+    return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
+
+
 def _measured(finding: Finding) -> str:
     """Effect and p-value in a few characters."""
     effect = "" if finding.effect is None else f"{finding.effect:.3g} {finding.unit}".strip()
-    chance = "" if finding.p_value is None else f"p = {finding.p_value:.2g}"
-    return ", ".join(filter(None, [effect, chance])) or finding.what
+    sure = "" if finding.p_value is None else chance(finding.p_value)
+    return ", ".join(filter(None, [effect, sure])) or finding.what

@@ -86,7 +86,7 @@ def shown(stretch: Interval) -> str:
     '+0.250 (+0.152 to +0.348)'
     """
     if stretch.error == 0:
-        return f"{stretch.value:+.2f} (the same for everybody)"
+        return f"{stretch.value:+.2f} for every user" if stretch.value else "no difference"
     digits = max(2, int(np.ceil(-np.log10(max(stretch.error, 1e-12)))) + 1) if np.isfinite(stretch.error) else 2
     form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
     value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))

@@ -7,7 +7,6 @@ policy takes every model.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from newcomer import __version__, validate
 from newcomer.arrays import Floats, Ints, read_only
 from newcomer.attribute_prior import AttributePrior
+from newcomer.catalogue import Catalogue, listed
 from newcomer.encoding import Column, encode, refuse_unknown, table_of
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
-from newcomer.one_hot import is_wide
+from newcomer.one_hot import OneHot, is_wide
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
@@ -42,7 +41,6 @@ OPTIONAL = (
     "tidy_ids",
     "reward_transform",
 )  # facts that many models do without, and older files do not have
-SEVERAL = 3  # unknown ids in one call that are pointed out: a single new action is nothing strange
 BY_ACTION = ("residual_variance", "offsets")  # arrays that files of format 1 do not have
 ATTRIBUTES = ("attribute_effects", "attribute_covariance")  # arrays of models with attributes alone
 SURENESS = ("uncertainty", "error_scales")  # arrays that older files do not have; models without them keep their id
@@ -96,6 +94,7 @@ class Model(Shown):
     reward_step: float = 0.0  # between neighbouring rewards, where they are on a scale: clicks, stars
     uncertainty: Floats = field(default_factory=_nothing)  # left out: zero
     error_scales: Floats = field(default_factory=_nothing)  # left out: everybody's errors are as large as expected
+    feature_levels: tuple[Column, ...] = ()  # of features that are text: how their names become indicators
     reward_transform: Transform | None = None  # what rewards are learned as, "log1p" or themselves
     tidy_ids: bool = False  # ids that differ in case, or in blanks at their ends, are the same
     attributes: tuple[Column, ...] = ()
@@ -231,7 +230,7 @@ class Model(Shown):
             "persistence": self.persistence,
             "repeats": (evidence.get("population") or {}).get("persistence"),
             "radius": evidence.get("radius"),
-            "calibrated": evidence.get("calibrated"),
+            "calibrated": _without(evidence.get("calibrated"), "leading", "dim"),
             "default_radius": self._default_radius,
             "action_ids": self.action_ids,
             "intercept": self.intercept,
@@ -239,8 +238,11 @@ class Model(Shown):
             **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
-        facts |= self._schema()
-        return digest(arrays, facts)
+        return digest(arrays, facts | self._levels() | self._schema())
+
+    def _levels(self) -> dict[str, Any]:
+        """The levels of features as plain data; nothing of a model without."""
+        return {"feature_levels": [one.to_json() for one in self.feature_levels]} if self.feature_levels else {}
 
     def _schema(self) -> dict[str, Any]:
         """The attributes as plain data; nothing of a model without."""
@@ -298,67 +300,15 @@ class Model(Shown):
         >>> Model(np.eye(1), np.ones(1), np.ones(1), np.eye(1), 1.0, action_ids=("a", "7")).codes([7, "c"]).tolist()
         [1, -1]
         """
-        ordered = self._ordered
-        if (
-            isinstance(ids, np.ndarray)
-            and ids.ndim == 1
-            and ordered is not None
-            and ids.dtype.kind == ordered[0].dtype.kind
-        ):
-            place = np.minimum(np.searchsorted(ordered[0], ids), len(ordered[0]) - 1)
-            found = np.where(ordered[0][place] == ids, ordered[1][place], -1)
-            if not self.tidy_ids or (found >= 0).all():
-                return found
-        try:
-            return np.fromiter((self._place(one) for one in _listed(ids)), dtype=np.int64)
-        except TypeError as problem:  # a list, say, where an id should be
-            raise ModelError("ids must be whole numbers or text, in a flat list") from problem
-
-    def recognise(self, ids: Iterable[int | str]) -> Ints:
-        """The `codes` of what a policy was asked about; that most of the ids are unknown is said once, as a warning."""
-        codes = self.codes(ids)
-        lost = int(np.count_nonzero(codes < 0))
-        if self.action_ids and lost >= SEVERAL and 2 * lost > len(codes) and not self.__dict__.get("_warned"):
-            self.__dict__["_warned"] = True
-            strange = [one for one, code in zip(_listed(ids), codes.tolist(), strict=True) if code < 0]
-            examples = ", ".join(validate.shown(one) for one in list(dict.fromkeys(strange))[:3])
-            warnings.warn(
-                f"{lost:,} of {len(codes):,} ids are not among the {len(self.action_ids):,} actions of the model"
-                f" ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
-                " ones. This is said once.",
-                stacklevel=2,
-            )
-        return codes
-
-    def canonical(self, one: int | str) -> int | str:
-        """An id, known or not, in the type of the catalogue's where it can be: "7" is 7 among integers, 7 is "7"."""
-        one = _tidy(one) if self.tidy_ids and isinstance(one, str) else one
-        other = _other_type(one)
-        kinds = {type(known) for known in (self.action_ids or ())[:1]}
-        return other if other is not None and type(other) in kinds else one
-
-    def _place(self, one: Any) -> int:
-        """Place of an action in the catalogue, by its id or by the same id in the other type, or -1."""
-        place, other = self._places.get(one, -1), _other_type(one)
-        if place < 0 and other is not None:
-            place = self._places.get(other, -1)
-        if place < 0 and self.tidy_ids and isinstance(one, str):
-            place = self._tidied.get(_tidy(one), -1)
-        return place
+        return self.catalogue.codes(ids)
 
     @cached_property
-    def _tidied(self) -> dict[str, int]:
-        """Row of each action in the catalogue by its tidied id."""
-        return {_tidy(str(one)): row for row, one in reversed(list(enumerate(self.action_ids or ())))}
-
-    @cached_property
-    def average_features(self) -> Floats:
-        """Features (d,) of the average action of the catalogue: what is known of an action before it is met."""
-        if self.action_features is not None:
-            return read_only(np.array(self.action_features.mean(axis=0)))
-        average = np.full(self.dim, 1.0 / max(len(self.action_ids or ()), 1))
-        average[self.dim - self.intercept :] = 1.0
-        return read_only(average)
+    def catalogue(self) -> Catalogue:
+        """The actions: ids looked up, and what the model says of each."""
+        one_hot = OneHot(len(self.action_ids or ()), self.intercept) if self.one_hot else None
+        features = one_hot if self.action_features is None else self.action_features
+        ids = self.action_ids or ()
+        return Catalogue(ids, features, self.mean, self.factor, self.offsets, tidy=self.tidy_ids)
 
     def features(self, ids: Iterable[int | str], *, unknown: Literal["refuse", "average"] = "refuse") -> Floats:
         """Features (K, d) of actions of the catalogue, as the model was fitted with them.
@@ -370,42 +320,20 @@ class Model(Shown):
         >>> model.features(["b", "a"]).tolist()
         [[0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
         """
-        if self.action_features is None and not self.one_hot:
+        catalogue = self.catalogue
+        if not catalogue.known:
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
-        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else _listed(ids)
+        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else listed(ids)
         validate.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
-        rows = self.codes(wanted) if unknown == "refuse" else self.recognise(wanted)
+        codes = catalogue.codes(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
-            rows[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
-        if unknown == "refuse" and (rows < 0).any():
-            strange = validate.shown(list(wanted)[int(np.argmax(rows < 0))])
-            what = f"action {strange} is not among the {len(self._places):,} actions of the model"
+            codes[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
+        if unknown == "refuse" and (codes < 0).any():
+            first = validate.shown(list(wanted)[int(np.argmax(codes < 0))])
+            what = f"action {first} is not among the {len(catalogue):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
-        if self.action_features is not None:
-            features = np.array(self.action_features[rows])
-        else:
-            features = np.zeros((len(rows), self.dim))
-            features[np.arange(len(rows)), rows] = 1.0
-            features[:, self.dim - self.intercept :] = 1.0
-        features[rows < 0] = self.average_features
-        return features
-
-    @cached_property
-    def _ordered(self) -> tuple[NDArray[Any], Ints] | None:
-        """The ids in order and the row of each, for looking many up at once; None if some are integers, some text."""
-        given = self.action_ids or ()
-        alike = len({type(one) for one in given}) == 1 and all(isinstance(o, str) or abs(o) < 2**63 for o in given)
-        if not alike:
-            return None
-        ids = np.array(given)
-        order = np.argsort(ids, kind="stable")
-        return ids[order], order
-
-    @cached_property
-    def _places(self) -> dict[int | str, int]:
-        """Row of each action in the catalogue."""
-        return {one: row for row, one in enumerate(self.action_ids or ())}
+        return catalogue.rows(codes)
 
     @property
     def _default_radius(self) -> str:
@@ -496,7 +424,7 @@ class Model(Shown):
         names = (*FACTS, *TUPLES, "one_hot", "persistence", "dim", "rank")
         facts = {name: getattr(self, name) for name in names}
         facts |= {name: getattr(self, name) for name in OPTIONAL if getattr(self, name)}
-        facts |= self._schema()
+        facts |= self._levels() | self._schema()
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
         return pack("model", self._arrays(), facts)
@@ -519,6 +447,7 @@ class Model(Shown):
             parts |= {name: facts[name] for name in OPTIONAL if name in facts}
             parts |= {name: arrays[name] for name in ATTRIBUTES if name in arrays}
             parts["attributes"] = tuple(map(Column.from_json, facts.get("attributes", ())))
+            parts["feature_levels"] = tuple(map(Column.from_json, facts.get("feature_levels", ())))
             parts["evidence"] = Evidence.from_json(facts["evidence"])
         except KeyError as error:
             raise ModelError(f"the model lacks {error}", where=where, todo="make it again") from error
@@ -553,34 +482,6 @@ def load(path: str | Path) -> Model:
     return Model.from_bytes(read(validate.location(path, "path", kind=ModelError)), where=str(path))
 
 
-def _tidy(one: str) -> str:
-    """An id without blanks at its ends, in small letters.
-
-    >>> _tidy(" B"), _tidy("b")
-    ('b', 'b')
-    """
-    return one.strip().lower()
-
-
-def _other_type(one: Any) -> int | str | None:
-    """The same id in the other type: the integer that a text spells, or the text of an integer; else None.
-
-    Only the usual spelling counts: "07" and "+7" are other ids than 7.
-
-    >>> _other_type("7"), _other_type(-7), _other_type("07"), _other_type("x")
-    (7, '-7', None, None)
-    """
-    if isinstance(one, str):
-        spelled = len(one) < 20 and one.isascii() and one.removeprefix("-").isdigit() and str(int(one)) == one
-        return int(one) if spelled else None
-    return str(int(one)) if isinstance(one, int | np.integer) and not isinstance(one, bool) else None
-
-
-def _listed(ids: Iterable[int | str]) -> list[Any]:
-    """Ids of actions as a list; a single one is refused, and so is what holds more than ids."""
-    if isinstance(ids, np.ndarray) and ids.ndim == 1:
-        return list(ids.tolist())
-    if isinstance(ids, str | bytes | Mapping | np.ndarray) or not isinstance(ids, Iterable):
-        todo = "put a single id in a list"
-        raise ModelError(f"ids must be a list of action ids, not {validate.shown(ids)}", todo=todo)
-    return list(ids)
+def _without(record: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:
+    """A record without some of its fields; None stays None."""
+    return None if record is None else {name: value for name, value in record.items() if name not in names}

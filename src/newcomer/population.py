@@ -27,10 +27,10 @@ class Population(Shown):
     """Reward vectors have the mean `mean` (d,) and the covariance L L^T, L = `factor` (d, k); rewards have a residual.
 
     `noise_variance` is the variance of the residual, averaged over rows; `by_action` (A,) that of each action, None
-    where it is one for all. `offsets` (A,) are zero where None. `share` of the residual lasts. `units` (A,) are those
-    in which errors of prediction are counted; a climb does not change them. `uncertainty` (A,), or (1,) where no action
-    is named: variance of the error of phi^T (m + L z) + o, which few rows leave (`Optimizer.uncertainty`); None:
-    unknown.
+    where it is one for all. `offsets` (A,) are zero where None. `share` of the residual comes again with the action.
+    `units` (A,) are those in which errors of prediction are counted; an ascent does not change them. `uncertainty`
+    (A,), or (1,) where no action is named: variance of the error of phi^T (m + L z) + o, which few rows leave
+    (`Optimizer.uncertainty`); None: unknown.
     """
 
     mean: Floats

@@ -38,6 +38,7 @@ KINDS = ("hoeffding", "bernstein", "martingale")
 ALL = ("calibrated", *KINDS)
 LARGEST_STEP = 0.5  # of the martingale bound's g, which must stay below 1
 FACTORS = tuple(1.25**i for i in range(1, 9))  # 1.25 to 6: what may stand for sqrt(log(2d / alpha)) in the steps
+KNOWN = 0.5  # sine, 30 degrees, up to which a direction is called known: three quarters of its variance are kept
 Simplified = bool | Literal["without B"]
 
 
@@ -103,22 +104,70 @@ class Draws:
 
     Each is given by the tangents of its angles: the largest (`spectral`), and their Frobenius norm. `hopeless` says
     that the parts agreed no better than chance: then nothing is known of the error.
+
+    One unsure direction makes the error of all of them 1. So `leading` has the spectral draws of the leading 1, 2,
+    ..., k directions by themselves, and `dim` is the number of features. (A model of before they were kept has none.)
     """
 
     parts: int
     spectral: tuple[float, ...]
     frobenius: tuple[float, ...]
     hopeless: bool
+    leading: tuple[tuple[float, ...], ...] = ()
+    dim: int = 0
+
+    @property
+    def sure(self) -> tuple[int, float]:
+        """How many leading directions are known, and the distance that their error stays below at level 0.05.
+
+        They are known if the sine of the largest angle to the truth is at most `KNOWN`; (0, 1.0) if none is, or where
+        the draws were not kept.
+
+        >>> Draws(2, (9.0, 8.0), (9.0, 8.0), True, leading=((0.01, 0.01), (9.0, 8.0)), dim=5000).sure[0]
+        1
+        """
+        for count in range(len(self.leading), 0, -1):
+            error = self.error(count)
+            if error <= KNOWN:
+                return count, error
+        return 0, 1.0
+
+    def sentence(self) -> str:
+        """What is known of the directions of the basis, leading ones first, in words; empty where nothing was kept.
+
+        >>> Draws(2, (9.0, 8.0), (9.0, 8.0), True, leading=((0.01, 0.01), (9.0, 8.0)), dim=5000).sentence()
+        'Of 2 directions 1 is known to within 0.01 (sine of the angle to the truth); the 2nd is not'
+        """
+        count, error = self.sure
+        every = len(self.leading)
+        if not every:
+            return ""
+        if not count:
+            return f"None of {every} directions is known" if every > 1 else "The direction is not known"
+        known = f"known to within {error:.2f} (sine of the angle to the truth)"
+        if count == every:
+            return f"All {every} directions are {known}" if every > 1 else f"The direction is {known}"
+        return f"Of {every} directions {count} {'are' if count > 1 else 'is'} {known}; the {_ordinal(count + 1)} is not"
+
+    def error(self, count: int, delta: float = 0.05) -> float:
+        """The distance (spectral) that the error of the leading `count` directions stays below, by their own draws."""
+        tangents = self.leading[count - 1]
+        own = Draws(self.parts, tangents, tangents, hopeless=False)
+        return calibrated_radius(own, dim=self.dim, rank=count, delta=delta, norm="spectral")
 
     def scaled(self, share: float) -> Draws:
-        """The draws for all users, of whom a share was fitted: squared errors fall like 1 / users.
+        """The draws for all users, where a share of them was fitted: squared errors fall like 1 / users.
 
-        >>> Draws(2, (0.2,), (0.4,), hopeless=False).scaled(0.25)
-        Draws(parts=2, spectral=(0.1,), frobenius=(0.2,), hopeless=False)
+        >>> Draws(2, (0.2,), (0.4,), hopeless=False).scaled(0.25).spectral
+        (0.1,)
         """
+        if share == 1:
+            return self
         root = float(np.sqrt(share))
-        spectral, frobenius = (tuple(root * one for one in tangents) for tangents in (self.spectral, self.frobenius))
-        return self if share == 1 else replace(self, spectral=spectral, frobenius=frobenius)
+        spectral, frobenius, *leading = (
+            tuple(root * one for one in tangents) for tangents in (self.spectral, self.frobenius, *self.leading)
+        )
+        return replace(self, spectral=spectral, frobenius=frobenius, leading=tuple(leading))
 
 
 def moment_error(x: Ingredients, kind: str, delta: float) -> float:
@@ -270,3 +319,13 @@ def largest_distance(dim: int, rank: int, norm: Norm) -> float:
     2.0
     """
     return float(np.sqrt(2 * min(rank, dim - rank))) if norm == "frobenius" else float(rank < dim)
+
+
+def _ordinal(number: int) -> str:
+    """`1st`, `2nd`, `11th`.
+
+    >>> [_ordinal(number) for number in (1, 2, 3, 4, 11, 22)]
+    ['1st', '2nd', '3rd', '4th', '11th', '22nd']
+    """
+    teen = 10 < number % 100 < 20
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

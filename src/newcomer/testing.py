@@ -21,8 +21,9 @@ from numpy.random import Generator
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.policies.base import Contract, Policy
+from newcomer.policies.base import Contract
 from newcomer.policies.calls import Ids
+from newcomer.policies.protocol import Policy
 from newcomer.policies.repeatability import Repeatability
 from newcomer.worlds.world import check_world
 
@@ -67,7 +68,7 @@ class Trial:
         return [np.random.default_rng([self.seed, 7, user]) for user in range(count)]
 
     def choose(self, state: Any, actions: Floats | None = None, **options: Any) -> Ints:
-        """A choice with fresh generators for as many rows as are asked about."""
+        """A choice with fresh generators for as many rows as the query has."""
         rows = len(options["users"]) if options.get("users") is not None else len(state)
         given = self.actions if actions is None else actions
         return self.policy.choose(state, given, self.rngs(rows), **options)
@@ -108,8 +109,8 @@ def shapes(trial: Trial) -> None:
     _say(chances.shape == (USERS, ACTIONS), "probabilities are (m, K)")
     _say(bool(np.all(chances >= 0) and np.allclose(chances.sum(axis=1), 1)), "probabilities sum to one")
     _say(policy.scores(state, trial.actions, trial.rngs()).shape == (USERS, ACTIONS), "scores are (m, K)")
-    inside = policy.in_subspace(state)
-    _say(inside.shape == (USERS,) and inside.dtype == np.bool_, "in_subspace is a boolean a user")
+    found = policy.in_subspace(state)
+    _say(found.shape == (USERS,) and found.dtype == np.bool_, "in_subspace is a boolean a user")
 
 
 def purity(trial: Trial) -> None:
@@ -233,30 +234,30 @@ def _unheard_ids(trial: Trial) -> None:
 
 
 def repeatability(trial: Trial) -> None:
-    """What users tell of how much comes again starts the next ones; asked of policies that derive from Contract."""
+    """What repeats say of repeatability starts the next users; tried on policies that derive from Contract."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a model with a catalogue says that it does not know these ids
         policy, state = trial.policy, trial.learned(UNHEARD + np.arange(ACTIONS))
     if not isinstance(policy, Contract):
         return
     before = state.to_bytes()
-    told = policy.repeatability(state)
+    found = policy.repeatability(state)
     _say(state.to_bytes() == before, "asking leaves the state as it was")
-    if told is None:
+    if found is None:
         one = Repeatability((0.0,), (1.0,))
         _refused(lambda: policy.start(1, repeatability=one), "a repeatability though it remembers no actions")
         return
-    begun, alone = policy.start(USERS, repeatability=told), policy.start(1, repeatability=told)
+    begun, alone = policy.start(USERS, repeatability=found), policy.start(1, repeatability=found)
     _say(begun.take([0]).to_bytes() == alone.to_bytes(), "users begin alike, however many there are")
-    _say(policy.start(1, repeatability=told.to_json()).to_bytes() == alone.to_bytes(), "its JSON serves as well")
+    _say(policy.start(1, repeatability=found.to_json()).to_bytes() == alone.to_bytes(), "its JSON serves as well")
     joint = type(state).concat([begun, policy.start(1), state])
     _say(np.array_equal(trial.choose(joint.take(range(USERS))), trial.choose(begun)), "users keep what they began with")
-    twice = {"shares": told.shares, "weights": [2.0 * one for one in told.weights]}
+    twice = {"shares": found.shares, "weights": [2.0 * one for one in found.weights]}
     _refused(lambda: policy.start(1, repeatability=twice), "weights that add up to two")
 
 
 def records(trial: Trial) -> None:
-    """States remember who started them, and are never misread; asked of policies that derive from Contract."""
+    """States remember who started them, and are never misread; tried on policies that derive from Contract."""
     policy, state = trial.policy, trial.learned()
     if not isinstance(policy, Contract):
         return

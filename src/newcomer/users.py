@@ -8,7 +8,8 @@ users give any of these splits without reading the logs again.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,12 @@ from newcomer.arrays import Bools, Floats, Hashes, Ints
 
 FOLDS = 5
 FEW = 2000  # users below which every fold is held out in turn: one fifth of fewer would say too little
+
+Purpose = Literal["fit", "checks", "judge", "learning curve", "recommenders", "menu", "best actions"]
+# What users are drawn for, by the number that enters the hash with the seed. Two purposes have no seed and a fixed salt
+# of their own. Other numbers would draw other users: those of fits and evaluations that were made already.
+PURPOSES: dict[Purpose, int] = {"judge": 7, "learning curve": 3, "recommenders": 4, "menu": 5, "best actions": 6}
+SALTS: dict[Purpose, int] = {"fit": 0x5A3D_1E57, "checks": 0x0C4E_C45A_11CE}
 
 
 class Split(NamedTuple):
@@ -121,13 +128,30 @@ def folds(users: Ints, *, every: bool = False) -> list[Split]:
     return [Split(~fold, fold) for fold in kept if users[fold].sum() and users[~fold].sum()]
 
 
-def drawn(hashes: Hashes, share: float) -> Bools:
-    """Which users are in a sample of this share of them; it says nothing about their buckets.
+@dataclass(frozen=True)
+class UserSample:
+    """A share of the users, drawn by hash for a purpose: called with hashes (n,), it says who is in it, (n,).
 
-    >>> drawn(np.arange(10_000, dtype=np.uint64), 0.5).sum().item()
+    Samples of two purposes, or of two seeds, say nothing about one another, and none says anything about buckets. Of
+    one purpose and seed a smaller sample is within a larger one.
+
+    >>> UserSample("fit", 0.5)(np.arange(10_000, dtype=np.uint64)).sum().item()
     4894
     """
-    return (mix(hashes ^ np.uint64(0x5A3D_1E57)) >> np.uint64(11)).astype(np.float64) < share * 2.0**53
+
+    purpose: Purpose
+    share: float = 1.0
+    seed: int = 0
+
+    def __call__(self, hashes: Hashes) -> Bools:
+        return np.asarray(lots(self.hashes(hashes)) < self.share)
+
+    def hashes(self, hashes: Hashes) -> Hashes:
+        """The hashes (n,) that the draw is made by."""
+        salt = SALTS.get(self.purpose)
+        if salt is None:
+            return reshuffled(hashes, self.seed, PURPOSES[self.purpose])
+        return mix(hashes ^ np.uint64(salt))
 
 
 def hold_out(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:

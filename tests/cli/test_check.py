@@ -59,7 +59,7 @@ def test_fit_and_inspect_promise_nothing_over_broken_logs(folder, tmp_path, caps
     assert main.execute(["inspect", model]) == 0
     for said in (fitted.out, capsys.readouterr().out):
         told = " ".join(said.split())
-        assert "Nothing is promised: these logs are broken" in told and "taste-dependent logging" in told
+        assert "Nothing is promised: these logs are broken" in told and "preference-dependent logging" in told
         assert "Worth it" not in told and "over the population mean" not in told
     assert " check " in fitted.err  # the command that says more
 

@@ -12,18 +12,17 @@ import typer
 from rich.console import Console, RenderableType
 
 from newcomer.cli import options, output
+from newcomer.cli.bounds import RadiusFindings, bounds_of, verdict
 from newcomer.cli.model_summary import (
     ModelSummary,
-    RadiusFindings,
     RankFindings,
     coverage_line,
     logs_line,
     method_line,
     rank_line,
     tell,
-    verdict,
 )
-from newcomer.cli.output import Meter
+from newcomer.cli.progress import Meter
 from newcomer.cli.text_charts import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.em.passes import Progress
 from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
@@ -157,13 +156,15 @@ def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
     for part in (
         "5,000 users",
         "rank 2",
-        "largest of 63 sign flips",
-        "lambda_A",
-        "martingale",
-        "0.300",
-        "probability 0.95",
+        "largest of 63 draws",
+        "the population mean included",
+        "inspect --bounds",
     ):
         assert part in text
+    for part in ("martingale", "lambda_A", "vacuous", "sign flips"):  # they are asked for, `inspect --bounds`
+        assert part not in text
+    bounds = printed(bounds_of(findings()))
+    assert "lambda_A" in bounds and "martingale" in bounds and "0.300" in bounds and "probability 0.95" in bounds
 
 
 def test_users_left_out_and_ties_are_told() -> None:
@@ -177,8 +178,8 @@ def test_the_reason_for_the_rank_is_told() -> None:
 
     assert "they stand out from chance" in rank_line(findings())
     assert "it stands out" in rank_line(findings(rank=1, evidence=evidence("auto", 1)))
-    assert "do not differ" in rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
-    assert "nothing: no direction" in rank_line(findings(rank=0, evidence=evidence("auto", 0)))
+    assert "not detectable" in rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
+    assert "no direction stands out" in rank_line(findings(rank=0, evidence=evidence("auto", 0)))
     assert rank_line(findings(evidence=evidence("given", 1))).endswith("as asked; 1 stands out from chance")
     assert rank_line(findings(evidence=evidence("given", 0))).endswith("as asked; none stands out from chance")
     assert rank_line(findings(evidence=evidence("given", 2))).endswith("as asked")
@@ -206,13 +207,19 @@ def test_vacuous_bounds_are_called_vacuous() -> None:
 
 def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
     em = findings(estimator="em", outlook=("A newcomer is quick.", "Expect much."))
-    assert "Outlook   A newcomer is quick." in printed(*tell(em)) and "help to predict held-out users" in printed(
-        *tell(em)
+    told = printed(*tell(em))
+    assert "Rewards   A newcomer is quick." in told and "as many as predict held-out users best" in told
+    assert "the subspace is within 0.0700 of the true one" in printed(*tell(findings(calibrated=0.07)))
+    assert "within 0" not in printed(*tell(findings()))
+
+
+def test_directions_of_preference_are_not_confused_with_the_population_mean() -> None:
+    em = {"estimator": "em", "rank": 3}
+    assert "differ along 2 directions (rank 3 of 50 with the population mean)" in rank_line(
+        findings(**em, directions=2)
     )
-    assert "calibrated, by fitting parts of the users apart: 0.0700; proved:" in printed(
-        *tell(findings(calibrated=0.07))
-    )
-    assert "calibrated" not in printed(*tell(findings()))
+    none = rank_line(findings(estimator="em", rank=1, directions=0))
+    assert "no differences in preferences are detectable" in none and "the population mean alone" in none
 
 
 @pytest.mark.parametrize("rank", [0, 50])
@@ -263,7 +270,21 @@ def test_quick_work_shows_no_progress() -> None:
 
 def test_without_a_terminal_progress_is_a_line_now_and_then() -> None:
     lines = meter_output([2.0, 10.0, 31.0, 33.0], terminal=False).splitlines()
-    assert lines == ["Fitting: 25%, 500 rows/s, 6 s left", "Fitting: 100%, 121 rows/s, 0 s left"]
+    assert lines[:2] == ["Fitting: 25%, 500 rows/s, 6 s left", "Fitting: 100%, 121 rows/s, 0 s left"]
+    assert lines[2:] == ["Fitting: done in 33 s"]
+
+
+def test_stages_of_unequal_length_tell_no_time_left() -> None:
+    meter = Meter("Evaluating", unit="", console=Console(file=io.StringIO()), clock=lambda: 0.0)
+    assert meter.line(20, 100, 55.0) == "Evaluating: 20%, 55 s so far"
+
+
+def test_a_second_pass_is_not_called_the_first() -> None:
+    meter = Meter("Checking", first=", first pass", console=Console(file=io.StringIO()), clock=lambda: 0.0)
+    meter(52, 100)
+    assert meter.line(52, 100, 10.0).startswith("Checking, first pass: 52%")
+    meter(26, 100)
+    assert meter.line(26, 100, 20.0).startswith("Checking, pass 2: 26%")
 
 
 def test_in_a_terminal_progress_has_a_rate() -> None:
@@ -273,7 +294,7 @@ def test_in_a_terminal_progress_has_a_rate() -> None:
 
 def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> None:
     console = Console(file=io.StringIO(), width=200, color_system=None)
-    clock = iter([0.0, 2.0, 100.0, 110.0])
+    clock = iter([0.0, 2.0, 100.0, 110.0, 111.0])
     with Meter("Fitting", console=console, clock=lambda: next(clock)) as meter:
         meter(1000, 1000)
         meter.hear(Progress(7, "choosing shrinkage", -0.78125, -0.79))
@@ -282,11 +303,46 @@ def test_a_fit_of_many_passes_shows_the_pass_the_stage_and_the_likelihood() -> N
         meter(500, 1000)
     likelihood = "log-likelihood -0.7812 a row, held out -0.7900"
     told = f"Fitting, pass 7 (choosing shrinkage; {likelihood}): 1 min 50 s so far"
-    assert console.file.getvalue().splitlines()[-1] == told  # type: ignore[attr-defined]
+    assert console.file.getvalue().splitlines()[-2] == told  # type: ignore[attr-defined]
     meter.hear(Progress(7, "choosing shrinkage", -0.5, 0.0, sampled=True))
     told = "Fitting, pass 7 over a sample of the users (choosing shrinkage; log-likelihood -0.5000 a row)"
     assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far"
     meter.hear(Progress(5, "fitting everybody", -0.5, 0.0, most=14))
     meter.each = 3.0
-    told = "Fitting, pass 5 of at most 14 (fitting everybody; log-likelihood -0.5000 a row)"
-    assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far, at most 27 s left"
+    told = "Fitting, pass 7 of about 16 (fitting everybody; log-likelihood -0.5000 a row)"
+    assert meter.line(5, 10, 20.0) == f"{told}: 20 s so far, about 27 s left"
+
+
+def test_the_number_of_a_pass_never_falls() -> None:
+    """Checks, moments, a sample's passes and everybody's are counted on: a share that falls has another number."""
+    console, now = Console(file=io.StringIO(), width=200, color_system=None), [0.0]
+    said = []
+    with Meter("Fitting", first=", first pass", console=console, clock=lambda: now[0]) as meter:
+
+        def one_pass(*heard: Progress) -> None:
+            for done in (260, 520, 1000):
+                now[0] += 40.0
+                said.append(meter.line(done, 1000, now[0]).split(":")[0].split(" (")[0])
+                meter(done, 1000)
+            for progress in heard:
+                meter.hear(progress)
+
+        one_pass()
+        one_pass()
+        one_pass(Progress(1, "choosing the rank", -0.5, 0.0, sampled=True))
+        one_pass(Progress(2, "choosing the rank", -0.5, 0.0, sampled=True))
+        one_pass(Progress(1, "fitting everybody", -0.5, 0.0, most=4))
+        one_pass(Progress(2, "fitting everybody", -0.5, 0.0, most=4))
+        one_pass(Progress(5, "how sure: parts", -0.5, 0.0, most=4))
+        one_pass()
+    first = dict.fromkeys(one.removeprefix("Fitting, ") for one in said)
+    assert list(first) == [
+        "first pass",
+        "pass 2",
+        "pass 3",
+        "pass 3 over a sample of the users",
+        "pass 4 over a sample of the users",
+        "pass 5 of about 8",
+        "pass 6 of about 8",
+        "pass 7 of about 7",
+    ]

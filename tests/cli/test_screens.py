@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ from rich.console import Console
 import newcomer as nc
 from newcomer.charts import palette
 from newcomer.checks import dependence
-from newcomer.cli.output import Meter
+from newcomer.cli.progress import Meter
 from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.results import CurveStep, HeadlineStep, Interval, PolicyRow, _replay, _rivals, compared
 from newcomer.reporting.sections_model import directions_of
@@ -38,29 +38,28 @@ def test_a_pass_that_has_just_begun_has_no_rate() -> None:
 
 
 def test_differences_say_more_or_less_only_where_it_is_clear() -> None:
-    assert compared(SOME, "chance") == "0.200 (0.100 to 0.300) more than chance"
+    assert compared(SOME, "chance") == "+0.200 (+0.100 to +0.300) against chance"
     unclear = Interval(-0.0001, 0.001, -0.0021, 0.0019, 90)
-    assert compared(unclear, "chance") == (
-        "not clearly more or less than chance (-0.0001, 95% interval -0.0021 to +0.0019)"
-    )
-    assert compared(Interval(0.0, 0.0, 0.0, 0.0, 9), "chance") == "as much as chance, the same for everybody"
-    assert "less than" in compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance")
+    assert compared(unclear, "chance") == ("no clear difference from chance (-0.0001, 95% interval -0.0021 to +0.0019)")
+    assert compared(Interval(0.0, 0.0, 0.0, 0.0, 9), "chance") == "the same as chance, for every user"
+    assert compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance") == "-0.200 (-0.300 to -0.100) against chance"
 
 
 def test_who_chose_better_is_said_of_a_number_of_interactions_and_of_all_rounds() -> None:
     look = HeadlineStep(5, 100, Interval(4.0, 0.1, 3.8, 4.2, 100), SOME, SOME, SOME)
-    found: Any = type("Found", (), {"curves": (CurveStep("ALS fold-in", 5, 100, SOME, SOME, SOME, SOME),)})()
-    assert _rivals(found, look) == ["After 5 interactions no other predictor chose better on average."]
-    rows = [PolicyRow(name, 10, 100, Interval(reward, 0.1, 0, 1, 100), SOME)
-            for name, reward in (("PriorUCB", 1.0), ("ALS fold-in", 2.0))]  # fmt: skip
+    unclear = Interval(0.01, 0.05, -0.09, 0.11, 100)
+    step = CurveStep("ALS fold-in", 5, 100, SOME, SOME, SOME, SOME, over_ours=unclear)
+    (said,) = _rivals(type("Found", (), {"curves": (step,)})(), look)  # type: ignore[arg-type]
+    assert said.startswith("On the same 100 held-out users and choices, after 5 interactions, no other predictor chose")
+    rows = [PolicyRow("PriorUCB", 10, 100, SOME, SOME), PolicyRow("ALS fold-in", 10, 100, SOME, SOME, SOME)]
     (said,) = _replay(tuple(rows))
-    assert said.endswith("Over all 10 rounds together ALS fold-in did best: +0.200 (+0.100 to +0.300).")
-    assert "PriorUCB gets a round 0.200 (0.100 to 0.300) more than the population mean" in said
+    assert said.endswith("ALS fold-in did better than PriorUCB by +0.200 (+0.100 to +0.300).")
+    assert "the mean reward per round of PriorUCB: +0.200 (+0.100 to +0.300) against the population mean" in said
+    assert "better" not in _replay((rows[0], replace(rows[1], over_ours=unclear)))[0]
 
 
 def test_units_are_written_out() -> None:
-    assert dependence.SHIFT == "standard deviations of what is shown per standard deviation of taste"
-    assert " sd" not in dependence.SHIFT
+    assert dependence.SHIFT == "standard deviations, for a preference of one standard deviation"
 
 
 def test_the_demo_does_not_say_film_51_of_10() -> None:

@@ -21,7 +21,8 @@ import pytest
 from rich.console import Console
 
 from newcomer.cli import demo, fit, inspect, main, reproduce
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.option_words import in_options
+from newcomer.cli.progress import Meter
 from newcomer.em.passes import Progress
 from newcomer.errors import LogsError, NewcomerError, one_line
 from newcomer.worlds import Synthetic
@@ -61,6 +62,8 @@ def test_the_screens_fit_the_terminal(call: Call, logs: Path, monkeypatch: pytes
         assert all(len(line) <= columns for line in screen.splitlines())
         assert "…" not in screen
     assert code == 0 and "█" in told and len(re.findall(r"\d kept", told)) == 2
+    told = call("inspect", "model.newcomer", "--bounds")[1]
+    assert all(len(line) <= columns for line in told.splitlines())
     assert all(word in told for word in ("hoeffding", "bernstein", "martingale", "coverage known", "sharper"))
     bar = max(line.count("█") + line.count("▒") for line in told.splitlines())
     assert bar == min(40, columns - 22)

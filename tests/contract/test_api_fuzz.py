@@ -190,9 +190,9 @@ class Ground:
         arrays = {**self.arrays, "action": self.arrays["user"] % 3, "step": None, "propensity": None}
         arrays |= {"items": None, "intercept": False, "clip": None, "epoch": None}
         arrays |= {"candidates": [[0, 1, 2]] * 360, "arm": ["a", "b"] * 180}
-        told = {"seed": 0, "quick": True, "workers": None, "called": "logs.csv", "progress": None}
+        told = {"seed": 0, "quick": True, "run": None, "called": "logs.csv"}
         fitting = {"rank": 1, "estimator": "sold", "ridge": 1.0, "literal": False, "uncovered": "restrict"}
-        fitting |= {"null": False, "calibrate": False, "persistence": None, "progress": None}
+        fitting |= {"null": False, "calibrate": False, "persistence": None, "run": None}
         radius = {"kind": "bernstein", "delta": 0.05, "norm": "spectral", "clip": True, "simplified": False}
         one = {"U": nc.Uniform()}
         playing = {"policies": one, "world": self.world, "horizon": 3, "users": 2, "seed": 0, "batch": 1}
@@ -200,7 +200,7 @@ class Ground:
         return [
             ("fit", nc.fit, {"logs": self.logs, **fitting}),
             ("fit", nc.fit, {"logs": self.frame, **fitting}),
-            ("check", nc.check, {"logs": self.logs, "level": 0.05, "fit": False, "seed": 0, "progress": None}),
+            ("check", nc.check, {"logs": self.logs, "level": 0.05, "fit": False, "seed": 0, "run": None}),
             ("read_logs", nc.read_logs, {"path": self.frame, **reading, "grouped": False, "memory": None}),
             ("Logs.from_arrays", nc.Logs.from_arrays, arrays),
             ("Logs.from_frame", nc.Logs.from_frame, {"frame": self.frame, **reading}),
@@ -213,7 +213,7 @@ class Ground:
             ("Model.save", self.model.save, {"path": folder / "m.newcomer"}),
             ("load", nc.load, {"path": folder / "loaded.newcomer"}),
             ("play", nc.play, playing),
-            ("evaluate", nc.evaluate, {"logs": self.few, "seed": 0, "quick": True, "workers": None, "progress": None}),
+            ("evaluate", nc.evaluate, {"logs": self.few, "seed": 0, "quick": True, "run": None}),
             ("report", nc.report, {"logs": self.few, "path": folder / "report.html", **told}),
             ("Model.transform", self.named.transform, {"logs": self.few, "persistence": 0.5}),
             ("summary", nc.summary, {"rows": self.rows, "reference": "U", "window": 2, "level": 0.9}),

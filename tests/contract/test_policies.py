@@ -289,31 +289,48 @@ def test_random_policies_ask_for_a_generator():
 
 
 @dataclass(frozen=True)
-class Stranger(Contract[ridge.Ridge]):
+class Unfinished(Contract[ridge.Ridge]):
     """A policy by somebody who has not read everything; `mistake` says what is returned wrongly."""
 
     dim: int
     mistake: str = ""
 
-    def begin(self, n):
-        return {"count": np.zeros(n)} if self.mistake == "begin" else ridge.start(n, self.dim)
+    def init(self, n):
+        return {"count": np.zeros(n)} if self.mistake == "init" else ridge.start(n, self.dim)
 
-    def rank(self, state, asked):
-        scores = calls.mean_rewards(state.mean[asked.users], asked)
-        return scores[0] if self.mistake == "rank" else np.asfortranarray(scores)
+    def score(self, state, query):
+        scores = calls.mean_rewards(state.mean[query.users], query)
+        return scores[0] if self.mistake == "score" else np.asfortranarray(scores)
 
-    def learn(self, state, told):
-        ridge.learn(state, told.features, told.reward, told.users)
+    def learn(self, state, observed):
+        ridge.learn(state, observed.features, observed.reward, observed.users)
 
 
-def test_whoever_writes_a_policy_is_told_of_a_mistake_in_one_sentence():
-    with pytest.raises(PolicyError, match="Stranger.begin gave a dict and no state"):
-        check_policy(Stranger(5, "begin"))
-    policy = Stranger(5, "rank")
+def test_mistakes_in_a_policy_are_named_in_one_sentence():
+    with pytest.raises(PolicyError, match="Unfinished.init gave a dict and no state"):
+        check_policy(Unfinished(5, "init"))
+    policy = Unfinished(5, "score")
     for ask in (policy.choose, policy.scores, policy.probabilities):
         with pytest.raises(PolicyError, match=r"scores of shape \(6,\) for 4 users and 6 actions"):
             ask(policy.start(4), np.ones((6, 5)))
 
 
+def test_a_policy_with_hooks_of_an_earlier_version_is_refused_with_their_new_names():
+    hooks = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
+    for old, new in hooks.items():
+        with pytest.raises(PolicyError, match=f"Old has hooks of an earlier version: rename {old} to {new}"):
+            type("Old", (Contract,), {old: lambda self, state: None})
+    assert type("New", (Contract,), {"rank": 3}).rank == 3, "a setting may have such a name"
+
+
+def test_in_subspace_of_a_policy_is_called_with_states_of_its_own_alone():
+    policy = nc.ProBALLUCB(make_model(4, 2), horizon=5, radius=1.0)
+    with pytest.raises(PolicyError, match="this state was started by"):
+        policy.in_subspace(nc.LinUCB(4, horizon=5).start(1))
+    state = policy.start(2)
+    policy.in_subspace(state)[:] = False
+    assert policy.in_subspace(state).all(), "the answer is a copy"
+
+
 def test_scores_may_lie_in_memory_as_they_like():
-    check_policy(Stranger(5))
+    check_policy(Unfinished(5))

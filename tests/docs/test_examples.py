@@ -39,7 +39,11 @@ def test_a_trial_is_fine_and_messages_picked_by_taste_are_broken(monkeypatch, tm
     runpy.run_path(str(FOLDER / "randomised_trial.py"), run_name="__main__")
     assert nc.check("trial.csv", fit=False).verdict == "fine"
     found = nc.check("chosen.csv", fit=False)
-    assert {one.name for one in found.of("broken")} == {"adaptive logging", "taste-dependent logging", "self-selection"}
+    assert {one.name for one in found.of("broken")} == {
+        "adaptive logging",
+        "preference-dependent logging",
+        "self-selection",
+    }
 
 
 @pytest.mark.parametrize("data", ["", os.environ.get("NEWCOMER_DATA", "")])

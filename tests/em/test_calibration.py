@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from newcomer._fit import fit
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
 from newcomer.errors import ModelError
+from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.radius import Draws, calibrated_radius
 from newcomer.subspace import distance
@@ -87,3 +90,35 @@ def test_sold_has_one_too_and_the_papers_stays_its_default(estimator):
     assert hopeless.radius("calibrated") == 1.0
     plain = fit(world.logs(200, 15, seed=3), rank=2, estimator=estimator, calibrate=False)
     assert plain.evidence.calibrated is None
+
+
+def test_an_unsure_last_direction_does_not_hide_what_is_sure():
+    """Two strong directions and one that is drowned in noise: the radius of all three is large, that of two is not."""
+    rng = np.random.default_rng(3)
+    users, rows, dim = 1500, 12, 20
+    directions = np.linalg.qr(rng.standard_normal((dim, 3)))[0]
+    beta = rng.standard_normal((users, 3)) * [3.0, 2.0, 0.05] @ directions.T
+    features = rng.standard_normal((users, rows, dim))
+    reward = np.einsum("urd,ud->ur", features, beta) + rng.standard_normal((users, rows))
+    logs = Logs.from_arrays(
+        user=np.repeat(np.arange(users), rows), features=features.reshape(-1, dim), reward=reward.ravel()
+    )
+    for estimator in ("em", "sold"):
+        model = fit(logs, rank=3, null=False, estimator=estimator)
+        draws, (count, error) = model.evidence.calibrated, model.evidence.calibrated.sure
+        assert model.radius("calibrated") > 0.9 and count == 2 and len(draws.leading) == 3
+        assert distance(model.basis[:, :2], directions[:, :2]) <= error < 0.3
+        assert "Of 3 directions 2 are known" in draws.sentence() and "the 3rd is not" in draws.sentence()
+        assert Model.from_bytes(model.to_bytes()).evidence.calibrated == draws
+        kept = replace(draws, leading=(), dim=0)  # as files of before had it
+        before = replace(model, evidence=replace(model.evidence, calibrated=kept))
+        assert before.id == model.id and before.radius("calibrated") == model.radius("calibrated")
+        assert kept.sure == (0, 1.0) and kept.sentence() == ""
+        assert "leading" not in before.evidence.to_json()["calibrated"]
+
+
+def test_draws_of_all_leading_directions_are_the_draws():
+    world = Synthetic.learnable(dim=12, seed=5)
+    draws = fit(world.logs(1500, 12, seed=5), rank=2, null=False).evidence.calibrated
+    assert draws.leading[-1] == draws.spectral and draws.dim == 12 and draws.sure[0] == 2
+    assert draws.scaled(0.25).leading[0] == pytest.approx([one / 2 for one in draws.leading[0]])

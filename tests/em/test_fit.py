@@ -160,12 +160,12 @@ def climb(parts, prior, penalty, passes):
     batch = batch_of(parts)
     sums = pairs_of(batch).take(EVERY)
     believed = Shrinkage(penalty, np.zeros(len(prior.mean)), prior.variances)
-    climber = Optimizer(prior, Gram(sums.gram[0] / 0.7, float(sums.rows[0]) / 0.7), believed)
+    optimizer = Optimizer(prior, Gram(sums.gram[0] / 0.7, float(sums.rows[0]) / 0.7), believed)
     values = []
     for _ in range(passes):
-        climber.tell(expect(batch, (Task(climber.trial, EVERY, NONE),))[0])
-        values.append(climber.value)
-    return climber, values
+        optimizer.tell(expect(batch, (Task(optimizer.trial, EVERY, NONE),))[0])
+        values.append(optimizer.value)
+    return optimizer, values
 
 
 @pytest.mark.parametrize("strength", [0.0, 5.0])
@@ -173,16 +173,16 @@ def test_climbing_never_descends_passes_exact_em_and_ends_at_a_fixed_point_of_it
     rng = np.random.default_rng(3)
     parts, start = histories(rng, users=60, dim=4, lengths=(2, 12)), some_population(rng, 4, 2)
     penalty = np.full(3, strength)
-    climber, values = climb(parts, start, penalty, 150)
+    optimizer, values = climb(parts, start, penalty, 150)
     assert all(b >= a for a, b in pairwise(values))
     slow = start
     for _ in range(40):
         W, noise = oracle.em_step(slow, parts, penalty)
         slow = Population(W[:, 0], W[:, 1:], noise)
     assert values[40] > oracle.likelihood(slow, parts) - 0.5 * penalty @ (slow.weights**2).sum(axis=0)
-    still, noise = oracle.em_step(climber.best, parts, penalty)
-    close(still, climber.best.weights, 1e-4)
-    assert noise == pytest.approx(climber.best.noise_variance, rel=1e-4)
+    still, noise = oracle.em_step(optimizer.best, parts, penalty)
+    close(still, optimizer.best.weights, 1e-4)
+    assert noise == pytest.approx(optimizer.best.noise_variance, rel=1e-4)
 
 
 def test_the_first_step_is_the_m_step_where_all_users_saw_the_same(monkeypatch):
@@ -193,10 +193,10 @@ def test_the_first_step_is_the_m_step_where_all_users_saw_the_same(monkeypatch):
     X = rng.standard_normal((6, 3))
     parts = [(X, rng.standard_normal(6)) for _ in range(40)]
     start = some_population(rng, 3, 2)
-    climber, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
+    optimizer, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
     W, _ = oracle.em_step(start, parts, np.array([0.3, 0.7, 0.7]))
-    shrink = climber._step
-    close((climber.trial.weights - start.weights) / shrink, W - start.weights, 1e-8)
+    shrink = optimizer._step
+    close((optimizer.trial.weights - start.weights) / shrink, W - start.weights, 1e-8)
 
 
 def test_bold_steps_allow_for_what_histories_do_not_tell():
@@ -204,34 +204,34 @@ def test_bold_steps_allow_for_what_histories_do_not_tell():
     rng = np.random.default_rng(4)
     X, start = rng.standard_normal((6, 3)), some_population(rng, 3, 2, noise=0.7)
     parts = [(X, X @ start.mean + 3 * rng.standard_normal(6)) for _ in range(40)]
-    climber, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
+    optimizer, _ = climb(parts, start, np.array([0.3, 0.7, 0.7]), 1)
     covariance = oracle.posterior(start, *parts[0])[1]
-    expected = climber.sums.weights.copy()
+    expected = optimizer.sums.weights.copy()
     expected[1:, 1:] -= climbing.BOLD * 40 * 6 / 0.7 * covariance
-    assert np.linalg.eigvalsh(expected)[0] > climbing.TOLD * np.linalg.eigvalsh(climber.sums.weights)[-1]
-    close(climber._told(), expected, 1e-8)
+    assert np.linalg.eigvalsh(expected)[0] > climbing.TOLD * np.linalg.eigvalsh(optimizer.sums.weights)[-1]
+    close(optimizer._told(), expected, 1e-8)
 
 
 def test_what_a_climb_has_learned_holds_for_other_penalties_and_other_numbers_of_users():
     """Twice the users and another penalty: gradients along the steps remembered fall by what a new climb would see."""
     rng = np.random.default_rng(7)
     parts, start = histories(rng, users=60, dim=4, lengths=(4, 12)), some_population(rng, 4, 2)
-    climber, _ = climb(parts, start, np.array([0.3, 5.0, 5.0]), 12)
-    other = replace(climber.penalty, weights=np.array([0.3, 50.0, 50.0]))
-    again, twice = climber.again(other), climber.among(climber.gram, other, 2.0)
-    assert again.sums is climber.sums and again.value == climber.sums.likelihood + other.of(climber.best)
-    plain = Optimizer(climber.best, climber.gram, other)
-    plain.tell(climber.sums)
+    optimizer, _ = climb(parts, start, np.array([0.3, 5.0, 5.0]), 12)
+    other = replace(optimizer.penalty, weights=np.array([0.3, 50.0, 50.0]))
+    again, twice = optimizer.again(other), optimizer.among(optimizer.gram, other, 2.0)
+    assert again.sums is optimizer.sums and again.value == optimizer.sums.likelihood + other.of(optimizer.best)
+    plain = Optimizer(optimizer.best, optimizer.gram, other)
+    plain.tell(optimizer.sums)
     close(again._gradient, plain._gradient)
-    bend = np.zeros(climber.size)
+    bend = np.zeros(optimizer.size)
     bend[:12] = np.tile([0.0, 45.0, 45.0], 4)
-    kept = climber._memory
+    kept = optimizer._memory
     for number in range(int(kept.taken[0]) - len(kept.curves), int(kept.taken[0])):
         row = number % len(kept.curves)
         step, turn = kept.steps[row], kept.turns[row]
         place = int(np.flatnonzero((again._memory.steps == step).all(axis=1))[0])
         close(again._memory.turns[place], turn + bend * step)
-        before = np.zeros(climber.size)
+        before = np.zeros(optimizer.size)
         before[:12] = np.tile([0.3, 5.0, 5.0], 4)
         close(twice._memory.turns[place], 2 * (turn - before * step) + (before + bend) * step)
 

@@ -100,7 +100,7 @@ def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     logs, truth = world("one-hot" if kind == "wide" else kind)
     monkeypatch.setattr(one_hot, "WIDE", 20 if kind == "wide" else 2000)
     heard: list[Progress] = []
-    model = nc.fit(logs, null=False, listen=heard.append)
+    model = nc.fit(logs, null=False, run=nc.Run(listen=heard.append))
     facts = model.evidence.population
     alone = nc.fit(logs.some(lambda hashes: hashes % np.uint64(32) == 0), null=False)  # about as many as the sample
     assert alone.evidence.population.directions < RANK
@@ -162,8 +162,8 @@ def test_a_fit_by_all_is_resumed_to_the_same_answer(few, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nc.fit(logs, null=False, journal=tmp_path / "journal", listen=stop)
-    found = nc.fit(logs, null=False, journal=tmp_path / "journal", resume=True)
+        nc.fit(logs, null=False, run=nc.Run(checkpoint=tmp_path / "journal", listen=stop))
+    found = nc.fit(logs, null=False, run=nc.Run(checkpoint=tmp_path / "journal", resume=True))
     assert found.id == whole.id and found.evidence == whole.evidence
     again = nc.fit(logs, null=False, start=found)
     assert again.evidence.population.directions == RANK
@@ -172,12 +172,12 @@ def test_a_fit_by_all_is_resumed_to_the_same_answer(few, tmp_path):
 def test_the_check_asks_all_users_where_a_sample_shows_nothing(monkeypatch):
     logs, _ = world("one-hot")
     monkeypatch.setattr("newcomer.checks.sample.MOST", SOME)
-    assert nc.check(logs, fit=False)["shared taste"].verdict == "doubtful"
+    assert nc.check(logs, fit=False)["shared preferences"].verdict == "doubtful"
     monkeypatch.setattr(shared_preferences, "MOST", SOME)
-    found = nc.check(logs, fit=False)["shared taste"]
+    found = nc.check(logs, fit=False)["shared preferences"]
     assert found.verdict == "fine" and "all 16,000 users together" in found.what and found.p_value < 1e-3
     nobody, _ = world("one-hot", size=0.0)
-    found = nc.check(nobody, fit=False)["shared taste"]
+    found = nc.check(nobody, fit=False)["shared preferences"]
     assert found.verdict == "doubtful" and "together show no more" in found.what
 
 

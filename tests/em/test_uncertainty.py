@@ -47,11 +47,11 @@ def few_rows(seed, *, users=200, actions=100, rows=8, rank=1, noise=0.8, spread=
 def test_uncertainty_is_the_variance_of_the_posterior_of_each_row_of_the_factor():
     """For one-hot features: trace of (n / v E + diag(a))^-1, E = E[(1, z)(1, z)^T] as far as it is told."""
     logs, _, _ = few_rows(0)
-    climber = estimate_population(Passes(logs), rank=2).climber
-    expected = climber._told() / climber.gram.mass
+    optimizer = estimate_population(Passes(logs), rank=2).optimizer
+    expected = optimizer._told() / optimizer.gram.mass
     wanted = [
-        np.trace(np.linalg.inv(value * expected + np.diag(climber.penalty.weights)))
-        for value in np.diag(np.asarray(climber.gram.matrix))
+        np.trace(np.linalg.inv(value * expected + np.diag(optimizer.penalty.weights)))
+        for value in np.diag(np.asarray(optimizer.gram.matrix))
     ]
     found = estimate_population(Passes(logs), rank=2).population.uncertainty
     np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -151,7 +151,7 @@ def dealt(monkeypatch):
 
 
 def test_workers_fit_and_judge_and_change_nothing(found, dealt):
-    both = [nc.evaluate(logs_of(), quick=True, workers=workers) for workers in (2, 3)]
+    both = [nc.evaluate(logs_of(), quick=True, run=nc.Run(workers=workers)) for workers in (2, 3)]
     assert dealt["expect"] > 50, "fits of the folds"
     assert dealt["_look"] == 2 * 3 * 5, "judged, replayed and weighed, fold by fold"
     assert numbers(both[0]) == numbers(both[1])
@@ -174,15 +174,42 @@ def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
 def test_the_same_findings_are_told_without_checking_again(monkeypatch):
     logs = logs_of(users=60)
     known, whole = nc.check(logs, fit=False), nc.evaluate(logs, quick=True)
-    monkeypatch.setattr("newcomer.checks.quick.gather", None)
+    monkeypatch.setattr("newcomer.checks.quick.take_sample", None)
     assert nc.evaluate(logs, quick=True, findings=known) == whole
     with pytest.raises(nc.NewcomerError, match="findings"):
         nc.evaluate(logs, quick=True, findings="fine")
 
 
+def test_others_are_compared_with_what_the_headline_tells(found):
+    """The same users, candidates and deals: PriorUCB judged beside the others is the PriorUCB of the headline."""
+    for step in found.headline:
+        (mean,) = (
+            one for one in found.curves if (one.predictor, one.interactions) == ("PopulationMean", step.interactions)
+        )
+        assert mean.people == step.people
+        assert mean.over_ours.value == pytest.approx(-step.population_mean.value, abs=1e-12)
+        assert mean.over_ours.error == pytest.approx(step.population_mean.error, abs=1e-12)
+
+
+def test_a_difference_within_its_interval_is_not_told_as_better(found):
+    at = [one for one in found.curves if one.interactions == 5 and one.predictor == "PopulationMean"]
+    for over, said in (
+        (Interval.around(0.1, 0.2, 90), "no other predictor chose clearly better"),
+        (Interval.around(0.5, 0.1, 90), "others chose better than PriorUCB: PopulationMean by +0.50"),
+    ):
+        told = replace(found, curves=(replace(at[0], over_ours=over),)).sentences()
+        assert any(said in one for one in told)
+
+
+def test_each_action_by_itself_is_left_out_where_nothing_comes_again(found):
+    once = [replace(step, empirical_arms=step.population_mean) for step in found.headline]
+    said = " ".join(replace(found, headline=tuple(once)).sentences())
+    assert "No user meets an action again here" in said and "over each action by itself" not in said
+
+
 def test_progress_is_one_bar_that_never_goes_back():
     seen = []
-    nc.evaluate(logs_of(users=60), quick=True, progress=lambda done, total: seen.append((done, total)))
+    nc.evaluate(logs_of(users=60), quick=True, run=nc.Run(progress=lambda done, total: seen.append((done, total))))
     done, totals = zip(*seen, strict=True)
     assert list(done) == sorted(done) and len(set(totals)) == 1 and done[-1] == totals[0]
 
@@ -416,7 +443,7 @@ def test_where_there_is_nothing_to_gain_nothing_is_promised(logs):
     assert found.verdict != "helps" and found.decision.answer in ("best for all", "not yet", "no")
 
 
-@pytest.mark.parametrize(("propensity", "said"), [(1e-9, "do not fit"), (0.5, "do not fit"), (None, "no propensities")])
+@pytest.mark.parametrize(("propensity", "said"), [(1e-9, "do not fit"), (0.5, "do not fit"), (None, "No propensities")])
 def test_propensities_that_cannot_be_right_are_not_used(propensity, said):
     found = nc.evaluate(hostile(60, 8, propensity=propensity), quick=True)
     assert found.off_policy is None and said in found.why_no_off_policy and said in " ".join(found.sentences())
@@ -455,7 +482,7 @@ def test_the_learning_curve_and_the_simulation_are_told():
     steps = [step.users for step in found.learning]
     assert steps == sorted(steps) and steps[-1] == 96 and found.learning[-1].lacking.value == 0
     told = " ".join(found.sentences())
-    assert "more logs would" in told and "Simulation, not people" in told
+    assert "more users would" in told and "Simulation, not users" in told
     assert {row.policy for row in found.simulation} == {row.policy for row in found.replay}
 
 
@@ -475,10 +502,10 @@ def test_the_command_tells_the_same_and_refuses_bad_logs(tmp_path, capsys, monke
     shown = capsys.readouterr().out
     assert (
         "After 3 interactions" not in shown
-        and "against the population-mean ranking" in shown
+        and "over the ranking by the population mean" in " ".join(shown.split())
         and "best for everybody" in shown
     )
-    assert "each action by itself" in shown and "no propensities" in shown
+    assert "No propensities" in shown
     assert main.execute(["evaluate", "logs.csv", "--workers", "0"]) == 2
 
 

@@ -10,7 +10,7 @@ from newcomer.evaluation.replay import served
 from newcomer.evidence import Evidence
 from newcomer.gain import best_actions
 from newcomer.gain.deals import choices_of, deal, lengths_of, usual_length
-from newcomer.gain.heldout_gain import measure
+from newcomer.gain.heldout_gain import GainPass, measure
 from newcomer.interval import Interval
 from newcomer.logs.reduce import reduce
 from newcomer.users import folds
@@ -97,6 +97,27 @@ def test_batches_do_not_change_it() -> None:
         for rows in (None, 100)
     )
     assert one == many and one.steps[0].people == 168
+
+
+@pytest.mark.parametrize(
+    ("users", "length", "looked_at"), [(500_000, 8, 100_000), (3_000_000, 8, 120_000), (9_000, 8, 1_800)]
+)
+def test_as_many_held_out_users_judge_as_a_few_seconds_allow(users: int, length: int, looked_at: int) -> None:
+    model = nc.fit(people(seed=4, users=60).logs(steps=8), rank=1, null=False, calibrate=False)
+    asked = GainPass.of([(model, EVERYBODY)], people=users, length=length)
+    assert asked is not None and users // 5 // asked.every == looked_at
+    many = GainPass.of([(model, EVERYBODY)], people=500_000, length=200)
+    assert many is not None and many.every == 4, "long histories cost more"
+
+
+def test_users_outside_the_sample_judge_too(monkeypatch) -> None:
+    """Where a sample chooses, the others judge as well: the interval is that of a fifth of all users."""
+    monkeypatch.setattr("newcomer.em.fit.SAMPLE", 300)
+    monkeypatch.setattr("newcomer.em.large_logs.SURE", np.inf)  # the fit of the sample stands
+    logs = people(seed=5, users=1500, taste=2.0).logs(steps=8)
+    facts = nc.fit(logs, null=False, calibrate=False).evidence.population
+    assert facts.sample.users < 450 and not facts.by_all
+    assert facts.outlook.steps[0].people > 250
 
 
 def test_fit_keeps_it_and_says_so(tmp_path) -> None:

@@ -6,49 +6,54 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from experiments import one_verdict
 
 import newcomer as nc
+from newcomer.checks.descriptive import spelling
 from newcomer.cli import main
 from newcomer.evidence import (
     BestAction,
     Everybody,
     Evidence,
     Forecast,
-    Outlook,
-    OutlookStep,
+    GainStep,
+    HeldoutGain,
     PopulationFacts,
     Summary,
 )
 from newcomer.findings import Finding, Findings
-from newcomer.gain.verdict import by_step, decide
+from newcomer.gain.propensities import NO_PROPENSITIES
+from newcomer.gain.verdict import by_step, decide, gain_by_parts, serving_code
 from newcomer.interval import FEWEST, Interval
 
 SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
 BEST = (BestAction(7, "tea", 900, 400, 4.2, 4.0, 4.4), BestAction(8, "milk", 800, 390, 4.1, 3.9, 4.3))
 
 
-def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> OutlookStep:
+def step(t: int, gain: float, error: float = 0.05, people: int = 400, logged: float = 0.5) -> GainStep:
     over = Interval.around(gain, error, people)
     beside = {"reward": Interval.around(4.0, 0.1, people), "over_logged": Interval.around(logged, 0.1, people)}
-    return OutlookStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
+    return GainStep(t, people, gain, over.low, over.high, gain, None, 4.0, 3.5, error=error, **beside)
 
 
 def serving(gain: float, error: float = 0.05) -> Everybody:
     return Everybody("own rows", Interval.around(4.0, 0.1, 400), 3.5, Interval.around(gain, error, 400), 10, best=BEST)
 
 
-def findings(verdict: str = "fine", *, taste: float = 0.5) -> Findings:
+def findings(verdict: str = "fine", *, agreed: float = 0.5) -> Findings:
     one = Finding("drift", verdict, "Rewards drift.", "log in random order")
-    shared = Finding("shared taste", "fine" if taste < 0.05 else "doubtful", "Tastes.", "Serve all.", p_value=taste)
+    shared = Finding(
+        "shared preferences", "fine" if agreed < 0.05 else "doubtful", "Some.", "Serve all.", p_value=agreed
+    )
     return Findings((one, shared), users=500, rows=20_000)
 
 
-def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
-    outlook = Outlook(10, steps, rows, everybody or serving(0.5))
-    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1, 5, 0.5, 0.9), (), 1.0, 1.0, outlook=outlook)
+def evidence(*steps: GainStep, everybody: Everybody | None = None, rows: int = 40, **given) -> Evidence:
+    outlook = HeldoutGain(10, steps, rows, everybody or serving(0.5))
+    facts = PopulationFacts(1, 0.0, 2, 500, 20_000, Forecast(1, 1, 1), (), 1.0, 1.0, heldout_gain=outlook)
     return Evidence(**{"logs": SUMMARY, "checks": findings(), "population": facts} | given)
 
 
@@ -65,26 +70,30 @@ def evidence(*steps: OutlookStep, everybody: Everybody | None = None, rows: int 
     ],
 )
 def test_steps_are_asked_from_the_longest_down(gains, start, known):
-    outlook = Outlook(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
+    outlook = HeldoutGain(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
     steps, found = by_step(outlook, SUMMARY)
     assert found == start and [one for _, one in steps] == known
 
 
 def test_a_long_step_of_few_people_does_not_close_the_gate():
-    outlook = Outlook(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
+    outlook = HeldoutGain(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
     assert by_step(outlook, SUMMARY)[1] == 5
-    assert by_step(Outlook(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
+    assert by_step(HeldoutGain(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
 
 
 CASES = {
     ("fine", 0.3, 0.5): ("yes", "Yes: personalise from 5 interactions on", "random share"),
     ("doubtful", 0.3, 0.5): ("with care", "Only with care: personalise from 5 interactions on", "Settle the doubts"),
     ("broken", 0.3, 0.5): ("no", "No: these logs are broken (drift)", "Log in random order."),
-    ("fine", 0.05, 0.5): ("best for all", "Serve everybody the best", "log more users; 40 rows a user are enough"),
-    ("fine", -0.3, 0.5): ("best for all", "Serve everybody the best", "users do not differ in what they prefer"),
+    ("fine", 0.05, 0.5): ("best for all", "Serve everybody the best", "log more users, or longer histories"),
+    ("fine", -0.3, 0.5): (
+        "best for all",
+        "Serve everybody the best",
+        "do not show that users differ in what they prefer",
+    ),
     ("doubtful", -0.3, 0.5): ("best for all", "with care: the logs leave doubts (drift)", "Serve everybody the best"),
-    ("fine", 0.05, 0.01): ("not yet", "Not yet: these logs do not show", "log more users; 40 rows a user are enough"),
-    ("fine", -0.3, -0.5): ("no", "No: neither", "users do not differ"),
+    ("fine", 0.05, 0.01): ("not yet", "Not yet: these logs do not show", "log more users, or longer histories"),
+    ("fine", -0.3, -0.5): ("no", "No: neither", "do not show that users differ"),
     ("unknowable", 0.3, 0.5): ("not yet", "Not yet: these logs are too few", ""),
 }
 
@@ -110,11 +119,11 @@ def test_words_follow_the_number_of_interactions():
 
 def test_advice_follows_from_the_evidence():
     short = decide(evidence(step(1, 0.05), step(2, 0.05), rows=4))
-    assert "longer histories: with 4 rows of a usual user" in short.sentences[3]
+    assert "the 4 rows of a usual user are too few" in short.sentences[3]
     many = decide(evidence(step(5, 0.02), step(20, 0.08)))
-    assert "about 760 users (now 500)" in many.sentences[3] and "rows each" not in many.sentences[3]
-    tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(taste=0.006)))
-    assert "Halves of histories do agree on tastes (p = 0.006)" in tiny.sentences[2]
+    assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
+    tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
+    assert "Halves of histories do agree on preferences (p = 0.006)" in tiny.sentences[2]
     hidden = decide(evidence(step(5, 0.3), logs=replace(SUMMARY, far_rewards=3)))
     assert hidden.personal == "not clear" and "clip='auto'" in hidden.sentences[3]
     nothing = decide(Evidence(checks=findings()), trouble="all features are zero", todo="log features")
@@ -128,7 +137,7 @@ def test_advice_follows_from_the_evidence():
 def test_a_model_of_before_these_numbers_is_decided_on_as_well():
     old = [replace(step(t, 0.3), error=0.0, reward=None, over_logged=None) for t in (2, 5)]
     facts = evidence(*old).population
-    found = decide(Evidence(logs=SUMMARY, population=replace(facts, outlook=Outlook(10, tuple(old)))))
+    found = decide(Evidence(logs=SUMMARY, population=replace(facts, heldout_gain=HeldoutGain(10, tuple(old)))))
     assert found.answer == "yes" and found.logs == "unchecked" and found.everybody == "unknown"
 
 
@@ -166,3 +175,83 @@ def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.Cap
     assert "Decision Serve everybody the best; that" in " ".join(capsys.readouterr().out.split())
     assert main.execute(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]
+
+
+# What the decision may not say (found by people who tried it on files of their own).
+
+
+def test_best_actions_of_learned_logarithms_are_told_in_the_units_of_the_rewards():
+    rng = np.random.default_rng(0)
+    user, action = np.repeat(np.arange(300), 10), rng.integers(0, 8, 3000)
+    plays = np.floor(np.exp(rng.standard_normal(3000) + 0.3 * action)).astype(float)
+    model = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=plays, reward_transform="log1p"))
+    found = model.evidence.measured.everybody
+    for one in found.best:
+        own = plays[action == one.action]
+        typical = np.expm1(np.log1p(own).mean())
+        assert one.low <= one.mean <= one.high and 0 <= one.low and abs(one.mean - typical) < 0.25 * typical
+    assert found.scale == "typical" and "by the typical reward" in decide(model.evidence).sentences[1]
+
+
+def test_best_actions_of_raw_counts_stay_above_the_least_reward_and_tell_no_interval():
+    rng = np.random.default_rng(1)
+    user, action = np.repeat(np.arange(200), 10), rng.integers(0, 30, 2000)
+    plays = np.floor(np.exp(2.5 * rng.standard_normal(2000)))
+    model = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=plays))
+    found, decision = model.evidence.measured.everybody, decide(model.evidence)
+    assert found.scale == "heavy tails" and all(one.low >= 0 for one in found.best)
+    assert "no interval is told" in decision.sentences[1] and " to " not in decision.sentences[1].split(": ")[1]
+    assert "log1p" in decision.sentences[3] and "clip" not in " ".join(decision.sentences)
+    assert "differ" not in decision.sentences[3] and "log more" not in decision.sentences[3]
+
+
+def test_each_number_of_interactions_is_told_with_its_users():
+    found = decide(evidence(step(5, 0.3), step(20, 0.8, people=31)))
+    assert "after 5 +0.300 (+0.202 to +0.398) (400 users)" in found.sentences[2] and "(31 users)" in found.sentences[2]
+    assert "by 400 held-out users" in decide(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
+
+
+def test_preferences_that_are_there_are_not_denied():
+    facts = evidence(step(5, -0.01)).population
+    seen = replace(facts, forecast=Forecast(0.02, 0.06, 0.92, 5, 0.5, 0.9, level=0.01))
+    for given in ({"checks": findings(agreed=0.0)}, {"population": seen}):
+        found = decide(evidence(step(5, -0.01), **given))
+        assert "Preferences are there" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)
+    assert "p < 0.001" in decide(evidence(step(5, 0.0), checks=findings(agreed=0.0))).sentences[2]
+
+
+def test_an_ab_test_without_propensities_is_told_what_one_column_would_show():
+    sold = replace(serving(0.5), actions=12, why=NO_PROPENSITIES)
+    said = decide(evidence(step(5, 0.0), everybody=sold)).sentences[1]
+    assert "tea for everybody would pay 4.2 where all rows paid 3 on average" in said and "(1/12 in each row" in said
+    chosen = Findings((Finding("self-selection", "doubtful", "They chose.", "Ask."),))
+    for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=400)}):
+        assert "1/" not in decide(evidence(step(5, 0.0), **given)).sentences[1]
+
+
+def test_spellings_stand_beside_what_everybody_should_get():
+    spelled = Findings(tuple(spelling(["Drug A", "drug a ", "rum"])))
+    found = decide(evidence(step(5, 0.3), checks=spelled))
+    assert found.answer == "with care" and "'Drug A', 'drug a '" in found.sentences[1]
+    assert "tidy_ids=True" in found.sentences[1] and spelling(["a", "b", 3]) == []
+
+
+def test_the_gain_by_parts_names_the_gain():
+    one = replace(step(5, 2.15), lasting=0.15, shared=2.0)
+    said = gain_by_parts(HeldoutGain(10, (step(1, 1.0), one, step(20, 3.0))))
+    assert said.startswith("Of the gain of +2.15 after 5 interactions, +2 comes from shared")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_lines_that_serve_run(named: bool, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    user, action = np.repeat(np.arange(60), 8), rng.integers(0, 6, 480)
+    given = {"action": action} if named else {"features": rng.standard_normal((480, 3))}
+    logs = nc.Logs.from_arrays(user=user, reward=rng.standard_normal(480), **given)
+    nc.fit(logs, rank=1, calibrate=False).save(tmp_path / "m.newcomer")
+    yes, alike = (replace(decide(evidence(step(5, gain))), answer=answer) for gain, answer in
+                  ((0.3, "yes"), (0.0, "best for all")))  # fmt: skip
+    for decision in (yes, alike):
+        code = serving_code(decision, str(tmp_path / "m.newcomer"), named=named)
+        exec(code, {"candidates": rng.standard_normal((4, 3))})  # noqa: S102
+    assert serving_code(replace(yes, answer="no"), "m.newcomer", named=named) == ""

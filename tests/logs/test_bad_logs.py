@@ -88,7 +88,7 @@ def test_missing_values(write: Write, column: str) -> None:
     values = [*GOOD[column][:3], None]
     for name in ("a.parquet", "a.csv"):
         path = write(name, **{column: values})
-        refused(lambda path=path: nc.read_logs(path), f"{column} is missing", f"{name}, row 4, column {column}")
+        refused(lambda path=path: nc.read_logs(path), f"{column} is missing", f"row 4, column {column}")
 
 
 def test_missing_values_in_features(write: Write) -> None:

@@ -28,7 +28,7 @@ engine.ENOUGH = 0
 def listen(told):
     if told.passes == int(sys.argv[4]):
         os.kill(os.getpid(), getattr(signal, sys.argv[3]))
-nc.fit(nc.read_logs(sys.argv[1]), rank=2, journal=sys.argv[2], listen=listen, workers=int(sys.argv[5]))
+nc.fit(nc.read_logs(sys.argv[1]), rank=2, run=nc.Run(checkpoint=sys.argv[2], listen=listen, workers=int(sys.argv[5])))
 """
 
 
@@ -51,7 +51,7 @@ def test_a_killed_fit_goes_on_to_the_same_answer(folder, whole, tmp_path, monkey
     assert kept >= 12 and journal.stat().st_mode & 0o777 == 0o700
     read = []
     monkeypatch.setattr(nc.Logs, "batches", lambda self, rows=None, real=nc.Logs.batches: read.append(1) or real(self))
-    found = nc.fit(nc.read_logs(folder), rank=2, journal=journal, resume=True)
+    found = nc.fit(nc.read_logs(folder), rank=2, run=nc.Run(checkpoint=journal, resume=True))
     facts = whole.evidence.population
     if workers == 1:
         assert found.id == whole.id and found.evidence == whole.evidence
@@ -69,17 +69,17 @@ def test_other_logs_or_settings_are_refused(folder, tmp_path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nc.fit(logs, rank=2, journal=journal, listen=stop)
+        nc.fit(logs, rank=2, run=nc.Run(checkpoint=journal, listen=stop))
     assert list(journal.iterdir())
     others = nc.read_logs(write_parquet(tmp_path / "others", seed=1))
     with pytest.raises(LogsError, match="cannot be resumed: the logs have changed since"):
-        nc.fit(others, rank=2, journal=journal, resume=True)
+        nc.fit(others, rank=2, run=nc.Run(checkpoint=journal, resume=True))
     with pytest.raises(LogsError, match="another rank was asked for then"):
-        nc.fit(logs, rank=1, journal=journal, resume=True)
+        nc.fit(logs, rank=1, run=nc.Run(checkpoint=journal, resume=True))
     with pytest.raises(ModelError, match="nothing to resume from"):
-        nc.fit(logs, resume=True)
+        nc.fit(logs, run=nc.Run(resume=True))
     assert list(journal.iterdir()), "a refusal costs nothing"
-    nc.fit(others, rank=1, journal=journal, calibrate=False)  # without resuming, it begins anew
+    nc.fit(others, rank=1, calibrate=False, run=nc.Run(checkpoint=journal))  # without resuming, it begins anew
     assert not journal.exists()
 
 
@@ -87,7 +87,7 @@ def test_errors_that_resuming_would_not_mend_leave_nothing(tmp_path) -> None:
     rng = np.random.default_rng(0)
     logs = nc.Logs.from_arrays(user=np.arange(40) // 4, features=rng.normal(size=(40, 3)), reward=np.zeros(40))
     with pytest.raises(LogsError, match="all rewards are zero"):
-        nc.fit(logs, journal=tmp_path / "journal")
+        nc.fit(logs, run=nc.Run(checkpoint=tmp_path / "journal"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -102,19 +102,23 @@ def test_a_file_that_breaks_during_a_fit_is_named_and_the_passes_are_kept(whole,
             file.write_bytes(good[: len(good) // 2])
 
     with pytest.raises(LogsError, match=r"cannot read the file.*1\.parquet"):
-        nc.fit(nc.read_logs(folder, grouped=True), rank=2, calibrate=False, journal=journal, listen=damage)
+        nc.fit(
+            nc.read_logs(folder, grouped=True), rank=2, calibrate=False, run=nc.Run(checkpoint=journal, listen=damage)
+        )
     assert len(list(journal.iterdir())) >= 6
     file.write_bytes(good)
-    found = nc.fit(nc.read_logs(folder, grouped=True), rank=2, calibrate=False, journal=journal, resume=True)
+    found = nc.fit(
+        nc.read_logs(folder, grouped=True), rank=2, calibrate=False, run=nc.Run(checkpoint=journal, resume=True)
+    )
     assert np.abs(found.covariance - expected.covariance).max() < 1e-6 * np.abs(expected.covariance).max()
 
 
 def test_the_command_says_what_is_kept_and_goes_on(folder, tmp_path) -> None:
     out = tmp_path / "m.newcomer"
     code = (
-        "import sys; from newcomer.cli import main, progress\n"
+        "import sys; from newcomer.cli import main, output\n"
         "def stop(self, told):\n    if told.passes == 6: raise KeyboardInterrupt\n"
-        "progress.Meter.hear = stop\n"
+        "output.Meter.hear = stop\n"
         f"sys.exit(main.execute(['fit', {str(folder)!r}, '--rank', '2', '--out', {str(out)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -118,7 +118,7 @@ def test_examples_name_their_files(tmp_path: Path, read: Read) -> None:
 def test_one_fault_is_told_as_before_with_how_many_there_are(tmp_path: Path, read: Read) -> None:
     path = csv(tmp_path, "user,action,reward\n" + "".join(f"{i},x,{'' if i % 2 else 1}\n" for i in range(12)))
     with pytest.raises(
-        LogsError, match=r"reward is missing \(\S*, row 2, column reward; 6 rows in all, also row 4, row 6\)"
+        LogsError, match=r"reward is missing \(\S*, data row 2, column reward; 6 rows in all, also row 4, row 6\)"
     ):
         read(path)
 
@@ -282,3 +282,34 @@ def test_dates_of_frames() -> None:
     with pytest.raises(LogsError, match="dates is 'iso'"):
         nc.Logs.from_frame(frame, dates="iso")  # type: ignore[arg-type]
     assert iso_dates(pl.Series(["3-2-99", "x"]), "month-first").to_list() == ["1999-03-02", "x"]
+
+
+TEAS = "user,action,reward\n" + "1,tea,1\n1,Tea,0\n2,Tea ,1\n2,TEA,0\n3,Tea,1\n3,rum,1\n"
+
+
+def test_the_first_error_names_the_spellings_that_are_likely_the_same(tmp_path: Path, read: Read) -> None:
+    path = csv(tmp_path, TEAS + "3,rum,\n")
+    with pytest.raises(
+        LogsError, match=r"reward is missing .*'TEA' and 'Tea' and 'Tea ' and 'tea' are likely.*--tidy-"
+    ):
+        read(path)
+    with pytest.raises(LogsError) as caught:
+        nc.Logs.from_frame(pl.read_csv(path))
+    assert "are likely the same action; tidy_ids=True (--tidy-ids) joins them" in str(caught.value)
+    with pytest.raises(LogsError) as tidy:
+        read(path, tidy_ids=True)
+    assert "likely" not in str(tidy.value)
+
+
+def test_joined_spellings_go_by_the_commonest(tmp_path: Path, read: Read) -> None:
+    path = csv(tmp_path, TEAS)
+    assert read(path, tidy_ids=True).action_ids == ("Tea", "rum")
+    assert nc.Logs.from_frame(pl.read_csv(path), tidy_ids=True).action_ids == ("Tea", "rum")
+
+
+def test_data_rows_are_told_from_lines(tmp_path: Path) -> None:
+    path = csv(tmp_path, "user,action,reward\n1,a,x\n1,,2\n")
+    with pytest.raises(LogsError, match=r"data rows, without the header"):
+        nc.read_logs(path)
+    with pytest.raises(LogsError, match=r"logs.csv, data row 2, column reward"):
+        nc.read_logs(csv(tmp_path, "user,action,reward\n1,a,2\n1,b,x\n"))

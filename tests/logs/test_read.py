@@ -201,7 +201,7 @@ def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(sys, "stdin", Piped(io.BytesIO(PLAIN.encode())))
     assert rewards(nc.read_logs("-")) == {"ann": [0.5, 1.25], "ben": [-2.0, 0.0]}
     monkeypatch.setattr(sys, "stdin", Piped(io.BytesIO(b"user,action,reward\n1,2,x\n")))
-    refused(lambda: nc.read_logs("-"), "text 'x'", "standard input, row 1")
+    refused(lambda: nc.read_logs("-"), "text 'x'", "standard input, data row 1")
     monkeypatch.setattr(sys, "stdin", Piped(io.BytesIO(b"")))
     refused(lambda: nc.read_logs("-"), "empty", "standard input")
     monkeypatch.setattr(Piped, "isatty", lambda self: True)
@@ -293,7 +293,7 @@ def test_empty_optional_columns_are_left_out_with_a_note(tmp_path: Path, kind: s
 def test_a_column_that_is_empty_in_one_file_only_is_still_an_error(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", "user,step,action,reward\n1,,2,1\n")
     write(tmp_path / "b.csv", "user,step,action,reward\n1,5,2,1\n")
-    refused(lambda: nc.read_logs(tmp_path), "step is missing", "a.csv, row 1")
+    refused(lambda: nc.read_logs(tmp_path), "step is missing", "a.csv, data row 1")
     refused(
         lambda: nc.read_logs(write(tmp_path / "c" / "c.csv", "user,action,reward\n1,,2\n1,,2\n")), "action is missing"
     )
@@ -423,3 +423,21 @@ def test_pandas_columns_may_have_any_names() -> None:
     frame = pandas.DataFrame([[1, 5, 0.5], [1, 6, 1.0]])
     logs = nc.Logs.from_frame(frame, columns={"user": "0", "action": "1", "reward": "2"})
     assert rewards(logs) == {1: [0.5, 1.0]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "advice"),
+    [
+        ({"action": "tmpl"}, "--column action=template"),
+        ({"step": "sentat"}, "--column step=sent_at"),
+        ({"reward": "clicke"}, "--column reward=clicked"),
+    ],
+)
+def test_a_misspelt_column_is_named_with_its_own_part(tmp_path: Path, columns: Any, advice: str) -> None:
+    path = write(tmp_path / "logs.csv", "user_id,sent_at,template,clicked\n1,2024-01-01,a,1\n")
+    refused(lambda: nc.read_logs(path, columns=columns), "no column", advice)
+
+
+def test_a_missing_column_says_what_the_others_are_taken_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "logs.csv", "who,song,plays,day\nann,a,1,2024-01-01\n")
+    refused(lambda: nc.read_logs(path), "no column 'user'", "recognised are song as action, plays as reward")

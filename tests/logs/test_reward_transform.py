@@ -158,7 +158,7 @@ def test_rewards_without_a_logarithm_are_counted() -> None:
 
 def test_the_advice_for_long_tails_is_the_logarithm_where_there_is_one(plays: dict[str, Any], logs: nc.Logs) -> None:
     said = " ".join(nc.Logs.from_arrays(**plays).advice)
-    assert "reward_transform='log1p' (--reward-transform log1p) suits counts, money and seconds" in said
+    assert "reward_transform='log1p' (--reward-transform log1p) learns their logarithm" in said
     centred = nc.Logs.from_arrays(**{**plays, "reward": plays["reward"] - 50.0})
     assert "log1p" not in " ".join(centred.advice) and "clip='auto'" in " ".join(centred.advice)
     assert "Rewards are learned as log(1 + reward)" in " ".join(logs.advice) and "typical" in " ".join(logs.advice)
@@ -169,3 +169,17 @@ def test_the_advice_for_long_tails_is_the_logarithm_where_there_is_one(plays: di
 def test_a_refit_on_another_scale_is_refused(plays: dict[str, Any], model: nc.Model) -> None:
     with pytest.raises(ModelError, match="another scale: read the logs with reward_transform='log1p'"):
         nc.fit(nc.Logs.from_arrays(**plays), start=model)
+
+
+def test_a_long_tail_of_counts_has_one_remedy_and_no_outliers() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.floor(np.exp(rng.normal(0.5, 1.8, 3000)))
+    given: dict[str, Any] = {"user": np.arange(3000) // 10, "action": np.arange(3000) % 20}
+    logs = nc.Logs.from_arrays(**given, reward=counts)
+    said = " ".join(logs.advice)
+    assert logs.summary.far_rewards == 0 and logs.summary.tail_share > 0.5
+    assert "--reward-transform log1p" in said and "clip" not in said
+    clipped = nc.Logs.from_arrays(**given, reward=counts, clip="auto")
+    assert "--clip" not in " ".join(clipped.advice)
+    stars = nc.Logs.from_arrays(**given, reward=np.where(np.arange(3000) == 7, 999.0, 1 + np.arange(3000) % 5))
+    assert stars.summary.far_rewards == 1 and "999 (user 0" in " ".join(stars.advice)

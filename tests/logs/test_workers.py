@@ -161,7 +161,7 @@ def test_grouped_files_are_not_shuffled_and_the_promise_is_checked(
 def test_a_fit_by_two_processes_is_that_of_one(tmp_path: Path, scratch: Path) -> None:
     logs = nc.read_logs(write_parquet(tmp_path / "logs"))
     for settings in ({"estimator": "sold", "rank": 2}, {"rank": 2, "calibrate": False}):
-        one, two = nc.fit(logs, **settings), nc.fit(logs, workers=2, **settings)
+        one, two = nc.fit(logs, **settings), nc.fit(logs, **settings, run=nc.Run(workers=2))
         assert np.abs(one.mean - two.mean).max() < 1e-6 * np.abs(one.mean).max()
         assert np.abs(one.covariance - two.covariance).max() < 1e-6 * np.abs(one.covariance).max()
         assert one.noise_variance == pytest.approx(two.noise_variance, rel=1e-6)
@@ -213,4 +213,4 @@ def test_a_number_of_workers_is_a_number(tmp_path: Path) -> None:
     logs = nc.Logs.from_arrays(user=[1, 1, 2, 2], features=np.eye(4)[:, :2] + 1, reward=[1, 0, 1, 0])
     for wrong in (0, 1.5, "two"):
         with pytest.raises(NewcomerError, match="workers"):
-            nc.fit(logs, workers=wrong)
+            nc.fit(logs, run=nc.Run(workers=wrong))

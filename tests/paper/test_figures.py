@@ -451,7 +451,7 @@ def test_what_writes_pages_is_not_installed() -> None:
     """The wheel is the package alone, and no module of its experiments imports the pages or writes text."""
     root = Path(__file__).parents[2]
     assert 'packages = ["src/newcomer"]' in (root / "pyproject.toml").read_text()
-    sources = {path.name: path.read_text() for path in (root / "src/newcomer/experiments").rglob("*.py")}
+    sources = {path.name: path.read_text() for path in (root / "src/newcomer/paper").rglob("*.py")}
     assert len(sources) > 30
     assert not [name for name, text in sources.items() if "write_text(" in text or "from experiments" in text]
 

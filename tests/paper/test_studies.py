@@ -24,7 +24,7 @@ from newcomer.worlds.synthetic import Synthetic
 
 
 def test_every_study_is_in_the_catalogue_and_not_among_the_papers_figures():
-    assert len(STUDIES) == 20 and set(STUDIES) == set(TARGETS) and not set(STUDIES) & set(FIGURES)
+    assert len(STUDIES) == 17 and set(STUDIES) == set(TARGETS) and not set(STUDIES) & set(FIGURES)
     assert chosen(["prior-users"]) == [EVERYTHING["prior-users"]]
     for figure in STUDIES.values():
         assert figure.claim and figure.caption(SCALES["full"]) and not figure.fits(SCALES["full"])

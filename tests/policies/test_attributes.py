@@ -40,7 +40,7 @@ def one_hot(**more: Any) -> Model:
 
 
 def expected(policy: Any, state: Any, actions: Floats, **more: Any) -> Floats:
-    view = policy._belief.look_at(state, policy.ask(state, actions, **more))
+    view = policy.learner.look_at(state, policy.query(state, actions, **more))
     return np.asarray(view.expected())
 
 
@@ -137,7 +137,7 @@ def test_an_outlier_keeps_the_shift_of_the_prior() -> None:
         X = rng.normal(size=(1, 5))
         for state in (first, later):
             policy.update(state, X, 30.0 * X[:, 0])
-    assert not first.inside[0] and not later.inside[0]
+    assert not first.in_subspace[0] and not later.in_subspace[0]
     policy.know(later, [PEOPLE[0]])
     actions = np.eye(5)
     found, wanted = expected(policy, later, actions), expected(policy, first, actions)

@@ -57,8 +57,8 @@ def meet(policy, sequences, rng):
 
 
 def told(state):
-    own = state if hasattr(state, "told") else state.memory
-    return own.told[0] - own.told[0, 0], float(own.share[0])
+    own = state if hasattr(state, "log_likelihood") else state.memory
+    return own.log_likelihood[0] - own.log_likelihood[0, 0], float(own.share[0])
 
 
 @pytest.mark.parametrize("two", [(0.0, 1.0), (-1.0, 1.0), (0.0, 5.0)])
@@ -136,7 +136,7 @@ def test_taste_is_what_it_was_before_the_reward():
         policy.update(state, ids=[action], reward=[reward])
         seen.append(action)
         rewards.append(reward)
-    np.testing.assert_allclose(state.memory.told[0], logs, atol=1e-8)
+    np.testing.assert_allclose(state.memory.log_likelihood[0], logs, atol=1e-8)
 
 
 def test_pooling_is_what_its_formula_says_and_the_more_users_the_surer():
@@ -190,10 +190,10 @@ def test_weights_begun_with_are_multiplied_by_own_repeats_and_pooled_without_the
     state = policy.start(1, repeatability=steady)
     for reward in (1.0, 0.0, 1.0, 0.0):
         policy.update(state, ids=[2], reward=[reward])
-    weights = oracle.posterior(steady.weights, state.memory.told[0].tolist())
+    weights = oracle.posterior(steady.weights, state.memory.log_likelihood[0].tolist())
     assert state.memory.share[0] == pytest.approx(np.dot(weights, SHARES), abs=1e-9)
     plain = policy.start(1)
-    plain.memory.told[:], plain.memory.repeats[:] = state.memory.told, state.memory.repeats
+    plain.memory.log_likelihood[:], plain.memory.repeats[:] = state.memory.log_likelihood, state.memory.repeats
     assert policy.repeatability(plain) == policy.repeatability(state), "what a user heard is not counted again"
     both = type(state).concat([state, policy.start(3)])
     assert policy.repeatability(both) == policy.repeatability(state)
@@ -258,7 +258,7 @@ def test_states_of_before_load_and_go_on(make):
     np.testing.assert_allclose(policy.scores(state, ids=list("abcdefg")), kept["scores"][make.__name__], rtol=1e-12)
     own = state if make is nc.EmpiricalArms else state.memory
     repeats = own.repeats.copy()
-    assert repeats.tolist() == [9.0, 1.0] and np.ptp(own.told, axis=1).min() > 0 and not own.heard.any()
+    assert repeats.tolist() == [9.0, 1.0] and np.ptp(own.log_likelihood, axis=1).min() > 0 and not own.log_prior.any()
     policy.update(state, ids=["a", "c"], reward=[1.0, 2.0])
     assert own.repeats.tolist() == [10.0, 2.0]
     assert type(state).from_bytes(state.to_bytes()) == state
@@ -276,7 +276,7 @@ def test_nobody_is_a_stranger_for_rare_clicks(make):
     state = policy.start(300)
     for action in range(20):
         policy.update(state, ids=np.full(300, action), reward=(rng.random(300) < 0.02).astype(float))
-    assert state.inside.all()
+    assert state.in_subspace.all()
 
 
 def test_half_of_the_weight_is_on_nothing_to_begin_with():

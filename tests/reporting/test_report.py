@@ -13,9 +13,11 @@ import pytest
 
 import newcomer as nc
 from newcomer.checks import quick, sample
+from newcomer.checks.descriptive import spelling
 from newcomer.cli import main
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation, HeadlineStep, Interval, LearningStep, OffPolicyRow, PolicyRow
+from newcomer.evidence import whole_percents
 from newcomer.findings import Finding, Findings, Picture
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect
 from newcomer.reporting.html import Markup, tag
@@ -143,7 +145,7 @@ def gaining(dossier: ReportContents, gain: float) -> ReportContents:
     assert facts.outlook.everybody is not None
     alike = replace(facts.outlook.everybody, gain=Interval.around(0.5, 0.05, 400))
     outlook = replace(facts.outlook, steps=tuple(steps), everybody=alike)
-    kept = replace(dossier.model.evidence, population=replace(facts, outlook=outlook))
+    kept = replace(dossier.model.evidence, population=replace(facts, heldout_gain=outlook))
     return replace(dossier, model=replace(dossier.model, evidence=kept))
 
 
@@ -180,7 +182,7 @@ def test_the_best_actions_are_named_first(dossier: ReportContents) -> None:
     assert dossier.everybody is not None and dossier.everybody.best
     for one in dossier.everybody.best:
         assert f"{one.mean:.4g}" in section and f"{one.low:.4g} to {one.high:.4g}" in section
-    assert "over what was logged" in section
+    assert "pays" in section and "logged (by propensities, doubly robust)" in section
 
 
 def test_without_a_model_or_checks_it_says_so(dossier: ReportContents) -> None:
@@ -205,7 +207,7 @@ def test_every_record_of_an_evaluation_is_shown(dossier: ReportContents) -> None
     )
     text = page_of(replace(dossier, evaluation=full))
     parsed(text)
-    assert "not people" in text and 'id="learning"' in text and "&lt;Uniform&gt;" in text and "nan" not in text.lower()
+    assert "not users" in text and 'id="learning"' in text and "&lt;Uniform&gt;" in text and "nan" not in text.lower()
 
 
 # No logs are too bad.
@@ -266,7 +268,9 @@ def test_what_is_asked_for_wrongly_is_one_sentence(folder: Path) -> None:
 
 def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    monkeypatch.setattr(quick, "gather", lambda *given, **named: made.append(1) or sample.take_sample(*given, **named))
+    monkeypatch.setattr(
+        quick, "take_sample", lambda *given, **named: made.append(1) or sample.take_sample(*given, **named)
+    )
     logs = Synthetic.learnable(dim=6, seed=1).logs(80, 6, seed=1)
     page = nc.report(logs, folder / "once.html", quick=True)
     assert len(made) == 1 and page.findings is not None and page.evaluation is not None
@@ -274,7 +278,7 @@ def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_progress_rises_to_the_end(folder: Path) -> None:
     told: list[tuple[int, int]] = []
-    nc.report(logs_of("broken"), folder / "p.html", quick=True, progress=lambda a, b: told.append((a, b)))
+    nc.report(logs_of("broken"), folder / "p.html", quick=True, run=nc.Run(progress=lambda a, b: told.append((a, b))))
     done = [a / b for a, b in told]
     assert done == sorted(done) and done[-1] == 1.0 and len(done) > 10
 
@@ -396,3 +400,28 @@ def test_lengths_of_histories_are_counted_by_octave() -> None:
 
 def test_a_report_is_shown_in_short(folder: Path) -> None:
     assert len(repr(page("few", folder))) < 700
+
+
+def test_the_page_tells_no_more_than_the_logs_show(dossier: ReportContents) -> None:
+    """Nothing detectable is not "everybody is best served the same"; percents add up to 100."""
+    assert dossier.model is not None and dossier.model.evidence.population is not None
+    facts = replace(dossier.model.evidence.population, directions=0)
+    alike = replace(dossier.model, evidence=replace(dossier.model.evidence, population=facts))
+    text = page_of(replace(dossier, model=alike))
+    assert "best served the same" not in text and "No differences in preferences are detectable" in text
+    assert sum(whole_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))) == 100
+
+
+def test_commands_of_the_page_join_spellings_and_serve(dossier: ReportContents) -> None:
+    assert dossier.findings is not None
+    spelled = replace(dossier.findings, findings=(*dossier.findings, *spelling(["Tea", "tea "])))
+    told = commands(replace(dossier, findings=spelled), replace(dossier.decision, answer="yes"))
+    assert all("--tidy-ids" in one for one, _ in told if one.startswith(("newcomer fit", "newcomer report")))
+    (code,) = [(one, why) for one, why in told if "PriorUCB" in one]
+    assert "policy.update(" in code[0] and "starts from the population mean" in code[1]
+
+
+def test_a_direction_that_is_nearly_all_positive_is_a_level() -> None:
+    factor = np.array([[1.0], [0.9], [0.8], [-0.05]])
+    model = nc.Model(np.eye(4, 1), np.ones(4), np.zeros(4), factor, 1.0, action_ids=tuple("abcd"), one_hot=True)
+    assert directions_of(model)[0].level

@@ -1,4 +1,4 @@
-"""Surface: what can be read off the logs without any test of chance: coverage, rewards, propensities, repeats.
+"""Descriptive: what is read off the logs without a test of chance: coverage, spellings, rewards, propensities, repeats.
 
 A fault here counts directly. Propensities are held against the logs by the identity E[1(a shown) / p] = P(a can be
 shown) <= 1: summed over rows and divided by their number, 1/p of an action exceeds 1 only by chance. Where an action
@@ -9,7 +9,7 @@ by a normal bound for the worst action, corrected for their number: conservative
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.checks.residuals import ResidualSample
 from newcomer.checks.sample import CheckSample, Propensities
 from newcomer.evidence import HEAVY_TAILS
-from newcomer.findings import Finding, Picture, Verdict
+from newcomer.findings import SPELLING, Finding, Picture, Verdict
 from newcomer.logs.logs import Logs
 
 NOTHING = "Nothing to do."
@@ -28,6 +28,7 @@ CROWDED = 0.5  # share of rewards at one end of the scale from which it is a flo
 FEW_EVENTS = 100  # rewards of the rarer of two values below which there is little to learn from
 TINY = 1e-3  # propensities below this make an estimate that divides by them depend on single rows
 SHOWN = 40  # points of a picture
+SPELLINGS = 3  # of an action, and actions, that are named
 OFF = 0.1  # relative deviation of frequencies from propensities that matters
 
 
@@ -36,10 +37,10 @@ def coverage(logs: Logs, found: CheckSample) -> Finding:
     summary, weakest, missing = logs.summary, *_weakest(logs, found)
     rare = float(np.mean(found.shown < RARE)) if len(found.shown) else 0.0
     short = summary.too_short / summary.users
-    told = "There are too many features to look at every direction of them"
-    if weakest is not None:
-        told = f"Of the directions of the features the weakest is seen {weakest:.2g} times as much as the average one"
-    told += f", and {missing} not at all" if missing else ""
+    told = _seen_most(logs, found) if logs.one_hot else "There are too many features to look at every direction of them"
+    if weakest is not None and not logs.one_hot:
+        told = f"The direction of the features that is seen least has {weakest:.2g} times the average"
+    told += f", and {missing} directions are never seen" if missing else ""
     made = partial(Finding, "coverage", effect=weakest, unit="of an average direction", picture=_by_action(found))
     if summary.usable < 2:
         return Finding(
@@ -60,6 +61,32 @@ def coverage(logs: Logs, found: CheckSample) -> Finding:
         advice = "What is not seen is left out of the model: log what is missing, or leave rare actions out."
         return made("doubtful", f"{told}; {', '.join(doubts)}.", advice)
     return made("fine", f"{told}.", NOTHING)
+
+
+def _seen_most(logs: Logs, found: CheckSample) -> str:
+    """How many actions there are, and how often they were shown."""
+    shown = found.shown[found.shown > 0]
+    return f"{len(shown):,} actions have {shown.min():,} to {shown.max():,} rows each" if len(shown) else "No actions"
+
+
+def spelling(ids: Sequence[int | str]) -> list[Finding]:
+    """Ids of actions that differ in case or in blanks alone: each spelling counts as an action of its own.
+
+    >>> spelling(["Tea", "tea ", "rum"])[0].what
+    "1 action is there in several spellings, which count as different actions ('Tea', 'tea ')."
+    """
+    groups: dict[str, list[str]] = {}
+    for one in ids:
+        if isinstance(one, str):
+            groups.setdefault(" ".join(one.split()).casefold(), []).append(one)
+    several = [group for group in groups.values() if len(group) > 1]
+    if not several:
+        return []
+    are = "action is" if len(several) == 1 else "actions are"
+    shown = "; ".join(", ".join(map(repr, group[:SPELLINGS])) for group in several[:SPELLINGS])
+    what = f"{len(several):,} {are} there in several spellings, which count as different actions ({shown})."
+    advice = "Join them with tidy_ids=True (--tidy-ids), if they are the same."
+    return [Finding(SPELLING, "doubtful", what, advice, effect=float(len(several)), unit="actions")]
 
 
 def _weakest(logs: Logs, found: CheckSample) -> tuple[float | None, int]:
@@ -111,6 +138,7 @@ def rewards(logs: Logs) -> Finding:
         return Finding("rewards", "broken", what, "Log what came of each action, also where nothing did.")
     ends = {"lowest": counts[0] / total, "highest": counts[-1] / total}
     end, share = max(ends.items(), key=lambda one: one[1])
+    most = values[0] if end == "lowest" else values[-1]
     made = partial(Finding, "rewards", effect=float(share), unit=f"of rewards are the {end}", picture=picture)
     span = f"Rewards go from {values[0]:g} to {values[-1]:g}"
     if len(values) == 2:
@@ -121,12 +149,14 @@ def rewards(logs: Logs) -> Finding:
         return made(verdict, what, advice)
     if summary.far_rewards or summary.tail_share > HEAVY_TAILS:
         what = f"{span}, with {summary.hiding}, which may hide how users differ."
-        return made("doubtful", what, f"Mend what is wrong; of what is right, {summary.remedy}.")
+        return made("doubtful", what, f"Correct rewards that are mistakes; for those that are not, {summary.remedy}.")
     if share > CROWDED:
-        what = f"{span}, and {share:.0%} of them are the {end}: beyond it tastes cannot be told apart."
+        what = f"{span}, and {share:.0%} of them are {most:g}, the {end}: preferences"
+        what += " beyond it do not show."
         advice = "Log a finer reward; gains in it are understated near the end of the scale."
         return made("doubtful", what, advice)
-    return made("fine", f"{span}; {share:.0%} of them are the {end}.", NOTHING)
+    often = f"; {share:.0%} of them are {most:g}, the {end}" if share >= 0.01 else ""
+    return made("fine", f"{span}{often}.", NOTHING)
 
 
 def _histogram(values: Floats, counts: Ints) -> Picture:
@@ -148,7 +178,8 @@ def propensities(found: CheckSample, rows: int, level: float) -> Finding:
             "propensities",
             "unknowable",
             "No propensities are logged, so nothing can be said of how actions were chosen beyond what the tests see.",
-            "Log with which probability each action was chosen, column propensity: evaluation gets sharper, too.",
+            "If actions were drawn at random, add a column propensity with the probability of the logged action"
+            f"{_equal(found)}: then the gain of serving everybody the best is measured on all rows.",
         )
     ratio, error = _ratios(told, rows)
     fixed = bool(np.all(told.largest - told.least <= 1e-9)) and len(found.shown) > 1
@@ -168,6 +199,12 @@ def propensities(found: CheckSample, rows: int, level: float) -> Finding:
         what += f" them use {used:.0%} of the rows."
         return made("doubtful", what, "Explore with at least one in a hundred choices.")
     return made("fine", f"They agree with how often actions were shown; {least_told}.", NOTHING)
+
+
+def _equal(found: CheckSample) -> str:
+    """The propensity of a test in which all actions are equally likely."""
+    actions = int((found.shown > 0).sum())
+    return f" (1/{actions:,} in each row if all were equally likely)" if actions > 1 else ""
 
 
 def _ratios(told: Propensities, rows: int) -> tuple[Floats, Floats]:
@@ -191,17 +228,19 @@ def _ratio_picture(ratio: Floats, limit: Floats) -> Picture:
     )
 
 
-def repeats(crowd: ResidualSample) -> Finding:
+def repeats(sample: ResidualSample) -> Finding:
     """Whether actions come again to the same user, and whether what is left of their rewards agrees then."""
-    if not len(crowd.actions) or not crowd.repeats or crowd.spread <= 0:
-        what = "No user meets an action twice" if len(crowd.actions) else "Actions have no names"
-        what += ": how much of what is left of a reward stays with the person cannot be told."
-        return Finding("repeats", "unknowable", what, "A newcomer's own repeats will tell it; nothing to do.")
-    same, other, error = agreement(crowd)
-    lasting = float(np.clip((same - other) / crowd.spread, -1.0, 1.0))
-    what = f"{crowd.repeats:,} rows repeat an action of the user; {lasting:.0%} of what is left of rewards comes again,"
-    what += " shared tastes included"
-    labels, table = ("same action", "other actions"), (same / crowd.spread, other / crowd.spread)
+    if not len(sample.actions) or not sample.repeats or sample.spread <= 0:
+        what = "No user meets an action twice" if len(sample.actions) else "Actions have no names"
+        what += ": whether a user's reward for the same action repeats cannot be told."
+        return Finding("repeats", "unknowable", what, "Nothing to do: a newcomer's own repeats will show it.")
+    same, other, error = agreement(sample)
+    lasting = float(np.clip((same - other) / sample.spread, -1.0, 1.0))
+    what = (
+        f"{sample.repeats:,} rows repeat an action of the user; {lasting:.0%} of the variance of rewards that actions"
+    )
+    what += " do not explain repeats with it, shared preferences included"
+    labels, table = ("same action", "other actions"), (same / sample.spread, other / sample.spread)
     picture = Picture(
         "Do repeated actions pay the same?",
         "",
@@ -211,23 +250,23 @@ def repeats(crowd: ResidualSample) -> Finding:
         labels=labels,
         kind="bars",
     )
-    sure = 2 * error / crowd.spread
+    sure = 2 * error / sample.spread
     told, unit = f"{what} (give or take {sure:.0%}).", "of the residual variance"
     return Finding("repeats", "fine", told, NOTHING, effect=lasting, unit=unit, picture=picture)
 
 
-def agreement(crowd: ResidualSample) -> tuple[float, float, float]:
+def agreement(sample: ResidualSample) -> tuple[float, float, float]:
     """Mean product of residuals of two rows of a user: same action, other ones; and the first one's error."""
-    key = crowd.user * crowd.count + crowd.actions
+    key = sample.user * sample.count + sample.actions
     places, which = np.unique(key, return_inverse=True)
-    e = crowd.residual
+    e = sample.residual
     sums, squares = (np.bincount(which, weights=e**power) for power in (1, 2))
     times = np.bincount(which)
-    user = places // crowd.count
-    same = np.bincount(user, weights=(sums**2 - squares) / 2, minlength=len(crowd))
-    pairs = np.bincount(user, weights=times * (times - 1) / 2, minlength=len(crowd))
-    whole = np.add.reduceat(e, crowd.offsets[:-1]) ** 2 - np.add.reduceat(e**2, crowd.offsets[:-1])
-    every = crowd.window * (crowd.window - 1) / 2
+    user = places // sample.count
+    same = np.bincount(user, weights=(sums**2 - squares) / 2, minlength=len(sample))
+    pairs = np.bincount(user, weights=times * (times - 1) / 2, minlength=len(sample))
+    whole = np.add.reduceat(e, sample.offsets[:-1]) ** 2 - np.add.reduceat(e**2, sample.offsets[:-1])
+    every = sample.window * (sample.window - 1) / 2
     mean = same.sum() / pairs.sum()
     error = math.sqrt(float(((same - mean * pairs) ** 2).sum())) / float(pairs.sum())
     other = (whole.sum() / 2 - same.sum()) / max(float((every - pairs).sum()), 1.0)

@@ -1,6 +1,6 @@
 """Quick: every check that needs no fit, in the order in which they are told.
 
-One pass over the logs, and some more where users are many and a sample of them shows no taste worth serving.
+One pass over the logs, and some more where users are many and a sample of them shows no preferences worth serving.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import numpy as np
 from newcomer.checks import dependence
 from newcomer.checks.attributes import attributes_and_logging
 from newcomer.checks.dependence import self_selection, unseen
-from newcomer.checks.descriptive import coverage, propensities, repeats, rewards
-from newcomer.checks.findings import Draft, judged
+from newcomer.checks.descriptive import coverage, propensities, repeats, rewards, spelling
+from newcomer.checks.findings import Draft, UsersTested, judged
 from newcomer.checks.residuals import HalvedRows, ResidualSample
 from newcomer.checks.sample import take_sample
-from newcomer.checks.shared_preferences import asked_of_all, shared_taste, unknowable
-from newcomer.findings import Finding, Findings
+from newcomer.checks.shared_preferences import asked_of_all, shared_preferences, unknowable
+from newcomer.findings import LOGGING, SHARED, Finding, Findings
 from newcomer.logs.logs import Logs
 
 FEWEST = 10  # users below whom no test is made
-TESTS = ("adaptive logging", "taste-dependent logging", "self-selection", "contexts", "history length", "drift")
+TESTS = (*LOGGING, "history length", "drift")
 
 
 def quick_check(
@@ -29,37 +29,38 @@ def quick_check(
 ) -> Findings:
     """Check logs without a fit; `progress` is called with (rows done, rows in all)."""
     found = take_sample(logs, progress=progress)
-    crowd = ResidualSample.of(found, logs.item_features)
-    drafts: list[Draft | Finding] = [coverage(logs, found), rewards(logs)]
-    why = _why_not(crowd)
+    sample = ResidualSample.of(found, logs.item_features)
+    drafts: list[Draft | Finding] = [coverage(logs, found), *spelling(logs.action_ids or ()), rewards(logs)]
+    why = _why_not(sample)
     weighed = propensities(found, logs.summary.rows, level)
-    drafts += [weighed, repeats(crowd) if len(crowd) else _untold("repeats", why)]
-    tests = [_untold(name, why) for name in (*TESTS, "shared taste")] if why else _tests(crowd, level, seed)
-    told = judged([*drafts, *tests], level)
+    drafts += [weighed, repeats(sample) if len(sample) else _untold("repeats", why)]
+    tests = [_untold(name, why) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
+    tested = UsersTested(logs.summary.users, len(sample), getattr(logs, "ordered", True))
+    told = judged([*drafts, *tests], level, tested)
     if not why:
-        told = [asked_of_all(logs, one, level, progress) if one.name == "shared taste" else one for one in told]
+        told = [asked_of_all(logs, one, level, progress) if one.name == SHARED else one for one in told]
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation = logs.summary.reward_deviation
     random = found.propensities is not None and weighed.verdict == "fine"
-    hidden = unknowable(next(one for one in told if one.name == "shared taste"), shown, deviation, random=random)
-    first = unseen(crowd, deviation, random=random)
+    hidden = unknowable(next(one for one in told if one.name == SHARED), shown, deviation, random=random)
+    first = unseen(sample, deviation, random=random)
     known = attributes_and_logging(logs, level=level, seed=seed)
     told = told if known is None else [*told, known]
-    return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(crowd))
+    return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(sample))
 
 
-def _why_not(crowd: ResidualSample) -> str:
+def _why_not(sample: ResidualSample) -> str:
     """Why there is nothing to test; nothing where there are people, and rewards that differ."""
-    if len(crowd) < FEWEST:
-        return f"Of so few users with two rows or more ({len(crowd)}) nothing can be told."
-    alike = crowd.spread <= 1e-12 * max(float(np.mean(crowd.reward**2)), 1e-300)
+    if len(sample) < FEWEST:
+        return f"Of so few users with two rows or more ({len(sample)}) nothing can be told."
+    alike = sample.spread <= 1e-12 * max(float(np.mean(sample.reward**2)), 1e-300)
     return "Rewards of the same action are all the same, so that nothing can be told." if alike else ""
 
 
-def _tests(crowd: ResidualSample, level: float, seed: int) -> list[Draft | Finding]:
+def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Finding]:
     """The tests of chance, each with permutations of its own."""
-    timed, shuffled = HalvedRows.of(crowd, shuffled=False), HalvedRows.of(crowd, shuffled=True)
-    unit = dependence.taste_size(shuffled)
+    timed, shuffled = HalvedRows.of(sample, shuffled=False), HalvedRows.of(sample, shuffled=True)
+    unit = dependence.preference_size(shuffled)
     seeds = np.random.SeedSequence(seed).generate_state(7).tolist()
     found = [
         dependence.forward(timed, unit, seeds[0]),
@@ -70,11 +71,11 @@ def _tests(crowd: ResidualSample, level: float, seed: int) -> list[Draft | Findi
         dependence.drift(timed, seeds[4]),
     ]
     told = [one or _untold(name) for name, one in zip(TESTS, found, strict=True)]
-    return [*told, shared_taste(shuffled, level, seeds[5])]
+    return [*told, shared_preferences(shuffled, level, seeds[5])]
 
 
 def _untold(name: str, why: str = "") -> Finding:
-    """What is said where there is nothing to test with; of a taste that cannot be seen nothing is promised."""
+    """What is said where there is nothing to test with; nothing is promised of preferences that cannot be seen."""
     what = why or "There are too few users with two rows, or rows and rewards too much alike, to tell."
-    verdict = "doubtful" if name == "shared taste" else "unknowable"
+    verdict = "doubtful" if name == SHARED else "unknowable"
     return Finding(name, verdict, what, "Log more users, with several different actions each.")

@@ -1,4 +1,4 @@
-"""Crowd: the people of a check, their rows as residuals and coordinates, and sums over halves of their histories.
+"""Residuals: the users of a check, their rows as residuals and coordinates, and sums over halves of their histories.
 
 What is common to everybody is taken away first: of each reward the mean of its action, or, where rows bring features,
 what least squares make of these (then the action's mean, if it has a name). The residual e is what the tests look at.
@@ -7,7 +7,7 @@ Features are seen along a few directions. The leading ones are those in which us
 subspace iteration on sum_u (sum_h e phi)(sum_h e phi)^T, over pairs of different rows within the same half of a
 history: no product crosses the halves, so that permuting second halves among users changes no direction, and the tests
 stay exact. Random directions fill up. All are made uncorrelated with variance 1 over the logged rows: z. For a user
-with taste b, e = z . b + noise, so that
+with preferences b, e = z . b + noise, so that
 
     x = sum_h e (1, z)    has mean n (level, b)        and        y = sum_h z    has mean n (shift of what is shown).
 
@@ -27,9 +27,9 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.checks.sample import SIZES, WIDEST, CheckSample, flat, narrow, random_directions
 from newcomer.users import mix
 
-LEADING = 8  # directions of taste
+LEADING = 8  # directions of preference
 RANDOM = 16  # directions that fill up
-ROUNDS = 6  # of the climb to the weights of draws without replacement
+ROUNDS = 6  # of the iteration for the weights of draws without replacement
 EXPECTED = 10.0  # repeats expected by chance from which their absence says that actions come once each
 ROUNDING = 1e-9
 
@@ -143,56 +143,56 @@ class ResidualSample:
 
 @dataclass(frozen=True)
 class HalvedRows:
-    """A crowd with its rows in one order, cut in halves: `order` (R,) rows, `z` (R, q) coordinates in that order.
+    """A sample with its rows in one order, cut in halves: `order` (R,) rows, `z` (R, q) coordinates in that order.
 
-    The first `leading` coordinates are directions of taste. `due` (R, q) is z less its expectation given the actions
-    that came before, where actions come once each; else it is z.
+    The first `leading` coordinates are directions of preference. `due` (R, q) is z less its expectation given the
+    actions that came before, where actions come once each; else it is z.
     """
 
-    crowd: ResidualSample
+    sample: ResidualSample
     order: Ints
     z: Floats
     leading: int
     due: Floats
 
     @classmethod
-    def of(cls, crowd: ResidualSample, *, shuffled: bool) -> HalvedRows:
+    def of(cls, sample: ResidualSample, *, shuffled: bool) -> HalvedRows:
         """The view in time, or after a shuffle that depends on user and position alone."""
-        order = _shuffled(crowd) if shuffled else np.arange(len(crowd.residual))
-        return cls.along(crowd, order, *directions_of(crowd, order, halves_of(crowd.window)))
+        order = _shuffled(sample) if shuffled else np.arange(len(sample.residual))
+        return cls.along(sample, order, *directions_of(sample, order, halves_of(sample.window)))
 
     @classmethod
-    def along(cls, crowd: ResidualSample, order: Ints, directions: Floats, leading: int) -> HalvedRows:
-        """The view in an order along some directions (dim, q), of which the `leading` first are those of taste."""
-        z, told = _whitened(crowd, directions, leading)
+    def along(cls, sample: ResidualSample, order: Ints, directions: Floats, leading: int) -> HalvedRows:
+        """The view in an order along some directions (dim, q), of which the `leading` first are those of preference."""
+        z, told = _whitened(sample, directions, leading)
         z = z[order]
-        due = z - _expected(z, crowd.actions[order], crowd) if crowd.once else z
-        return cls(crowd, order, z, told, due)
+        due = z - _expected(z, sample.actions[order], sample) if sample.once else z
+        return cls(sample, order, z, told, due)
 
     @property
     def residual(self) -> Floats:
         """Residuals in this order."""
-        return self.crowd.residual[self.order]
+        return self.sample.residual[self.order]
 
     @property
-    def taste(self) -> Floats:
-        """Coordinates (R, leading) along the directions of taste."""
+    def preferences(self) -> Floats:
+        """Coordinates (R, leading) along the directions of preference."""
         return self.z[:, : self.leading]
 
     @property
     def sizes(self) -> tuple[Ints, Ints]:
         """Rows of the first and of the second half of each user."""
-        return self.crowd.window // 2, self.crowd.window - self.crowd.window // 2
+        return self.sample.window // 2, self.sample.window - self.sample.window // 2
 
     def sums(self, values: Floats) -> tuple[Floats, Floats]:
         """Sums over the first and the second halves of values (R, q): (n, q) each."""
-        both = np.add.reduceat(values, halves_of(self.crowd.window), axis=0)
+        both = np.add.reduceat(values, halves_of(self.sample.window), axis=0)
         return both[::2], both[1::2]
 
     def paid(self, *, level: bool) -> Floats:
         """e z, and e itself in front with `level`: (R, q)."""
         e = self.residual[:, None]
-        return np.hstack([e, e * self.taste]) if level else e * self.taste
+        return np.hstack([e, e * self.preferences]) if level else e * self.preferences
 
 
 def _scaled(values: Floats) -> Floats:
@@ -214,19 +214,19 @@ def residuals(reward: Floats, features: Floats, actions: Ints, count: int) -> Fl
     return np.asarray(left)
 
 
-def directions_of(crowd: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
-    """Directions (dim, q), those of taste first, and how many these are.
+def directions_of(sample: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
+    """Directions (dim, q), those of preference first, and how many these are.
 
     With few features all of them are looked at.
     """
-    if crowd.dim <= LEADING:
-        return np.eye(crowd.dim), crowd.dim
-    fill = min(crowd.dim, 2 * LEADING + RANDOM)
-    start = random_directions(crowd.dim, fill)
-    e = crowd.residual[order][:, None]
+    if sample.dim <= LEADING:
+        return np.eye(sample.dim), sample.dim
+    fill = min(sample.dim, 2 * LEADING + RANDOM)
+    start = random_directions(sample.dim, fill)
+    e = sample.residual[order][:, None]
     back = np.empty((len(e), fill))
-    back[order] = e * others_of(e * crowd.project(start)[order], halves)
-    leading = np.linalg.svd(crowd.spread_out(back), full_matrices=False)[0][:, :LEADING]
+    back[order] = e * others_of(e * sample.project(start)[order], halves)
+    leading = np.linalg.svd(sample.spread_out(back), full_matrices=False)[0][:, :LEADING]
     return np.hstack([leading, start[:, : LEADING + RANDOM]]), LEADING
 
 
@@ -239,7 +239,7 @@ def others_of(values: Floats, halves: Ints) -> Floats:
 def drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
     """Weights (count,) with which actions are drawn, one after another and none twice, summing to 1.
 
-    Plackett and Luce's model, by the climb of Hunter (2004) from the shares shown.
+    Plackett and Luce's model, by the iteration of Hunter (2004) from the shares shown.
     """
     shown = np.bincount(actions, minlength=count)
     weights = shown / shown.sum()
@@ -252,13 +252,13 @@ def drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
     return np.asarray(weights)
 
 
-def _expected(z: Floats, actions: Ints, crowd: ResidualSample) -> Floats:
+def _expected(z: Floats, actions: Ints, sample: ResidualSample) -> Floats:
     """E[z of a row | the actions before it], (R, q), where actions come once each, by their drawing weights."""
-    weights = drawing_weights(actions, crowd.window, crowd.count)
+    weights = drawing_weights(actions, sample.window, sample.count)
     rows = np.arange(len(actions))
-    sums = csr_array((np.ones(len(rows)), (actions, rows)), shape=(crowd.count, len(rows))) @ z
-    weighted = weights[:, None] * sums / np.maximum(np.bincount(actions, minlength=crowd.count), 1)[:, None]
-    gone, taken = _before(weights[actions][:, None], crowd.window), _before(weighted[actions], crowd.window)
+    sums = csr_array((np.ones(len(rows)), (actions, rows)), shape=(sample.count, len(rows))) @ z
+    weighted = weights[:, None] * sums / np.maximum(np.bincount(actions, minlength=sample.count), 1)[:, None]
+    gone, taken = _before(weights[actions][:, None], sample.window), _before(weighted[actions], sample.window)
     return np.asarray((weighted.sum(axis=0) - taken) / np.maximum(1.0 - gone, ROUNDING))
 
 
@@ -278,20 +278,20 @@ def halves_of(window: Ints) -> Ints:
     return np.stack([starts, starts + window // 2], axis=1).ravel()
 
 
-def _shuffled(crowd: ResidualSample) -> Ints:
+def _shuffled(sample: ResidualSample) -> Ints:
     """Rows of each user in an order drawn from user and position."""
-    inside = np.arange(len(crowd.residual)) - np.repeat(_starts(crowd.window), crowd.window)
-    lottery = mix(np.repeat(crowd.hashes.view(np.uint64), crowd.window) ^ mix(inside.astype(np.uint64)))
-    return np.lexsort((lottery, crowd.user))
+    inside = np.arange(len(sample.residual)) - np.repeat(_starts(sample.window), sample.window)
+    lottery = mix(np.repeat(sample.hashes.view(np.uint64), sample.window) ^ mix(inside.astype(np.uint64)))
+    return np.lexsort((lottery, sample.user))
 
 
-def _whitened(crowd: ResidualSample, directions: Floats, leading: int) -> tuple[Floats, int]:
+def _whitened(sample: ResidualSample, directions: Floats, leading: int) -> tuple[Floats, int]:
     """Coordinates (R, q) of mean 0, variance 1 and no correlation over rows, and how many belong to the leading ones.
 
     Directions that say nothing are dropped. By Gram and Schmidt, so that the first coordinates span the first
     directions.
     """
-    raw = crowd.project(directions)
+    raw = sample.project(directions)
     raw = raw - raw.mean(axis=0)
     gram = raw.T @ raw / max(len(raw), 1)
     told = _independent(gram)

@@ -19,7 +19,7 @@ from newcomer.arrays import Floats, Hashes, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
-from newcomer.users import mix
+from newcomer.users import UserSample
 
 MOST = 20_000  # people looked at
 LONGEST = 128  # rows kept of each
@@ -28,7 +28,6 @@ COORDINATES = 32  # that the tests give to each row
 NUMBERS = 10_000_000  # of all rows in one array: 80 MB, and some such arrays are there at a time
 BATCH = 1 << 18  # rows of a batch that brings no features
 LENGTHS = 1025  # history lengths that are counted apart; the last counts all longer ones
-SALT = np.uint64(0x0C4E_C45A_11CE)  # who is looked at has nothing to do with folds and buckets
 SIZES = np.unique(np.rint(2 ** np.arange(1, 7.01, 0.25))).astype(np.int64)  # of windows: four an octave, to LONGEST
 
 
@@ -106,8 +105,7 @@ def _join(one: CheckSample, other: CheckSample) -> CheckSample:
 def look_at(batch: Batch, *, share: float, actions: int, width: int) -> CheckSample:
     """What a batch gives: the map of the pass."""
     lengths = batch.lengths
-    drawn = (mix(batch.hashes ^ SALT) >> np.uint64(11)) < np.uint64(min(share * 2.0**53, 2.0**53))
-    who = np.flatnonzero(drawn & (lengths >= 2))
+    who = np.flatnonzero(UserSample("checks", share)(batch.hashes) & (lengths >= 2))
     kept = np.minimum(lengths[who], LONGEST)
     rows = flat(batch.offsets[:-1][who], kept)
     whole = batch.take(rows) if width else np.zeros((0, 0))

@@ -1,12 +1,11 @@
-"""Shared: is there any taste at all that a newcomer's first rows could tell, and what could feign it unseen?
+"""Shared preferences: do users differ in what they prefer, and what that was not logged could look the same?
 
-What both halves of a history say of a user's taste agrees only if there is one: x of the first half against x of the
-second, rows shuffled, each residual less the mean of its half, so that a user's general level does not count. The trace
-of their covariance is the variance of rewards that taste explains, along the directions looked at.
+What both halves of a history say of a user's preferences agrees only if there are some: x of the first half against x
+of the second, rows shuffled, each residual less the mean of its half, so that a user's general level does not count.
+The trace of their covariance is the variance of rewards that preferences explain, along the directions looked at.
 
-Of many users a sample is looked at. Where it shows no taste worth serving, all users are asked: do the other actions of
-users who are held out tell of each reward, along the directions that moments of the others show
-(`newcomer.em.large_logs`)?
+Of many users a sample is looked at. Where it shows no preferences worth serving, all users are: do the other actions of
+held-out users predict each reward, along the directions that moments of the others show (`newcomer.em.large_logs`)?
 
 What logs cannot show is listed with how strong it would have to be. A hidden cause that moved both what was shown and
 what was paid would have to explain a share of the variance of both: the robustness value of Cinelli and Hazlett (2020),
@@ -31,55 +30,59 @@ from newcomer.checks.sample import MOST
 from newcomer.em.large_logs import shared_by_all
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_fit
-from newcomer.findings import Finding
+from newcomer.findings import SHARED, Finding, chance
 from newcomer.logs.logs import Logs
 
-TOLD = 5e-4  # share of what is left of rewards below which it is not told as a number
-SLIGHT = 0.01  # share of what is left of rewards below which tastes are hardly worth serving
-UNIT = "of what is left of rewards"
-LITTLE = "There is little to gain from serving tastes."
+TOLD = 5e-4  # share of the residual variance below which it is not told as a number
+SLIGHT = 0.01  # share of the residual variance below which preferences are hardly worth serving
+UNIT = "of the variance of rewards that actions do not explain"
+LITTLE = "There is little to gain from serving preferences."
 
 
-def shared_taste(view: HalvedRows, level: float, seed: int) -> Finding:
+def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
     """Whether the halves of histories agree about the user, beyond the user's general level."""
     first, second = view.sums(_without_level(view))
     before, after = (np.maximum(one - 1, 1) for one in view.sizes)
-    found = cross_test(first, second, view.crowd.window, before * after * 1.0, seed=seed, matched=view.leading)
-    if found is None or view.crowd.spread <= 0:
-        what = "Too few users with equally long histories, or nothing left of rewards, to see whether tastes differ."
-        return Finding("shared taste", "doubtful", what, "Serve everybody the best on average, and log more users.")
-    share = float(np.clip(np.trace(found.matrix) / view.crowd.spread, 0.0, 1.0))
+    found = cross_test(first, second, view.sample.window, before * after * 1.0, seed=seed, matched=view.leading)
+    if found is None or view.sample.spread <= 0:
+        what = (
+            "Too few users with equally long histories, or rewards that actions explain, to see whether users differ."
+        )
+        return Finding(SHARED, "doubtful", what, "Serve everybody the best on average, and log more users.")
+    share = float(np.clip(np.trace(found.matrix) / view.sample.spread, 0.0, 1.0))
     left, right = leading_pair(found.matrix)
-    labels = {"x_label": "taste by one half", "y_label": "taste by the other"}
-    title = "Do both halves of a history tell the same taste?"
+    labels = {"x_label": "preference by one half", "y_label": "preference by the other"}
+    title = "Do both halves of a history show the same preferences?"
     picture = in_bins(first @ left / before, second @ right / after, title=title, **labels)
-    made = partial(Finding, "shared taste", effect=share, unit=UNIT, p_value=found.p_value, picture=picture)
+    made = partial(Finding, SHARED, effect=share, unit=UNIT, p_value=found.p_value, picture=picture)
     if found.p_value > level:
-        what = f"The halves of histories agree about users no more than chance makes them (p = {found.p_value:.2g})."
+        what = f"The halves of histories agree about users no more than chance makes them ({chance(found.p_value)})."
         return made("doubtful", what, "Serve everybody the best on average, or log more.")
     size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
-    what = f"Tastes that halves of histories agree on {size} (p = {found.p_value:.2g})."
+    what = f"Preferences that halves of histories agree on {size} ({chance(found.p_value)})."
     if share < SLIGHT:
         return made("doubtful", what, LITTLE)
     return made("fine", what, "Nothing to do.")
 
 
-def asked_of_all(logs: Logs, taste: Finding, level: float, progress: Callable[[int, int], None] | None) -> Finding:
-    """The finding by all users, where a sample of them shows no taste worth serving; by three passes, six where actions
-    are many.
+def asked_of_all(logs: Logs, sample: Finding, level: float, progress: Callable[[int, int], None] | None) -> Finding:
+    """The finding by all users, where a sample of them shows no preferences worth serving; by three passes, six where
+    actions are many.
     """
     users = logs.summary.users
-    if users <= 2 * MOST or taste.verdict == "fine" or (logs.wide and logs.intercept):
-        return taste
+    if users <= 2 * MOST or sample.verdict == "fine" or (logs.wide and logs.intercept):
+        return sample
     passes = Passes(logs, progress)
     sure, share = shared_by_all(passes, start_fit(passes, None))
-    chance = 0.5 * math.erfc(sure / math.sqrt(2.0))
-    if chance > level or share <= (taste.effect or 0.0):
-        return replace(taste, what=f"{taste.what} All {users:,} users together show no more (p = {chance:.2g}).")
+    p_value = 0.5 * math.erfc(sure / math.sqrt(2.0))
+    if p_value > level or share <= (sample.effect or 0.0):
+        return replace(sample, what=f"{sample.what} All {users:,} users together show no more ({chance(p_value)}).")
     size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
-    what = f"Tastes that all {users:,} users together show {size} (p = {chance:.2g}); a sample of them is too few."
+    what = (
+        f"Preferences that all {users:,} users together show {size} ({chance(p_value)}); a sample of them is too few."
+    )
     verdict, advice = ("doubtful", LITTLE) if share < SLIGHT else ("fine", "Nothing to do.")
-    return replace(taste, verdict=verdict, what=what, advice=advice, effect=share, p_value=chance)
+    return replace(sample, verdict=verdict, what=what, advice=advice, effect=share, p_value=p_value)
 
 
 def _without_level(view: HalvedRows) -> Floats:
@@ -88,7 +91,7 @@ def _without_level(view: HalvedRows) -> Floats:
     sums, sizes = view.sums(e), view.sizes
     means = np.stack([(total[:, 0] / size) * (size > 1) for total, size in zip(sums, sizes, strict=True)], axis=1)
     counts = np.stack(sizes, axis=1)
-    return np.asarray((e - np.repeat(means.ravel(), counts.ravel())[:, None]) * view.taste)
+    return np.asarray((e - np.repeat(means.ravel(), counts.ravel())[:, None]) * view.preferences)
 
 
 def robustness(share: float) -> float:
@@ -101,48 +104,50 @@ def robustness(share: float) -> float:
     return (math.sqrt(odds**2 + 4 * odds) - odds) / 2
 
 
-def unknowable(taste: Finding, shown: Draft | None, deviation: float, *, random: bool = False) -> list[Finding]:
+def unknowable(shared: Finding, shown: Draft | None, deviation: float, *, random: bool = False) -> list[Finding]:
     """What no check of these logs can tell, and how strong it would have to be."""
-    share = taste.effect or 0.0
-    return [_hidden(share, shown.chance if shown else None, random=random), _strangers(share, deviation), _later(share)]
+    share = shared.effect or 0.0
+    return [_hidden(share, shown.chance if shown else None, random=random), _outliers(share, deviation), _later(share)]
 
 
 def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Finding:
     """A cause that was not logged and moved both actions and rewards (Lemma 1 of the paper)."""
     needed = robustness(share)
-    what = f"A cause that is not logged could feign all of the shared taste if it explained {needed:.0%} of both what"
-    what += " was shown and what is left of rewards."
+    if random:
+        what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: no hidden"
+        what += " cause chose them, if they were drawn by these alone."
+        return Finding("hidden causes", "fine", what, "Nothing to do.", effect=needed, unit="of both variances")
+    what = f"A cause that is not logged could look like all of the shared preferences if it explained {needed:.0%} of"
+    what += " both what was shown and the rewards that actions do not explain."
     if shown is not None:
         bound = shown.effect + shown.blind
         what += f" At most about {bound:.0%} of what was shown stays with the user"
         what += ", so that only a cause that changes within a history could." if bound < needed else "."
-    advice = "Only randomised actions rule it out: log a part of the users so."
-    if random:
-        advice = "The logged propensities rule it out, if actions were drawn by them and by nothing else."
+    advice = "Only randomised actions rule it out: show a part of the users random actions, and log these apart."
     return Finding("hidden causes", "unknowable", what, advice, effect=needed, unit="of both variances")
 
 
-def _strangers(share: float, deviation: float) -> Finding:
+def _outliers(share: float, deviation: float) -> Finding:
     """Newcomers who are not like the logged."""
     size = math.sqrt(max(share, 0.0)) * deviation
     what = "Newcomers may not be like the users logged"
-    what += f"; one standard deviation of the shared taste is {size:.2g} in rewards, and a newcomer several of these"
-    what += " away is a stranger."
-    advice = "Keep a random part of newcomers on the population's mean, and compare."
+    what += f": preferences usually move a reward by {size:.2g} (one standard deviation), and a newcomer whom they move"
+    what += " by several times that is an outlier, for whom the model says little."
+    advice = "Keep a random part of newcomers on the population mean, and compare."
     return Finding(
         "newcomers unlike the logged",
         "unknowable",
         what,
         advice,
         effect=size,
-        unit="reward, one standard deviation of taste",
+        unit="reward, one standard deviation of preferences",
     )
 
 
 def _later(share: float) -> Finding:
     """Rewards and actions that change after the logs end."""
-    what = "Whether tastes and actions stay as they were when the logs were written, the logs cannot say"
-    what += f"; all of the {share:.1%} that tastes explain is lost if none of them lasts." if share >= TOLD else "."
+    what = "Whether preferences and actions stay as they were when the logs were written, the logs cannot say"
+    what += f"; what preferences explain, {share:.1%}, is lost if they all change." if share >= TOLD else "."
     return Finding(
         "later change", "unknowable", what, "Fit again from time to time, and watch the gain.", effect=share, unit=UNIT
     )

@@ -8,8 +8,10 @@ import typer
 from rich.text import Text
 
 from newcomer.cli import model_summary, options, output, schema
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.option_words import in_options
+from newcomer.cli.progress import Meter
 from newcomer.cli.text_charts import facts
+from newcomer.findings import SPELLING
 
 if TYPE_CHECKING:
     from newcomer.findings import Finding, Findings
@@ -25,56 +27,28 @@ def shape() -> dict[str, Any]:
     return schema.schema_of("check", {"logs": str, "advice": list[str], "verdict": str}, Findings)
 
 
+@options.reads_logs
 def command(
     logs: options.LogsFile,
-    items: options.Items = None,
-    features: options.Features = None,
-    users: options.Users = None,
-    attributes: options.Attributes = None,
+    *,
+    how: options.LogReading,
     level: Annotated[float, typer.Option(metavar="P", help="Clean logs are accused with this probability.")] = 0.05,
     quick: Annotated[bool, typer.Option("--quick", help="One pass, no fit: not whether users are enough.")] = False,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of the permutations.")] = 0,
-    column: options.Column = None,
-    intercept: options.Intercept = False,
-    clip: options.Clip = None,
-    grouped: options.Grouped = False,
-    memory: options.Memory = None,
     engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
     ] = None,
     workers: options.Workers = None,
-    epoch: options.Epoch = None,
-    missing: options.Missing = "error",
-    tidy_ids: options.TidyIds = False,
-    dates: options.Dates = None,
-    reward_transform: options.RewardTransform = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, schema.option(shape)] = False,
 ) -> None:
     """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""
-    from newcomer import check
+    from newcomer import Run, check
 
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
     options.check(engine, scheduler, workers)
-    how = options.LogReading(
-        items,
-        features,
-        column,
-        intercept,
-        clip,
-        grouped,
-        memory,
-        epoch,
-        missing,
-        tidy_ids,
-        dates,
-        reward_transform,
-        users,
-        attributes,
-    )
-    how.arguments()
     with options.engine_of(engine, scheduler, workers) as carrier:
         read = how.read(logs, carrier)
         if not json:
@@ -82,12 +56,13 @@ def command(
         if not quick:
             output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
-            found = check(read, level=level, fit=not quick, seed=seed, progress=meter)
+            found = check(read, level=level, fit=not quick, seed=seed, run=Run(progress=meter))
     if json:
         content = {"logs": logs, "advice": [*map(in_options, read.advice)], **found.to_json()}
         output.print_json("check", content)
     else:
         show(found)
+        output.suggest(next_commands(found, options.words_of(logs, how, found)))
     if found.verdict == "broken":
         raise typer.Exit(BROKEN)
 
@@ -103,6 +78,19 @@ def show(found: Findings) -> None:
         console.print(facts(model_summary.rows(found.decision)))
     console.print("")
     console.print(facts([(one.name, _told(one)) for one in found]))
+
+
+def next_commands(found: Findings, logs: str) -> list[tuple[str, str]]:
+    """What makes sense after a check of logs, which commands name so."""
+    again = [(f"check {logs}", "check again, spellings joined")] if SPELLING in {one.name for one in found} else []
+    if found.verdict == "broken":
+        return [*again, (f"report {logs} --out report.html", "all findings on one page")]
+    return [
+        *again,
+        (f"fit {logs} --out model.newcomer", "fit and save a model"),
+        (f"evaluate {logs}", "what newcomers would gain, in detail"),
+        (f"report {logs} --out report.html", "all of it on one page"),
+    ]
 
 
 def _told(one: Finding) -> Text:

@@ -1,4 +1,4 @@
-"""`newcomer evaluate LOGS`: will it help newcomers? What people who were kept out of the fit say."""
+"""`newcomer evaluate LOGS`: will it help newcomers? Measured on held-out users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from newcomer.cli import model_summary, options, output, schema
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.option_words import in_options
+from newcomer.cli.progress import Meter
+from newcomer.cli.text_charts import facts
 
 if TYPE_CHECKING:
     from newcomer.evaluation.results import Evaluation
@@ -24,26 +26,15 @@ def shape() -> dict[str, Any]:
     return schema.schema_of("evaluate", keys, Evaluation)
 
 
+@options.reads_logs
 def command(
     logs: options.LogsFile,
-    items: options.Items = None,
-    features: options.Features = None,
-    users: options.Users = None,
-    attributes: options.Attributes = None,
+    *,
+    how: options.LogReading,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
-    column: options.Column = None,
-    intercept: options.Intercept = False,
-    clip: options.Clip = None,
-    grouped: options.Grouped = False,
-    memory: options.Memory = None,
-    epoch: options.Epoch = None,
-    missing: options.Missing = "error",
-    tidy_ids: options.TidyIds = False,
-    dates: options.Dates = None,
-    reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,
@@ -52,30 +43,13 @@ def command(
 ) -> None:
     """Tell from LOGS whether newcomers would be served better, and how sure that is.
 
-    People are held out of the fit, and choose among their own logged rows.
+    Users are held out of the fit, and choices are among their own logged rows.
     """
-    from newcomer import evaluate
+    from newcomer import Run, evaluate
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     options.check("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    how = options.LogReading(
-        items,
-        features,
-        column,
-        intercept,
-        clip,
-        grouped,
-        memory,
-        epoch,
-        missing,
-        tidy_ids,
-        dates,
-        reward_transform,
-        users,
-        attributes,
-    )
-    how.arguments()
     with options.engine_of("local", None, hands) as carrier:
         read = how.read(logs, carrier)
         if not json:
@@ -83,43 +57,56 @@ def command(
         output.compile_first("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
-            found = evaluate(read, progress=meter, **settings)
+            found = evaluate(read, run=Run(progress=meter), **settings)
     if json:
         advice = [*map(in_options, read.advice)]
         output.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})
         return
     show(found)
+    named = options.words_of(logs, how)
+    output.suggest(
+        [
+            (f"fit {named} --out model.newcomer", "fit and save a model"),
+            (f"report {named} --out report.html", "all of it on one page"),
+        ]
+    )
 
 
 def show(found: Evaluation) -> None:
     """The answer, what everybody should get, what personalising adds and when, then what is behind it."""
+    from newcomer.evaluation.results import MEANINGS, meanings
+
     console, said = output.result(), found.sentences()
     if found.decision is not None:
         first, alike, added, todo = model_summary.lines(found.decision)
-        console.print(first, soft_wrap=True)
-        console.print(alike, soft_wrap=True)
+        console.print(first)
+        console.print(alike)
         if found.everybody is not None and found.everybody.best and not found.broken:
             console.print(model_summary.best_actions(found.everybody))
-        console.print(added, soft_wrap=True)
+        console.print(added)
         if found.headline:
             console.print(steps(found))
-        console.print(todo, soft_wrap=True)
+        console.print(todo)
         said = said[len(found.decision.sentences) :]
     for one in said:
-        console.print(Text(in_options(one)), soft_wrap=True)
+        console.print(Text(in_options(one)))
+    text = " ".join(found.sentences())
+    named = meanings([name for name in MEANINGS if name in text and not name.startswith("posterior")])
+    if named:
+        console.print("")
+        console.print(facts(named))
 
 
 def steps(found: Evaluation) -> Table:
-    """A row for each number of interactions."""
+    """A row for each number of interactions: the gain of PriorUCB over the other ways to choose."""
     from newcomer.evaluation.results import shown
 
-    table = Table(box=None, pad_edge=False)
-    named = any(step.empirical_arms is not None for step in found.headline)
-    heads = ["after", "people", "reward", "against the population mean", *(["each action by itself"] if named else [])]
-    for head in (*heads, "what was logged"):
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    heads = ["after", "users", "reward", "over the population mean"]
+    for head in (*heads, *(["over each action by itself"] if found.repeats else []), "over a random row"):
         table.add_column(head, justify="right")
     for step in found.headline:
-        arms = [] if step.empirical_arms is None else [shown(step.empirical_arms)]
+        arms = [shown(step.empirical_arms)] if found.repeats and step.empirical_arms is not None else []
         cells = [f"{step.interactions}", f"{step.people:,}", f"{step.reward.value:.4g}", shown(step.population_mean)]
         table.add_row(*cells, *arms, shown(step.logging))
     return table

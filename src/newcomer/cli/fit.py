@@ -13,8 +13,12 @@ import typer
 
 from newcomer.cli import options, output, schema
 from newcomer.cli.model_summary import ModelSummary, show, summary_of
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.option_words import in_options
+from newcomer.cli.progress import Meter
 from newcomer.errors import FitWarning
+from newcomer.findings import SPELLING
+
+LOGARITHM = "--reward-transform log1p"
 
 
 def shape() -> dict[str, Any]:
@@ -22,12 +26,11 @@ def shape() -> dict[str, Any]:
     return schema.schema_of("fit", {"model": str, "advice": list[str]}, ModelSummary)
 
 
+@options.reads_logs
 def command(
     logs: options.LogsFile,
-    items: options.Items = None,
-    features: options.Features = None,
-    users: options.Users = None,
-    attributes: options.Attributes = None,
+    *,
+    how: options.LogReading,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
     ridge: Annotated[
@@ -37,11 +40,6 @@ def command(
         float | None, typer.Option(metavar="SHARE", help="Of a person's residual, that comes again; default: told.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="MODEL", help="Where the model goes.")] = Path("model.newcomer"),
-    column: options.Column = None,
-    intercept: options.Intercept = False,
-    clip: options.Clip = None,
-    grouped: options.Grouped = False,
-    memory: options.Memory = None,
     engine: Annotated[str, typer.Option(metavar="local|dask", help="Who passes over the logs.")] = "local",
     scheduler: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="Of a Dask cluster; default: one is started here.")
@@ -55,11 +53,6 @@ def command(
     ] = None,
     moments: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the moments, for a later --from.")] = None,
     workers: options.Workers = None,
-    epoch: options.Epoch = None,
-    missing: options.Missing = "error",
-    tidy_ids: options.TidyIds = False,
-    dates: options.Dates = None,
-    reward_transform: options.RewardTransform = None,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
@@ -69,7 +62,8 @@ def command(
 
     LOGS has the columns user, reward, features or action, and if possible step.
     """
-    from newcomer import fit
+    from newcomer import Run, fit
+    from newcomer.gain.verdict import serving_code
 
     # Everything that was typed is checked before the long work begins.
     target = options.free_to_write(out, force=force)
@@ -78,23 +72,6 @@ def command(
     options.check(engine, scheduler, workers)
     kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
     begin = options.start_of(start, method, old)
-    how = options.LogReading(
-        items,
-        features,
-        column,
-        intercept,
-        clip,
-        grouped,
-        memory,
-        epoch,
-        missing,
-        tidy_ids,
-        dates,
-        reward_transform,
-        users,
-        attributes,
-    )
-    how.arguments()
     journal = target.with_name(f"{target.name}.partial")
     with options.engine_of(engine, scheduler, workers) as carrier:
         read = how.read(logs if old is None else [old, logs], carrier)
@@ -112,11 +89,7 @@ def command(
                 check=True,
                 start=begin,
                 add=old is None,
-                moments=kept,
-                journal=journal,
-                resume=resume,
-                progress=meter,
-                listen=meter.hear,
+                run=Run(checkpoint=journal, resume=resume, moments=kept, progress=meter, listen=meter.hear),
             )
     options.keep(model, target)
     found = summary_of(model, delta=level)
@@ -128,38 +101,48 @@ def command(
         output.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
     valued = [("--scheduler", scheduler), ("--workers", None if workers is None else str(workers))]
     valued += [("--engine", engine if engine != "local" else None)]
-    words = [logs, *how.words(), *(word for name, value in valued if value is not None for word in (name, value))]
-    output.suggest(next_commands(found, logs=shlex.join(words), model=target, again=logs != "-"))
+    engine_words = [word for name, value in valued if value is not None for word in (name, value)]
+    called = options.words_of(logs, how, found.checks)
+    fitted_with = shlex.join(engine_words)
+    commands = next_commands(found, logs=called, engine=fitted_with, model=target, again=logs != "-")
+    output.suggest(commands, serving_code(found.decision, str(target), named=model.action_ids is not None))
 
 
 @contextmanager
 def _resumable(journal: Path) -> Iterator[None]:
-    """Say what is left of a fit that does not end, if anything is."""
+    """Say what is left of a fit that does not end."""
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         if journal.is_dir():
             output.advise([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
+        elif isinstance(error, KeyboardInterrupt):
+            output.advise(["Nothing is kept of this fit: it had not ended its first pass over the logs."])
         raise
 
 
-def next_commands(found: ModelSummary, *, logs: str, model: Path, again: bool = True) -> list[tuple[str, str]]:
+def next_commands(
+    found: ModelSummary, *, logs: str, model: Path, engine: str = "", again: bool = True
+) -> list[tuple[str, str]]:
     """Up to three commands that make sense after this fit, as arguments of newcomer, and what each is for.
 
-    `logs` are the arguments that name the same logs, read in the same way, if that is possible `again`.
+    `logs` are the arguments that name the same logs, read in the same way, if that is possible `again`; `engine` those
+    by which they were fitted.
     """
-    file = shlex.quote(str(model))
+    file, called = shlex.quote(str(model)), f"{logs} {engine}".strip()
     inspect = (f"inspect {file}", "the same, from the file")
     if not again:
         return [inspect, (f"inspect {file} --json", "for a program")]
-    if found.rank == 0:
-        return [(f"fit {logs} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
+    if found.checks is not None and SPELLING in {one.name for one in found.checks}:
+        return [(f"fit {called} --out {file} --force", "fit again, spellings joined"), inspect]
+    if LOGARITHM in in_options(found.logs.remedy) and found.logs.hiding:
+        return [(f"fit {called} {LOGARITHM} --out {file} --force", "learn the logarithm of the rewards"), inspect]
     if found.checks is not None and found.checks.verdict in ("broken", "doubtful"):
         return [(f"check {logs}", "what is wrong with the logs, and what to do"), inspect]
-    other = "em" if found.estimator == "sold" else "sold"
-    beside = shlex.quote(str(model.with_name(f"{model.stem}-{other}.newcomer")))
+    if found.rank == 0:
+        return [(f"fit {called} --rank 1 --force --out {file}", "the strongest direction anyway"), inspect]
     return [
         inspect,
-        (f"inspect {file} --json", "for a program"),
-        (f"fit {logs} --estimator {other} --out {beside}", "does another estimator agree?"),
+        (f"evaluate {logs}", "what newcomers would gain, in detail"),
+        (f"report {logs} --out report.html", "all of it on one page"),
     ]

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from newcomer.cli import options, output, schema
+from newcomer.cli.bounds import bounds_of
 from newcomer.cli.model_summary import ModelSummary, show, summary_of
+from newcomer.cli.text_charts import facts
 
 
 def shape() -> dict[str, Any]:
@@ -18,6 +20,7 @@ def shape() -> dict[str, Any]:
 
 def command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `newcomer fit` or `model.save` wrote.")],
+    bounds: Annotated[bool, typer.Option("--bounds", help="The paper's bounds on the error, too.")] = False,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, schema.option(shape)] = False,
@@ -30,3 +33,5 @@ def command(
         output.print_json("inspect", {"model": str(model), **found.to_dict()})
         return
     show(found)
+    if bounds:
+        output.result().print(facts([("Bounds", bounds_of(found))]))

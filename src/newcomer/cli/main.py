@@ -25,9 +25,11 @@ from newcomer.cli import (
     fit,
     inspect,
     memory_limit,
+    option_words,
     output,
     report,
     reproduce,
+    serve,
 )
 from newcomer.errors import one_line
 
@@ -46,7 +48,13 @@ EXIT_CODES = {
     143: "terminated",
 }
 INTERRUPTED = 130
-_CODES = {errors.LogsError: 3, errors.ModelError: 4, errors.MissingExtra: 6, errors.EngineError: 6}
+_CODES = {
+    errors.LogsError: 3,
+    errors.ModelError: 4,
+    errors.MissingExtra: 6,
+    errors.EngineError: 6,
+    errors.StoreError: 6,
+}
 
 app = typer.Typer(
     name="newcomer",
@@ -61,10 +69,11 @@ app.command("inspect")(inspect.command)
 app.command("check")(check.command)
 app.command("evaluate")(evaluate.command)
 app.command("report")(report.command)
+app.command("serve")(serve.command)
 app.command("demo")(demo.command)
 app.command("reproduce")(reproduce.command)
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
-    output.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
+    option_words.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 
 
 @app.callback(invoke_without_command=True)

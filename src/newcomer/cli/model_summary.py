@@ -1,10 +1,8 @@
-"""What a model has to say: plain numbers first, for `--json` and for programs, then the same as a story for people.
+"""What a model holds: plain numbers first, for `--json` and for programs, then the same as lines for a screen.
 
-`summary_of` asks a model for everything once; `show` tells it in the order in which a person asks: which logs, what is
-shared and why, how well the logged actions cover the features, how sure the answer is, what a newcomer may expect.
-
-The decision on the screen, the same for every command: the answer, what everybody should get, what is added, what to
-do.
+`summary_of` asks a model for everything once; `show` tells it in the order in which people ask: which logs, how users
+differ and why so many directions, how well the logged actions cover the features, how sure that is, what a newcomer
+gains. The decision stands last, the same for every command.
 """
 
 from __future__ import annotations
@@ -17,7 +15,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli.output import in_options, result
+from newcomer.cli.bounds import RadiusFindings, kinds_of
+from newcomer.cli.option_words import in_options
+from newcomer.cli.output import result
 from newcomer.cli.text_charts import (
     BLOCKS,
     FitToWidth,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from newcomer.findings import Findings as Checked
     from newcomer.model import Model
 
-NARROW = 50  # columns that the table of radii takes
+NAMED = 12  # features whose names are shown
 
 
 @dataclass(frozen=True)
@@ -68,30 +68,6 @@ class RankFindings:
 
 
 @dataclass(frozen=True)
-class RadiusFindings:
-    """One kind of radius: the paper's, the sharper form, and the paper's with coverage taken as known (Delta_D = 0).
-
-    Spectral, clipped at 1; `_raw` is not clipped.
-    """
-
-    kind: str
-    theorem: float
-    theorem_raw: float
-    identity: float
-    identity_raw: float
-    simplified: float
-    simplified_raw: float
-
-    @classmethod
-    def of(cls, model: Model, kind: str, delta: float) -> RadiusFindings:
-        """Ask the model."""
-        theorem = [model.radius(kind, delta=delta, clip=clip) for clip in (True, False)]
-        identity = [model.radius(kind, delta=delta, clip=clip, form="identity") for clip in (True, False)]
-        simplified = [model.radius(kind, delta=delta, clip=clip, simplified=True) for clip in (True, False)]
-        return cls(kind, *theorem, *identity, *simplified)
-
-
-@dataclass(frozen=True)
 class ModelSummary:
     """Everything `fit` and `inspect` show."""
 
@@ -117,6 +93,10 @@ class ModelSummary:
     by_all: bool = False  # whether all users chose, although there was a sample
     too_weak: str = ""  # that something is shared for certain, and of no use yet
     attributes: tuple[str, ...] = ()  # of users: which are used, and which are not
+    directions: int | None = None  # along which users differ, by em; the rank may count the population mean beside them
+    sure: tuple[int, float] | None = None  # leading directions of the basis that are known, and their error
+    sure_line: str = ""  # the same in words
+    feature_names: tuple[str, ...] = ()  # of features that have names
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for `--json`."""
@@ -139,7 +119,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in _kinds(model)) if model.rank else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in kinds_of(model)) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,
@@ -153,34 +133,30 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
         attributes=tuple(one.sentence for one in kept.attributes),
+        directions=None if kept.population is None else kept.population.directions,
+        sure=kept.calibrated.sure if kept.calibrated and kept.calibrated.leading else None,
+        sure_line=kept.calibrated.sentence() if kept.calibrated else "",
+        feature_names=model.feature_names or (),
     )
-
-
-def _kinds(model: Model) -> tuple[str, ...]:
-    """The radii of the paper that a model can tell: where one-hot actions are many, not all, or none."""
-    from newcomer.radius import KINDS
-
-    kept = model.evidence.radius
-    if kept is None:
-        return ()
-    return KINDS if kept.walk or kept.martingale else KINDS[:-1]
 
 
 def _outlook(model: Model) -> tuple[str, ...]:
     """What rewards are made of, and where the gain comes from, which the decision tells; nothing over broken logs."""
+    from newcomer.gain.verdict import gain_by_parts
+
     kept = model.evidence
     if kept.checks is not None and kept.checks.verdict == "broken":
-        return ("Nothing is promised: these logs are broken, and what people would gain cannot be told from them.",)
+        return ("Nothing is promised: these logs are broken, and what users would gain cannot be told from them.",)
     if kept.population is None or kept.logs is None:
         return ()
     parts, outlook = kept.population.forecast.parts(model.persistence), kept.population.outlook
-    if outlook is None:
-        return parts, "Too few people, or too short histories, to measure what personalising would be worth."
-    return parts, outlook.sentences()[-1]
+    if outlook is None or not outlook.steps:
+        return parts, "Too few users, or too short histories, to measure what personalising would be worth."
+    return parts, gain_by_parts(outlook)
 
 
 def show(found: ModelSummary, *, saved: object = None) -> None:
-    """Print the story on stdout, and where the model went."""
+    """Print everything on stdout, and where the model went."""
     console = result()
     for part in tell(found, glyphs=glyphs_for(console.encoding)):
         console.print(part)
@@ -189,22 +165,34 @@ def show(found: ModelSummary, *, saved: object = None) -> None:
 
 
 def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
-    """The whole story, part by part: facts, the scree plot with its legend, coverage and error, the outlook."""
-    yield facts([("Logs", logs_line(found)), ("Shared", rank_line(found)), ("By", method_line(found))])
+    """Part by part: facts, the spectrum with its legend, coverage and error, what rewards are made of, the decision."""
+    named = [("Features", features_line(found.feature_names))] if found.feature_names else []
+    yield facts([("Logs", logs_line(found)), *named, ("Users", rank_line(found)), ("By", method_line(found))])
     yield ""
+    yield Text("  Spectrum of the second moment of users, the population mean included", style="dim")
     values, band = found.evidence.eigenvalues, found.evidence.thresholds
     yield FitToWidth(lambda room: scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room))
     yield FitToWidth(lambda room: scree_legend(chance_line(found), glyphs, room))
     yield ""
-    yield facts([("Coverage", coverage_line(found)), ("Error", error_part(found))])
+    yield facts([("Coverage", coverage_line(found)), ("Error", error_line(found))])
     if found.attributes:
         yield facts([("Attributes" if i == 0 else "", said) for i, said in enumerate(found.attributes)])
     if found.checks is not None:
         yield facts([("Checks", checks_line(found.checks))])
     if found.outlook:
-        yield facts([("Outlook" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
+        yield facts([("Rewards" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
     if found.decision is not None:
         yield facts(rows(found.decision))
+
+
+def features_line(names: Sequence[str]) -> str:
+    """The names of the features, the first few where there are many.
+
+    >>> features_line(["price", "colour=red"])
+    'price, colour=red'
+    """
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def checks_line(checks: Checked) -> Text:
@@ -226,7 +214,7 @@ def logs_line(found: ModelSummary) -> str:
 
 def rank_line(found: ModelSummary) -> str:
     """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
-    shared = f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+    shared = _subspace(found)
     if found.evidence.chosen == "kept":
         return f"{shared}, kept from the fit before{_contrast(found)}"
     if found.evidence.chosen != "auto":
@@ -235,11 +223,25 @@ def rank_line(found: ModelSummary) -> str:
         return f"nothing that can be used: {found.too_weak}"
     if found.rank == 0:
         hidden = f", but {found.logs.hiding} may hide it" if found.logs.hiding else ""
-        return f"nothing: no direction stands out from chance (rank 0){hidden}"
+        return f"no direction stands out from chance (rank 0){hidden}"
     if found.estimator == "em":
-        alike = _alike(found) if found.rank == 1 else ""  # held-out users told that they differ
-        return f"{shared}, as many as help to predict held-out users{_contrast(found)}{alike}"
+        why = ", as many as predict held-out users best" if found.directions != 0 else ""
+        return f"{shared}{why}{_contrast(found)}"
     return f"{shared}: {'it stands' if found.rank == 1 else 'they stand'} out from chance{_alike(found)}"
+
+
+def _subspace(found: ModelSummary) -> str:
+    """Along how many directions users differ, and the subspace that this gives, with the population mean or without."""
+    space = f"rank {found.rank} of {found.dim}"
+    if found.estimator != "em" or found.directions is None:
+        return f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+    if not found.directions:
+        hidden = f", which {found.logs.hiding} may hide" if found.logs.hiding else ""
+        return (
+            f"no differences in preferences are detectable in these logs{hidden}; the population mean alone ({space})"
+        )
+    differ = f"they differ along {count(found.directions, 'direction')}"
+    return f"{differ} ({space})" if found.rank == found.directions else f"{differ} ({space} with the population mean)"
 
 
 def _contrast(found: ModelSummary) -> str:
@@ -247,99 +249,57 @@ def _contrast(found: ModelSummary) -> str:
     tested = found.evidence.stand_out
     if tested is None or tested == found.rank:
         return ""
-    return f"; {tested or 'none'} {'stand' if tested > 1 else 'stands'} out from chance"
+    what = "in the spectrum, population mean included, " if found.estimator == "em" else ""
+    return f"; {what}{tested or 'none'} {'stand' if tested > 1 else 'stands'} out from chance"
 
 
 def _alike(found: ModelSummary) -> str:
-    """Users who are all alike share a mean and nothing personal."""
-    return "; users do not differ detectably from one another" if found.evidence.differing == 0 else ""
+    """Users who are all alike share a mean and no preferences."""
+    hidden = f", which {found.logs.hiding} may hide" if found.logs.hiding else ""
+    return f"; differences between users are not detectable{hidden}" if found.evidence.differing == 0 else ""
 
 
 def method_line(found: ModelSummary) -> str:
-    """Estimator and ridge; and who chose, where that was a sample of the users."""
+    """The estimator, with its ridge if that matters; and who chose, where that was a sample of the users."""
     if found.ridge.value is None:
         return f"{found.estimator} ({found.ridge.why})"
-    method = f"{found.estimator}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+    method = found.estimator
+    if method != "em":
+        method = f"{method}, ridge {number(found.ridge.value)} ({found.ridge.why})"
     if found.sample is None:
         return method
-    chosen = f"rank, shrinkage and what is told of errors and gains by a sample of {found.sample.users:,} users"
+    chosen = f"rank, shrinkage, errors and gains by a sample of {found.sample.users:,} users"
     if found.by_all:
         few = f"a sample of {found.sample.users:,} shows less"
-        chosen = f"rank, shrinkage and what is told of errors and gains by all users ({few})"
+        chosen = f"rank, shrinkage, errors and gains by all users ({few})"
     return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 
 def chance_line(found: ModelSummary) -> str:
     """How the band of the plot was found: flips of sign by bucket; a level of 1/64 is the largest of 63."""
-    return f"largest of {round(1 / found.evidence.level) - 1} sign flips" if found.evidence.level else ""
+    return f"largest of {round(1 / found.evidence.level) - 1} draws" if found.evidence.level else ""
 
 
 def coverage_line(found: ModelSummary) -> str:
-    """How well the logged actions reach the feature space; lambda_A is that of Assumption 2 of the paper."""
-    weakest = f"weakest direction {number(found.coverage.lambda_A)} (lambda_A)"
+    """What of the feature space the logged actions reach."""
     bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
     cut = f"; {bounds}" if bounds else ""
     if not found.coverage.uncovered:
-        return f"every direction seen; {weakest}{cut}"
-    return f"left out: {'; '.join(found.coverage.reasons())}; of the others the {weakest}{cut}"
+        return f"every direction seen{cut}"
+    return f"left out: {'; '.join(found.coverage.reasons())}{cut}"
 
 
-def error_part(found: ModelSummary) -> RenderableType:
-    """How far the subspace may be from the true one: the calibrated estimate first, then what can be proved."""
+def error_line(found: ModelSummary) -> str:
+    """How far the subspace may be from the true one, by the calibrated estimate."""
     if found.rank in (0, found.dim):
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
-    outer = Table.grid()
-    outer.add_row(f"sine of the largest angle to the truth, at most, with probability {1 - found.delta:g}")
-    proved = "proved:" if found.radius else "what can be proved is on request (--estimator sold)"
-    if found.calibrated is not None:
-        outer.add_row(f"calibrated, by fitting parts of the users apart: {number(found.calibrated)}; {proved}")
-    elif not found.radius:
-        outer.add_row(f"not calibrated; {proved}")
-    if not found.radius:
-        return outer
-    outer.add_row(FitToWidth(lambda room: radius_table(found.radius) if room >= NARROW else radius_lines(found.radius)))
-    outer.add_row(Text(verdict(found.radius), "yellow"))
-    return outer
-
-
-def radius_table(radii: Sequence[RadiusFindings]) -> Table:
-    """A row for each kind of radius, a column for each form; a form is shown with its value without clipping."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True)
-    for _ in range(3):
-        table.add_column(justify="right", no_wrap=True)
-    table.add_row(*(Text(word, style="dim") for word in ("", "theorem", "sharper form", "coverage known")))
-    for radius in radii:
-        forms = [
-            (radius.theorem, radius.theorem_raw),
-            (radius.identity, radius.identity_raw),
-            (radius.simplified, radius.simplified_raw),
-        ]
-        table.add_row(radius.kind, *(shown(*form) for form in forms))
-    return table
-
-
-def radius_lines(radii: Sequence[RadiusFindings]) -> Text:
-    """The same for a terminal that has no room for the columns."""
-    lines = []
-    for one in radii:
-        forms = (one.theorem, one.theorem_raw), (one.identity, one.identity_raw), (one.simplified, one.simplified_raw)
-        theorem, sharper, known = (shown(*form) for form in forms)
-        lines.append(Text.assemble(f"{one.kind} ", theorem, ", sharper form ", sharper, ", coverage known ", known))
-    return Text("\n").join(lines)
-
-
-def shown(value: float, raw: float) -> Text:
-    """A radius, or, faintly, the raw bound of one that says nothing."""
-    return Text(number(value)) if value < 1 else Text(number(raw), style="dim")
-
-
-def verdict(radii: Sequence[RadiusFindings]) -> str:
-    """What the bounds are worth, said plainly."""
-    best = [min(radius.theorem, radius.identity) for radius in radii]
-    if min(best) < 1:
-        return "A bound of 1 or more is vacuous."
-    return "All vacuous (1 or more): for this many users the theory promises nothing."
+    if found.calibrated is None:
+        return "not calibrated; `newcomer inspect --bounds` shows what can be proved"
+    within = (
+        f"the subspace is within {number(found.calibrated)} of the true one (sine of the largest angle: 0 exact, 1 "
+        f"unknown), with probability {1 - found.delta:g}"
+    )
+    return f"{within}; {found.sure_line[:1].lower()}{found.sure_line[1:]}" if found.sure_line else within
 
 
 STYLES = {
@@ -368,9 +328,10 @@ def best_actions(found: Everybody) -> Table:
 
     table = Table(box=None, pad_edge=False)
     table.add_column("best for everybody")
-    for head in ("pays on average", "95% interval", "rows", "users"):
+    pays = "typically pays" if found.scale == "typical" else "pays on average"
+    for head in (pays, "95% interval", "rows", "users"):
         table.add_column(head, justify="right")
     for one in found.best:
-        interval = f"{one.low:.4g} to {one.high:.4g}"
+        interval = "not told" if found.scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
         table.add_row(Text(short_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
     return table

@@ -1,33 +1,33 @@
-"""What people type, turned into values: ranks, sizes, column names.
+"""What is typed, turned into values: ranks, sizes, column names, and how logs are read.
 
 Each parser refuses in one sentence that names the option, before any file is read: `typer.BadParameter` is the error
-that ends in exit code 2.
-
-The options by which commands read logs: written once, the same words for every command that takes LOGS.
-
-Who carries out a fit, and what it starts from, as the options say.
-
-A fit is carried out by this process alone, by several of this machine, or by a cluster.
+that ends in exit code 2. The options by which commands read logs stand here once (`reads_logs`), as do the engines that
+pass over them: this process alone, several of this machine, or a cluster.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from newcomer.cli.output import Meter
+from newcomer.cli.progress import Meter
 from newcomer.errors import nearest
+from newcomer.findings import SPELLING
 
 if TYPE_CHECKING:
     from newcomer._warm_start import SavedMoments
+    from newcomer.findings import Findings
     from newcomer.logs import Logs
     from newcomer.logs.engine import Engine
     from newcomer.model import Model
@@ -274,7 +274,7 @@ class LogReading:
         from newcomer import read_logs
 
         settings = self.arguments()
-        with Meter("LogReading") as meter:
+        with Meter("Reading") as meter:
             return read_logs(paths, progress=meter, engine=engine, **settings)
 
     def words(self) -> list[str]:
@@ -287,6 +287,55 @@ class LogReading:
         said = [word for name, value in valued if value is not None for word in (name, str(value))]
         flags = (("--intercept", self.intercept), ("--grouped", self.grouped), ("--tidy-ids", self.tidy_ids))
         return [*said, *(name for name, on in flags if on)]
+
+
+READING: dict[str, tuple[Any, Any]] = {
+    "items": (Items, None),
+    "features": (Features, None),
+    "users": (Users, None),
+    "attributes": (Attributes, None),
+    "column": (Column, None),
+    "intercept": (Intercept, False),
+    "clip": (Clip, None),
+    "grouped": (Grouped, False),
+    "memory": (Memory, None),
+    "epoch": (Epoch, None),
+    "missing": (Missing, "error"),
+    "tidy_ids": (TidyIds, False),
+    "dates": (Dates, None),
+    "reward_transform": (RewardTransform, None),
+}  # options by which logs are read: annotation and default
+
+
+def reads_logs(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every option of `READING`; it takes them together, checked, as its argument `how`."""
+    own = inspect.signature(command, eval_str=True).parameters
+    first, *rest = [one for one in own.values() if one.name != "how"]
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in READING.items()
+    ]
+    ours = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in rest]
+    last = [one for one in ours if one.name.startswith("json")]
+    ordered = [first, *options[:4], *(one for one in ours if one not in last), *options[4:], *last]
+
+    @wraps(command)
+    def run(*given: Any, **named: Any) -> None:
+        how = LogReading(**{name: named.pop(name) for name in READING if name in named})
+        how.arguments()  # what makes no sense is refused before any file is opened
+        command(*given, how=how, **named)
+
+    run.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in ordered}
+    return run
+
+
+def words_of(logs: str, how: LogReading, found: Findings | None = None) -> str:
+    """The logs as a command names them, with the options they were read with; spellings joined where some differ."""
+    flags = how.words()
+    if found is not None and SPELLING in {one.name for one in found} and not how.tidy_ids:
+        flags.append("--tidy-ids")
+    return shlex.join(["LOGS" if logs == "-" else logs, *flags])
 
 
 ENGINES = ("local", "dask")
@@ -336,7 +385,7 @@ def engine_of(engine: str, scheduler: str | None, workers: int | None) -> Iterat
     elif workers is not None and workers > 1:
         from newcomer.logs.workers import WorkerPool
 
-        with WorkerPool(workers) as crew:
-            yield crew
+        with WorkerPool(workers) as pool:
+            yield pool
     else:
         yield None

@@ -1,19 +1,7 @@
-"""Where the commands write: results on stdout, progress and advice on stderr, and how a sentence or an object looks.
+"""Where the commands write: results on stdout, advice and errors on stderr, and how a sentence or an object looks.
 
 Rich honours NO_COLOR and leaves colours out when the output is not a terminal; `--json` is one object on one line.
-Whoever reads the output may stop reading (`| head -1`): the rest goes nowhere, and the command ends as it would have.
-
-How far a long read is: rate and time left on stderr. A bar in a terminal, otherwise a line every half minute.
-
-Nothing is shown for work that ends within the first second. A fit reads the logs many times, and how many nobody
-knows: the bar, rate and time left are those of the pass, and lines tell what the last one found and how long it has
-been. Where there are many users most passes are over a sample of them, and of those over all rows it is known how many
-there will be at most: then lines tell how long they will take, too.
-
-From the words of Python to those of the command line.
-
-The library says `pass epoch='s'`, because most people meet it in Python. Whoever typed a command is told `--epoch s`:
-the one place where arguments of functions become options of commands, for errors, advice and notes alike.
+A reader of the output may stop reading (`| head -1`): the rest goes nowhere, and the command ends as it would have.
 """
 
 from __future__ import annotations
@@ -21,24 +9,18 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shlex
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from newcomer.cli.option_words import in_options
 from newcomer.errors import one_line
-
-if TYPE_CHECKING:
-    from newcomer.em.passes import Progress as Passed
 
 NARROWEST = 24  # columns; narrower terminals are treated as if they had these
 
@@ -106,13 +88,18 @@ def compile_first(*rooms: str) -> None:
         warm(*rooms)
 
 
-def suggest(commands: Sequence[tuple[str, str]]) -> None:
-    """What to try next: (arguments of newcomer, what for), on stderr, ready to be copied.
+def suggest(commands: Sequence[tuple[str, str]], code: str = "") -> None:
+    """What to try next: (arguments of newcomer, what for), and lines of Python, on stderr, ready to be copied.
 
     Suggestions go to stderr like advice, so that what is piped on is the result alone.
     """
     width, name = max(len(why) for _, why in commands), program()
     lines = [Text.assemble(("  " + why.ljust(width), "dim"), (f"   {name} {rest}", "bold")) for rest, why in commands]
+    if code:
+        lines += [
+            Text("  serve newcomers in Python", "dim"),
+            *(Text(f"    {line}", "bold") for line in code.splitlines()),
+        ]
     aside().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
 
 
@@ -158,172 +145,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-PATIENCE = 1.0  # seconds of silence before anything is shown
-INTERVAL = 30.0  # seconds between lines without a terminal
-MOMENT = 0.05  # seconds of a pass before its rate means anything
-
-
-class Meter:
-    """A `progress(done, total)` callback to be used in a `with` block.
-
-    `first` is what to call the first of several passes; `unit` what is counted, nothing for shares of the work;
-    `begun` is when the work began, `turn` when this pass of it did; `last` is how far the last call was, `note` what
-    the last pass found, `spoken` when a line was last written.
-    Tests bring a console and a clock of their own.
-    """
-
-    def __init__(
-        self,
-        what: str,
-        *,
-        first: str = "",
-        unit: str = "rows",
-        console: Console | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.what, self.first, self.unit = what, first, unit
-        self.console, self.clock = console or aside(), clock
-        self.begun = self.turn = clock()
-        self.last, self.note = 0.0, ""
-        self.each, self.more = 0.0, 0  # seconds of the last pass, and how many more there will be at most (0: unknown)
-        self.spoken = self.begun + PATIENCE - INTERVAL
-        self.bar: Progress | None = None
-        self.bar_width = max(min(30, self.console.width // 4), 4)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar:
-            self.bar.stop()
-
-    def __call__(self, done: float, total: float) -> None:
-        """Note that `done` of `total` is behind us; less than last time begins another pass."""
-        now = self.clock()
-        if done < self.last:
-            self.each, self.turn = now - self.turn, now
-        self.last = done
-        if now - self.begun < PATIENCE or total <= 0:
-            return
-        if self.console.is_terminal:
-            self._draw(done, total)
-        elif now - self.spoken >= INTERVAL:
-            self.spoken = now
-            self.console.print(self.line(done, total, now), soft_wrap=True)
-
-    def line(self, done: float, total: float, now: float) -> str:
-        """Share, rate and time left as text; of a fit of many passes what the last one found."""
-        if self.note:  # of the pass that is under way, share and time left would be taken for those of the fit
-            left = f", at most {_duration(self.each * self.more)} left" if self.more and self.each else ""
-            return f"{self.what}{self.note}: {_duration(now - self.begun)} so far{left}"
-        rate = self._rate(done, now)
-        left = f", {_duration((total - done) / rate)} left" if rate > 0 else ""
-        return f"{self.what}{self.first}: {done / total:.0%}{self._speed(rate, ', ')}{left}"
-
-    def _rate(self, done: float, now: float) -> float:
-        """How much of this pass is done a second; 0 where it has just begun, and nothing can be said."""
-        return done / (now - self.turn) if now - self.turn >= MOMENT else 0.0
-
-    def _speed(self, rate: float, before: str = "") -> str:
-        """How fast it goes, where that is known and what is counted means something to people."""
-        return f"{before}{rate:,.0f} {self.unit}/s" if self.unit and rate else ""
-
-    def hear(self, progress: Passed) -> None:
-        """Remember what the last pass of a fit found, to be shown from now on."""
-        held_out = f", held out {progress.held_out:.4f}" if progress.held_out else ""
-        self.more = 0 if progress.most is None else progress.most - progress.passes
-        which = " over a sample of the users" if progress.sampled else ""
-        which = which if progress.most is None else f" of at most {progress.most}"
-        told = f"{progress.stage}; log-likelihood {progress.likelihood:.4f} a row{held_out}"
-        self.note = f", pass {progress.passes}{which} ({told})"
-
-    def _draw(self, done: float, total: float) -> None:
-        """Move the bar, which is put up when it is first needed and goes away with the work."""
-        if self.bar is None:
-            self.bar = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=self.bar_width),
-                TextColumn("{task.percentage:.0f}%  {task.fields[rate]}"),
-                TimeRemainingColumn(compact=True),
-                console=self.console,
-                transient=True,
-                auto_refresh=False,
-            )
-            self.bar.start()
-            self.bar.add_task(self.what, rate="")
-        rate = self._speed(self._rate(done, self.clock()))
-        # The note gives way before the share, the rate and the time left do.
-        room = self.console.width - self.bar_width - len(self.what) - 28
-        said = self.what + (self.note if len(self.note) <= room else self.note[: room - 3] + "..." if room > 9 else "")
-        self.bar.update(self.bar.task_ids[0], description=said, completed=done, total=total, rate=rate, refresh=True)
-
-
-def _duration(seconds: float) -> str:
-    """Seconds as a person says them.
-
-    >>> _duration(7.2), _duration(125)
-    ('7 s', '2 min 05 s')
-    """
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
-
-
-OPTIONS: dict[str, str] = {}  # every option of the commands by its name in Python; filled where the commands are
-_VALUE = r"'[^']*'|\"[^\"]*\"|[\w.+-]+"
-
-
-def in_options(text: str, options: Mapping[str, str] = OPTIONS) -> str:
-    """The sentence with each `name=value` written as an option, where the command line has one of this name.
-
-    `options` maps names of arguments to options, as `{"epoch": "--epoch"}`. A sentence that tells both says it once.
-
-    >>> known = {"epoch": "--epoch", "grouped": "--grouped", "items": "--items", "column": "--column"}
-    >>> in_options("pass epoch='s', drop grouped=True, or pass items=", known)
-    'pass --epoch s, drop --grouped, or pass --items'
-    >>> in_options("rename with columns={'user': 'uid'} or --column user=uid", known)
-    'rename with --column user=uid'
-    >>> in_options("columns={'user': ...} (--column user=...) chooses others", known)
-    '--column user=... chooses others'
-    >>> in_options("clip='auto' (--clip auto) limits", {"clip": "--clip"})
-    '--clip auto limits'
-    """
-    if "column" in options:
-        text = re.sub(r"\bcolumns=\{([^{}]*)\}", _renames, text)
-        text = re.sub(r"\bcolumns=", "--column", text)
-    names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
-    if names:
-        text = re.sub(
-            rf"(?<![\w.'/-])({names})=(?:((?>{_VALUE}))(?![\w(=/])|(?=[\s,;:)]|$))",
-            lambda found: _option(found, options),
-            text,
-        )
-    return _once(text, options.values())
-
-
-def _option(found: re.Match[str], options: Mapping[str, str]) -> str:
-    """One `name=value`: flags are True and have no value to show."""
-    option, value = options[found[1]], (found[2] or "").strip("'\"")
-    return option if value in ("", "True") else f"{option} {value}"
-
-
-def _renames(found: re.Match[str]) -> str:
-    """`{'user': 'uid'}`, `{'features': ['x', 'y']}` or `{'action': None}` as values of --column."""
-    pairs = re.findall(r"'(\w+)': (\[[^\]]*\]|'[^']*'|None|\.\.\.)", found[1])
-    told = [f"--column {ours}={'' if theirs == 'None' else _listed(theirs)}" for ours, theirs in pairs]
-    return " ".join(told) or "--column"
-
-
-def _listed(theirs: str) -> str:
-    return ",".join(part.strip().strip("'") for part in theirs.strip("[]").split(","))
-
-
-def _once(text: str, options: Iterable[str]) -> str:
-    """`A or A` and `A (A)`, which come of sentences that tell the argument and the option, as `A`."""
-    for option in set(options):
-        said = rf"({re.escape(option)}(?: [\w.]+=[\w.,]*| \w+)?)"
-        text = re.sub(rf"{said}(?: or \1(?![\w=])| \(\1\))", r"\1", text)
-    return text

@@ -1,9 +1,8 @@
-"""`newcomer report LOGS --out report.html`: can it be trusted, will it help? One page for whoever decides."""
+"""`newcomer report LOGS --out report.html`: can it be trusted, will it help? One page for those who decide."""
 
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,8 @@ import typer
 from rich.text import Text
 
 from newcomer.cli import model_summary, options, output, schema
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.option_words import in_options
+from newcomer.cli.progress import Meter
 
 if TYPE_CHECKING:
     from newcomer.reporting.report import Report
@@ -36,27 +36,16 @@ def shape() -> dict[str, Any]:
     return schema.schema_of("report", keys)
 
 
+@options.reads_logs
 def command(
     logs: options.LogsFile,
-    items: options.Items = None,
-    features: options.Features = None,
-    users: options.Users = None,
-    attributes: options.Attributes = None,
+    *,
+    how: options.LogReading,
     rank: options.Rank = "auto",
     estimator: options.Estimator = "em",
     out: Annotated[Path, typer.Option(metavar="PAGE", help="Where the page goes.")] = Path("report.html"),
-    column: options.Column = None,
-    intercept: options.Intercept = False,
-    clip: options.Clip = None,
-    grouped: options.Grouped = False,
-    memory: options.Memory = None,
-    epoch: options.Epoch = None,
-    missing: options.Missing = "error",
-    tidy_ids: options.TidyIds = False,
-    dates: options.Dates = None,
-    reward_transform: options.RewardTransform = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of what is drawn.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="No learning curve, no simulation, fewer deals.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="No fits to fewer users, no simulation.")] = False,
     workers: Annotated[
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,
@@ -68,38 +57,21 @@ def command(
 
     The page needs no network. Exit code 5 where the logs are broken; the page is written all the same.
     """
-    from newcomer import report
+    from newcomer import Run, report
 
     target = options.free_to_write(out, force=force, option="--out")
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
     options.check("local", None, workers)
-    how = options.LogReading(
-        items,
-        features,
-        column,
-        intercept,
-        clip,
-        grouped,
-        memory,
-        epoch,
-        missing,
-        tidy_ids,
-        dates,
-        reward_transform,
-        users,
-        attributes,
-    )
-    how.arguments()
     hands = (os.cpu_count() or 1) if workers is None else workers
     with options.engine_of("local", None, hands) as carrier:
         read = how.read(logs, carrier)
         if not json:
             output.advise(read.advice)
         output.compile_first("array_loops", "sold", "em", "linear", "policies")
-        called = shlex.join(["LOGS" if logs == "-" else logs, *how.words()])
+        called = options.words_of(logs, how)
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
-            found = report(read, target, called=called, progress=meter, **settings)
+            found = report(read, target, called=called, run=Run(progress=meter), **settings)
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}
@@ -114,5 +86,5 @@ def show(found: Report) -> None:
     """The verdict, and where the page is."""
     console = output.result()
     for said in model_summary.lines(found.decision):
-        console.print(said, soft_wrap=True)
+        console.print(said)
     console.print(Text(f"page: {found.path} ({found.path.stat().st_size / 1000:,.0f} kB)"), soft_wrap=True)

@@ -1,6 +1,6 @@
 """What a fit found, as Rich renderables: pure functions from plain numbers, so that they can be looked at and tested.
 
-The scree plot draws square roots of eigenvalues (how far users' tastes reach along a direction); the part of a bar that
+The scree plot draws square roots of eigenvalues (how far users reach along a direction); the part of a bar that
 chance alone would give is shaded, so the picture can be read without colours.
 """
 
@@ -97,8 +97,8 @@ def scree_bar(length: int, chance: int, *, kept: bool, glyphs: Glyphs) -> Text:
 
 def scree_legend(chance: str, glyphs: Glyphs = BLOCKS, columns: int = 80) -> Text:
     """How to read the plot; `chance` says how the band was found. One line, or as many as it takes."""
-    parts = [f"{glyphs.chance}{glyphs.beyond} chance ({chance})"] if chance else []
-    parts += [f"{glyphs.signal} shared", "(bars: square roots)"]
+    parts = [f"{glyphs.chance}{glyphs.beyond} within chance ({chance})"] if chance else []
+    parts += [f"{glyphs.signal} beyond it" if chance else f"{glyphs.signal} eigenvalues", "(bars: square roots)"]
     line = "     " + "   ".join(parts)
     return Text(line if len(line) <= columns else "\n".join(parts), style="dim")
 

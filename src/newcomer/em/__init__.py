@@ -1,1 +1,1 @@
-"""The distribution of users: its record, its start, its likelihood, the climb, the search, how sure, what to expect."""
+"""The distribution of users: start, likelihood, optimizer, rank and shrinkage, how sure it is, what to expect."""

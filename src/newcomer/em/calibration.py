@@ -16,99 +16,98 @@ from newcomer.em.shrinkage import FitStart, HeldoutFold, noise_floor
 from newcomer.em.spikes import PairMoments
 from newcomer.population import Population
 from newcomer.radius import Draws
-from newcomer.sold.calibration import PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
+from newcomer.sold.calibration import FAR, PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
 from newcomer.users import Split, balanced_signs, dealt
 
-ROOM = 1_000_000  # entries of W up to which there is memory for so many climbs at once
+ROOM = 1_000_000  # entries of W up to which there is memory for so many ascents at once
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
 TOLERANCE, EACH = 0.05, 1e-3  # gain in log-likelihood, in all or per parameter, at which the fit of a part ends
-FAR = 1e6  # a tangent of an error about which nothing is known
 STAGE = "how sure: parts"
 
 
 class Parts:
     """Fits of parts of the users, each from its own moments, with the penalty of the fit to everybody.
 
-    Most of the passes can be shared: `ascents` are those that will be needed whatever comes, for whoever is climbing
+    Most of the passes can be shared: `ascents` will be needed in any case, and take their steps in passes that are made
     anyway.
     """
 
-    def __init__(self, begin: FitStart, penalty: Shrinkage) -> None:
-        self.begin, self.penalty, self.size = begin, penalty, len(penalty.weights) - 1
-        buckets = len(begin.pairs.users)
+    def __init__(self, origin: FitStart, penalty: Shrinkage) -> None:
+        self.origin, self.penalty, self.size = origin, penalty, len(penalty.weights) - 1
+        buckets = len(origin.pairs.users)
         halves = [signs > 0 for signs in balanced_signs(buckets)[:SPLITS]]
-        self.possible = _all_have(begin.pairs.users, halves)
-        self._climbing: dict[int, list[Ascent]] = {}
+        self.possible = _all_have(origin.pairs.users, halves)
+        self._started_parts: dict[int, list[Ascent]] = {}
         # Fits of eighths are worth their passes if at least the moments of halves are close.
-        few = _all_have(begin.pairs.users, dealt(buckets, PARTS))
+        few = _all_have(origin.pairs.users, dealt(buckets, PARTS))
         self.roomy = room_for(len(penalty.anchor), self.size)
         self.eighths = self.possible and self.roomy and few and self._moments_agree()
 
     def _moments_agree(self) -> bool:
-        self.begin.prepare(self._halves(), max(self.size, 1))
-        bases = [_basis(self.begin.start(half, self.size), max(self.size, 1)) for half in self._halves()]
+        self.origin.prepare(self._halves(), max(self.size, 1))
+        bases = [_basis(self.origin.start(half, self.size), max(self.size, 1)) for half in self._halves()]
         return tangents(cosines(*bases), 1)[0] <= LARGE
 
     def _halves(self) -> list[Bools]:
-        return dealt(len(self.begin.pairs.users), 2)
+        return dealt(len(self.origin.pairs.users), 2)
 
     @property
     def ascents(self) -> list[Ascent]:
-        """The climbs of the parts that are looked at first."""
+        """The ascents of the parts that are looked at first."""
         if not self.possible or not self.roomy:
             return []
-        buckets = len(self.begin.pairs.users)
+        buckets = len(self.origin.pairs.users)
         return self._of(dealt(buckets, PARTS) if self.eighths else splits(buckets))
 
     def _of(self, parts: list[Bools]) -> list[Ascent]:
-        """The climbs of parts of some size, begun when they are first asked for."""
+        """The ascents of parts of some size, begun when they are first asked for."""
         size = int(parts[0].sum())
-        if size not in self._climbing:
-            self._climbing[size] = self._begun(parts)
-        return self._climbing[size]
+        if size not in self._started_parts:
+            self._started_parts[size] = self._started(parts)
+        return self._started_parts[size]
 
-    def _begun(self, parts: list[Bools]) -> list[Ascent]:
-        """Climbs of parts from their own moments."""
-        self.begin.prepare(parts, self.size)
+    def _started(self, parts: list[Bools]) -> list[Ascent]:
+        """Ascents of parts from their own moments."""
+        self.origin.prepare(parts, self.size)
         parted = [Split(part, np.zeros_like(part)) for part in parts]
-        folds, floor = [HeldoutFold(self.begin, split) for split in parted], noise_floor(self.begin.pairs)
-        climbers = [Optimizer(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
-        return [Ascent(climber, split, TOLERANCE, EACH) for climber, split in zip(climbers, parted, strict=True)]
+        folds, floor = [HeldoutFold(self.origin, split) for split in parted], noise_floor(self.origin.pairs)
+        optimizers = [Optimizer(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
+        return [Ascent(optimizer, split, TOLERANCE, EACH) for optimizer, split in zip(optimizers, parted, strict=True)]
 
     def draws(self, passes: Passes, rank: int) -> Draws:
         """Draws of the error of a basis of this rank, by as many further passes as the parts still need."""
         if not self.possible:
             return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)  # too few users to fit parts of them apart
 
-        def climbed(ascents: list[Ascent]) -> list[Floats]:
-            passes.climb(ascents, stage=STAGE)
-            return [_basis(ascent.climber.best or ascent.climber.trial, rank) for ascent in ascents]
+        def ascended(ascents: list[Ascent]) -> list[Floats]:
+            passes.ascend(ascents, stage=STAGE)
+            return [_basis(ascent.optimizer.best or ascent.optimizer.trial, rank) for ascent in ascents]
 
         def fit(parts: list[Bools]) -> list[Floats]:
             if self.roomy:
-                return climbed(self._of(parts))
+                return ascended(self._of(parts))
             pairs = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
-            return [basis for pair in pairs for basis in climbed(self._begun(pair))]
+            return [basis for pair in pairs for basis in ascended(self._started(pair))]
 
-        return compare_parts(fit, len(self.begin.pairs.users), eighths=self.eighths)
+        return compare_parts(fit, len(self.origin.pairs.users), eighths=self.eighths)
 
 
 class MomentParts:
-    """The same by the moments of all users, where these have chosen: a climb of parts of them would take too many
+    """The same by the moments of all users, where these have chosen: ascents of parts of them would take too many
     passes.
 
     Moments err more than the fit does, so the radius errs on the large side. `base` has everything but directions.
     """
 
     def __init__(self, moments: PairMoments, base: Population) -> None:
-        self.moments, self.base, self.begin = moments, base, moments.begin
+        self.moments, self.base, self.origin = moments, base, moments.origin
 
     def draws(self, passes: Passes, rank: int) -> Draws:
         """Draws of the error of a basis of this rank, without a pass; where many actions leave no room, none is known.
 
         `passes` is not used.
         """
-        wide, buckets = self.begin.directions is not None, len(self.moments.every)
+        wide, buckets = self.origin.directions is not None, len(self.moments.every)
         if wide and not room_for(len(self.base.mean), self.moments.most):
             return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)
 

@@ -2,30 +2,30 @@
 
     reward = phi^T (m + L z_n) + o_a + e_na + noise,      z_n ~ N(0, I_k),   Var(e_na + noise) = v_a.
 
-Moments over all pairs of rows (`all_pairs`) give a start; climbing the marginal likelihood (`likelihood`, `climb`)
-improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it is the mean
-and the spread along each direction that serve a newcomer, and with many directions and short histories they must be
-shrunk (`beginning`), by as much as people who were not fitted call for (`search`).
+Moments over all pairs of rows (`pairs`) give a start; quasi-Newton ascent of the marginal likelihood (`likelihood`,
+`optimizer`) improves on it; a few passes over the logs in all. A basis alone leaves most of the value on the table: it
+is the mean and the spread along each direction that serve a newcomer, and with many directions and short histories they
+must be shrunk (`shrinkage`), by as much as held-out users call for (`model_selection`).
 
 Where there are many users all of this is done for a sample of them, drawn by a hash of the id, and so is what tells how
 sure the answer is. Then everybody is fitted from there: precisions are beliefs about L, which do not depend on how many
-people are looked at. What a sample has not the power to see, moments of all users may show (`choice`): then all users
-choose, and tell how sure the answer is.
+people are looked at. What a sample has not the power to see, moments of all users may show (`large_logs`): then all
+users choose, and tell how sure the answer is.
 
 Refit: the distribution of users from one that was fitted before, without searching again.
 
-With the old logs and the new ones at hand, EM climbs from the old population, with its rank and its precision, to the
-population of highest penalised likelihood of all of them: the answer does not depend on where the climb began, only the
-passes that it takes do. With the new logs alone it cannot be found, since EM needs the rows again. What can be done is
-to fit the new users and to `blend`: the mixture of two populations has the mean and the covariance of both together,
+With the old logs and the new ones at hand, EM ascends from the old population, with its rank and its precision, to the
+population of highest penalised likelihood of all of them: the answer does not depend on where the ascent started, only
+the passes that it takes do. With the new logs alone it cannot be found, since EM needs the rows again. What can be done
+is to fit the new users and to `blend`: the mixture of two populations has the mean and the covariance of both together,
 cut down to the rank. That is approximate: both fits were shrunk, and one population fitted to all of the rows weighs
 each direction by how much the rows of each user tell of it.
 
 Fits to a part of the users, so that something can be measured on the others, where no search has left such fits.
 
 A refit keeps the rank and the shrinkage of the fit before it, and holds nobody out to choose them. What it is worth to
-newcomers (`outlook`) is still to be told by people it has not met. The fit before may have met them, so these climbs
-begin with the moments of the users they are fitted to, and not where that fit ended.
+newcomers (`newcomer.gain`) is still to be measured on users that it was not fitted to. The fit before may have been
+fitted to them, so these ascents start with the moments of the users they are fitted to, and not where that fit ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats
 from newcomer.em.calibration import MomentParts, Parts
-from newcomer.em.large_logs import choose, judge, without_taste
+from newcomer.em.large_logs import choose, judge, without_directions
 from newcomer.em.model_selection import ROUGH, ROUGHLY, Candidate, RankSearch, Trail
 from newcomer.em.optimizer import Optimizer
 from newcomer.em.pairs import AnyPairs
@@ -51,24 +51,24 @@ from newcomer.radius import Draws
 from newcomer.users import Split, folds
 
 SAMPLE = 20_000  # users by whom everything is chosen, where there are more than twice as many
-SPREADING = 12  # passes of the climb of all users from where the sample arrived
+SPREADING = 12  # passes of the ascent of all users from where the sample's fit ended
 PLAIN = 6.0  # standard errors of gain below which one held-out fifth of the users is not enough to tell
-FINE, FINELY = 0.01, 3e-4  # gain in log-likelihood at which the last climb ends, in all or per parameter
-SETTLING, SETTLED = 5, 0.005  # climbs in which share and variances settle, and by how little the share then changes
+FINE, FINELY = 0.01, 3e-4  # gain in log-likelihood at which the last ascent ends, in all or per parameter
+SETTLING, SETTLED = 5, 0.005  # ascents in which share and variances settle, and by how little the share then changes
 STAGE = "fitting everybody"
 
 
 @dataclass(frozen=True)
 class FittedPopulation:
-    """The population fitted to everybody, what it began with, and why it is so.
+    """The population fitted to everybody, what it started from, and why it is so.
 
     `parts` tell how sure it is, by `chosen`, passes over the users by whom everything was chosen: all, or a sample.
     Where there is a sample and all users chose nevertheless, `decided` is passes over all.
     """
 
     population: Population
-    climber: Optimizer
-    begin: FitStart
+    optimizer: Optimizer
+    origin: FitStart
     facts: PopulationFacts
     chosen: Passes
     parts: Parts | MomentParts
@@ -83,7 +83,7 @@ class FittedPopulation:
     @property
     def pairs(self) -> AnyPairs:
         """The sums over pairs."""
-        return self.begin.pairs
+        return self.origin.pairs
 
     def draws(self, rank: int) -> Draws:
         """Draws of the error of a basis of this rank, scaled to all users where a sample of them told: see `Parts`."""
@@ -109,7 +109,8 @@ def estimate_population(
 ) -> FittedPopulation:
     """Estimate the distribution of users; `rank` directions, or as many as held-out users call for.
 
-    `persistence` is the share of the residual that lasts; None leaves it to users who met an action more than once.
+    `persistence` is the share of the residual that comes again with the action; None leaves it to users who met an
+    action more than once.
     `calibrate` says that `FittedPopulation.draws` will be asked for, whose passes can then be shared.
 
     >>> from newcomer.worlds import Synthetic
@@ -133,12 +134,12 @@ def _estimate(
     passes: Passes, rank: int | Literal["auto"], persistence: float | None, calibrate: bool
 ) -> FittedPopulation:
     """Choose what is open, and fit everybody."""
-    begin = start_fit(passes, persistence)
-    users = begin.pairs.users
-    search = RankSearch(passes, begin, [HeldoutFold(begin, split) for split in folds(users)])
+    origin = start_fit(passes, persistence)
+    users = origin.pairs.users
+    search = RankSearch(passes, origin, [HeldoutFold(origin, split) for split in folds(users)])
     if not search.folds:  # too few users to hold some of them out: everybody gets the mean
         size = 0 if rank == "auto" else int(rank)
-        return finish(passes, begin, everybody_of(begin).climber(1.0, everybody_of(begin).start(size)))
+        return finish(passes, origin, everybody_of(origin).optimizer(1.0, everybody_of(origin).start(size)))
     if rank != "auto":
         return _finish(search, search.shrinkage(search.first(int(rank))), None, calibrate)
     most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
@@ -146,23 +147,23 @@ def _estimate(
     # Where one fifth is not enough to tell, every fifth is asked, or all users, if these are but a sample of them.
     unclear = len(search.folds) == 1 and ranks.deficits[0] <= PLAIN * ranks.errors[0]
     if unclear and (found.rank or not passes.sampled):
-        search = RankSearch(passes, begin, [HeldoutFold(begin, split) for split in folds(users, every=True)])
+        search = RankSearch(passes, origin, [HeldoutFold(origin, split) for split in folds(users, every=True)])
         found, ranks = search.rank(most, near=found.precision if found.rank else None)
     return _finish(search, found, ranks, calibrate)
 
 
-def everybody_of(begin: FitStart) -> HeldoutFold:
+def everybody_of(origin: FitStart) -> HeldoutFold:
     """Everybody, and nobody held out."""
-    every = np.ones(len(begin.pairs.users), dtype=np.bool_)
-    return HeldoutFold(begin, Split(every, ~every))
+    every = np.ones(len(origin.pairs.users), dtype=np.bool_)
+    return HeldoutFold(origin, Split(every, ~every))
 
 
 def _finish(search: RankSearch, found: Candidate, ranks: RankComparison | None, calibrate: bool) -> FittedPopulation:
     """Fit everybody with what the search has found."""
-    start, trails = found.climbers[0], tuple(search.trails)
+    start, trails = found.optimizers[0], tuple(search.trails)
     fitted = finish(search.passes, search.origin, start, trails=trails, ranks=ranks, calibrate=calibrate)
     apart, judged = (
-        [arrived(one, search.origin) for one in found.climbers],
+        [arrived(one, search.origin) for one in found.optimizers],
         [fold.split.judged for fold in search.folds],
     )
     return replace(fitted, held_out=tuple(zip(apart, judged, strict=True)))
@@ -170,132 +171,133 @@ def _finish(search: RankSearch, found: Candidate, ranks: RankComparison | None, 
 
 def finish(
     passes: Passes,
-    begin: FitStart,
+    origin: FitStart,
     start: Optimizer,
     *,
     trails: tuple[Trail, ...] = (),
     ranks: RankComparison | None = None,
     calibrate: bool = False,
 ) -> FittedPopulation:
-    """Fit everybody from where a climber is, with its precision, and keep why.
+    """Fit everybody from where an optimizer is, with its precision, and keep why.
 
     With `calibrate`, parts of the users are fitted apart in the same passes.
     """
-    fold = everybody_of(begin)
+    fold = everybody_of(origin)
     precision = float(start.penalty.weights[-1]) if start.trial.rank else 1.0
-    parts = Parts(begin, fold.penalised(precision, start.trial.rank))
-    shared = parts.ascents if calibrate and _rank(start.best or start.trial, begin) else []
-    climber = _settle(passes, fold, start, shared)
-    facts = _facts(passes, begin, climber, precision, trails, ranks)
-    assert climber.best is not None
-    return FittedPopulation(arrived(climber, begin), climber, begin, facts, passes, parts)
+    parts = Parts(origin, fold.penalised(precision, start.trial.rank))
+    shared = parts.ascents if calibrate and _rank(start.best or start.trial, origin) else []
+    optimizer = _settle(passes, fold, start, shared)
+    facts = _facts(passes, origin, optimizer, precision, trails, ranks)
+    assert optimizer.best is not None
+    return FittedPopulation(arrived(optimizer, origin), optimizer, origin, facts, passes, parts)
 
 
-def arrived(climber: Optimizer, begin: FitStart) -> Population:
-    """The population where a climb has ended, with how sure it is of each action."""
-    assert climber.best is not None
-    return replace(climber.best.principal(), uncertainty=climber.uncertainty(begin.table))
+def arrived(optimizer: Optimizer, origin: FitStart) -> Population:
+    """The population where an ascent has ended, with how sure it is of each action."""
+    assert optimizer.best is not None
+    return replace(optimizer.best.principal(), uncertainty=optimizer.uncertainty(origin.table))
 
 
-def _rank(population: Population, begin: FitStart) -> int:
-    rows = float(begin.pairs.rows.sum())
-    return population.basis_rank(begin.pairs.gram.sum(axis=0) / rows, rows)
+def _rank(population: Population, origin: FitStart) -> int:
+    rows = float(origin.pairs.rows.sum())
+    return population.basis_rank(origin.pairs.gram.sum(axis=0) / rows, rows)
 
 
 def _settle(
     passes: Passes, fold: HeldoutFold, start: Optimizer, beside: list[Ascent], longest: int = LONGEST
 ) -> Optimizer:
-    """Climb until what lasts and the variances it is a share of agree: each is estimated given the other."""
-    best, climber = start.best or start.trial, start
-    share = fold.begin.share_for(best)
+    """Ascend until the persistence and the variances it is a share of agree: each is estimated given the other."""
+    best, optimizer = start.best or start.trial, start
+    share = fold.origin.share_for(best)
     for _ in range(SETTLING):
-        climber = _among(fold, climber, replace(best, share=share))
-        ascents = [_ascent(climber, fold), *beside]
-        passes.climb(ascents, stage=STAGE, longest=longest)
-        assert climber.best is not None
-        best, before = climber.best, share
-        share = fold.begin.share_for(best)
+        optimizer = _among(fold, optimizer, replace(best, share=share))
+        ascents = [_ascent(optimizer, fold), *beside]
+        passes.ascend(ascents, stage=STAGE, longest=longest)
+        assert optimizer.best is not None
+        best, before = optimizer.best, share
+        share = fold.origin.share_for(best)
         if abs(share - before) < SETTLED:
             break
-    return climber
+    return optimizer
 
 
-def _among(fold: HeldoutFold, climber: Optimizer, start: Population) -> Optimizer:
-    """The climb of everybody, from a start that is much like where another climber has arrived."""
-    precision = float(climber.penalty.weights[-1]) if start.rank else 1.0
-    users = float(fold.begin.pairs.users.sum())
-    times = users / climber.sums.users if climber.sums is not None else 1.0
-    return climber.among(fold.gram, fold.penalised(precision, start.rank), times, start)
+def _among(fold: HeldoutFold, optimizer: Optimizer, start: Population) -> Optimizer:
+    """The optimizer of all users, from a start that is much like where another optimizer has arrived."""
+    precision = float(optimizer.penalty.weights[-1]) if start.rank else 1.0
+    users = float(fold.origin.pairs.users.sum())
+    times = users / optimizer.sums.users if optimizer.sums is not None else 1.0
+    return optimizer.among(fold.gram, fold.penalised(precision, start.rank), times, start)
 
 
 def _spread(
     passes: Passes, sampled: FittedPopulation, rank: int | Literal["auto"], persistence: float | None
 ) -> FittedPopulation:
     """Fit all users from what was found for a sample of them, or from more that all of them show."""
-    begin = start_fit(passes, persistence)
-    if begin.directions is not None:  # by passes, which those over the sample have saved
-        begin = replace(begin, towards=sampled.climber.penalty.variance)
-    best = sampled.climber.best or sampled.population
-    best = replace(best, share=begin.share_for(sampled.population))
-    base = without_taste(best, begin)
-    judged = judge(passes, begin, base, rank, rival=best, sampled=share_in(passes.logs, SAMPLE))
+    origin = start_fit(passes, persistence)
+    if origin.directions is not None:  # by passes, which those over the sample have saved
+        origin = replace(origin, towards=sampled.optimizer.penalty.variance)
+    best = sampled.optimizer.best or sampled.population
+    best = replace(best, share=origin.share_for(sampled.population))
+    base = without_directions(best, origin)
+    judged = judge(passes, origin, base, rank, rival=best, sampled=share_in(passes.logs, SAMPLE))
     apart = sampled.held_out[0][0] if sampled.held_out else base
-    choice = choose(judged, begin, best, apart, sampled.facts.precision)
-    every, ranks = everybody_of(begin), sampled.facts.ranks
+    choice = choose(judged, origin, best, apart, sampled.facts.precision)
+    every, ranks = everybody_of(origin), sampled.facts.ranks
     if choice is None:
         if ranks is not None and not ranks.chosen:  # which all users have confirmed
             ranks = judged.told(0)
-        return _climbed(passes, sampled, every, [_ascent(_among(every, sampled.climber, best), every)], ranks)
-    other = HeldoutFold(begin, choice.split)
-    ascents = [_ascent(every.climber(choice.precision, choice.start), every)]
-    ascents.append(_ascent(other.climber(choice.precision, choice.apart), other))
+        return _ascended(passes, sampled, every, [_ascent(_among(every, sampled.optimizer, best), every)], ranks)
+    other = HeldoutFold(origin, choice.split)
+    ascents = [_ascent(every.optimizer(choice.precision, choice.start), every)]
+    ascents.append(_ascent(other.optimizer(choice.precision, choice.apart), other))
     ranks = None if ranks is None else judged.told(choice.start.rank)
-    found = _climbed(passes, sampled, every, ascents, ranks)
-    held_out = ((ascents[1].climber.best or choice.apart, choice.split.judged),)
+    found = _ascended(passes, sampled, every, ascents, ranks)
+    held_out = ((ascents[1].optimizer.best or choice.apart, choice.split.judged),)
     facts, parts = replace(found.facts, by_all=True), MomentParts(choice.moments, base)
     return replace(found, facts=facts, parts=parts, held_out=held_out, decided=passes)
 
 
-def _ascent(climber: Optimizer, fold: HeldoutFold) -> Ascent:
-    """A climb to the end."""
-    return Ascent(climber, fold.split, FINE, FINELY)
+def _ascent(optimizer: Optimizer, fold: HeldoutFold) -> Ascent:
+    """An ascent to the end."""
+    return Ascent(optimizer, fold.split, FINE, FINELY)
 
 
-def _climbed(
+def _ascended(
     passes: Passes, sampled: FittedPopulation, every: HeldoutFold, ascents: list[Ascent], ranks: RankComparison | None
 ) -> FittedPopulation:
-    """What a sample has found, with all users fitted instead: the first of the climbs."""
-    passes.most = passes.count + SPREADING + (len(ascents) > 1)  # those held out are met once more
-    passes.climb(ascents, stage=STAGE, longest=SPREADING)
-    climber, begin = ascents[0].climber, every.begin
-    assert climber.best is not None
-    precision = float(climber.penalty.weights[-1]) if climber.best.rank else sampled.facts.precision
-    facts = _facts(passes, begin, climber, precision, sampled.facts.tried, ranks)
+    """What a sample has found, with all users fitted instead: the first of the ascents."""
+    # Then held-out users say what they gain; of all users who chose, also how well they fit in.
+    passes.most = passes.count + SPREADING + 1 + (len(ascents) > 1)
+    passes.ascend(ascents, stage=STAGE, longest=SPREADING)
+    optimizer, origin = ascents[0].optimizer, every.origin
+    assert optimizer.best is not None
+    precision = float(optimizer.penalty.weights[-1]) if optimizer.best.rank else sampled.facts.precision
+    facts = _facts(passes, origin, optimizer, precision, sampled.facts.tried, ranks)
     facts = replace(facts, sample=_sample_facts(sampled.chosen))
-    return replace(sampled, population=arrived(climber, begin), climber=climber, begin=begin, facts=facts)
+    return replace(sampled, population=arrived(optimizer, origin), optimizer=optimizer, origin=origin, facts=facts)
 
 
 def _facts(
     passes: Passes,
-    begin: FitStart,
-    climber: Optimizer,
+    origin: FitStart,
+    optimizer: Optimizer,
     precision: float,
     trails: tuple[Trail, ...],
     ranks: RankComparison | None,
 ) -> PopulationFacts:
     """How the distribution was found."""
-    assert climber.best is not None and climber.sums is not None
-    pairs, population, rows = begin.pairs, climber.best.principal(), int(begin.pairs.rows.sum())
+    assert optimizer.best is not None and optimizer.sums is not None
+    pairs, population, rows = origin.pairs, optimizer.best.principal(), int(origin.pairs.rows.sum())
     return PopulationFacts(
         passes=passes.count,
-        likelihood=climber.sums.likelihood / rows,
+        likelihood=optimizer.sums.likelihood / rows,
         directions=population.rank,
         users=int(pairs.users.sum()),
         rows=rows,
         forecast=forecast(population, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows),
         tried=trails,
         precision=precision,
-        mean_precision=float(climber.penalty.weights[0]),
+        mean_precision=float(optimizer.penalty.weights[0]),
         ranks=ranks,
         persistence=share_of(pairs, population.variances),
     )
@@ -309,17 +311,17 @@ def refit_population(
     persistence: float | None = None,
     calibrate: bool = False,
 ) -> FittedPopulation:
-    """Climb from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
-    begin, few = start_fit(passes, persistence), some_of(passes)
-    climber = everybody_of(begin).climber(precision, start)
-    fitted = finish(passes, begin, climber, calibrate=calibrate and few is passes)
+    """Ascend from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
+    origin, few = start_fit(passes, persistence), some_of(passes)
+    optimizer = everybody_of(origin).optimizer(precision, start)
+    fitted = finish(passes, origin, optimizer, calibrate=calibrate and few is passes)
     if few is passes:
         return fitted
-    return replace(fitted, chosen=few, parts=Parts(start_fit(few, persistence), fitted.climber.penalty))
+    return replace(fitted, chosen=few, parts=Parts(start_fit(few, persistence), fitted.optimizer.penalty))
 
 
 def blend(first: Population, second: Population, share: float) -> Population:
-    """The population of two groups of users, a `share` of whom is in the second, with the rank of the second.
+    """The population of two groups of users, a `share` of them in the second, with the rank of the second.
 
     >>> one, two = (Population(np.array([m]), np.ones((1, 1)), 1.0) for m in (0.0, 2.0))
     >>> both = blend(one, two, 0.5)
@@ -352,12 +354,13 @@ def _blended(first: Floats | None, second: Floats | None, share: float) -> Float
 HeldOut = tuple[tuple[Population, Bools], ...]  # populations, each with the buckets (B,) of users it was not fitted to
 
 
-def fit_apart(passes: Passes, begin: FitStart, rank: int, precision: float) -> HeldOut:
+def fit_apart(passes: Passes, origin: FitStart, rank: int, precision: float) -> HeldOut:
     """Populations of this rank and precision, each without a fold of the users; none where users are too few."""
-    apart = [HeldoutFold(begin, split) for split in folds(begin.pairs.users)]
+    apart = [HeldoutFold(origin, split) for split in folds(origin.pairs.users)]
     if not apart:
         return ()
-    climbers = [fold.climber(precision, fold.start(rank)) for fold in apart]
-    ascents = [Ascent(one, fold.split, ROUGH, ROUGHLY) for one, fold in zip(climbers, apart, strict=True)]
-    passes.climb(ascents, stage="fitting without some")
-    return tuple((arrived(one.climber, begin), one.split.judged) for one in ascents if one.climber.best is not None)
+    optimizers = [fold.optimizer(precision, fold.start(rank)) for fold in apart]
+    ascents = [Ascent(one, fold.split, ROUGH, ROUGHLY) for one, fold in zip(optimizers, apart, strict=True)]
+    passes.ascend(ascents, stage="fitting without some")
+    done = [one for one in ascents if one.optimizer.best is not None]
+    return tuple((arrived(one.optimizer, origin), one.split.judged) for one in done)

@@ -174,7 +174,7 @@ def with_weak_directions(fitted: FittedPopulation) -> FittedPopulation:
     ranks = () if fit.rank else tuple(range(1, min(population.rank, FEW) + 1))
     gram = fitted.pairs.gram.sum(axis=0) / float(fitted.pairs.rows.sum())
     rivals = tuple(
-        (one, after, *(after.truncated(gram, rank, fitted.begin.table) for rank in ranks))
+        (one, after, *(after.truncated(gram, rank, fitted.origin.table) for rank in ranks))
         for (one, _), after in zip(fitted.held_out, apart, strict=True)
     )
     found: Comparison = passes.run(partial(compare, rivals=rivals, judged=judged), operator.add)

@@ -6,9 +6,9 @@ may show plainly. So where a sample has chosen rank and shrinkage, the direction
 the moments of some folds, with 0, 1, 2, ... directions, by the users of the other fold.
 
 * Nothing is clear of chance in the moments of all users, or no more than the sample has found: the sample's fit stands.
-* The sample's fit predicts as well as the moments do, or nearly (`NEARLY`: all users will climb from it anyway), but
+* The sample's fit predicts as well as the moments do, or nearly (`NEARLY`: all users will ascend from it anyway), but
   these have more directions that matter: it gets the others from them.
-* The moments predict better: all users climb from there, with the precision that the lengths suggest (held-out gain is
+* The moments predict better: all users ascend from there, with the precision that the lengths suggest (held-out gain is
   flat around it).
 
 EM's search on a sample is the better judge where histories are long or actions few: there its fit stands.
@@ -40,7 +40,7 @@ NEARLY = 0.9  # share of the held-out gain of moments of all users with which th
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """Where all users climb from, with which precision; and those outside a fold, for whom the others judge."""
+    """Where all users ascend from, with which precision; and those outside a fold, for whom the others judge."""
 
     start: Population
     apart: Population
@@ -72,7 +72,7 @@ class Judged:
 
 def judge(
     passes: Passes,
-    begin: FitStart,
+    origin: FitStart,
     base: Population,
     rank: int | Literal["auto"],
     *,
@@ -85,21 +85,21 @@ def judge(
     `base` has everything but directions. A `rival` was fitted to users in a sample of a share `sampled` of all. Without
     `level`, that some users give more than others, whatever the action, does not count.
     """
-    wide = begin.directions is not None
-    moments = PairMoments(begin, USUAL if rank == "auto" else int(rank))
-    folds = dealt(len(begin.pairs.users), 2 if wide else FOLDS)
-    more = splits(len(begin.pairs.users)) if wide and room_for(len(base.mean), moments.most) else []
+    wide = origin.directions is not None
+    moments = PairMoments(origin, USUAL if rank == "auto" else int(rank))
+    folds = dealt(len(origin.pairs.users), 2 if wide else FOLDS)
+    more = splits(len(origin.pairs.users)) if wide and room_for(len(base.mean), moments.most) else []
     every = moments.of([moments.every, *(~fold for fold in folds), *more])[0]
     ranks = tuple(range(max(int((every.strengths > 0).sum()), 1) + 1)) if rank == "auto" else (0, int(rank))
     others = () if rival is None else (rival,)
-    shaped = (lambda one: one) if level else partial(_levelled, begin=begin)
+    shaped = (lambda one: one) if level else partial(_levelled, origin=origin)
     each = moments.of([~fold for fold in folds])
     rivals = tuple((*(shaped(one.population(base, k, shrunk=True)) for k in ranks), *others) for one in each)
     look = partial(compare, rivals=rivals, judged=tuple(folds), sampled=sampled)
     return Judged(moments, base, folds, ranks, passes.run(look, operator.add))
 
 
-def choose(judged: Judged, begin: FitStart, rival: Population, apart: Population, precision: float) -> Choice | None:
+def choose(judged: Judged, origin: FitStart, rival: Population, apart: Population, precision: float) -> Choice | None:
     """What follows; None where the sample's fit stands. `apart` is that fit without the users of the first fold."""
     sums, found = judged.comparison.sums, judged.by_moments
     if clarity(found) <= SURE:
@@ -111,38 +111,39 @@ def choose(judged: Judged, begin: FitStart, rival: Population, apart: Population
         return None
     mine = [one.population(judged.base, rank) for one in judged.moments.of([judged.moments.every, ~judged.folds[0]])]
     if not beaten:
-        gram = begin.pairs.gram.sum(axis=0)
+        gram = origin.pairs.gram.sum(axis=0)
         mine = [one.widened(start, gram, 1.0) for one, start in zip((rival, apart), mine, strict=True)]
     precision = middling(mine[:1]) if beaten else precision
     held_out = judged.folds[0] & dealt(len(judged.folds[0]), FOLDS)[0]
     return Choice(mine[0], mine[1], Split(~held_out, held_out), precision, judged.moments)
 
 
-def without_taste(population: Population, begin: FitStart) -> Population:
+def without_directions(population: Population, origin: FitStart) -> Population:
     """The population without directions: what they explained is residual."""
-    rows = float(begin.pairs.rows.sum())
-    return population.truncated(begin.pairs.gram.sum(axis=0) / rows, 0, begin.table)
+    rows = float(origin.pairs.rows.sum())
+    return population.truncated(origin.pairs.gram.sum(axis=0) / rows, 0, origin.table)
 
 
-def shared_by_all(passes: Passes, begin: FitStart) -> tuple[float, float]:
-    """How certain it is, in standard errors, that tastes of all users agree, and the share of what is left of rewards.
+def shared_by_all(passes: Passes, origin: FitStart) -> tuple[float, float]:
+    """How certain it is, in standard errors, that preferences of all users agree, and their share of the residual.
 
-    That some users give more than others, whatever the action, is no taste.
+    That some users give more than others, whatever the action, is no preference.
     """
-    base = begin.start(np.ones(len(begin.pairs.users), dtype=np.bool_), 0)
-    judged = judge(passes, begin, base, "auto", level=False)
+    base = origin.start(np.ones(len(origin.pairs.users), dtype=np.bool_), 0)
+    judged = judge(passes, origin, base, "auto", level=False)
     best = judged.ranks[int(np.argmax(judged.by_moments.sums))]
-    taste = _levelled(judged.moments.of([judged.moments.every])[0].population(base, best, shrunk=True), begin).factor
-    explained = np.vdot(taste, begin.pairs.gram.sum(axis=0) @ taste) / float(begin.pairs.rows.sum())
+    every = judged.moments.of([judged.moments.every])[0]
+    differing = _levelled(every.population(base, best, shrunk=True), origin).factor
+    explained = np.vdot(differing, origin.pairs.gram.sum(axis=0) @ differing) / float(origin.pairs.rows.sum())
     return certainty(judged.by_moments), float(explained) / base.noise_variance
 
 
-def _levelled(population: Population, begin: FitStart) -> Population:
+def _levelled(population: Population, origin: FitStart) -> Population:
     """The population whose directions leave the average reward of a user where it is, if features are one-hot."""
-    if not begin.one_hot:
+    if not origin.one_hot:
         return population
-    shown = begin.pairs.shown.sum(axis=0)
-    actions = begin.pairs.met.shape[1]
+    shown = origin.pairs.shown.sum(axis=0)
+    actions = origin.pairs.met.shape[1]
     factor = population.factor.copy()
     factor[:actions] -= shown[:actions] @ factor[:actions] / shown[:actions].sum()
     return replace(population, factor=factor)

@@ -22,7 +22,7 @@ folds, halves, and held-out users.
 
 Held-out users are judged by how well each of their rewards is predicted from their *other* actions (the gain, see
 `likelihood_loops.others_gain`): that is what a newcomer is served by. The likelihood would also reward a population for
-the spread of rewards, and take noise that differs between users for taste.
+the spread of rewards, and take noise that differs between users for preferences.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from newcomer.em import likelihood_loops
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
-from newcomer.users import bucket_count, bucket_of, drawn
+from newcomer.users import UserSample, bucket_count, bucket_of
 
 FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
@@ -152,7 +152,7 @@ class _View:
 def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
     """The chosen users: all at once where rows share a table that is smaller than they are, else a few at a time.
 
-    Rows of one action must be side by side (`grouped`) where something of a user's opinion of it lasts.
+    Rows of one action must be side by side (`grouped`) where the persistence is above zero.
     """
     who = np.flatnonzero(chosen)
     starts, stops = batch.offsets[who], batch.offsets[who + 1]
@@ -189,10 +189,10 @@ def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
     totals = [_nothing(task.population) for task in tasks]
     for i, task in enumerate(tasks):
-        lasts = task.population.share > 0
-        for view in _views(batch, task.fitted[where], grouped=lasts):
+        again = task.population.share > 0
+        for view in _views(batch, task.fitted[where], grouped=again):
             totals[i] += view.fit(task.population)
-        for view in _views(batch, task.judged[where], grouped=lasts):
+        for view in _views(batch, task.judged[where], grouped=again):
             found = view.judge(task.population)
             totals[i] += replace(
                 _nothing(task.population),
@@ -307,7 +307,7 @@ def compare(
     Users who are in the sample of a share `sampled` of all do not judge: some of the rivals may be fitted to them.
     """
     where = bucket_of(batch.hashes, bucket_count(batch.dim))
-    others = ~drawn(batch.hashes, sampled)
+    others = ~UserSample("fit", sampled)(batch.hashes)
     size = len(rivals[0])
     total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))
     for populations, buckets in zip(rivals, judged, strict=True):

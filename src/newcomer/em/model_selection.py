@@ -1,15 +1,15 @@
-"""The choice of rank and shrinkage, on people who were not fitted.
+"""The choice of rank and shrinkage, on held-out users.
 
 The precision a of the entries of L and the rank are those with which each reward of *users who were not fitted* is
 predicted best from their *other* actions (`likelihood_loops.others_gain`): five folds of users by a hash of their ids
 where there are few, one held-out fifth where there are many. The rank is the smallest whose gain is within one (paired)
 standard error of the best, and zero unless something is shared, clear of chance: there is a gain, and its linear part
 is above zero by `CLEAR` standard errors (`Comparison.certainty`). Noise that differs between actions, or a few heavy
-users, do not pass for taste.
+users, do not pass for preferences.
 
 Passes are few because they are shared. A first fit is made at a middling precision; those at its neighbours start from
-it, all in the same passes, with what its climb has learned about how the likelihood bends. More directions start from
-the few that were found, fewer from the best of the many.
+it, all in the same passes, with what its ascent has learned of the curvature of the likelihood. More directions start
+from the few that were found, fewer from the best of the many.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ FAR_BEHIND, PATIENCE = 30.0, 4  # of gain over all held-out users, after some pa
 LOSS = 10.0  # of gain over all held-out users that likelihood does not make up for
 FARTHEST = 12  # steps from the first precision tried
 LIVING = 1e-3  # share of the residual variance below which directions explain nothing
-ROUGH, ROUGHLY = 0.5, 1e-3  # gain in log-likelihood at which climbing ends, in all or per parameter
+ROUGH, ROUGHLY = 0.5, 1e-3  # gain in log-likelihood at which an ascent ends, in all or per parameter
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A precision, the climbers that arrived with it (one a fold), and how well held-out users are predicted."""
+    """A precision, the optimizers that arrived with it (one a fold), and how well held-out users are predicted."""
 
     precision: float
-    climbers: list[Optimizer]
+    optimizers: list[Optimizer]
     score: float  # held-out gain per user
     likelihood: float  # held-out, per user
 
     @property
     def populations(self) -> list[Population]:
         """The populations fitted, one a fold."""
-        return [climber.best or climber.trial for climber in self.climbers]
+        return [optimizer.best or optimizer.trial for optimizer in self.optimizers]
 
     @property
     def rank(self) -> int:
         """Directions of each."""
-        return self.climbers[0].trial.rank
+        return self.optimizers[0].trial.rank
 
 
 @dataclass
@@ -109,7 +109,7 @@ class RankSearch:
     def first(self, rank: int, near: float | None = None) -> Candidate:
         """A fit from the moments of each fold."""
         precision = near or self._middling(rank)
-        return self._fits([(precision, self._climbers(precision, self._moments(rank)))], "choosing the rank")[0]
+        return self._fits([(precision, self._optimizers(precision, self._moments(rank)))], "choosing the rank")[0]
 
     def _middling(self, rank: int) -> float:
         """A precision somewhat above what the lengths of the directions of moments suggest."""
@@ -147,7 +147,7 @@ class RankSearch:
         return best
 
     def _better(self, found: Candidate, than: Candidate, settled: bool = False) -> bool:
-        """Whether held-out users are predicted clearly better: by more than climbing leaves open.
+        """Whether held-out users are predicted clearly better: by more than the tolerance of an ascent.
 
         Where the rank is `settled` and the gain much the same, they may also be more likely by more than it falls.
         """
@@ -155,7 +155,7 @@ class RankSearch:
         gain = (found.score - than.score) * judged
         if settled and abs(gain) <= LOSS:
             gain += (found.likelihood - than.likelihood) * judged
-        return gain > 2 * max(ROUGH, ROUGHLY * found.climbers[0].size)
+        return gain > 2 * max(ROUGH, ROUGHLY * found.optimizers[0].size)
 
     def _lives(self, found: Candidate) -> bool:
         """Whether a direction is left that explains something: more than `LIVING` of the residual variance."""
@@ -171,8 +171,8 @@ class RankSearch:
             self._starts[rank] = [fold.start(rank) for fold in self.folds]
         return self._starts[rank]
 
-    def _climbers(self, precision: float, starts: Sequence[Population]) -> list[Optimizer]:
-        return [fold.climber(precision, start) for fold, start in zip(self.folds, starts, strict=True)]
+    def _optimizers(self, precision: float, starts: Sequence[Population]) -> list[Optimizer]:
+        return [fold.optimizer(precision, start) for fold, start in zip(self.folds, starts, strict=True)]
 
     def _beside(self, found: Candidate, factors: Sequence[float], stage: str) -> list[Candidate]:
         """Fits at several times the precision of another, from where that one arrived.
@@ -183,40 +183,40 @@ class RankSearch:
         wanted = []
         for precision in (found.precision * factor for factor in factors):
             if not self._lives(found):
-                climbers = self._climbers(precision, self._moments(found.rank))
+                optimizers = self._optimizers(precision, self._moments(found.rank))
             else:
-                triples = zip(self.folds, found.climbers, self._moments(found.rank), strict=True)
-                climbers = [_onward(*three, precision, found.precision) for three in triples]
-            wanted.append((precision, climbers))
+                triples = zip(self.folds, found.optimizers, self._moments(found.rank), strict=True)
+                optimizers = [_onward(*three, precision, found.precision) for three in triples]
+            wanted.append((precision, optimizers))
         return self._fits(wanted, stage, found.score)
 
     def _wider(self, found: Candidate, rank: int) -> Candidate:
         """A fit of more directions, from those found and the moments of the others."""
         each = zip(found.populations, self._moments(rank), self.folds, strict=True)
         starts = [one.widened(start, fold.gram.matrix) for one, start, fold in each]
-        return self._fits([(found.precision, self._climbers(found.precision, starts))], "choosing the rank")[0]
+        return self._fits([(found.precision, self._optimizers(found.precision, starts))], "choosing the rank")[0]
 
     def _cut(self, found: Candidate, rank: int) -> Candidate:
         """A fit of fewer directions, from the leading ones of those found."""
         starts, precision = [each[rank] for each in self._truncated(found, (rank,))], self._middling(rank)
-        return self._fits([(precision, self._climbers(precision, starts))], "choosing shrinkage")[0]
+        return self._fits([(precision, self._optimizers(precision, starts))], "choosing shrinkage")[0]
 
     def _fits(
         self, wanted: list[tuple[float, list[Optimizer]]], stage: str, beside: float = -np.inf
     ) -> list[Candidate]:
-        """Climb, everybody in the same passes, and judge the results on the held-out users.
+        """Ascend, all in the same passes, and judge the results on the held-out users.
 
         Who falls far behind a score that was reached `beside` gives up: it would not be chosen.
         """
         least = beside - FAR_BEHIND / max(self._users(), 1)
         together: dict[int, list[Optimizer]] = {}
         ascents = []
-        for _, climbers in wanted:
-            for climber, fold in zip(climbers, self.folds, strict=True):
-                ascents.append(Ascent(climber, fold.split, ROUGH, ROUGHLY))
-                together[id(climber)] = climbers
-        self.passes.climb(ascents, stage=stage, lost=lambda one: _behind(together[id(one.climber)], least))
-        return [_judged(precision, climbers) for precision, climbers in wanted]
+        for _, optimizers in wanted:
+            for optimizer, fold in zip(optimizers, self.folds, strict=True):
+                ascents.append(Ascent(optimizer, fold.split, ROUGH, ROUGHLY))
+                together[id(optimizer)] = optimizers
+        self.passes.ascend(ascents, stage=stage, lost=lambda one: _behind(together[id(one.optimizer)], least))
+        return [_judged(precision, optimizers) for precision, optimizers in wanted]
 
     def _users(self) -> int:
         """Users held out, in all folds."""
@@ -266,26 +266,26 @@ def _precision(found: Candidate) -> float:
     return found.precision
 
 
-def _judged(precision: float, climbers: list[Optimizer]) -> Candidate:
+def _judged(precision: float, optimizers: list[Optimizer]) -> Candidate:
     """What held-out users say of fits, one a fold."""
-    sums = [climber.sums for climber in climbers if climber.sums is not None]
+    sums = [optimizer.sums for optimizer in optimizers if optimizer.sums is not None]
     users = max(sum(s.judged_users for s in sums), 1)
     score, likelihood = sum(s.judged_gain for s in sums) / users, sum(s.judged_likelihood for s in sums) / users
-    return Candidate(precision, climbers, score, likelihood)
+    return Candidate(precision, optimizers, score, likelihood)
 
 
-def _onward(fold: HeldoutFold, climber: Optimizer, start: Population, precision: float, before: float) -> Optimizer:
-    """The climb of a fold with another precision, from where one arrived."""
-    assert climber.best is not None
-    alive = climber.best if precision > before else climber.best.revived(start, fold.gram.matrix)
-    if alive is climber.best or np.array_equal(alive.factor, climber.best.factor):
-        return climber.again(fold.penalised(precision, climber.best.rank))
-    return fold.climber(precision, alive)
+def _onward(fold: HeldoutFold, optimizer: Optimizer, start: Population, precision: float, before: float) -> Optimizer:
+    """The optimizer of a fold with another precision, from where one arrived."""
+    assert optimizer.best is not None
+    alive = optimizer.best if precision > before else optimizer.best.revived(start, fold.gram.matrix)
+    if alive is optimizer.best or np.array_equal(alive.factor, optimizer.best.factor):
+        return optimizer.again(fold.penalised(precision, optimizer.best.rank))
+    return fold.optimizer(precision, alive)
 
 
-def _behind(climbers: list[Optimizer], least: float) -> bool:
+def _behind(optimizers: list[Optimizer], least: float) -> bool:
     """Whether a fit has had some steps and is still below a held-out score."""
-    return min(climber.passes for climber in climbers) > PATIENCE and _judged(1.0, climbers).score < least
+    return min(optimizer.passes for optimizer in optimizers) > PATIENCE and _judged(1.0, optimizers).score < least
 
 
 def clarity(comparison: Comparison) -> float:

@@ -1,4 +1,4 @@
-"""Climbing the penalised marginal likelihood of a population, one pass over the logs per step.
+"""Ascent of the penalised marginal likelihood of a population, one pass over the logs per step.
 
 EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need a pass for every iteration of its own.
 Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
@@ -40,7 +40,7 @@ DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """Sum of phi phi^T / v (d, d) over some users, and of 1 / v; climbers of the same users share its eigenvectors."""
+    """Sum of phi phi^T / v (d, d) over some users, and of 1 / v; their optimizers share its eigenvectors."""
 
     matrix: Square
     mass: float
@@ -68,7 +68,7 @@ def solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -
         return np.asarray(np.linalg.solve(systems, rows[:, :, None])[:, :, 0])
     root = 1.0 / np.sqrt(little)
     if not (np.isfinite(expected).all() and np.isfinite(root).all()):
-        return np.full_like(rows, np.nan)  # numbers that have run away: the climb ends
+        return np.full_like(rows, np.nan)  # numbers that have run away: the ascent ends
     sizes, turn = np.linalg.eigh(root[:, None] * expected * root)
     inside = (rows * root) @ turn / (values[:, None] * np.maximum(sizes, 0.0) + 1.0)
     return np.asarray((inside @ turn.T) * root)
@@ -112,7 +112,7 @@ def shrinkage_strength(population: Population) -> float:
 class Optimizer:
     """One population on its way up. Ask for `trial`, run a pass there, `tell` what it found.
 
-    A climber never reads the logs itself, so that one pass can serve several of them.
+    An optimizer never reads the logs itself, so that one pass can serve several of them.
     """
 
     trial: Population
@@ -145,7 +145,7 @@ class Optimizer:
     def tell(self, sums: Sums) -> None:
         """Take the sums of a pass at `trial`, and choose the next trial.
 
-        A trial that gains enough becomes the best, and the climb goes on from there in a new direction. After one that
+        A trial that gains enough becomes the best, and the ascent goes on from there in a new direction. After one that
         does not, the same direction is tried again with a quarter of the step.
         """
         self.passes += 1
@@ -161,7 +161,8 @@ class Optimizer:
         self._aim()
 
     def again(self, penalty: Shrinkage) -> Optimizer:
-        """The climb of the same users with another penalty from the best of this one, where no pass is needed first.
+        """The optimizer of the same users with another penalty from the best of this one, where no pass is needed
+        first.
 
         What BFGS has learned is kept: the sums are the same, and of the penalty it is known how it bends.
         """
@@ -172,15 +173,15 @@ class Optimizer:
         return other
 
     def among(self, gram: Gram, penalty: Shrinkage, times: float, start: Population | None = None) -> Optimizer:
-        """The climb of other users, `times` as many, from the best of this one (or from a `start` that is much like it)
-        with what it has learned.
+        """The optimizer of other users, `times` as many, from the best of this one (or from a `start` that is much like
+        it) with what it has learned.
         """
         other = Optimizer(start or self.best or self.trial, gram, penalty, self.floor)
         self._pass_on(other, times)
         return other
 
     def _pass_on(self, other: Optimizer, times: float) -> None:
-        """Let another climber know how the likelihood bends, with `times` as many users and with its own penalty."""
+        """Let another optimizer know how the likelihood bends, with `times` as many users and with its own penalty."""
         memory, length = self._memory, len(self._memory.curves)
         if other.size != self.size:
             return

@@ -8,13 +8,13 @@ For rows phi_i, r_i of user n with b_n = sum phi r, two rows of different action
 S = E[beta beta^T], whatever the lengths H_n. Unlike SOLD every pair of rows counts, not only those of an odd and an
 even step. Two rows of the *same* action share what this user thinks of it, which is no shared direction: such pairs are
 left out, in the sums and in the count of pairs. Where rows name actions, their means by action are taken off the
-rewards first (`centre`): what everybody thinks is then out of the way, and S is the covariance.
+rewards first (`centre`): the population mean is then out of the way, and S is the covariance.
 
 The sums are kept by bucket, a share of the users given by a hash of the user id (`users.bucket_of`), so that held-out
 users, folds and halves of the logs are sums of buckets and cost no further pass.
 
-Rows of a user and an action that was met n times also tell how much of the residual lasts: their squared deviations
-from their own mean, over n - 1, are an unbiased estimate of the variance of what does *not*.
+Rows of a user and an action that was met n times also tell how much of the residual comes again with the action: their
+squared deviations from their own mean, over n - 1, are an unbiased estimate of the variance of what does *not*.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _add_actions(total: AnyPairs, where: Ints, batch: Batch, actions: Ints, grou
 
 
 def _add(total: Pairs, bucket: int, length: int, features: Floats, raw: Floats, rewards: Floats) -> None:
-    """Add users of one length: features (n, H, d), rewards (n, H) as they are, and with the common part taken off."""
+    """Add users of one length: features (n, H, d), rewards (n, H) as they are, and less the population mean."""
     flat, weighted = features.reshape(-1, features.shape[2]), features * rewards[:, :, None]
     sums, plain = weighted.sum(axis=1), np.einsum("nhd,nh->nd", features, raw)
     total.shown[bucket] += flat.sum(axis=0)
@@ -332,9 +332,8 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
     Lengths are those beyond the first direction that is left out: where people are few for the features, chance alone
-    makes long ones, and a climb from there is long. Directions with nothing left get a small length, so that refinement
-    can still find them.
-    `centred` says that the common part was taken off the rewards in the products.
+    makes long ones, and an ascent from there is long. Directions with nothing left get a small length, so that
+    refinement can still find them. `centred` says that the population mean was taken off the rewards in the products.
     """
     dim, rows, users = pairs.cross.shape[1], max(float(pairs.rows[0]), 1.0), max(float(pairs.users[0]), 1.0)
     gram = pairs.gram[0] / rows
@@ -362,7 +361,7 @@ class Left(NamedTuple):
 def what_is_left(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) -> Left:
     """The lengths of the leading directions, less what chance gives to the next one, and the variance they leave.
 
-    `lengths` are all of them, or the leading ones, largest first; `common` is the mean square of the common part.
+    `lengths` are all of them, or the leading ones, largest first; `common` is the mean square of the population mean.
     """
     rest = max(float(lengths[rank]), 0.0) if rank < len(lengths) else 0.0
     rows, dim = max(float(pairs.rows[0]), 1.0), pairs.cross.shape[1]

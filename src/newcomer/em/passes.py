@@ -1,4 +1,4 @@
-"""Passes over the logs: counted, told of, and shared by all who climb at the same time."""
+"""Passes over the logs: counted, reported, and shared by all ascents of the same time."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from newcomer.em.likelihood import Sums, Task, expect, merge
 from newcomer.em.optimizer import Optimizer
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
-from newcomer.logs.reduce import reduce
+from newcomer.logs.reduce import CODED, reduce
 from newcomer.users import Split
 
 Partial = TypeVar("Partial")
+Other = TypeVar("Other")
+Job = tuple[Callable[[Batch], Partial], Callable[[Partial, Partial], Partial]]  # a map and a merge
 
-LONGEST = 60  # passes of one climb
-CODED = 1 << 21  # rows of a batch where features are in a catalogue
+LONGEST = 60  # passes of one ascent
 
 
 @dataclass(frozen=True)
@@ -29,16 +30,16 @@ class Progress:
     likelihood: float
     held_out: float
     sampled: bool = False  # whether these are passes over a sample of the users
-    most: int | None = None  # passes that there will be at most, where that is known
+    most: int | None = None  # about how many passes there will be, where that is known
 
 
 @dataclass(frozen=True)
 class Ascent:
-    """A climber, the users whom it climbs for, and the gain in log-likelihood, in all or per parameter, at which it has
+    """An optimizer, the users whom it is for, and the gain in log-likelihood, in all or per parameter, at which it has
     arrived.
     """
 
-    climber: Optimizer
+    optimizer: Optimizer
     split: Split
     tolerance: float
     each: float
@@ -46,12 +47,12 @@ class Ascent:
     @property
     def arrived(self) -> bool:
         """Whether the last step gained no more than is asked for."""
-        return self.climber.gain < max(self.tolerance, self.each * self.climber.size)
+        return self.optimizer.gain < max(self.tolerance, self.each * self.optimizer.size)
 
     @property
     def task(self) -> Task:
         """What a pass is to find for the next step."""
-        return Task(self.climber.trial, self.split.fitted, self.split.judged)
+        return Task(self.optimizer.trial, self.split.fitted, self.split.judged)
 
 
 @dataclass
@@ -72,7 +73,14 @@ class Passes:
         rows = CODED if self.logs.by_action else None
         return reduce(self.logs, map, merge, rows=rows, progress=self.progress)
 
-    def climb(
+    def run_both(self, first: Job[Partial], second: Job[Other]) -> tuple[Partial, Other]:
+        """One pass that finds what two would, each given by its map and its merge."""
+        both: tuple[Partial, Other] = self.run(
+            partial(_both, first=first[0], second=second[0]), partial(_merged, first[1], second[1])
+        )
+        return both
+
+    def ascend(
         self,
         ascents: Sequence[Ascent],
         *,
@@ -80,7 +88,7 @@ class Passes:
         longest: int = LONGEST,
         lost: Callable[[Ascent], bool] | None = None,
     ) -> None:
-        """Passes until everybody has arrived or is `lost`, at most `longest`.
+        """Passes until every ascent has arrived or is `lost`, at most `longest`.
 
         All others take a step in every pass, each on its own split of the users, so that reading is shared.
         """
@@ -91,12 +99,27 @@ class Passes:
             tasks = tuple(ascent.task for ascent in going)
             found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
             for ascent, sums in zip(going, found, strict=True):
-                ascent.climber.tell(sums)
-            self._tell(stage, [ascent.climber.sums for ascent in ascents if ascent.climber.sums])
+                ascent.optimizer.tell(sums)
+            self._tell(stage, [ascent.optimizer.sums for ascent in ascents if ascent.optimizer.sums])
 
     def _tell(self, stage: str, at: list[Sums]) -> None:
-        """Say where the climbers are."""
+        """Say where the optimizers are."""
         if self.listen is not None:
             fitted = sum(s.likelihood for s in at) / max(sum(s.rows for s in at), 1)
             judged = sum(s.judged_likelihood for s in at) / max(sum(s.judged_rows for s in at), 1)
             self.listen(Progress(self.count, stage, fitted, judged, self.sampled, self.most))
+
+
+def _both(
+    batch: Batch, *, first: Callable[[Batch], Partial], second: Callable[[Batch], Other]
+) -> tuple[Partial, Other]:
+    return first(batch), second(batch)
+
+
+def _merged(
+    first: Callable[[Partial, Partial], Partial],
+    second: Callable[[Other, Other], Other],
+    one: tuple[Partial, Other],
+    other: tuple[Partial, Other],
+) -> tuple[Partial, Other]:
+    return first(one[0], other[0]), second(one[1], other[1])

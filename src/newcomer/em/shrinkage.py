@@ -1,4 +1,4 @@
-"""What all fits begin with: sums over pairs of rows, where a climb starts, and what is believed beforehand.
+"""What all fits begin with: sums over pairs of rows, where an ascent starts, and what is believed beforehand.
 
 Shrinkage is a Gaussian prior:
 
@@ -55,13 +55,13 @@ class FitStart:
     pairs: AnyPairs
     table: Catalogue | None  # (A, d)
     one_hot: bool
-    share: float | None = None  # of the residual that lasts, if it was given
+    share: float | None = None  # of the residual that comes again, if it was given
     directions: Directions | None = None  # of one-hot features of many actions: found by passes
     towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has told it
 
     @property
     def centred(self) -> bool:
-        """Whether the common part of each action was taken off before pairs were multiplied."""
+        """Whether the population mean of each action was taken off before pairs were multiplied."""
         return bool(self.pairs.met.shape[1])
 
     def start(self, buckets: Bools, rank: int) -> Population:
@@ -79,7 +79,7 @@ class FitStart:
             self.directions.prepare(parts, rank)
 
     def share_for(self, population: Population) -> float:
-        """The share that lasts, as given or as repeats tell it; none where there is nothing to tell it from."""
+        """The persistence, as given or as repeats estimate it; 0 where no user met an action again."""
         if self.share is not None:
             return min(self.share, LASTING)
         lasting = share_of(self.pairs, population.variances)
@@ -100,16 +100,16 @@ class FitStart:
 class HeldoutFold:
     """A split of the users, and what all fits to its fitted users share."""
 
-    begin: FitStart
+    origin: FitStart
     split: Split
 
     @cached_property
     def gram(self) -> Gram:
         """The sum of phi phi^T / v over the fitted users, v as the moments have it."""
-        pairs, table = self.begin.pairs.take(self.split.fitted), self.begin.table
+        pairs, table = self.origin.pairs.take(self.split.fitted), self.origin.table
         variances = action_variances(pairs)
         if table is None or variances is None:
-            noise = self.begin.start(self.split.fitted, 0).noise_variance
+            noise = self.origin.start(self.split.fitted, 0).noise_variance
             return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
         weights = pairs.met[0] / variances
         return Gram(gram_of(table, weights), float(weights.sum()))
@@ -117,11 +117,11 @@ class HeldoutFold:
     @cached_property
     def penalty(self) -> Shrinkage:
         """What is believed beforehand, with a precision of L yet to be chosen."""
-        begin, fitted = self.begin, self.split.fitted
-        anchor = begin.anchor(fitted)
-        precision = mean_precision(begin.pairs, fitted, anchor)
-        towards = self._towards(len(anchor)) if begin.towards is None else begin.towards
-        return Shrinkage(np.array([precision]), anchor, towards, offset_precision(begin, fitted))
+        origin, fitted = self.origin, self.split.fitted
+        anchor = origin.anchor(fitted)
+        precision = mean_precision(origin.pairs, fitted, anchor)
+        towards = self._towards(len(anchor)) if origin.towards is None else origin.towards
+        return Shrinkage(np.array([precision]), anchor, towards, offset_precision(origin, fitted))
 
     def _towards(self, dim: int) -> Floats:
         """What moments leave of the variance of each action, a little of it common to all."""
@@ -130,11 +130,11 @@ class HeldoutFold:
 
     def start(self, rank: int) -> Population:
         """The moment estimate of the fitted users."""
-        return self.begin.start(self.split.fitted, rank)
+        return self.origin.start(self.split.fitted, rank)
 
-    def climber(self, precision: float, start: Population) -> Optimizer:
-        """A climb from `start` with this precision of the entries of L."""
-        return Optimizer(start, self.gram, self.penalised(precision, start.rank), noise_floor(self.begin.pairs))
+    def optimizer(self, precision: float, start: Population) -> Optimizer:
+        """The optimizer from `start` with this precision of the entries of L."""
+        return Optimizer(start, self.gram, self.penalised(precision, start.rank), noise_floor(self.origin.pairs))
 
     def penalised(self, precision: float, rank: int) -> Shrinkage:
         """What is believed beforehand, with this precision of the entries of L."""
@@ -179,7 +179,7 @@ def mean_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
     return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
 
 
-def offset_precision(begin: FitStart, buckets: Bools) -> float | None:
+def offset_precision(origin: FitStart, buckets: Bools) -> float | None:
     """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is
     named.
 
@@ -187,18 +187,18 @@ def offset_precision(begin: FitStart, buckets: Bools) -> float | None:
     on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
     distances away.
     """
-    if begin.one_hot or begin.table is None or isinstance(begin.table, OneHot):
+    if origin.one_hot or origin.table is None or isinstance(origin.table, OneHot):
         return None
-    pairs = begin.pairs.take(buckets)
+    pairs = origin.pairs.take(buckets)
     met, seen = pairs.met[0], pairs.met[0] > 0
     variances, actions = action_variances(pairs), int(seen.sum())
-    if variances is None or actions <= begin.table.shape[1] + 1:
+    if variances is None or actions <= origin.table.shape[1] + 1:
         return None
-    away = pairs.levels[0, seen] / met[seen] - begin.table[seen] @ _regression(
-        begin.table[seen], pairs.levels[0, seen], met[seen]
+    away = pairs.levels[0, seen] / met[seen] - origin.table[seen] @ _regression(
+        origin.table[seen], pairs.levels[0, seen], met[seen]
     )
     weights = met[seen] / met[seen].sum()
-    free = 1.0 - begin.table.shape[1] / actions
+    free = 1.0 - origin.table.shape[1] / actions
     between = float(weights @ away**2) / free - float(weights @ (variances[seen] / met[seen]))
     return 1.0 / between if between > SLIGHT * float(weights @ variances[seen]) else None
 

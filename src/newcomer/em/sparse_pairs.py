@@ -1,4 +1,4 @@
-"""Where the climb starts if actions are many and one-hot: the leading directions of all pairs, without a d x d matrix.
+"""Where the ascent starts if actions are many and one-hot: the leading directions of all pairs, without a d x d matrix.
 
 The start of `all_pairs` takes the leading eigenvectors of C^-1/2 P C^-1/2, where C = E[phi phi^T] and P is the sum over
 users of their products of rewards, over pairs of different actions. With one-hot features C is diagonal, and a product
@@ -22,7 +22,7 @@ time that it took before rows counted alike.)
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -33,6 +33,7 @@ from scipy.sparse import csr_array
 from newcomer.arrays import Bools, Floats
 from newcomer.em.pairs import FIRM, AnyPairs, Groups, Pairs, SparsePairs, by_rows, start_from, what_is_left
 from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import Pass
 from newcomer.population import Population
 from newcomer.subspace import leading_by_products
 from newcomer.users import bucket_count, bucket_of
@@ -58,9 +59,6 @@ class Images:
         return Images(tuple(map(operator.add, self.blocks, other.blocks)))
 
 
-Run = Callable[[Callable[[Batch], Images], Callable[[Images, Images], Images]], Images]
-
-
 def images_of(batch: Batch, *, probes: tuple[Probe, ...], centre: Floats) -> Images:
     """sum_n share_n b_n (b_n^T Q) over the users of a batch, by the weights of each probe: the map of a pass."""
     assert batch.actions is not None
@@ -82,7 +80,7 @@ def images_of(batch: Batch, *, probes: tuple[Probe, ...], centre: Floats) -> Ima
 class Directions:
     """Finds the leading directions of parts of the users by passes, and keeps them."""
 
-    run: Run
+    run: Pass
     pairs: SparsePairs
     centre: Floats  # (A,) taken off rewards
     _kept: dict[bytes, tuple[Floats, Floats]] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What moments of all users show: directions of taste that stand out from the edge of chance, and their strengths.
+"""What moments of all users show: directions of preference that stand out from the edge of chance, and their strengths.
 
 The sums over pairs of rows (`all_pairs`), scaled so that chance alone makes every entry vary alike, are
 
@@ -12,8 +12,8 @@ direction explains. Chance by itself has eigenvalues up to an *edge*, which flip
 
 and what is below it shows nothing (the spiked model of random matrices: Benaych-Georges and Nadakuditi 2011). Its
 eigenvector errs, the more the nearer it is to the edge; with the length sqrt(lambda^2 - edge^2), theta times the
-squared cosine of its angle to the truth, it predicts best as it is (Gavish and Donoho 2017). A climb, which mends it,
-begins with theta. The edge falls like one over the square root of the users: six times as many show directions of less
+squared cosine of its angle to the truth, it predicts best as it is (Gavish and Donoho 2017). An ascent, which mends it,
+starts with theta. The edge falls like one over the square root of the users: six times as many show directions of less
 than half the strength.
 
 A direction of M becomes one of reward vectors by B V, B = v^1/2 C^-1/2, where the entries of an action that was met n
@@ -71,7 +71,7 @@ class Spikes:
         return np.sqrt(np.maximum(np.maximum(self.values, 0.0) ** 2 - self.edge**2, 0.0))
 
     def population(self, mean: Population, rank: int, *, shrunk: bool = False) -> Population:
-        """A population of this rank with everything but taste from one without directions, whose variances it keeps."""
+        """A population of this rank, with everything but its directions from one that has none."""
         size = np.maximum((self.shrunk if shrunk else self.strengths)[:rank], SLIGHT / len(self.directions))
         left = 1.0 - min(float(size.sum()), WHOLE)
         by_action = None if mean.by_action is None else left * mean.by_action
@@ -85,9 +85,9 @@ class PairMoments:
     The edge of a part is that of all users, times the square root of how many times more they are.
     """
 
-    def __init__(self, begin: FitStart, most: int) -> None:
-        self.begin, self.most = begin, min(most, begin.pairs.cross.shape[1])
-        self.every = np.ones(len(begin.pairs.users), dtype=np.bool_)
+    def __init__(self, origin: FitStart, most: int) -> None:
+        self.origin, self.most = origin, min(most, origin.pairs.cross.shape[1])
+        self.every = np.ones(len(origin.pairs.users), dtype=np.bool_)
         self._found: dict[bytes, Spikes] = {}
         self._edge: float | None = None
 
@@ -95,23 +95,23 @@ class PairMoments:
         """The directions of parts (B,) of the buckets of users; among many actions, all in the same passes."""
         missing = {part.tobytes(): part for part in parts if part.tobytes() not in self._found}
         if missing:
-            look = self._wide if self.begin.directions is not None else self._narrow
+            look = self._wide if self.origin.directions is not None else self._narrow
             for name, (part, values, directions) in zip(missing, look(list(missing.values())), strict=True):
                 self._found[name] = Spikes(values, directions, self._edge_of(part))
         return [self._found[part.tobytes()] for part in parts]
 
     def _edge_of(self, part: Bools) -> float:
         """The largest eigenvalue that chance gives to a part of the users."""
-        users, edge = self.begin.pairs.users, self._edge
+        users, edge = self.origin.pairs.users, self._edge
         assert edge is not None
         return edge * float(np.sqrt(users.sum() / max(float(users[part].sum()), 1.0)))
 
     def _narrow(self, parts: list[Bools]) -> list[tuple[Bools, Floats, Floats]]:
         """Eigenvalues and directions of parts of the users, from sums that are there."""
-        pairs, (inward, outward) = self.begin.pairs, _scales(self.begin)
+        pairs, (inward, outward) = self.origin.pairs, _scales(self.origin)
         assert isinstance(pairs, Pairs)
         dim, users = pairs.cross.shape[1], float(pairs.users.sum())
-        common = np.zeros(dim) if self.begin.centred else pairs.means.sum(axis=0) / users
+        common = np.zeros(dim) if self.origin.centred else pairs.means.sum(axis=0) / users
 
         def moment(weights: Floats) -> Floats:
             """M of the buckets, each with its weight (B,)."""
@@ -122,7 +122,7 @@ class PairMoments:
         if self._edge is None:
             flips = balanced_signs(len(pairs.users))
             self._edge = float(np.mean([_largest(moment(signs)) for signs in flips]))
-        found, hollow = [], self.begin.one_hot and dim == pairs.met.shape[1]
+        found, hollow = [], self.origin.one_hot and dim == pairs.met.shape[1]
         for part in parts:
             whole = moment(part.astype(np.float64))
             values, vectors = _leading(whole, self.most, self._edge_of(part), hollow=hollow)
@@ -131,7 +131,7 @@ class PairMoments:
 
     def _wide(self, parts: list[Bools]) -> list[tuple[Bools, Floats, Floats]]:
         """The same among many one-hot actions, by passes that serve all parts and flips."""
-        pairs, directions = self.begin.pairs, self.begin.directions
+        pairs, directions = self.origin.pairs, self.origin.directions
         assert directions is not None
         inward, outward = one_hot_scales(pairs.take(self.every))
         flips = [] if self._edge is not None else list(balanced_signs(len(pairs.users))[:FLIPPED])
@@ -147,15 +147,15 @@ class PairMoments:
         ]
 
 
-def _scales(begin: FitStart) -> tuple[Floats, Floats]:
+def _scales(origin: FitStart) -> tuple[Floats, Floats]:
     """A and B (d, d): from sums over pairs to M, and from its directions to reward vectors."""
-    every = begin.pairs.take(np.ones(len(begin.pairs.users), dtype=np.bool_))
+    every = origin.pairs.take(np.ones(len(origin.pairs.users), dtype=np.bool_))
     dim = every.cross.shape[1]
-    if begin.one_hot and dim == every.met.shape[1]:
+    if origin.one_hot and dim == every.met.shape[1]:
         inward, outward = one_hot_scales(every)
         return np.diag(inward), np.diag(outward)
     assert isinstance(every, Pairs)
-    rows, noise = max(float(every.rows[0]), 1.0), begin.start(np.ones(len(begin.pairs.users), dtype=np.bool_), 0)
+    rows, noise = max(float(every.rows[0]), 1.0), origin.start(np.ones(len(origin.pairs.users), dtype=np.bool_), 0)
     gram = every.gram[0] / rows
     values, vectors = np.linalg.eigh(gram + np.eye(dim) * (np.trace(gram) / dim) * dim / (dim + rows))
     white = vectors / np.sqrt(np.where(values > 0, values, 1.0))

@@ -1,42 +1,36 @@
-"""What a newcomer may expect, before anybody comes: shares of variance, and how fast preferences show.
+"""Components of the variance of rewards: what a newcomer may expect before anybody comes.
 
-Over logged actions, the variance of rewards has three parts: what everybody agrees on (phi^T m), what users differ in
+Over logged actions, the variance of rewards has three parts: the population mean (phi^T m), what users differ in
 (phi^T L z), and noise. With C = E[phi phi^T] and c = E[phi], what users differ in is
 
     tr(L^T C L)  =  |L^T c|^2  +  tr(L^T C0 L),        C0 = Cov(phi) = C - c c^T,
 
 the variance of a user's level, which moves all actions alike and can change no choice, and that of preferences, which
-change the order of actions. After t random interactions z is known up to a covariance P_t^-1, P_t = I + t L^T C L / s2,
-and choices depend on how scores differ between actions: the part of their variance that can be told is
+change the order of actions. The gain of picking the best of a few actions over a random one is proportional to the
+square root of the variance between them (for normal scores).
 
-    common + tr(L^T C0 L (I - P_t^-1)),      common = m^T C0 m,
-
-and the gain of picking the best of a few actions over a random one is proportional to its square root (for normal
-scores). A known user is t at infinity, the population mean is t = 0. A policy that chooses its actions learns no slower
-than random ones in the directions that matter to it.
-
-How much of the residual lasts, told by users who met an action more than once, and by nothing else.
+The persistence: the share of the residual that comes again, by users who met an action more than once.
 
 Error scales: how far the people whom a fit has not met are from what it says of them, each person by one number.
 
 A model says how large errors of its predictions should be. For some people they are larger, for some smaller: people
 use a scale of answers differently, variances are estimated, nothing is Gaussian. The test of whether a newcomer belongs
-to the population (`Stranger` of policies/exits.py) must not take that for a stranger. So person u is given a scale s_u:
-squared errors are s_u times as large as the model says, and the distribution of s in the population is estimated from
-people who were held out of the fit. With h_u rows whose squared errors, in the units of the model, sum to q_u,
+to the population (`OutlierTest` of policies/exits.py) must not take that for an outlier. So person u is given a scale
+s_u: squared errors are s_u times as large as the model says, and the distribution of s in the population is estimated
+from people who were held out of the fit. With h_u rows whose squared errors, in the units of the model, sum to q_u,
 
     log p(rows | s) = -1/2 [ h_u log s + q_u / s ]  +  what does not depend on s,
 
 and the weights of s on a grid are those of highest likelihood (EM; Kiefer and Wolfowitz 1956, Laird 1978), to which
 `BEFORE` people spread over scales up to `USUAL` are added. Larger ones must have been seen: who errs by more than
-twice as much as is expected is a stranger, unless people of the logs are like that. Where one scale for all explains
-the errors about as well, that is 1: a test that allows for other scales finds strangers a little later.
+twice as much as is expected is an outlier, unless people of the logs are like that. Where one scale for all explains
+the errors about as well, that is 1: a test that allows for other scales finds outliers a little later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -44,61 +38,24 @@ import numpy as np
 from newcomer.arrays import Bools, Floats
 from newcomer.em.likelihood import squared_errors
 from newcomer.em.pairs import TINY, AnyPairs
-from newcomer.evidence import LOOK, Forecast, PersistenceFacts
-from newcomer.logs.batch import Batch
+from newcomer.evidence import Forecast, PersistenceFacts
+from newcomer.logs.reduce import Pass
 from newcomer.one_hot import Square
 from newcomer.population import Population
 
-NEAR = 0.9  # "within 10% of a known user"
-LAST = 1 << 40  # interactions that nobody will have
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """What the gain after t interactions follows from."""
-
-    common: float  # variance between actions of the scores that all users share
-    differ: Floats  # L^T C0 L (k, k): how scores that differ between users vary between actions
-    told: Floats  # L^T C L / s2 (k, k): what an interaction tells of z
-
-    def value(self, steps: int) -> float:
-        """Gain of best choices after some steps, as a share of a known user's."""
-        total = self.common + float(np.trace(self.differ))
-        unknown = np.linalg.solve(np.eye(len(self.told)) + steps * self.told, self.differ)
-        return float(np.sqrt(max(1.0 - float(np.trace(unknown)) / total, 0.0))) if total > 0 else 1.0
-
-    def needed(self) -> int:
-        """Smallest number of steps with `NEAR` of a known user's gain, by doubling and bisection; at most `LAST`."""
-        if self.value(0) >= NEAR:
-            return 0
-        low, high = 0, 1
-        while self.value(high) < NEAR and high < LAST:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.value(middle) >= NEAR else (middle, high)
-        return high
-
 
 def forecast(population: Population, gram: Square, centre: Floats) -> Forecast:
-    """The forecast for a population whose logged actions have C = E[phi phi^T] = `gram` (d, d) and E[phi] (d,).
+    """The parts of the variance of rewards, for logged actions with C = E[phi phi^T] = `gram` (d, d) and E[phi] (d,).
 
-    One direction of variance 1, noise 1, nothing in common: sqrt(t / (1 + t)) reaches 0.9 after 0.81 / 0.19 = 4.3.
-
-    >>> forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2)).interactions
-    5
+    >>> forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 0.5), np.eye(2), np.zeros(2)).personal
+    1.0
     """
     mean, factor = population.mean, population.factor
-    inside, level, levels = factor.T @ (gram @ factor), centre @ mean, centre @ factor
-    common = max(float(mean @ (gram @ mean) - level**2), 0.0)
-    scores = _Scores(common, inside - np.outer(levels, levels), inside / population.noise_variance)
+    level, levels = float(centre @ mean), centre @ factor
     return Forecast(
-        common=common,
-        personal=float(np.trace(inside)),
+        common=max(float(mean @ (gram @ mean)) - level**2, 0.0),
+        personal=float(np.trace(factor.T @ (gram @ factor))),
         noise_variance=population.noise_variance,
-        interactions=scores.needed(),
-        mean_value=scores.value(0),
-        early_value=scores.value(LOOK),
         level=float(levels @ levels),
     )
 
@@ -107,12 +64,12 @@ LASTING = 0.95  # the largest share that can last: a person who never wavers is 
 
 
 def share_of(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
-    """The share of the residual that lasts, by users who met an action again; None where nobody did.
+    """The persistence, by users who met an action again; None where nobody did.
 
     Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
     rewards from their own mean, over n - 1. So the sum of their squares over the sum of v, each repeat counted once,
-    estimates 1 - share whatever lasts, whatever users like, and however they choose. Its standard error is that of a
-    ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
+    estimates 1 - share whatever the persistence, whatever users like, and however they choose. Its standard error is
+    that of a ratio of sums over buckets of users. `repeats` is the number of normal residuals that would tell as much.
     """
     if not pairs.again.sum():
         return None
@@ -138,10 +95,8 @@ FEWEST = 10  # people below whom nothing is said
 ENOUGH = 6.0  # log-likelihood that scales have to gain over the scale 1 for all
 STEPS = 200  # of EM
 
-Run = Callable[[Callable[[Batch], Floats], Callable[[Floats, Floats], Floats]], Floats]
 
-
-def error_scales(run: Run, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
+def error_scales(run: Pass, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
     """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
 
     Nothing, (0,), where people are few or do not differ.

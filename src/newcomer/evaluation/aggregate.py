@@ -1,8 +1,8 @@
-"""From numbers of single people to the records of an evaluation: averages, paired differences, intervals."""
+"""From numbers of single users to the records of an evaluation: averages, paired differences, intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -28,7 +28,8 @@ def curves_of(judged: UserTable) -> tuple[CurveStep, ...]:
             if people >= FEWEST:
                 error, order, reward = (Interval.of(own[:, kind], judged.folds) for kind in (ERROR, ORDER, REWARD))
                 saved = Interval.of(mean[:, ERROR] - own[:, ERROR], judged.folds)
-                told.append(CurveStep(name, t, people, error, saved, order, reward))
+                over = Interval.of(own[:, REWARD] - judged.of(OURS)[:, place, REWARD], judged.folds)
+                told.append(CurveStep(name, t, people, error, saved, order, reward, over))
     return tuple(told)
 
 
@@ -38,12 +39,14 @@ def table_rows(played: UserTable, rounds: Sequence[int]) -> tuple[PolicyRow, ...
     if people < FEWEST:
         return ()
     told = sorted({t for t in rounds if t <= length} | {length})
-    return tuple(_row(name, t, played.of(name), played.of(MEAN), played.folds) for name in played.names for t in told)
+    rewards = {name: played.of(name) for name in played.names}
+    return tuple(_row(name, t, rewards, played.folds) for name in played.names for t in told)
 
 
-def _row(name: str, rounds: int, own: Floats, mean: Floats, folds: Ints | None = None) -> PolicyRow:
-    first, other = (one[:, :rounds].mean(axis=1) for one in (own, mean))
-    return PolicyRow(name, rounds, len(first), Interval.of(first, folds), Interval.of(first - other, folds))
+def _row(name: str, rounds: int, rewards: Mapping[str, Floats], folds: Ints | None = None) -> PolicyRow:
+    own, mean, ours = (rewards[one][:, :rounds].mean(axis=1) for one in (name, MEAN, OURS))
+    reward, over_mean, over_ours = (Interval.of(one, folds) for one in (own, own - mean, own - ours))
+    return PolicyRow(name, rounds, len(own), reward, over_mean, over_ours)
 
 
 def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
@@ -54,7 +57,7 @@ def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
         name: rows.filter(pl.col("policy") == name).sort("user", "t")["reward"].to_numpy().reshape(users, rounds)
         for name in names
     }
-    return tuple(_row(name, t, won[name], won[MEAN]) for name in names for t in TOLD if t <= rounds)
+    return tuple(_row(name, t, won) for name in names for t in TOLD if t <= rounds)
 
 
 def learning_of(

@@ -10,7 +10,6 @@ from the first of these fits (simulated.py), which is a simulation and is called
 from __future__ import annotations
 
 import operator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -29,28 +28,29 @@ from newcomer.evaluation.folds import Fold, shares_of
 from newcomer.evaluation.off_policy import misfit, rows_of, weigh
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS, Predictors, left_out, named, policies, predictors_of
 from newcomer.evaluation.progress import Stages
-from newcomer.evaluation.results import LOOK, Evaluation, HeadlineStep, PolicyRow
+from newcomer.evaluation.results import Evaluation, HeadlineStep, PolicyRow
 from newcomer.evaluation.simulated import FittedWorld, menu_of
 from newcomer.evidence import Outlook, OutlookStep
 from newcomer.findings import Findings
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
-from newcomer.gain.heldout_gain import MOST, deals_of
+from newcomer.gain.heldout_gain import deals_of, judges_of
 from newcomer.gain.per_user import Progress, UserTable
 from newcomer.gain.propensities import why_not
-from newcomer.gain.verdict import decide, wrong
+from newcomer.gain.verdict import LOOK, decide, wrong
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import read_logs
+from newcomer.logs.read import opened
 from newcomer.logs.reduce import reduce
-from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorTS, PriorUCB
+from newcomer.run import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
 
-PLAYED = 800  # held-out people for whom policies play from the beginning
+JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
+PLAYED = 800  # held-out users for whom policies play from the beginning
 SIMULATED, ROUNDS = 200, 20  # newcomers of the simulation, and rounds
 LEAST = 40  # users whom a fit of the learning curve has at least
 VOTES = 64  # draws by which PriorTS tells its probabilities
@@ -66,6 +66,7 @@ def evaluate(
     quick: bool = False,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    run: Run | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
     findings: Findings | None = None,
@@ -76,10 +77,10 @@ def evaluate(
     ----------
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     seed : what is drawn; the numbers depend on it and on the logs alone. Who is held out the logs decide, as in `fit`.
-    quick : fewer deals, no learning curve and no simulation.
+    quick : no fits to fewer users and no simulation; the decision and its numbers are the same.
     rank, estimator : of the fits, as in `fit`.
-    workers : processes that pass over the logs, a core each, as in `fit`; the numbers do not depend on it.
-    progress : called with (done, total), units of work, again and again.
+    run : workers and who is told of progress (`nc.Run`); the numbers do not depend on it. workers, progress : the same,
+        as keywords of before, which warn.
     findings : what `check` found in these logs, where that is known: the checks are not made again.
 
     >>> from newcomer.worlds import Synthetic
@@ -87,17 +88,14 @@ def evaluate(
     >>> found.verdict, found.look.interactions
     ('helps', 5)
     """
+    run = Run.asked(run, who="evaluate", workers=workers, progress=progress).for_reading("evaluate")
     seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = validate.flag(quick, "quick", kind=NewcomerError)
-    validate.callback(progress, "progress", kind=NewcomerError)
     if findings is not None:
         validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
-    logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and logs.engine is None:
-            logs = logs.on(stack.enter_context(WorkerPool(workers)))
+    with opened(logs, run.workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
-        return evaluated(logs, None, progress=progress, findings=findings, **settings)
+        return evaluated(read, None, progress=run.progress, findings=findings, **settings)
 
 
 def evaluated(
@@ -187,13 +185,18 @@ class Plan:
 
     @property
     def share(self) -> float:
-        """Of the people held out, those who are looked at."""
-        return min(1.0, MOST / max(self.people, 1))
+        """Of the held-out users, those by whom predictors are compared."""
+        return min(1.0, JUDGED / max(self.judges, 1))
+
+    @property
+    def judges(self) -> int:
+        """The users who are held out, as the held-out gain counts them."""
+        return judges_of(self.logs.summary.users, len(self.folds))
 
     @property
     def deals(self) -> int:
-        """Of each person's rows: as for the held-out gain, unless it is to be quick."""
-        return 1 if self.quick else deals_of(self.people)
+        """Of each user's rows, as for the held-out gain."""
+        return deals_of(self.judges)
 
     @property
     def fitted_users(self) -> int:
@@ -355,16 +358,16 @@ def _notes(plan: Plan, first: Predictors) -> list[str]:
     """What was left out, and which limits were kept to."""
     said = [*first.notes, *left_out(first)]
     if plan.share < 1:
-        said.append(f"Predictors and policies: {MOST:,} of about {plan.people:,} people held out, drawn by hash.")
+        said.append(f"Other predictors are compared on about {JUDGED:,} of the {plan.people:,} held-out users.")
     if len(plan.folds) > 1:
-        said.append(f"Users are few: {len(plan.folds)} fits, each judged by the people that it was not fitted to.")
+        said.append(f"Every user is held out once: {len(plan.folds)} fits, each judged by the users held out of it.")
     if plan.sample is not None:
         said.append(
-            f"The gain is that of fits to a sample of {plan.sample:,} users: there is no learning curve, and a fit to "
-            "all may be worth more."
+            f"Fits to fewer users are not compared: what is measured here is of fits to a sample of {plan.sample:,} "
+            "users, and a fit to all may be worth more."
         )
     if plan.quick:
-        said.append("Quick: predictors are judged by one deal a person; no learning curve and no simulation.")
+        said.append("Quick: no fits to fewer users and no simulation.")
     return said
 
 

@@ -13,9 +13,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Hashes
 from newcomer.logs.logs import Logs
-from newcomer.users import bucket_of, lots, reshuffled
-
-LOOKED_AT, LEARNED = 2, 3  # purposes of hashes
+from newcomer.users import Purpose, UserSample, bucket_of
 
 
 @dataclass(frozen=True)
@@ -25,12 +23,11 @@ class InBuckets:
     buckets: Bools
     seed: int
     share: float = 1.0
-    purpose: int = LOOKED_AT
+    purpose: Purpose = "judge"
 
     def __call__(self, hashes: Hashes) -> Bools:
         inside = self.buckets[bucket_of(hashes, len(self.buckets))]
-        drawn = lots(reshuffled(hashes, self.seed, self.purpose)) < self.share
-        return np.asarray(inside & drawn)
+        return np.asarray(inside & UserSample(self.purpose, self.share, self.seed)(hashes))
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,11 @@ class Fold:
 
     def to_fit(self, logs: Logs, share: float = 1.0) -> Logs:
         """The logs of those who are fitted to, or of a share of them; smaller shares are within larger ones."""
-        return logs.some(InBuckets(self.fitted, self.seed, share, LEARNED))
+        return logs.some(InBuckets(self.fitted, self.seed, share, "learning curve"))
 
     def held_out(self, logs: Logs, share: float = 1.0) -> Logs:
-        """The logs of those who are held out, or of a share of them."""
-        return logs.some(InBuckets(self.judged, self.seed, share, LOOKED_AT))
+        """The logs of those who are held out, or of a share of them: users who judged the fit."""
+        return logs.some(InBuckets(self.judged, 0, share, "judge"))
 
 
 def shares_of(users: int, least: int) -> Iterator[float]:

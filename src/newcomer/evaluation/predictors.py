@@ -19,7 +19,7 @@ from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.linear import LinTS, LinUCB
 from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.policies.proball import ProBALLTS, ProBALLUCB
-from newcomer.users import lots, reshuffled
+from newcomer.users import UserSample
 
 OURS, MEAN, ARMS = "PriorUCB", "PopulationMean", "EmpiricalArms"
 POSTERIOR, FORGETFUL, SUBSPACE, RIDGE = "posterior", "posterior without memory", "SOLD's subspace", "ridge"
@@ -122,7 +122,7 @@ def _recommenders(logs: Logs, model: Model, notes: list[str]) -> dict[str, Any]:
     users = logs.summary.users
     if users > RECOMMENDED:
         notes.append(f"ALS and EASE learn from {RECOMMENDED:,} of the {users:,} users, drawn by hash.")
-        logs = logs.some(lambda hashes: lots(reshuffled(hashes, 0, 4)) < RECOMMENDED / users)
+        logs = logs.some(UserSample("recommenders", RECOMMENDED / users))
     if len(model.action_ids or ()) > DENSE:
         notes.append(f"EASE is left out: it inverts a matrix of all actions, of which there are more than {DENSE:,}.")
     made = recommenders(logs, model)

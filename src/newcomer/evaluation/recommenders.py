@@ -55,23 +55,23 @@ class FoldIn(Contract[Answers]):
     fold: Fold
     own: bool = False
 
-    def begin(self, n: int) -> Answers:
+    def init(self, n: int) -> Answers:
         """Nothing answered."""
         return Answers(np.zeros((n, len(self.mean))), np.zeros((n, len(self.mean))))
 
-    def rank(self, state: Answers, asked: Query) -> Floats:
+    def score(self, state: Answers, query: Query) -> Floats:
         """What the recommender expects (m, K)."""
-        met = state.count[asked.users] > 0
-        answers = state.total[asked.users] / np.maximum(state.count[asked.users], 1.0)
+        met = state.count[query.users] > 0
+        answers = state.total[query.users] / np.maximum(state.count[query.users], 1.0)
         expected = self.fold(answers, met)
         expected = self.mean + (np.where(met, answers, expected) if self.own else expected)
-        return np.take_along_axis(expected, self._places(asked.ids, (len(asked.users), -1)), axis=1)
+        return np.take_along_axis(expected, self._places(query.ids, (len(query.users), -1)), axis=1)
 
-    def learn(self, state: Answers, told: Rewards) -> None:
+    def learn(self, state: Answers, observed: Rewards) -> None:
         """Add the answers up."""
-        places = self._places(told.ids, (-1,))
-        np.add.at(state.total, (told.users, places), told.reward - self.mean[places])
-        np.add.at(state.count, (told.users, places), 1.0)
+        places = self._places(observed.ids, (-1,))
+        np.add.at(state.total, (observed.users, places), observed.reward - self.mean[places])
+        np.add.at(state.count, (observed.users, places), 1.0)
 
     def _places(self, ids: Ids | None, shape: tuple[int, ...]) -> Ints:
         assert ids is not None

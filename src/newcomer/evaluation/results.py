@@ -1,11 +1,8 @@
-"""The steps of an evaluation: every number an average over people with the error that this has, a `Interval`.
+"""What `nc.evaluate` found: typed records, told in sentences, in JSON and as tables.
 
-Differences are paired: the same people choose among the same rows.
-
-Evaluation: what `nc.evaluate` found, as typed records that say it in sentences, in JSON and as tables.
-
-What the evidence comes to stands first (`newcomer.gain.verdict`): what everybody should get, what personalising adds
-after how many interactions, and what to do. Then what is behind it. No word of hope without an interval.
+Every number is an average over users with its 95% interval; differences are paired: the same users choose among the
+same rows. The decision stands first (`newcomer.gain.verdict`), then what is behind it. No gain is told without its
+interval, and a difference within its interval is not told as one.
 """
 
 from __future__ import annotations
@@ -21,13 +18,12 @@ from newcomer.errors import NewcomerError, nearest
 from newcomer.evaluation.attributes import AttributeStep, attribute_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
+from newcomer.gain.verdict import LOOK, times
 from newcomer.interval import Interval, shown
 from newcomer.records import Shown, as_table
 
 if TYPE_CHECKING:
     import polars as pl
-
-LOOK = 5  # interactions after which the first sentence tells the gain
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,8 @@ class CurveStep(Shown):
 
     `squared_error` of expected rewards; `saved`, how much less that is than the population mean's (paired);
     `concordance`, the share of pairs of candidates with different rewards that it puts in the right order (a half is
-    chance); `reward` of the candidate that it puts first.
+    chance); `reward` of the candidate that it puts first, and `over_ours`, how much more that is than PriorUCB's on the
+    same users and candidates (paired).
     """
 
     predictor: str
@@ -62,17 +59,19 @@ class CurveStep(Shown):
     saved: Interval
     concordance: Interval
     reward: Interval
+    over_ours: Interval | None = None
 
 
 @dataclass(frozen=True)
 class PolicyRow(Shown):
-    """A policy's average reward a round over the first `rounds`, and how much more it is than the population mean's."""
+    """A policy's mean reward per round over the first `rounds`; paired, over the population mean's and PriorUCB's."""
 
     policy: str
     rounds: int
     people: int
     reward: Interval
     over_mean: Interval
+    over_ours: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -106,24 +105,20 @@ class LearningStep(Shown):
 
 
 def compared(value: Interval, other: str) -> str:
-    """A paired difference as people say it: more than another, less, or not clearly either.
+    """A paired difference: its size where the interval excludes zero, else that there is none to be told.
 
     >>> compared(Interval(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
-    'not clearly more or less than chance (-0.0001, 95% interval -0.0021 to +0.0019)'
+    'no clear difference from chance (-0.0001, 95% interval -0.0021 to +0.0019)'
     >>> compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance")
-    '0.200 (0.100 to 0.300) less than chance'
+    '-0.200 (-0.300 to -0.100) against chance'
     """
     if value.error == 0:
-        told = (
-            "as much as" if value.value == 0 else f"{abs(value.value):.2f} {'more' if value.value > 0 else 'less'} than"
-        )
-        return f"{told} {other}, the same for everybody"
+        told = "the same as" if value.value == 0 else f"{value.value:+.2f} against"
+        return f"{told} {other}, for every user"
     if value.low <= 0 <= value.high or not np.isfinite(value.error):
         told = shown(value).replace(" (", ", 95% interval ", 1).removesuffix(")")
-        return f"not clearly more or less than {other} ({told})"
-    word, ends = ("more", (value.low, value.high)) if value.value > 0 else ("less", (-value.high, -value.low))
-    positive = Interval(abs(value.value), value.error, *ends, value.people)
-    return f"{shown(positive).replace('+', '')} {word} than {other}"
+        return f"no clear difference from {other} ({told})"
+    return f"{shown(value)} against {other}"
 
 
 def in_steps(rows: Sequence[Any]) -> Mapping[int, list[Any]]:
@@ -148,7 +143,24 @@ __all__ = [
 ]
 
 OURS = "PriorUCB"
-OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its curiosity
+OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its bonus for uncertainty
+MEANINGS = {
+    "PriorUCB": "the fitted distribution of users, updated by each reward of the newcomer; what a fit is for",
+    "PriorTS": "the same, choosing by a random draw",
+    "PopulationMean": "the same ranking for everybody",
+    "EmpiricalArms": "the population mean, updated by the newcomer's own rewards of the very action",
+    "posterior": "the rewards that PriorUCB expects, without its bonus for uncertainty",
+    "posterior without memory": "the same, without what the newcomer thinks of single actions",
+    "SOLD's subspace": "ridge regression on the newcomer's rewards within the paper's subspace",
+    "ridge": "ridge regression on the newcomer's rewards alone",
+    "ALS fold-in": "matrix factorisation, given the newcomer's rewards",
+    "EASE fold-in": "an item-to-item recommender, given the newcomer's rewards",
+    "LinUCB": "a linear bandit that starts from nothing",
+    "LinTS": "the same, choosing by a random draw",
+    "ProBALLUCB": "the paper's bandit, which leaves the subspace when it does not fit",
+    "ProBALLTS": "the same, choosing by a random draw",
+    "Uniform": "a random candidate",
+}
 
 Verdict = Literal["helps", "no help", "not clear", "unknown"]
 HELPS: dict[Known, Verdict] = {"yes": "helps", "no": "no help", "not clear": "not clear", "unknown": "unknown"}
@@ -158,11 +170,11 @@ HELPS: dict[Known, Verdict] = {"yes": "helps", "no": "no help", "not clear": "no
 class Evaluation(Shown):
     """What the logs say of newcomers; make one with `nc.evaluate`.
 
-    `users` and `rows` are those of the logs, of whom `judged` people, held out in `folds` parts, chose among `choices`
-    of their own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
-    `simulation` is of a world drawn from the fit, not of people. `notes` say what was left out and which limits were
+    `users` and `rows` are those of the logs; `judged` users, held out in `folds` parts, chose among `choices` of their
+    own rows. `off_policy` is None, or lacks rows, where it cannot be had: `why_no_off_policy` says why.
+    `simulation` is of a world drawn from the fit, not of users. `notes` say what was left out and which limits were
     kept to. `far_rewards` lie far outside all others; `remedy` is what helps. `broken` and `doubtful` name what the
-    checks found wrong with the logs: the people held out are of the same logs, so that broken ones promise nothing,
+    checks found wrong with the logs: held-out users come from the same logs, so that broken ones promise nothing,
     whatever they say. `everybody` is what serving everybody the best is worth, and `decision` what all of it comes to,
     as `fit` and `check` say it.
     """
@@ -190,9 +202,14 @@ class Evaluation(Shown):
 
     @property
     def look(self) -> HeadlineStep | None:
-        """What is told against every other rule: the step of `LOOK` interactions, or the longest that people have."""
+        """The step that every command tells first: `LOOK` interactions, or the longest before that users have."""
         within = [step for step in self.headline if step.interactions <= LOOK]
         return within[-1] if within else None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether each action by itself differs from the population mean: only where users meet an action again."""
+        return any(step.empirical_arms not in (None, step.population_mean) for step in self.headline)
 
     @property
     def verdict(self) -> Verdict:
@@ -231,7 +248,7 @@ class Evaluation(Shown):
 
 
 def _flat(record: Any) -> dict[str, Any]:
-    """A record as one row: the parts of a stretch become columns of their own."""
+    """A record as one row: the parts of an interval become columns of their own."""
     row: dict[str, Any] = {}
     for part in fields(record):
         value = getattr(record, part.name)
@@ -263,59 +280,69 @@ def _nothing(found: Evaluation) -> str:
 def _answer(found: Evaluation, look: HeadlineStep) -> str:
     """One number of interactions, against every other rule."""
     measured = "Measured all the same: after" if found.broken else "After"
-    arms = [] if look.empirical_arms is None else [f"{shown(look.empirical_arms)} against each action by itself"]
-    over = [f"{shown(look.population_mean)} against the population-mean ranking", *arms]
-    over += [f"{shown(look.logging)} against what was logged among the same"]
+    over = [f"{shown(look.population_mean)} over the ranking by the population mean"]
+    if look.empirical_arms is not None and found.repeats:
+        over.append(f"{shown(look.empirical_arms)} over each action by itself")
+    over.append(f"{shown(look.logging)} over a random one of the same rows, which is what was logged")
+    again = "" if found.repeats or look.empirical_arms is None else f" {ONCE}"
     return (
-        f"{measured} {_times(look.interactions)} a newcomer gets {look.reward.value:.4g} in a choice of "
-        f"{found.choices}: "
-        f"{', '.join(over)}. Judged by {look.people:,} people who were held out of the fit; intervals of 95%."
+        f"{measured} {times(look.interactions)} a newcomer gets {look.reward.value:.4g} by PriorUCB in a choice of "
+        f"{found.choices}: {', '.join(over)}. Judged by {look.people:,} held-out users; 95% intervals.{again}"
     )
 
 
+ONCE = "No user meets an action again here, so that each action by itself chooses as the population mean does."
+
+
 def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
-    """Predictors that would have chosen better than ours, on average; they are named even if it is not clear."""
+    """Predictors beside PriorUCB, on the same users and candidates; only a clear difference is told as one."""
     at = [one for one in found.curves if one.interactions == look.interactions and one.predictor not in OWN]
-    better = sorted((step for step in at if step.reward.value > look.reward.value), key=_reward, reverse=True)
-    if not better:
-        return [f"After {_times(look.interactions)} no other predictor chose better on average."] if at else []
-    named = ", ".join(f"{step.predictor} {step.reward.value:.4g}" for step in better[:3])
-    after = f"After {_times(look.interactions)} others chose better on average"
-    return [f"{after} than PriorUCB's {look.reward.value:.4g}: {named}."]
-
-
-def _reward(step: CurveStep) -> float:
-    return step.reward.value
+    over = sorted(((one.over_ours.value, one) for one in at if one.over_ours is not None), key=lambda one: -one[0])
+    if not over:
+        return []
+    same = f"On the same {over[0][1].people:,} held-out users and choices, after {times(look.interactions)},"
+    clear = [one for _, one in over if one.over_ours is not None and one.over_ours.clear]
+    if clear:
+        better = ", ".join(f"{one.predictor} by {shown(one.over_ours)}" for one in clear[:3] if one.over_ours)
+        return [f"{same} others chose better than PriorUCB: {better}."]
+    best = over[0][1]
+    assert best.over_ours is not None
+    closest = f"the next best, {best.predictor}: {shown(best.over_ours)}"
+    if best.over_ours.high < 0:
+        return [f"{same} PriorUCB chose better than every other predictor ({closest})."]
+    return [f"{same} no other predictor chose clearly better than PriorUCB ({closest})."]
 
 
 def _learning(steps: tuple[LearningStep, ...]) -> list[str]:
-    """Whether more logs would help, from what the last doubling did."""
+    """Whether more users would help, from what the last doubling added."""
     if len(steps) < 2:
         return []
     half, every = steps[-2], steps[-1]
     gains = ", ".join(f"{step.users:,} users {step.gain.value:+.3g}" for step in steps)
     if half.lacking.clear:
-        end = f"The last doubling added {shown(half.lacking)}: more logs would help."
+        end = f"The last doubling added {shown(half.lacking)}: more users would help."
     elif half.lacking.high <= 0 or half.lacking.high < 0.2 * abs(every.gain.value):
-        end = f"The last doubling added {shown(half.lacking)}: more logs would change little."
+        end = f"The last doubling added {shown(half.lacking)}: more users would change little."
     else:
-        end = f"The last doubling added {shown(half.lacking)}: whether more logs would help is not clear."
-    return [f"Gain after {_times(every.interactions)} by users fitted to: {gains}. {end}"]
+        end = f"The last doubling added {shown(half.lacking)}: whether more users would help is not clear."
+    return [f"Gain after {times(every.interactions)} with fits to fewer users: {gains}. {end}"]
 
 
 def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
-    """Who did best from the beginning, among own rows."""
+    """Policies from the first round on, among own rows."""
     if not rows:
         return []
     last = [row for row in rows if row.rounds == max(one.rounds for one in rows)]
-    ours, best = (_named(last, OURS), max(last, key=lambda row: row.reward.value))
-    whole = f"Over all {ours.rounds} rounds together" if ours.rounds > 1 else "In this round"
-    other = "" if best.policy == OURS else f" {whole} {best.policy} did best: {shown(best.over_mean)}."
+    ours = _named(last, OURS)
+    rounds = f"{ours.rounds} round{'s' * (ours.rounds != 1)}"
     said = (
-        f"From nothing, choosing among own rows for {ours.rounds} rounds ({ours.people:,} people), PriorUCB gets a "
-        f"round {compared(ours.over_mean, 'the population mean')}.{other}"
+        f"From nothing, choosing among own rows for {rounds} ({ours.people:,} held-out users with rows for it), the "
+        f"mean reward per round of PriorUCB: {compared(ours.over_mean, 'the population mean')}."
     )
-    return [said]
+    better = [row for row in last if row.over_ours is not None and row.over_ours.clear]
+    best = max(better, key=lambda row: row.reward.value, default=None)
+    other = f" {best.policy} did better than PriorUCB by {shown(best.over_ours)}." if best and best.over_ours else ""
+    return [f"{said}{other}"]
 
 
 def _off_policy(found: Evaluation) -> list[str]:
@@ -327,8 +354,8 @@ def _off_policy(found: Evaluation) -> list[str]:
         return ["Propensities carry other policies, but too few effective rows of PriorUCB."]
     row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
     said = (
-        f"By propensities (doubly robust), one decision of PriorUCB after {_times(row.interactions)} or a few more is "
-        f"worth {compared(row.over_logging, 'the logged one')}; {row.effective:,.0f} effective rows."
+        f"By propensities (doubly robust), one decision of PriorUCB after {times(row.interactions)} or a few more: "
+        f"{compared(row.over_logging, 'the logged one')}; {row.effective:,.0f} effective rows."
     )
     return [said, *([found.why_no_off_policy] if found.why_no_off_policy else [])]
 
@@ -338,17 +365,15 @@ def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
     if not rows:
         return []
     ours = _named([row for row in rows if row.rounds == max(one.rounds for one in rows)], OURS)
-    said = (
-        f"Simulation, not people: if the fit were true, PriorUCB would get a round "
-        f"{compared(ours.over_mean, 'the population mean')} over {ours.rounds} rounds."
-    )
-    return [said]
+    said = compared(ours.over_mean, "the population mean")
+    over = f"the mean reward per round of PriorUCB over {ours.rounds} rounds"
+    return [f"Simulation, not users: if the fit were true, {over}: {said}."]
+
+
+def meanings(names: Sequence[str]) -> list[tuple[str, str]]:
+    """What the predictors and policies of these names are."""
+    return [(name, MEANINGS[name]) for name in MEANINGS if name in names]
 
 
 def _named(rows: list[PolicyRow], name: str) -> PolicyRow:
     return next(row for row in rows if row.policy == name)
-
-
-def _times(count: int) -> str:
-    """`1 interaction`, `5 interactions`."""
-    return f"{count} interaction{'s' * (count != 1)}"

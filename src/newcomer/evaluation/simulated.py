@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.arrays import Floats, Ints
 from newcomer.gain.per_user import PerUser, gather
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -24,7 +23,7 @@ from newcomer.model import Model
 from newcomer.policies.actions import KnownActions
 from newcomer.policies.repeatability import SHARES, starting_weights
 from newcomer.transforms import raw
-from newcomer.users import lots, reshuffled
+from newcomer.users import UserSample
 from newcomer.worlds.world import Episode
 
 MENU = 500  # rows that candidates are drawn from
@@ -67,25 +66,14 @@ class FittedWorld:
         else:
             codes = self.menu[drawn]
             ids = np.array(self.model.action_ids)[codes]
-            features = self._known.features[codes] if not self._flat else _unit(codes, self.dim)
-            variance = self._known.variance[codes % len(self._known.variance)]
-            own = rng.standard_normal(len(self._known.common))[codes] * np.sqrt(self.share * variance)
-            means = self._known.common[codes] + self._known.low[codes] @ taste + own
+            features = self.model.catalogue.rows(codes)
+            variance = self._known.variance[codes]
+            own = rng.standard_normal(len(self.model.catalogue))[codes] * np.sqrt(self.share * variance)
+            means = self._known.population_mean[codes] + self._known.loadings[codes] @ taste + own
         left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
         noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
         scale = self.model.reward_transform
         return Episode(features, raw(means, scale), raw(means + noise, scale), ids=ids)
-
-    @property
-    def _flat(self) -> bool:
-        return self.model.one_hot and not self.model.intercept
-
-
-def _unit(codes: Ints, dim: int) -> Floats:
-    """One-hot features (..., d)."""
-    features = np.zeros((*codes.shape, dim))
-    np.put_along_axis(features, codes[..., None], 1.0, axis=-1)
-    return features
 
 
 def menu_of(logs: Logs, *, named: bool, seed: int) -> Any:
@@ -100,8 +88,8 @@ def _rows(batch: Batch, *, named: bool, share: float, seed: int) -> PerUser:
     rows = np.arange(len(batch.rewards))
     who = np.repeat(np.arange(len(batch.users)), batch.lengths)
     place = (rows - batch.offsets[who]).astype(np.uint64)
-    hashes = reshuffled(batch.hashes[who] + place, seed, 5)
-    drawn = np.flatnonzero(lots(hashes) < share)
+    sample, keys = UserSample("menu", share, seed), batch.hashes[who] + place
+    drawn, hashes = np.flatnonzero(sample(keys)), sample.hashes(keys)
     if not named:
         return PerUser(hashes[drawn], batch.take(drawn))
     assert batch.actions is not None

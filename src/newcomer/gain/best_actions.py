@@ -12,10 +12,13 @@ which is shrunk in the same way (`newcomer.em.shrinkage`) and is what `Populatio
 mean it does not matter that the action was picked for being large. Variances of rarely shown actions are pulled
 towards that of all.
 
+**Scale.** Where the fit learned a logarithm of the rewards, means and intervals are those of the logarithms, taken back
+to the units of the rewards: a typical reward, never below the least one.
+
 **Serving them.** Where propensities can be used (`newcomer.gain.propensities`) the value of always taking the best
 candidate b by the population mean is doubly robust, from rows of people who were held out of the fit, with r the reward
 of the logged action a, p its propensity, and q the population mean:  q(b) + 1[a = b] / p (r - q(a)). Elsewhere it is
-told by each person's own rows (`newcomer.gain.heldout_gain`).
+measured on each user's own rows (`newcomer.gain.heldout_gain`).
 """
 
 from __future__ import annotations
@@ -28,16 +31,15 @@ import numpy as np
 from scipy.special import ndtri
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.evidence import BestAction, Everybody
-from newcomer.gain.deals import lengths_of
+from newcomer.evidence import BestAction, Everybody, Summary
 from newcomer.gain.per_user import PerUser
 from newcomer.gain.propensities import Menu, inconsistent, why_not
 from newcomer.interval import FEWEST, LEVEL, Interval, ratio
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
-from newcomer.policies.actions import KnownActions
-from newcomer.users import bucket_of, lots, reshuffled
+from newcomer.transforms import raw
+from newcomer.users import UserSample, bucket_of
 
 TOLD = 5  # actions that are told
 FIRM = 10.0  # users whose weight the common variance has beside an action's own
@@ -45,14 +47,11 @@ MOST = 100_000  # held-out people whose propensities are weighed
 ROWS, COUNTED, TOTAL, SQUARES, PRODUCTS, LENGTHS, POWER = range(7)  # sums of an action over users
 N, RESULT, WEIGHT, SQUARE, ROBUST, INVERSE, OFFERED = range(7)  # sums of a person over rows
 
-Run = Callable[[Callable[[Batch], "ActionSums"], Callable[["ActionSums", "ActionSums"], "ActionSums"]], "ActionSums"]
-
 
 @dataclass(frozen=True)
 class ActionSums:
-    """What one pass tells: histories by length, sums (A, 7) by action, and sums (n, 7) of held-out people."""
+    """What one pass tells: sums (A, 7) by action, and sums (n, 7) of held-out people."""
 
-    lengths: Ints
     actions: Floats
     people: PerUser
     propensities: bool
@@ -60,20 +59,24 @@ class ActionSums:
 
     def __add__(self, other: ActionSums) -> ActionSums:
         both = self.people + other.people
-        return ActionSums(
-            self.lengths + other.lengths, self.actions + other.actions, both, self.propensities, self.candidates
-        )
+        return ActionSums(self.actions + other.actions, both, self.propensities, self.candidates)
 
 
-def look(run: Run, logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> ActionSums:
-    """The pass over all logs; `apart` are models with the buckets of the people each was not fitted to."""
+def asked(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Callable[[Batch], ActionSums]:
+    """The map of a pass over all logs, whose merge is `join`; `apart` are models with their held-out users' buckets."""
     tried = len(logs.action_ids or ()) if logs.by_action else 0
-    commons = [(KnownActions(model).common, judged) for model, judged in apart] if tried else []
+    commons = [(_common(model), judged) for model, judged in apart] if tried else []
     share = min(1.0, MOST / max(logs.summary.users, 1))
-    return run(partial(look_at, actions=tried, commons=tuple(commons), share=share), _join)
+    return partial(look_at, actions=tried, commons=tuple(commons), share=share)
 
 
-def _join(one: ActionSums, other: ActionSums) -> ActionSums:
+def _common(model: Model) -> Floats:
+    """The population mean (A,) of every action, in the units of the rewards."""
+    return raw(model.catalogue.population_mean, model.reward_transform)
+
+
+def join(one: ActionSums, other: ActionSums) -> ActionSums:
+    """The merge of the pass."""
     return one + other
 
 
@@ -81,28 +84,31 @@ def look_at(batch: Batch, *, actions: int, commons: tuple[tuple[Floats, Bools], 
     """The map of the pass."""
     weighed, sums = batch.propensities is not None, np.zeros((len(batch.users) if commons else 0, OFFERED + 1))
     if weighed:
-        drawn = lots(reshuffled(batch.hashes, 0, 6)) < share
+        drawn = UserSample("best actions", share)(batch.hashes)
         for common, judged in commons:
             who = np.flatnonzero(drawn & judged[bucket_of(batch.hashes, len(judged))])
             sums[who] = weigh(batch, who, common)
     told = sums[:, N] > 0
     people = PerUser(batch.hashes[np.flatnonzero(told)], sums[told])
-    return ActionSums(lengths_of(batch), by_action(batch, actions), people, weighed, batch.candidates is not None)
+    return ActionSums(by_action(batch, actions), people, weighed, batch.candidates is not None)
 
 
 def by_action(batch: Batch, actions: int) -> Floats:
-    """Sums (A, 7) of each action over its users: rows, users, rewards, and products of rows and rewards of a user."""
+    """Sums (A, 7) of each action over its users: rows, users, rewards, and products of rows and rewards of a user.
+
+    Rewards are on the scale that is learned on, as the population mean is.
+    """
     sums = np.zeros((actions, POWER + 1))
     if not actions or batch.actions is None:
         return sums
     cells = np.repeat(np.arange(len(batch.users)), batch.lengths) * actions + batch.actions
     each, inverse = np.unique(cells, return_inverse=True)
-    count, total = np.bincount(inverse), np.bincount(inverse, weights=batch.paid)
+    count, total = np.bincount(inverse), np.bincount(inverse, weights=batch.rewards)
     own = each % actions
     parts = (count, np.ones(len(each)), total, total**2, total * count, count**2)
     for kind, values in enumerate(parts):
         sums[:, kind] = np.bincount(own, weights=values, minlength=actions)
-    sums[:, POWER] = np.bincount(batch.actions, weights=batch.paid**2, minlength=actions)
+    sums[:, POWER] = np.bincount(batch.actions, weights=batch.rewards**2, minlength=actions)
     return sums
 
 
@@ -126,9 +132,10 @@ def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
 def told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell."""
     named = logs.by_action and logs.action_ids is not None
-    sums, common = seen.actions, KnownActions(model).common if named else np.zeros(0)
-    best, alike = best_actions(sums, common, model) if named else ((), False)
-    made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike)
+    sums, common = seen.actions, model.catalogue.population_mean if named else np.zeros(0)
+    best, alike = best_actions(sums, common, model, logs.summary) if named else ((), False)
+    scale = scale_of(logs.summary)
+    made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike, scale=scale)
     why = why_not(logs, seen.propensities, seen.candidates, named)
     people = seen.people.values.T
     if not why and people.shape[1]:
@@ -143,21 +150,29 @@ def told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     return made("propensities", reward, logged, gain, effective=effective)
 
 
-def best_actions(sums: Floats, common: Floats, model: Model) -> tuple[tuple[BestAction, ...], bool]:
+def scale_of(summary: Summary) -> str:
+    """What the rewards of the best actions are: "mean", "typical" or decided by "heavy tails"."""
+    if summary.reward_transform is not None:
+        return "typical"
+    return "heavy tails" if summary.hiding else "mean"
+
+
+def best_actions(sums: Floats, common: Floats, model: Model, summary: Summary) -> tuple[tuple[BestAction, ...], bool]:
     """The best by the population mean `common` (A,) of the actions that were logged, and whether all are alike."""
     error, alike = spread(sums)
+    least = -np.inf if summary.least_reward is None else summary.least_reward  # no mean lies below the least reward
     order = [a for a in np.argsort(-common, kind="stable").tolist() if sums[a, ROWS] > 0][:TOLD]
     half = float(ndtri((1 + LEVEL) / 2))
     ids, names = model.action_ids or (), model.action_names
+    low = np.maximum(common - half * error, np.minimum(least, common))
+    ends = raw(np.stack([common, low, common + half * error], axis=1), model.reward_transform)
     best = [
         BestAction(
             action=ids[a],
             name=str(ids[a] if names is None else names[a]),
             rows=int(sums[a, ROWS]),
             users=int(sums[a, COUNTED]),
-            mean=float(common[a]),
-            low=float(common[a] - half * error[a]),
-            high=float(common[a] + half * error[a]),
+            **dict(zip(("mean", "low", "high"), ends[a].tolist(), strict=True)),
         )
         for a in order
     ]

@@ -1,16 +1,16 @@
-"""The held-out gain: what serving newcomers would have been worth to people who were kept out of the fit.
+"""The held-out gain: what serving newcomers would have been worth to users who were held out of the fit.
 
-Each held-out person's own rows are dealt (`newcomer.gain.deals`): K candidates, t rows known. PriorUCB with the model
-of a fit without these people, told the t rewards as it would be in service, picks a candidate; so does the population
-mean, which knows no person. The difference of the two logged rewards, averaged over several deals of each person and
-then over people, is what t interactions are worth in one choice of K. What is measured is what is served.
+Each held-out user's own rows are dealt (`newcomer.gain.deals`): K candidates, t observed rows. PriorUCB with the model
+of a fit without these users, updated by the t rewards as it would be in service, picks a candidate; so does the
+population mean, which knows no user. The difference of the two logged rewards, averaged over several deals of each user
+and then over users, is what t interactions are worth in one choice of K. What is measured is what is served.
 
-A memory of single actions changes a choice only where an action comes again among the rows of a deal. PriorUCB without
-memory (what shared directions gain alone) and EmpiricalArms (each action by itself) are asked for those deals; in all
-others the one is PriorUCB, the other the population mean.
+A per-action effect changes a choice only where an action comes again among the rows of a deal. PriorUCB without it
+(what shared directions gain alone) and EmpiricalArms (each action by itself) choose in those deals; in all others the
+one is PriorUCB, the other the population mean.
 
-Intervals are those of an average over people like these (Student's t); where people are few they count chance in who
-was fitted to as well (`newcomer.interval`). It needs no model of people to be right.
+Intervals are those of an average over users like these (Student's t); where users are few they count chance in who was
+fitted to as well (`newcomer.interval`). It needs no model of users to be right.
 """
 
 from __future__ import annotations
@@ -23,52 +23,97 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
-from newcomer.evidence import Everybody, Outlook, OutlookStep
+from newcomer.evidence import Everybody, GainStep, HeldoutGain
 from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, started, told_to
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import Pass
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorUCB
-from newcomer.users import bucket_of, mix
+from newcomer.users import FOLDS, UserSample, bucket_of
 
-DEALS, MANY, MOST = 4, 2_500, 5_000  # deals of each person; one deal where there are many; people looked at
+DEALS, MANY, LEAST = 4, 2_500, 5_000  # deals of each user; users from whom on there is one; users who judge at least
+ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow where actions are known by their ids
+WRITTEN = 100  # features that cost as much to write out as the rest of a row costs
 BYTES = 16 << 20  # of features that are written out at a time
 PEOPLE = 2_000  # whose states are held at a time
 OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
 
 Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the people it was not fitted to
-Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser]], PerUser]
 
 
-def measure(run: Run, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None) -> Outlook | None:
+@dataclass(frozen=True, eq=False)
+class GainPass:
+    """What a pass over the logs does to measure the held-out gain: `apart` are models, each with its held-out users.
+
+    A `share` of held-out users judges, with so many `deals` of their rows into `choices` candidates and rows
+    known. `length` is that of a usual history.
+    """
+
+    apart: tuple[tuple[Model, Bools], ...]
+    length: int
+    choices: int
+    deals: int
+    share: float
+
+    @classmethod
+    def of(cls, apart: Apart, *, people: int, length: int) -> GainPass | None:
+        """For logs of so many `people`; None where too few can be held out, or histories are too short to be dealt.
+
+        As many held-out users judge as `ROWS` allow: the interval shrinks with the square root of their number.
+        """
+        judged = judges_of(people, len(apart))
+        if not apart or length < 2 or people < 2 * len(apart):
+            return None
+        model, choices = apart[0][0], choices_of(length)
+        dealt = choices + max((t for t in STEPS if t <= length - choices), default=STEPS[0])
+        cost = 1.0 if model.one_hot or model.action_features is not None else 1.0 + model.dim / WRITTEN
+        most = max(LEAST, int(ROWS / (dealt * cost)))
+        return cls(tuple(apart), length, choices, deals_of(judged), min(1.0, most / max(judged, 1)))
+
+    @property
+    def map(self) -> Callable[[Batch], PerUser]:
+        """The map of the pass, whose merge is `join`."""
+        return partial(look_at, apart=self.apart, choices=self.choices, deals=self.deals, share=self.share)
+
+    def gain(self, found: PerUser, everybody: Everybody | None = None) -> HeldoutGain | None:
+        """The held-out gain from what the pass found; None where too few histories reach one interaction."""
+        order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
+        values, folds = found.values[order], _folds(found.hashes[order], self.apart)
+        each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
+        named = all(one.named for one in map(_Rules, (model for model, _ in self.apart)))
+        steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
+        if not steps:
+            return None
+        return HeldoutGain(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
+
+
+def measure(
+    run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None
+) -> HeldoutGain | None:
     """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
     """
-    judged = people if len(apart) > 1 else people // 5
-    if not apart or length < 2 or people < 2 * len(apart):
-        return None
-    choices, every, deals = choices_of(length), max(1, -(-judged // MOST)), deals_of(judged)
-    found = run(partial(look_at, apart=tuple(apart), choices=choices, deals=deals, every=every), _join)
-    order = np.argsort(found.hashes, kind="stable")  # a single batch comes as it was
-    values, folds = found.values[order], _folds(found.hashes[order], apart)
-    each = [step for place, t in enumerate(STEPS) for step in _step(t, values[:, :, place], folds)]
-    named = all(one.named for one in map(_Rules, (model for model, _ in apart)))
-    steps = tuple(each if named else [replace(step, over_arms=None) for step in each])
-    if not steps:
-        return None
-    return Outlook(choices, steps, length, _with(everybody, values[:, :, 0], choices))
+    asked = GainPass.of(apart, people=people, length=length)
+    return None if asked is None else asked.gain(run(asked.map, join), everybody)
+
+
+def judges_of(users: int, folds: int) -> int:
+    """How many of so many users are held out, all of them in turn by several folds, or a fifth by one."""
+    return users if folds > 1 else users // FOLDS
 
 
 def deals_of(people: int) -> int:
-    """How often the rows of each of so many people are dealt."""
+    """How often the rows of each of so many held-out users are dealt."""
     return 1 if people > MANY else DEALS
 
 
-def _join(one: PerUser, other: PerUser) -> PerUser:
+def join(one: PerUser, other: PerUser) -> PerUser:
+    """The merge of the pass."""
     return one + other
 
 
@@ -80,7 +125,7 @@ def _folds(hashes: Hashes, apart: Apart) -> Ints:
     return found
 
 
-def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
+def _step(t: int, values: Floats, folds: Ints) -> list[GainStep]:
     """What is told of t interactions, from the numbers (n, 6) of people; nothing where few histories reach so far."""
     reached = np.isfinite(values[:, OURS])
     told, folds = values[reached], folds[reached]
@@ -89,7 +134,7 @@ def _step(t: int, values: Floats, folds: Ints) -> list[OutlookStep]:
     gain = Interval.of(told[:, OURS] - told[:, MEAN], folds)
     shared = float((told[:, DIRECT] - told[:, MEAN]).mean())
     return [
-        OutlookStep(
+        GainStep(
             interactions=t,
             people=gain.people,
             gain=gain.value,
@@ -116,12 +161,12 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     found = Everybody("own rows", reward, float(told[:, CHANCE].mean()), gain, choices)
     if everybody is None:
         return found
-    return replace(found, best=everybody.best, actions=everybody.actions, alike=everybody.alike, why=everybody.why)
+    return replace(everybody, **{name: getattr(found, name) for name in ("by", "reward", "logged", "gain", "choices")})
 
 
-def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, every: int) -> PerUser:
+def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float) -> PerUser:
     """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
-    drawn = (mix(batch.hashes ^ np.uint64(0x0071_0077)) >> np.uint64(33)) % np.uint64(every) == 0
+    drawn = UserSample("judge", share)(batch.hashes)
     able = drawn & (batch.lengths >= choices + STEPS[0])
     found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
     for model, judged in apart:
@@ -187,7 +232,7 @@ class _Rules:
         found[:, MET], again = _met(batch, dealt, told)
         if self.named and again.any():
             some = Deal(dealt.candidates[again], dealt.known[again])
-            if self.ours._belief.remembers:
+            if self.ours.learner.remembers:
                 found[again, DIRECT] = self._chosen(self.direct, batch, some, told)
             found[again, ARMS] = self._chosen(EmpiricalArms(self.model), batch, some, told)
         return found

@@ -13,6 +13,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 
 CATALOGUE = 500  # actions that are taken for the candidates where the logs name none
+NO_PROPENSITIES = "No propensities are logged, so that no policy can be valued by inverse propensities."
 SURE = 4.0  # standard errors by which 1 / p may miss the number of candidates
 
 
@@ -50,7 +51,7 @@ def why_not(logs: Logs, has_propensities: bool, has_candidates: bool, named: boo
     """Why off-policy values cannot be had, in one sentence; empty if they can."""
     actions = len(logs.action_ids or ())
     if not has_propensities:
-        return "The logs have no propensities: the value of a policy by inverse propensities cannot be told."
+        return NO_PROPENSITIES
     if not named:
         return "There are propensities, but the logs do not say what was on offer and what its features are."
     if not has_candidates and actions > CATALOGUE:

@@ -1,8 +1,8 @@
 """The one place where evidence becomes a decision, for `check`, `fit`, `evaluate` and `report` alike.
 
 The evidence is what a model keeps (`newcomer.evidence`): what checks found in the logs, what serving everybody the best
-gains over what was logged, and what personalising adds after t interactions. Checks come first: people who were held
-out of broken logs are broken in the same way, so that nothing is promised over them.
+gains over what was logged, and what personalising adds after t interactions. Checks come first: held-out users of
+broken logs are broken in the same way, so that nothing is promised over them.
 
 **From how many interactions on.** Looking at five numbers of interactions and naming the first whose interval is above
 zero would say "yes" too often. The steps are tested in a fixed order instead, the longest first, and the next shorter
@@ -14,11 +14,14 @@ from __future__ import annotations
 
 from math import ceil
 
-from newcomer.evidence import Everybody, Evidence, Outlook, OutlookStep, Summary
-from newcomer.findings import GAIN, Answer, Decision, Finding, Findings, Known
+from newcomer.evidence import PREFERENCES, Everybody, Evidence, Outlook, OutlookStep, Summary
+from newcomer.findings import GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
+from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
 
-LOOK = 5  # interactions that histories should have room for
+LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
+SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
+TRIAL = 50  # actions that a randomised test may have
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
 PROMISE = "what is learned from them promises nothing"
 
@@ -30,7 +33,7 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
     logs = trust(checks)
     if trouble:
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
-        last = _sentence(todo) if todo else _more(outlook, summary)
+        last = _sentence(todo) if todo else _more(evidence)
         unknown = "What everybody should get cannot be told without a fit.", "Nor can what personalising would add."
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
@@ -47,10 +50,10 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         start=start,
         steps=steps,
         sentences=(
-            _first(answer, start, logs, doubts, outlook),
-            _all_alike(outlook),
-            _added(outlook, steps, start, personal, checks),
-            _advice(answer, personal, start, outlook, evidence, doubts),
+            _first(answer, start, doubts, evidence),
+            _all_alike(evidence),
+            _added(outlook, steps, personal, checks),
+            _advice(answer, personal, evidence, doubts),
         ),
     )
 
@@ -71,7 +74,7 @@ def by_step(outlook: Outlook | None, summary: Summary | None) -> tuple[tuple[tup
     """Whether personalising adds to the best for everybody after each number of interactions, and from when on it does.
 
     The steps are tested in a fixed order, the longest first, until one is not clear. A reward far outside all others
-    may decide by itself what people seem to like, and heavy tails may hide it: then nothing is clear.
+    may decide by itself what users seem to prefer, and heavy tails may hide it: then nothing is clear.
     """
     steps = outlook.steps if outlook else ()
     most = max((step.people for step in steps), default=0)
@@ -121,7 +124,7 @@ def _answer(logs: str, everybody: Known, personal: Known) -> Answer:
 
 
 def _broken(checks: Findings) -> Decision:
-    """No, without a word of hope."""
+    """No, and no gain is told."""
     worst = wrong(checks, "broken")
     names = ", ".join(one.name for one in worst)
     return Decision(
@@ -134,54 +137,91 @@ def _broken(checks: Findings) -> Decision:
         (
             f"No: these logs are broken ({names}), and {PROMISE}.",
             "What everybody should get cannot be told from them.",
-            "Nothing is promised of personalising: people who were held out are of the same logs.",
+            "What personalising would add cannot be told either: held-out users come from the same logs.",
             " ".join(dict.fromkeys(_sentence(one.advice) for one in worst)),
         ),
     )
 
 
-def _first(answer: Answer, start: int | None, logs: str, doubts: tuple[Finding, ...], outlook: Outlook | None) -> str:
+def look_of(outlook: Outlook) -> OutlookStep:
+    """The step that every command tells first: `LOOK` interactions, or the longest before that was measured."""
+    within = [step for step in outlook.steps if step.interactions <= LOOK]
+    return within[-1] if within else outlook.steps[0]
+
+
+def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evidence: Evidence) -> str:
     """The answer, with when."""
     names = ", ".join(one.name for one in doubts)
-    care = f", with care: the logs leave doubts ({names})" if logs == "doubtful" else ""
     if answer in ("yes", "with care"):
         word = "Yes" if answer == "yes" else "Only with care"
         doubt = f"; the logs leave doubts ({names})" if answer == "with care" else ""
-        return f"{word}: personalise from {_times(start or 0)} on, and serve everybody the best before{doubt}."
+        return f"{word}: personalise from {times(start or 0)} on, and serve everybody the best before{doubt}."
     if answer == "best for all":
+        care = f", with care: the logs leave doubts ({names})" if doubts else ""
         return f"Serve everybody the best{care}; that personalising adds to it is not shown."
     if answer == "no":
         return "No: neither serving everybody the best nor personalising gains anything by these logs."
-    if logs == "unknowable":
+    if trust(evidence.checks) == "unknowable":
         return "Not yet: these logs are too few, or too short, to be checked."
-    if outlook is None:
-        return "Not yet: what newcomers would gain was not measured (few people, short histories, or an old model)."
+    if evidence.measured is None:
+        return "Not yet: what newcomers would gain was not measured (few users, short histories, or an old model)."
+    if evidence.logs is not None and evidence.logs.hiding:
+        return f"Not yet: {evidence.logs.hiding} may hide what newcomers would gain."
     return "Not yet: these logs do not show clearly that newcomers would be served better."
 
 
-def _all_alike(outlook: Outlook | None) -> str:
-    """What everybody should get, and what that gains."""
-    found = outlook.everybody if outlook else None
+def _all_alike(evidence: Evidence) -> str:
+    """What everybody should get, what that gains, and which ids stand in the way."""
+    found = evidence.measured.everybody if evidence.measured else None
     if found is None:
         return "What everybody should get was not measured."
-    pays, value = worth(found), f"{shown(found.gain)}"
-    alike = " (they do not differ beyond chance)" if found.alike else ""
-    best = f"Best for everybody: {_names(found)}{alike}." if found.best else "Logs name no actions."
-    return f"{best} {pays}: {value} over what was logged."
+    best = f"Best for everybody{_scale(found)}: {_names(found)}." if found.best else "Logs name no actions."
+    spelled = next((one for one in evidence.checks or () if one.name == SPELLING), None)
+    joined = f" {spelled.what} {_sentence(spelled.advice)}" if spelled else ""
+    return f"{best}{joined} {worth(found)}{_if_random(found, evidence)}"
+
+
+def _scale(found: Everybody) -> str:
+    """What the rewards that follow are, where they are no plain means."""
+    return {
+        "typical": " by the typical reward (learned as a logarithm, taken back)",
+        "heavy tails": " on average (a few large rewards decide these means, so that no interval is told)",
+    }.get(found.scale, "")
 
 
 def worth(found: Everybody) -> str:
-    """How serving everybody the best was valued, with both rewards."""
-    both = f"{found.reward.value:.4g} against {found.logged:.4g} logged"
+    """How serving everybody the best was valued, with both rewards and the gain."""
     if found.by == "propensities":
-        return f"Serving everybody the best by the population mean pays {both} (by propensities, doubly robust)"
-    return f"Ranking {found.choices} of a person's own rows by the population mean pays {both}"
+        both = f"{found.reward.value:.4g} against {found.logged:.4g} logged (by propensities, doubly robust)"
+        return f"Serving everybody the best by the population mean pays {both}: {shown(found.gain)}."
+    return (
+        f"In a choice among {found.choices} of their own logged rows, held-out users get {found.reward.value:.4g} by "
+        f"the population mean and {found.logged:.4g} by a random one of these: {shown(found.gain)}."
+    )
+
+
+def _if_random(found: Everybody, evidence: Evidence) -> str:
+    """What a randomised test would show, where no propensities are logged and no test finds a rule in the logging."""
+    few = 1 < found.actions <= TRIAL
+    if found.why != NO_PROPENSITIES or not found.best or not few or found.scale != "mean" or evidence.logs is None:
+        return ""
+    if any(one.name in LOGGING and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()):
+        return ""
+    best = found.best[0]
+    return (
+        f" If actions were drawn at random (an A/B test), {short_name(best.name)} for everybody would pay "
+        f"{best.mean:.3g} where all rows paid {evidence.logs.mean_reward:.3g} on average: add a column propensity "
+        f"(1/{found.actions:,} in each row if all were equally likely) to have that measured."
+    )
 
 
 def _names(found: Everybody) -> str:
     """The best actions with what they pay."""
-    best = found.best[:NAMED]
-    return ", ".join(f"{short_name(one.name)} at {one.mean:.3g} ({one.low:.3g} to {one.high:.3g})" for one in best)
+    best, alike = found.best[:NAMED], " (they do not differ beyond chance)" if found.alike else ""
+    heavy = found.scale == "heavy tails"
+    ends = ["" if heavy else f" ({one.low:.3g} to {one.high:.3g})" for one in best]
+    told = [f"{short_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
+    return f"{', '.join(told)}{alike}"
 
 
 def short_name(name: str) -> str:
@@ -195,27 +235,32 @@ def short_name(name: str) -> str:
 
 
 def _added(
-    outlook: Outlook | None,
-    steps: tuple[tuple[int, Known], ...],
-    start: int | None,
-    personal: Known,
-    checks: Findings | None,
+    outlook: Outlook | None, steps: tuple[tuple[int, Known], ...], personal: Known, checks: Findings | None
 ) -> str:
-    """What personalising adds, by the number of interactions."""
+    """What personalising adds, by the number of interactions, with how many users judge each number."""
     if outlook is None or not steps:
         return "What personalising would add was not measured."
-    known = dict(steps)
-    told = ", ".join(f"{shown(one.over_mean)} after {one.interactions}" for one in outlook.steps)
-    people = f"in a choice of {outlook.choices}, by {outlook.steps[0].people:,} people held out of the fit"
     first = {
         "yes": "Personalising adds to that",
         "not clear": "Whether personalising adds to that is not clear",
         "no": "Personalising adds nothing to that",
         "unknown": "What personalising adds is not known",
     }[personal]
-    first += f": {_when(known)}" if personal == "yes" else ""
-    numbers = f"Gain over the population mean {people}: {told} interactions (95% intervals)."
-    return f"{first}. {numbers}{_seen(personal, checks)}"
+    first += f": {_when(dict(steps))}" if personal == "yes" else ""
+    counts = {one.people for one in outlook.steps}
+    by = f"by {counts.pop():,} held-out users" if len(counts) == 1 else "by held-out users"
+    told = ", ".join(_gain(one, with_users=by == "by held-out users") for one in outlook.steps)
+    numbers = f"Gain over the population mean in a choice of {outlook.choices}, {by}, with 95% intervals: {told}."
+    return f"{first}. {numbers}{_seen(personal, outlook, checks)}"
+
+
+def _gain(step: OutlookStep, *, with_users: bool) -> str:
+    """The gain after one number of interactions."""
+    users = f" ({step.people:,} users)" if with_users else ""
+    same = step.gain == 0 and step.over_mean.error == 0
+    value = "none (no choice differs)" if same else shown(step.over_mean)
+    after = times(1) if step.interactions == 1 else str(step.interactions)
+    return f"after {after} {value}{users}"
 
 
 def _when(known: dict[int, Known]) -> str:
@@ -223,25 +268,29 @@ def _when(known: dict[int, Known]) -> str:
     late = [t for t, one in known.items() if one == "yes"]
     early = [t for t, one in known.items() if one != "yes"]
     nots = f"not after {_listed(early, 'or')} interaction{'s' * (early != [1])}, " if early else ""
-    return f"{nots}yes after {_listed(late, 'and')}{'' if nots else ' interactions'}"
+    return f"{nots}yes after {_listed(late, 'and')}{'' if nots else ' interaction' if late == [1] else ' interactions'}"
 
 
-def _seen(personal: Known, checks: Findings | None) -> str:
-    """Tastes that a test finds, and that are too small to be served."""
-    taste = next((one for one in checks or () if one.name == "shared taste"), None)
-    if personal == "yes" or taste is None or taste.p_value is None or checks is None or taste.p_value > checks.level:
+def _agreed(checks: Findings | None) -> Finding | None:
+    """The finding on shared preferences, where a test finds some."""
+    found = next((one for one in checks or () if one.name == SHARED), None)
+    sure = found is not None and found.p_value is not None and checks is not None and found.p_value <= checks.level
+    return found if sure else None
+
+
+def _seen(personal: Known, outlook: Outlook, checks: Findings | None) -> str:
+    """Preferences that a test finds, and that a choice shows little of."""
+    found = _agreed(checks)
+    if personal == "yes" or found is None or found.p_value is None:
         return ""
-    return f" Halves of histories do agree on tastes (p = {taste.p_value:.2g}), too small to be served from these logs."
+    last = outlook.steps[-1].interactions
+    return (
+        f" Halves of histories do agree on preferences ({chance(found.p_value)}), of which a choice of "
+        f"{outlook.choices} after {times(last)} shows too little."
+    )
 
 
-def _advice(
-    answer: Answer,
-    personal: Known,
-    start: int | None,
-    outlook: Outlook | None,
-    evidence: Evidence,
-    doubts: tuple[Finding, ...],
-) -> str:
+def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[Finding, ...]) -> str:
     """What to do, as it follows from the evidence."""
     if answer == "with care":
         return (
@@ -249,40 +298,91 @@ def _advice(
             "newcomers beside what runs today."
         )
     if answer == "yes":
-        return "Try it on a random share of newcomers beside what runs today, and compare."
+        return (
+            "PriorUCB does both: it starts from the population mean and learns from every reward. Try it on a random "
+            "share of newcomers beside what runs today, and compare."
+        )
     serve = "Serve everybody the best, on a random share of newcomers first. " if answer == "best for all" else ""
-    hiding = evidence.logs.hiding if evidence.logs else ""
-    if hiding and personal != "yes":
-        return f"{serve}What users prefer may be hidden by {hiding}: clip='auto' (--clip auto) limits what they do."
-    return f"{serve}{_more(outlook, evidence.logs)}"
+    logs = evidence.logs
+    if logs is not None and logs.hiding and personal != "yes":
+        return (
+            f"{serve}{_sentence(logs.hiding)[:-1]} may hide what users prefer: {logs.remedy}; run this again with it."
+        )
+    return f"{serve}{_more(evidence)}"
 
 
-def _more(outlook: Outlook | None, summary: Summary | None) -> str:
-    """What to log, where logs do not suffice: longer histories, more users, or nothing more."""
+def _more(evidence: Evidence) -> str:
+    """What to log, where logs do not suffice: longer histories, more users, or larger choices."""
+    outlook, summary = evidence.measured, evidence.logs
     if outlook is None or not outlook.steps:
         if summary is not None and 2 * summary.usable < summary.users:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
     last, rows = outlook.steps[-1], outlook.rows
     if last.interactions < LOOK:
-        wanted = outlook.choices + LOOK
         return (
-            f"Log longer histories: with {rows} rows of a usual user no more than {_times(last.interactions)} can be "
-            f"told apart from a choice of {outlook.choices}; {wanted} would tell of {LOOK}."
+            f"Log longer histories: beside a choice of {outlook.choices} the {rows} rows of a usual user are too few "
+            f"to learn from {times(LOOK)}; {outlook.choices + LOOK} rows would do."
         )
     best = max(outlook.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:
-        return (
-            f"More rows of these users would not change that ({rows} a user are enough): as far as these logs show, "
-            "users do not differ in what they prefer."
-        )
-    users = summary.users if summary is not None else best.people
-    times = max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2
-    needed = _rounded(users * times)
+        return _little(evidence, outlook)
+    needed = _rounded(best.people * max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2)
     return (
-        f"If the gain after {_times(best.interactions)} is what it seems, about {needed:,} users (now {users:,}) would "
-        f"show it: log more users; {rows} rows a user are enough."
+        f"If the gain after {times(best.interactions)} is what it seems, about {needed:,} held-out users (here "
+        f"{best.people:,}) would show it: log more users, or longer histories."
     )
+
+
+def _little(evidence: Evidence, outlook: Outlook) -> str:
+    """What to do where no gain is seen: preferences may be there all the same."""
+    facts = evidence.population
+    share = dict(facts.forecast.shares(None)).get(PREFERENCES, 0.0) if facts else 0.0
+    if _agreed(evidence.checks) is None and share < SLIGHT:
+        return (
+            f"These logs do not show that users differ in what they prefer; smaller differences would show in "
+            f"histories longer than {outlook.rows} rows, or with more users."
+        )
+    size = f" ({share:.0%} of the variance of rewards)" if share >= SLIGHT else ""
+    return (
+        f"Preferences are there{size}, but a choice of {outlook.choices} after {times(outlook.steps[-1].interactions)} "
+        f"shows little of them: log histories longer than {outlook.rows} rows, or choose among more."
+    )
+
+
+def gain_by_parts(outlook: Outlook) -> str:
+    """How much of the gain that is told first comes from shared directions, and how much from repeated actions."""
+    step = look_of(outlook)
+    if step.lasting is None:
+        return "The gain is by shared directions; too few actions came again to measure what remembering them adds."
+    return (
+        f"Of the gain of {step.gain:+.3g} after {times(step.interactions)}, {step.shared:+.2g} comes from shared "
+        f"directions and {step.lasting:+.2g} from remembering the user's rewards of the same action."
+    )
+
+
+def serving_code(decision: Decision | None, model: str, *, named: bool) -> str:
+    """Lines of Python that serve one newcomer as the decision says; nothing where it says not to.
+
+    `named`: whether the model knows its actions by their ids; else candidates are rows of features.
+    """
+    if decision is None or decision.answer in ("no", "not yet"):
+        return ""
+    policy = "PopulationMean" if decision.answer == "best for all" else "PriorUCB"
+    lines = ["import newcomer as nc", f"policy = nc.{policy}(nc.load({model!r}))"]
+    if named:
+        lines += [
+            "state, ids = policy.start(1), list(policy.model.action_ids)  # one newcomer, and what can be shown",
+            "chosen = ids[policy.choose(state, ids=ids)[0]]  # show this one",
+            "policy.update(state, ids=[chosen], reward=[1.0])  # its reward; then choose again",
+        ]
+    else:
+        lines += [
+            "state = policy.start(1)  # one newcomer",
+            "chosen = policy.choose(state, candidates)[0]  # candidates: features of what can be shown, a row each",
+            "policy.update(state, candidates[[chosen]], [1.0])  # its reward; then choose again",
+        ]
+    return "\n".join(lines)
 
 
 def _rounded(value: float) -> int:
@@ -291,8 +391,12 @@ def _rounded(value: float) -> int:
     return ceil(value / unit) * unit
 
 
-def _times(count: int) -> str:
-    """`1 interaction`, `5 interactions`."""
+def times(count: int) -> str:
+    """`1 interaction`, `5 interactions`.
+
+    >>> times(1), times(5)
+    ('1 interaction', '5 interactions')
+    """
     return f"{count} interaction{'s' * (count != 1)}"
 
 

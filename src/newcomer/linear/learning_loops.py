@@ -8,7 +8,7 @@ Of each system V = I + sum x x^T, b = sum r x a user has five arrays, all of whi
     mean     V^-1 b, moved by each reward along V^-1 x
     guard    when W is next computed afresh
 
-The maths is told in ridge.py; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and
+The maths is in ridge.py; a packed triangle holds row i of a lower triangular matrix in places i (i + 1) / 2 and
 the i after it. Loops that call each other live in one file, because Numba's cache looks at the file of the caller only;
 those that choose are in scoring_loops.py.
 """
@@ -27,7 +27,7 @@ from newcomer.arrays import Bools, Floats, Ints
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 # The columns of `System.guard`: trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
 TRACE, LIMIT, STEPS, ALLOWED = range(4)
-# What `faults` says if it does not name a row, and what `learn_inside` says if it took none.
+# What `faults` says if it does not name a row, and what `learn_in_subspace` says if it took none.
 ALL_FINE, SOME_MISSING, REFUSED = -1, -2, -1
 
 
@@ -181,7 +181,7 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
 
 
 @njit(cache=True, fastmath=FAST)
-def _learn(system: System, u: int, x: Floats, reward: float) -> None:
+def learn_row(system: System, u: int, x: Floats, reward: float) -> None:
     """One reward in the system of user u: V += x x^T, b += reward x, and W, the mean to match.
 
     The mean moves by V^-1 x (reward - x . mean) / (1 + x^T V^-1 x), V being that of before.
@@ -202,8 +202,8 @@ def _learn(system: System, u: int, x: Floats, reward: float) -> None:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
 
 
-# `learn` and `learn_inside` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us more
-# than the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+# `learn` and `learn_in_subspace` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us
+# more than the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
 
 
 @njit(cache=True)
@@ -224,7 +224,7 @@ def learn(
         return False
     system = System(factor, gram, carry, moment, mean, guard, seen)
     for i in range(users.size):
-        _learn(system, users[i], features[i], reward[i])
+        learn_row(system, users[i], features[i], reward[i])
     return True
 
 
@@ -267,9 +267,9 @@ def learn_pair(
         if diary.open and not diary.built[u] and kept[u] == diary.rows.shape[1]:
             return i
         _project(basis, x, low)
-        _learn(small, u, low, reward[i])
+        learn_row(small, u, low, reward[i])
         if diary.built[u]:
-            _learn(full, u, x, reward[i])
+            learn_row(full, u, x, reward[i])
         elif diary.open:
             _keep(x, reward[i], diary.rows[u, kept[u]], full.moment[u])
             kept[u] += 1
@@ -277,7 +277,7 @@ def learn_pair(
 
 
 @njit(cache=True)
-def learn_inside(
+def learn_in_subspace(
     basis: Floats,
     factor: Floats,
     gram: Floats,
@@ -309,7 +309,7 @@ def learn_inside(
         if kept[u] == rows.shape[1] or seen[u] + 1 >= patience:
             return i
         _project(basis, x, low)
-        _learn(small, u, low, reward[i])
+        learn_row(small, u, low, reward[i])
         _keep(x, reward[i], rows[u, kept[u]], owed[u])
         kept[u] += 1
     return users.size
@@ -326,4 +326,4 @@ def warm() -> None:
     learn(*system, who, row, one)
     diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
     learn_pair(row, system, system, diary, who, row, one, 0)
-    learn_inside(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)
+    learn_in_subspace(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

@@ -1,14 +1,14 @@
 """Compiled loops that choose: scores and samples of the systems of ridge.py, alone and in pairs, and ties.
 
 For an action x the optimistic score is x . mean + width |W x|, because |x|_{V^-1} = |W x|; a sample of the reward
-vector is mean + width W^T noise. In a pair (policies/two_systems.py) a user who is inside has the small system, to
+vector is mean + width W^T noise. In a pair (policies/two_systems.py) a user in the subspace has the small system, to
 which a basis (k, d) takes the action first, and anybody else the full one. Most of the time goes into |W x| for K
-actions: d^2 / 2 multiplications each, or k d + k^2 / 2 for users inside.
+actions: d^2 / 2 multiplications each, or k d + k^2 / 2 for users in the subspace.
 
-Features come unchecked: a NaN or an infinity makes a score that is not finite, which `_first_best` finds on its way to
+Features come unchecked: a NaN or an infinity makes a score that is not finite, which `best_of` finds on its way to
 the best, so that nobody has to look at all features before.
 
-The maths is told in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
+The maths is in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
 places i (i + 1) / 2 and the i after it. Loops that call each other live in one file, because Numba's cache looks at the
 file of the caller only; those that learn are in learning_loops.py.
 """
@@ -32,11 +32,11 @@ class Ellipsoid(NamedTuple):
 
     factor: Floats  # (n, p), W
     mean: Floats  # (n, d)
-    widths: Floats  # (m,) for the rows asked about, or (1,) for all alike
+    widths: Floats  # (m,) for the rows of the query, or (1,) for all alike
 
 
 @njit(cache=True)
-def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
+def best_of(scores: Floats, mask: Bools | None, i: int) -> int:
     """The first index within a tie of the best score, or NOT_FINITE if some score, masked or not, is not finite.
 
     Row i of the mask, if there is one, says which indices may win; None and an empty mask allow all.
@@ -57,14 +57,14 @@ def _first_best(scores: Floats, mask: Bools | None, i: int) -> int:
 def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
     """Write the best of each row (m, K) to `chosen` (m,); returns ALL_FINITE, or the first row that is not."""
     for i in range(scores.shape[0]):
-        chosen[i] = _first_best(scores[i], mask, i)
+        chosen[i] = best_of(scores[i], mask, i)
         if chosen[i] == NOT_FINITE:
             return i
     return ALL_FINITE
 
 
 @njit(cache=True, fastmath=FAST)
-def _variances(factor: Floats, block: Floats, out: Floats) -> None:
+def squared_lengths(factor: Floats, block: Floats, out: Floats) -> None:
     """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block` (K, d).
 
     Four rows share each load of W, which keeps four independent sums in registers; where fewer than four are left, the
@@ -95,7 +95,7 @@ def _variances(factor: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _project(basis: Floats, block: Floats, out: Floats) -> None:
-    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `_variances`."""
+    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `squared_lengths`."""
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -115,7 +115,7 @@ def _project(basis: Floats, block: Floats, out: Floats) -> None:
 @njit(cache=True, fastmath=FAST)
 def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Floats) -> None:
     """out[a] = x_a . mean + width |W x_a| for rows x_a of `block` (K, d): the scores of one user's actions."""
-    _variances(factor, block, out)
+    squared_lengths(factor, block, out)
     for a in range(block.shape[0]):
         total = 0.0
         for j in range(block.shape[1]):
@@ -125,7 +125,7 @@ def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Flo
 
 @njit(cache=True)
 def _width(system: Ellipsoid, i: int) -> float:
-    """The width for row i of those asked about."""
+    """The width for row i of the query."""
     return float(system.widths[0] if system.widths.size == 1 else system.widths[i])
 
 
@@ -150,7 +150,7 @@ def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Float
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
         width, mean = _width(system, i), system.mean[u]
-        _variances(system.factor[u], block, out[i])
+        squared_lengths(system.factor[u], block, out[i])
         for a in range(block.shape[0]):
             total = 0.0
             for j in range(block.shape[1]):
@@ -161,11 +161,11 @@ def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Float
 
 @quiet
 @njit(cache=True, fastmath=FAST)
-def told_shares(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
+def learned_shares(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
     """What part of the variance of one more reward the coefficients have: s^2 / (s^2 + noise), (m, K)."""
     for i in range(users.size):
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        _variances(system.factor[users[i]], block, out[i])
+        squared_lengths(system.factor[users[i]], block, out[i])
         for a in range(block.shape[0]):
             both = out[i, a] + noise[i, a]
             out[i, a] = out[i, a] / both if both > 0 else 0.0
@@ -182,7 +182,7 @@ def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
-        chosen[i] = _first_best(scores, None, i)
+        chosen[i] = best_of(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -222,21 +222,21 @@ def project(basis: Floats, features: Floats, out: Floats) -> None:
 def lengths(factor: Floats, users: Ints, features: Floats, out: Floats) -> None:
     """out[i] = |W x_i| = |x_i|_{V^-1} in the system of users[i], for rows x_i of features (m, d)."""
     for i in range(users.size):
-        _variances(factor[users[i]], features[i : i + 1], out[i : i + 1])
+        squared_lengths(factor[users[i]], features[i : i + 1], out[i : i + 1])
         out[i] = np.sqrt(out[i])
 
 
 @quiet
 @njit(cache=True)
 def pair_scores(
-    basis: Floats, small: Ellipsoid, full: Ellipsoid, inside: Bools, users: Ints, actions: Floats, out: Floats
+    basis: Floats, small: Ellipsoid, full: Ellipsoid, in_subspace: Bools, users: Ints, actions: Floats, out: Floats
 ) -> None:
-    """Optimistic scores (m, K), by the small system of projected actions for users inside, else by the full system."""
+    """Optimistic scores (m, K), by the small system of projected actions in the subspace, else by the full system."""
     low = np.empty((actions.shape[1], basis.shape[0]))
     for i in range(users.size):
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        if inside[u]:
+        if in_subspace[u]:
             _project(basis, block, low)
             _ucb_row(small.factor[u], small.mean[u], low, _width(small, i), out[i])
         else:
@@ -253,7 +253,7 @@ def pair_choose(
     full_factor: Floats,
     full_mean: Floats,
     full_width: float,
-    inside: Bools,
+    in_subspace: Bools,
     users: Ints,
     actions: Floats,
     chosen: Ints,
@@ -266,12 +266,12 @@ def pair_choose(
     for i in range(users.size):
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        if inside[u]:
+        if in_subspace[u]:
             _project(basis, block, low)
             _ucb_row(factor[u], mean[u], low, width, scores)
         else:
             _ucb_row(full_factor[u], full_mean[u], block, full_width, scores)
-        chosen[i] = _first_best(scores, None, i)
+        chosen[i] = best_of(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -279,13 +279,13 @@ def pair_choose(
 
 @njit(cache=True)
 def pair_samples(
-    basis: Floats, small: Ellipsoid, full: Ellipsoid, inside: Bools, users: Ints, noise: Floats, out: Floats
+    basis: Floats, small: Ellipsoid, full: Ellipsoid, in_subspace: Bools, users: Ints, noise: Floats, out: Floats
 ) -> None:
     """Coefficients (m, d) drawn by the small system and taken back to d dimensions, or drawn by the full system."""
     low = np.empty(basis.shape[0])
     for i in range(users.size):
         u = users[i]
-        if inside[u]:
+        if in_subspace[u]:
             _sample(small.factor[u], small.mean[u], noise[i, : low.size], _width(small, i), low)
             out[i] = 0.0
             for c in range(low.size):
@@ -298,15 +298,19 @@ def pair_samples(
 def warm() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
     block, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
-    mask, inside, system = np.ones((0, 0), dtype=np.bool_), np.ones(1, dtype=np.bool_), Ellipsoid(row, row, np.ones(1))
+    mask, in_subspace, system = (
+        np.ones((0, 0), dtype=np.bool_),
+        np.ones(1, dtype=np.bool_),
+        Ellipsoid(row, row, np.ones(1)),
+    )
     first_best(row, mask, who.copy())
     ucb_scores(system, who, block, table)
     curious_scores(system, who, block, row, table)
-    told_shares(system, who, block, row, table)
+    learned_shares(system, who, block, row, table)
     ucb_choose(row, row, who, block, 1.0, who.copy())
     samples(system, who, row, table)
     project(row, row, table)
     lengths(row, who, row, np.empty(1))
-    pair_scores(row, system, system, inside, who, block, table)
-    pair_choose(row, row, row, 1.0, row, row, 1.0, inside, who, block, who.copy())
-    pair_samples(row, system, system, inside, who, row, table)
+    pair_scores(row, system, system, in_subspace, who, block, table)
+    pair_choose(row, row, row, 1.0, row, row, 1.0, in_subspace, who, block, who.copy())
+    pair_samples(row, system, system, in_subspace, who, row, table)

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import asdict, dataclass, field, fields
-from functools import wraps
+from dataclasses import Field, asdict, dataclass, field, fields
+from functools import lru_cache, wraps
 from threading import RLock
 from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
 
@@ -105,10 +105,10 @@ class State(Shown):
         return other
 
     def facts(self) -> dict[str, Any]:
-        """Whose state it is, and how large."""
+        """Which policy started it, and how large it is: as `to_bytes`, and in memory."""
         arrays = [array for _, array, _ in self.arrays()]
-        size = sum(array.nbytes for array in arrays)
-        return {"users": len(self), "started_by": str(self.record), "arrays": len(arrays), "bytes": size}
+        found = {"users": len(self), "started_by": str(self.record), "arrays": len(arrays)}
+        return found | {"bytes": len(self.to_bytes()), "bytes_in_memory": sum(array.nbytes for array in arrays)}
 
     def __hash__(self) -> int:
         todo = "use state.to_bytes(), or the ids of its users"
@@ -120,12 +120,12 @@ class State(Shown):
     def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
         """Every array, also of nested states, with its dotted name, and whether its trailing axes may grow."""
         for part in fields(self):
-            value = getattr(self, part.name)
+            value, name = getattr(self, part.name), prefix + _saved_name(part)
             loose = grows or part.metadata.get("grows", False)
             if isinstance(value, State):
-                yield from value.arrays(f"{prefix}{part.name}.", loose)
+                yield from value.arrays(f"{name}.", loose)
             elif part.name != "record":
-                yield prefix + part.name, value, loose
+                yield name, value, loose
 
     def take(self, users: ArrayLike) -> Self:
         """A copy with these users (m,), in this order; a user may occur more than once. The record comes along."""
@@ -175,15 +175,15 @@ class State(Shown):
 
         A record belongs to the state as a whole: nested states have none of their own.
         """
-        hints = get_type_hints(cls)
         values: dict[str, Any] = {"record": record}
-        for part in fields(cls):
-            kind, name = hints[part.name], prefix + part.name
-            if isinstance(kind, type) and issubclass(kind, State):
-                values[part.name] = kind.rebuild(arrays, f"{name}.")
+        own: Any = cls
+        for part, saved, kind in _parts(own):
+            name = prefix + saved
+            if kind is not None:
+                values[part] = kind.rebuild(arrays, f"{name}.")
             elif name in arrays:
-                values[part.name] = arrays[name]
-            elif kind is not Record and not part.metadata.get("later"):
+                values[part] = arrays[name]
+            elif part != "record" and not own.__dataclass_fields__[part].metadata.get("later"):
                 raise ModelError(f"the state lacks the array '{name}'")
         state = cls(**values)
         state.check()
@@ -202,12 +202,27 @@ class State(Shown):
             raise ModelError(f"these arrays do not make a {type(self).__name__}: {found}")
 
 
-def positions(users: ArrayLike, count: int) -> Ints:
+@lru_cache(maxsize=64)
+def _parts(kind: Any) -> tuple[tuple[str, str, type[State] | None], ...]:
+    """The fields of a kind of state: name, name in files, and the kind of a nested state (None for an array)."""
+    hints = get_type_hints(kind)
+    nested = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, State)}
+    return tuple((part.name, _saved_name(part), nested.get(part.name)) for part in fields(kind))
+
+
+def _saved_name(part: Field[Any]) -> str:
+    """The name of a field's array in files: that of the version which first wrote it, where the field was renamed."""
+    return str(part.metadata.get("saved_as", part.name))
+
+
+def positions(users: ArrayLike | Any, count: int) -> Ints:
     """Users as checked positions (m,) in [0, count); negative ones are refused, where NumPy would count from the end.
 
     >>> positions([2, 0], 3).tolist()
     [2, 0]
     """
+    if type(users) is list and len(users) == 1 and type(users[0]) is int and 0 <= users[0] < count:
+        return np.array(users)  # one user, as most calls of a service have it
     given = users if type(users) is np.ndarray else validate.array(users, "users")
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise PolicyError(f"users must be a list of positions, not {given.dtype} of shape {given.shape}")

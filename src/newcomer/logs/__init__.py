@@ -1,7 +1,8 @@
 """What happened: from files, frames and arrays to checked histories, read only through `reduce`.
 
-`from_files` has `read_logs`, `logbook` has `Logs`; `intake/` takes a row from a file to its place in a history; `batch`
-is what comes out, and `engine` hands batches to whatever computes.
+`read` has `read_logs`, `logs` has `Logs` and tells the way of a row. `schema` says which column plays which part,
+`columns` checks each kind of column, `histories` sorts rows by user and time, `batch` is what computations see, and
+`reduce` runs them over all batches, on this process or on an `engine`.
 """
 
 from newcomer.logs.logs import Logs as Logs

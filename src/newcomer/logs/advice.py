@@ -45,7 +45,7 @@ def short_advice(summary: Summary) -> list[str]:
 
 
 def candidate_advice(total: LogTotals) -> list[str]:
-    """Say how often something was on offer that nobody ever got."""
+    """Say how often a candidate was on offer that was never chosen."""
     if not total.nowhere:
         return []
     share = f"{total.nowhere:,} of {total.candidates:,} entries of candidates"
@@ -75,7 +75,7 @@ def reward_advice(
     said, transform = [], summary.reward_transform
     if transform is not None:
         said.append(
-            "Rewards are learned as log(1 + reward): what is told of their mean and deviation is of these logarithms, "
+            "Rewards are learned as log(1 + reward): their mean and deviation are those of the logarithms, "
             "what is expected of a reward is a typical one, and gains are in the units of the rewards."
         )
     if summary.clip is not None:
@@ -89,20 +89,20 @@ def reward_advice(
         said.append(
             f"{summary.far_rewards:,} of {summary.rows:,} rewards {are} more than {FAR_OUTSIDE:.0f} deviations"
             f" ({deviation:.3g}, robust) from the median {middle:.3g}: {rows}{more}. Remove them if they are mistakes"
-            f" or stand for missing values, else {summary.remedy}{_or_limits(summary)}."
+            f" or stand for missing values{_otherwise(summary)}."
         )
     elif summary.tail_share > HEAVY_TAILS:
         said.append(
             f"Rewards have heavy tails: those more than {TAIL:.0f} robust deviations ({deviation:.3g}) from the median"
-            f" {middle:.3g} make up {summary.tail_share:.0%} of the sum of squares, and may hide how users differ;"
-            f" {summary.remedy}{_or_limits(summary)}."
+            f" {middle:.3g} make up {summary.tail_share:.0%} of the sum of squares, and may hide how users differ"
+            f"{_otherwise(summary, '; ')}."
         )
     return said
 
 
-def _or_limits(summary: Summary) -> str:
-    """The second best where a logarithm is advised."""
-    return "" if summary.remedy == LIMITS else f", and {LIMITS} where they are noise"
+def _otherwise(summary: Summary, link: str = ", else ") -> str:
+    """The one thing to do about rewards that are right; nothing where the limits it advises were given already."""
+    return "" if summary.remedy == LIMITS and summary.clip is not None else f"{link}{summary.remedy}"
 
 
 def far_rows(parts: Iterable[Histories], middle: float) -> list[FarRow]:

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from newcomer.errors import LogsError
 from newcomer.logs.columns import Place, unix_note, unix_unit
 from newcomer.logs.frames import is_table, to_polars
-from newcomer.logs.items import Items, action_column, only_names
-from newcomer.logs.reader import dates_note, read_table
+from newcomer.logs.inspection import dates_note
+from newcomer.logs.items import Items, action_column, only_names, spellings
+from newcomer.logs.reader import read_table
 from newcomer.logs.schema import Layout
-from newcomer.logs.text_columns import date_questions, dates_found, spellings_note
+from newcomer.logs.text_columns import date_questions, dates_found
 
 
 def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
@@ -28,6 +29,9 @@ def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) ->
     )
     layout = replace(layout, features=None) if spare_action else layout
     layout = layout if layout.arm is None else layout.with_arms([frame[layout.arm]], Place())
+    layout = layout.with_levels(
+        [frame.schema], lambda name: frame.select(value=pl.col(name).cast(pl.String)).group_by("value").len()
+    )
     if layout.step is not None and layout.dates is None and frame[layout.step].dtype == pl.String:
         dates, why = dates_found([frame.select(date_questions(layout.step))])
         settled = dates not in (None, "either")
@@ -62,18 +66,21 @@ def catalogue_of(
     features: Sequence[str] | None = None,
     *,
     in_rows: bool,
+    beside: bool = False,
     text: bool = False,
 ) -> Items | None:
     """The actions and, unless they are `in_rows`, their features; None for logs that name no actions.
+
+    Features of items and columns of rows may stand `beside` one another: rows then have both.
 
     `actions` gives every action id of the logs; it is called only where no items table lists them. `text` says that ids
     in the logs came as text and stay so: those of a CSV of items then do as well. Spellings that are likely the same
     are noted, or joined where the layout says so.
     """
-    found = _catalogue(items, layout, actions, features, in_rows=in_rows, text=text)
-    if found is None or layout.tidy_ids:
-        return found
-    return replace(found, notes=(*found.notes, *spellings_note(found.ids, "action")))
+    found = _catalogue(items, layout, actions, features, in_rows=in_rows and not beside, text=text)
+    if found is not None and beside:
+        found = replace(found, in_rows=True)
+    return None if found is None else replace(found, notes=(*found.notes, *spellings(found)))
 
 
 def _catalogue(

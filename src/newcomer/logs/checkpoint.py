@@ -1,12 +1,12 @@
-"""Journal: what passes over the logs gave, kept on disk until the fit that asked for them is done.
+"""Checkpoint of a fit: what its passes over the logs gave, kept on disk until the fit is done.
 
 A fit is a function of its settings and of what its passes give, and of nothing else. So a fit that was interrupted is
-resumed by making it again, with the passes that were made already taken from the journal: the same answer to the bit,
-for the time of the passes that are missing. Each pass is kept with a hash of what was asked; from the first that was
+resumed by making it again, with the finished passes taken from the checkpoint: the same answer to the bit, for the time
+of the passes that are missing. Each pass is kept with a hash of what was asked; from the first that was
 asked for something else, none is taken.
 
-The journal knows of which logs and settings it is (`identity`) and refuses others. Where it cannot be written, the fit
-goes on without it.
+The checkpoint knows its logs and settings (`identity`) and refuses others. Where it cannot be written, the fit goes on
+without it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Checkpoint:
     def __init__(self, folder: Path, identity: Mapping[str, Any], *, resume: bool) -> None:
         self.folder, self.identity = folder, dict(identity)
         self.count = 0  # passes asked for
-        self.taken = 0  # of these, from the journal
+        self.taken = 0  # of these, from the checkpoint
         self.broken = False  # whether a pass ended in an error
         self._reading, self._writing = resume and folder.is_dir(), True
         if self._reading:

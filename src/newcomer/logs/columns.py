@@ -40,7 +40,8 @@ class Place:
     """Where rows come from: a file (or nothing, for arrays and frames) and the number of rows before them.
 
     `rows` are their numbers, from 0, where some were left out; `faults`, if there, collects what is wrong; `spare` is
-    the part of the logs that can be done without, if what is looked at is one.
+    the part of the logs that can be done without, if what is looked at is one. Below a `header` the number of a row
+    is not that of its line: it is called a data row.
     """
 
     source: str = ""
@@ -48,6 +49,7 @@ class Place:
     rows: Ints | None = None
     faults: Faults | None = None
     spare: str = ""
+    header: bool = False
 
     def column(self, name: str, row: int | None = None) -> str:
         """The place in words; rows are counted on from those of earlier chunks.
@@ -55,7 +57,8 @@ class Place:
         >>> Place("logs.csv", start=10).column("reward", 1)
         'logs.csv, row 12, column reward'
         """
-        at = [] if row is None else [f"row {self.number(row)}"]
+        kind = "data row" if self.header else "row"
+        at = [] if row is None else [f"{kind} {self.number(row)}"]
         return ", ".join([*([self.source] if self.source else []), *at, f"column {name}"])
 
     def number(self, row: int) -> int:
@@ -86,7 +89,7 @@ class Place:
         def example(i: int) -> Example:
             row = int(rows[i])
             shown = "" if value is None else repr(value(row))
-            return Example(self.source, self.number(row), shown, what(row), self.column(name, row))
+            return Example(self.source, self.number(row), shown, what(row), self.column(name, row), self.header)
 
         self.faults.add(name, kind, len(rows), example, self._or_without(todo))
 
@@ -162,12 +165,17 @@ def probabilities(column: pl.Series, place: Place) -> Floats:
 
 
 def times(
-    column: pl.Series, place: Place, epoch: Epoch | None = None, dates: Dates | Literal["either"] | None = None
+    column: pl.Series,
+    place: Place,
+    epoch: Epoch | None = None,
+    dates: Dates | Literal["either"] | None = None,
+    *,
+    ties: bool = False,
 ) -> tuple[Ints, bool]:
-    """Steps as int64 (rows,) and whether they are times, whose ties are allowed; times are in nanoseconds.
+    """Steps as int64 (rows,) and whether their ties are allowed, as those of times are; times are in nanoseconds.
 
     Text is parsed as times, `dates` such as 03/02/2020 as said; integers are steps unless `epoch` names the unit in
-    which they count Unix time.
+    which they count Unix time, and theirs are allowed where `ties` says so.
 
     >>> times(pl.Series("step", [1, 2]), Place()), times(pl.Series("step", [1, 2]), Place(), "s")
     ((array([1, 2]), False), (array([1000000000, 2000000000]), True))
@@ -184,7 +192,7 @@ def times(
         raise LogsError(f"steps are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
     if epoch is not None:
         return _nanoseconds(column, epoch, place), True
-    return identifiers(column.fill_null(0), place).fill_null(0).to_numpy(), False
+    return identifiers(column.fill_null(0), place).fill_null(0).to_numpy(), ties
 
 
 def unix_unit(low: int, high: int) -> Epoch | None:
@@ -358,7 +366,10 @@ def kind_of(dtype: pl.DataType) -> str:
     return "text" if dtype == pl.String else f"of type {dtype}"
 
 
-_PEOPLE = ("user", "customer", "visitor", "member", "person", "subscriber", "respondent", "student", "patient")
+_PEOPLE = (
+    *("user", "customer", "visitor", "member", "person", "subscriber", "respondent", "student", "patient"),
+    *("listener", "viewer", "reader", "player", "shopper", "client", "learner", "participant", "household"),
+)
 _THINGS = (
     *("action", "item", "movie", "film", "product", "article", "song", "track", "book", "video", "show", "game"),
     *("question", "option", "content", "offer", "message", "exercise", "recipe", "restaurant", "hotel"),

@@ -8,8 +8,8 @@ A worker that dies is Dask's to replace: what it held is computed again, from fi
 task writes under names of its own or all at once. Answers are merged on the cluster in pairs, in an order that depends
 on the number of tasks alone, so that the numbers do not depend on who was quick or who died.
 
-Between its processes Dask sends pickles, and whoever reaches its ports can run code there: use it in a network that you
-trust. A cluster that is started here listens on the loopback interface alone.
+Between its processes Dask sends pickles, and anyone who reaches its ports can run code there: use it in a network that
+you trust. A cluster that is started here listens on the loopback interface alone.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Dask(Engine):
                 del futures[0]
                 yield answer
         finally:
-            for future in futures:  # where somebody stopped asking
+            for future in futures:  # where the caller stopped reading answers
                 future.cancel()
 
     def merged(

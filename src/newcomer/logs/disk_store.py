@@ -2,7 +2,7 @@
 
 A part is a folder: an .npy file for each array of its histories, the ids of its users, and what was counted while it
 was sorted. Arrays are mapped into memory, not read, so that a process pays for the rows that it looks at. A part is
-written under another name and renamed, so that it is there whole or not at all; whoever writes it a second time finds
+written under another name and renamed, so that it is there whole or not at all; a second writer finds
 that it is there.
 
 Spill: rows that do not fit into memory, scattered by user into bucket files and sorted one bucket at a time.
@@ -11,8 +11,8 @@ A user's rows all fall into one bucket and keep their order of arrival there, so
 gives whole histories in time order with only one bucket in memory.
 
 A `Scatter` writes rows as they arrive: one file a bucket, slices of Arrow one after another. `Slices` says where they
-are. `sort_bucket` loads what one or several writers wrote to a bucket, and puts the histories on a shelf. One process
-does both here; several do it in `shuffling`.
+are. `sort_bucket` loads what one or several writers wrote to a bucket, and writes the histories as a part. One process
+does both here; several do it in `parallel_read`.
 
 Scratch: a private temporary folder that goes away with whatever holds it, or when the program ends.
 """
@@ -62,7 +62,7 @@ Dealt = tuple[list[tuple[Piece, ...]], list[int]]  # a pass in tasks, and the ro
 class DiskStore:
     """Parts in a folder, in a fixed order: where `Logs` of several processes take histories from.
 
-    The folder is removed with the `scratch` that made it; the copies of a shelf in other processes have none.
+    The folder is removed with the `scratch` that made it; copies in other processes have none.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class DiskStore:
 
     @classmethod
     def holding(cls, parts: Iterable[Histories], scratch: Scratch, limits: Limits | None) -> DiskStore:
-        """Put parts that are elsewhere on a shelf in a new folder."""
+        """Write parts that are elsewhere to a new folder."""
         names = []
         for number, part in enumerate(parts):
             names.append(f"part-{number}")
@@ -288,7 +288,7 @@ def _load(written: Slices) -> Iterator[Rows]:
 
 
 class Spill:
-    """Rows on their way to a shelf, in a private folder that goes away with the shelf, or when the program ends."""
+    """Rows on their way to a disk store, in a private folder that is removed with it, or when the program ends."""
 
     def __init__(self, buckets: int) -> None:
         self._scratch = Scratch()
@@ -303,7 +303,7 @@ class Spill:
         for bucket, written in self._scatter.slices().items():
             yield sort_bucket([written], self._scratch.path / f"part-{bucket}", limits)
 
-    def shelf(self, limits: Limits | None = None) -> DiskStore:
+    def store(self, limits: Limits | None = None) -> DiskStore:
         """Where the sorted histories are, once all are."""
         names = [f"part-{bucket}" for bucket in self._scatter.slices()]
         return DiskStore(self._scratch.path, names, limits=limits, scratch=self._scratch)
@@ -330,7 +330,7 @@ TRIES, PAUSE = 20, 0.05  # to remove a folder, and the seconds between them
 
 
 class Scratch:
-    """A folder that only its owner may read, until `close`, until nobody holds this object, or until the end.
+    """A folder that only its owner may read, until `close`, until no object refers to this one, or until the end.
 
     It is made `below` a folder, or where temporary files go.
     """

@@ -1,6 +1,6 @@
 """Faults: what is wrong with a table, all of it at once, with how many rows are concerned and three of them.
 
-A check asks `Place.refuse` about the rows that fail it. Where nobody collects, the first of them is an error at once.
+A check asks `Place.refuse` about the rows that fail it. Without a collector the first of them is an error at once.
 Where `Faults` are collected, reading goes on, nothing more is handed out, and one error tells everything at the end.
 """
 
@@ -28,6 +28,7 @@ class Example(NamedTuple):
     value: str
     what: str
     where: str
+    header: bool = False  # whether rows are counted below a header
 
 
 @dataclass
@@ -82,6 +83,10 @@ class Faults:
             raise LogsError(found[0].what, where=found[0].where, todo=found[0].todo)
         sources = {one.source for fault in found for one in fault.examples}
         (source,) = sources if len(sources) == 1 else ("",)
+        counted = (
+            "data rows, without the header" if any(one.header for fault in found for one in fault.examples) else ""
+        )
+        source = ", ".join(part for part in (source, counted) if part)
         told = [_told(fault, several=len(sources) > 1) for fault in found[:MOST]]
         more = [f"and {len(found) - MOST:,} things more"] if len(found) > MOST else []
         todos = list(dict.fromkeys(fault.todo for fault in found if fault.todo))
@@ -99,6 +104,18 @@ def repeated_steps(pairs: Sequence[tuple[object, int]], count: int) -> LogsError
         todo="give each row of a user its own step, store times as timestamps (equal ones are allowed), or say "
         "epoch='s' (--epoch s) if the steps are Unix seconds",
     )
+
+
+def mentioning(error: LogsError, notes: Sequence[str]) -> LogsError:
+    """The error with what else is worth mending at the same time, as notes that are sentences.
+
+    >>> str(mentioning(LogsError("reward is missing", todo="fill it in"), ["'B' and 'b' are likely the same."]))
+    "reward is missing: fill it in. Also: 'B' and 'b' are likely the same"
+    """
+    if not notes:
+        return error
+    said = " ".join(notes).removesuffix(".")
+    return LogsError(error.what, where=error.where, todo=f"{error.todo}. Also: {said}")
 
 
 def _alone(fault: Fault) -> LogsError:

@@ -3,9 +3,9 @@
 All numeric columns are, unless `features=` chooses. A number that is no measure (a stock number, a bar code, a Unix
 time) would be one of them, and being huge beside the others it would be all that a fit sees: its square is the norm
 that the ridge is set by. Measured with six 0/1 features and a seventh that is irrelevant: nothing changes while the
-seventh is up to 100 times as large as the others, from 1,000 times on the taste of users is no longer found. So a
-column is refused that is more than 100 times as large as the others, or looks like an id. Whoever names it gets it: the
-fit is theirs, and is told. Nothing is scaled behind the back of the caller, who serves features in the same units.
+seventh is up to 100 times as large as the others, from 1,000 times on users' preferences are no longer found. So a
+column is refused that is more than 100 times as large as the others, or looks like an id. A caller who names it gets
+it, with a note. Nothing is scaled silently, because the caller serves features in the same units.
 """
 
 from __future__ import annotations

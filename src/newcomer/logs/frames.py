@@ -59,6 +59,17 @@ def names_of(table: Any) -> list[str]:
     return [str(name) for name in table.columns]
 
 
+def temporal_names(table: Any) -> list[str]:
+    """Names of the columns of a `held` table that hold times by their type."""
+    if isinstance(table, pl.LazyFrame):
+        with _collecting():
+            types = dict(table.collect_schema())
+        return [name for name, dtype in types.items() if dtype in (pl.Date, pl.Datetime)]
+    if _is_pandas(table):
+        return [str(name) for name, dtype in zip(table.columns, table.dtypes, strict=True) if dtype.kind == "M"]
+    return [name for name, dtype in table.schema.items() if dtype in (pl.Date, pl.Datetime)]
+
+
 def to_polars(table: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     """The named columns (all if None) of a Polars, pandas or Arrow table; a lazy frame is collected."""
     table = held(table)
@@ -107,7 +118,7 @@ def _collecting() -> Iterator[None]:
     """Turn what goes wrong in a lazy frame into one sentence."""
     try:
         yield
-    except Exception as error:  # also what somebody's own functions within the frame raise
+    except Exception as error:  # also errors of functions that the caller put into the frame
         said = (str(error).splitlines() or [type(error).__name__])[0]
         what = f"the lazy frame cannot be read: {said}"
         raise LogsError(what, todo="collect it first and see what fails") from error

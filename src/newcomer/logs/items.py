@@ -20,7 +20,7 @@ from newcomer.errors import LogsError, nearest
 from newcomer.logs.columns import Place, feature_array, identifiers, known_as
 from newcomer.logs.faults import Faults
 from newcomer.logs.feature_columns import feature_columns, is_feature
-from newcomer.logs.text_columns import is_no_id, tidied
+from newcomer.logs.text_columns import is_no_id, spellings_note, tidied
 from newcomer.one_hot import Catalogue, OneHot
 
 
@@ -28,7 +28,8 @@ from newcomer.one_hot import Catalogue, OneHot
 class Items:
     """`ids` (items,), unique, Int64 or String; `matrix` (items, d) the features of a table; `names` where it has them.
 
-    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs. `feature_names` (d,)
+    Without a matrix, features are one-hot, or, with `in_rows`, brought by the rows of the logs; with both, a row has
+    those of its action and then its own. `feature_names` (d,)
     are those of the table's columns, `notes` what is to be said of them. With `tidy`, an id is found whatever its case
     and the blanks at its ends.
     """
@@ -50,8 +51,8 @@ class Items:
     def one_hot(cls, actions: pl.Series, *, tidy: bool = False) -> Items:
         """Every distinct action a direction of its own, in ascending order of id; any number.
 
-        With `tidy`, spellings that differ in case or in blanks at their ends are one action, under the one of them that
-        comes first.
+        With `tidy`, spellings that differ in case or in blanks at their ends are one action, under the commonest of
+        them; of equally common ones, under the first.
 
         >>> Items.one_hot(pl.Series(["b", " B", "B", "a"]), tidy=True).ids.to_list()
         ['B', 'a']
@@ -180,11 +181,21 @@ def action_column(names: Sequence[str], other: str) -> str | None:
 
 
 def _distinct(actions: pl.Series, *, tidy: bool) -> pl.Series:
-    """The distinct ids in ascending order."""
+    """The distinct ids in ascending order; of those that are the same once tidied, the commonest spelling."""
     if not tidy or actions.dtype != pl.String:
         return actions.unique().sort()
-    spelled = actions.unique().to_frame("id").with_columns(key=tidied(pl.col("id")), id=pl.col("id").str.strip_chars())
-    return spelled.group_by("key").agg(pl.col("id").min())["id"].sort()
+    counted = commonest_first(actions.str.strip_chars()).to_frame("id").with_columns(key=tidied(pl.col("id")))
+    return counted.unique("key", keep="first", maintain_order=True)["id"].sort()
+
+
+def commonest_first(ids: pl.Series) -> pl.Series:
+    """The distinct ids, the commonest first and equally common ones in the order of their first occurrence.
+
+    >>> commonest_first(pl.Series(["a", "b", "b", "c"])).to_list()
+    ['b', 'a', 'c']
+    """
+    counted = ids.to_frame("id").group_by("id", maintain_order=True).len()
+    return counted.sort("len", descending=True, maintain_order=True)["id"]
 
 
 def name_column(frame: pl.DataFrame, action: str) -> str | None:
@@ -208,6 +219,11 @@ def only_names(frame: pl.DataFrame, other: str) -> bool:
     return not any(
         is_feature(frame[name]) for name in frame.columns if name not in (action, name_column(frame, action))
     )
+
+
+def spellings(items: Items | None) -> list[str]:
+    """A note on actions that are likely the same, where they were not joined."""
+    return [] if items is None or items.tidy else spellings_note(items.ids, "action")
 
 
 def _unique(ids: pl.Series, place: Place, *, tidy: bool) -> pl.Series:

@@ -1,13 +1,15 @@
-"""Logs: what happened, read and checked once, then served as batches of whole histories.
+"""Logs: rows of users, read and checked once, then handed out as batches of whole histories.
 
 A log is rows (user, step, action or features, reward). `read_logs` takes a row of a file this way:
 
-    Reader.of         files found and asked how they are to be read                       files.py
+    Reader.of         files found, and how each is written                                files.py, inspection.py
+    resolve           which column plays which part: a Layout                             schema.py, time_column.py
+    catalogue_of      the actions and their features: Items                               catalogue.py, items.py
     Reader.rows       a chunk of the file, its columns typed                              reader.py, text_columns.py
     extract           ids, rewards, features checked; the action's position: Rows         schema.py, columns.py
     collect           rows held in memory, or spilled to hash buckets on disk             memory_store.py, disk_store.py
     arrange           grouped by user and sorted by step: Histories                       histories.py
-    totals_of         counted, hashed: Summary                                            summary.py
+    totals_of         counted and hashed: LogTotals, and the Summary of them              summary.py
 
 and `Logs.batches` cuts the histories into batches of whole users. Features of actions are looked up in the items table
 batch by batch and never stored per row.
@@ -26,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer import validate
 from newcomer.arrays import Floats
+from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import engine as engines
@@ -37,11 +40,12 @@ from newcomer.logs.checkpoint import Checkpoint
 from newcomer.logs.columns import Epoch, Place, feature_array
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.engine import Engine
-from newcomer.logs.faults import Faults
+from newcomer.logs.faults import Faults, mentioning
+from newcomer.logs.feature_columns import size_notes
 from newcomer.logs.files import refuse_twins
-from newcomer.logs.frames import from_arrays, held, is_table, names_of, to_polars, unequal, with_lists
+from newcomer.logs.frames import from_arrays, held, is_table, names_of, temporal_names, to_polars, unequal, with_lists
 from newcomer.logs.histories import Histories
-from newcomer.logs.items import Items
+from newcomer.logs.items import Items, spellings
 from newcomer.logs.memory_store import Clip, Held, Source, collect
 from newcomer.logs.options import FeatureChoice, check_options, checked_clip, column_names
 from newcomer.logs.reward_histogram import RewardHistogram
@@ -49,6 +53,7 @@ from newcomer.logs.schema import Layout, Missing, Renames, extract, resolve
 from newcomer.logs.subset import Keep, keep_users
 from newcomer.logs.summary import LogTotals, totals_of
 from newcomer.logs.text_columns import Dates, spellings_note
+from newcomer.logs.time_column import find_time, time_names
 from newcomer.one_hot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 from newcomer.transforms import Transform
@@ -61,8 +66,11 @@ class Logs(Shown):
     """Users' histories, checked and in time order. Make one with `read_logs`, `from_arrays` or `from_frame`.
 
     `dim` is the number of features d, the constant included; `intercept` whether there is one; `feature_names` the
-    columns that features come from, without the constant (None where they have no names); `arms` the names in a column
-    `arm`, sorted; `tidy_ids` whether ids were tidied; `summary` the logs in a few numbers. Everything else that is to
+    columns that features come from, without the constant (None where they have no names), `column=level` of those that
+    are text, whose schemas are `feature_levels`; `arms` the names in a column
+    `arm`, sorted; `tidy_ids` whether ids were tidied; `ordered` whether the order of a user's rows in time is known (by
+    a column of times or steps, or because arrays came in that order), in place of the order of a file; `summary` the
+    logs in a few numbers. Everything else that is to
     be known of logs is computed by `newcomer.logs.reduce.reduce`. Logs are equal if a fit would read the same from
     both.
     """
@@ -75,24 +83,31 @@ class Logs(Shown):
         *,
         intercept: bool = False,
         ignored_items: bool = False,
-        row_names: str | tuple[str, ...] | None = None,
+        row_names: tuple[str, ...] | None = None,
+        levels: tuple[Column, ...] = (),
         arms: tuple[str, ...] = (),
         notes: Sequence[str] = (),
         tidy_ids: bool = False,
         reward_transform: Transform | None = None,
+        ordered: bool = True,
     ) -> None:
         validate.instance(
             total, LogTotals, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
         )
         self._source, self._items, self._ignored_items = source, items, ignored_items
         self.engine: Engine | None = None
-        self.journal: Checkpoint | None = None
+        self.checkpoint: Checkpoint | None = None
         self._notes = [*notes, *(items.notes if items is not None else ())]
         self.intercept, self.total, self.arms, self.tidy_ids = intercept, total, arms, tidy_ids
         self.reward_transform = reward_transform
         self.people: UserTable | None = None  # attributes of users, where there are any (`with_users`)
+        self.ordered = ordered and total.ties < total.rows
         self.dim = (items.dim if items is not None and self.by_action else total.dim) + intercept
-        self.feature_names = items.feature_names if items is not None and self.by_action else _several(row_names)
+        self.feature_names = items.feature_names if items is not None and self.by_action else row_names
+        if items is not None and items.matrix is not None and not self.by_action and row_names is not None:
+            own = items.feature_names or tuple(f"item feature {i}" for i in range(items.dim))
+            self.feature_names = (*own, *row_names)
+        self.feature_levels = levels
         self.summary: Summary = self._summed(total)
 
     @classmethod
@@ -146,7 +161,7 @@ class Logs(Shown):
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
-        wishes = check_options(
+        options = check_options(
             intercept=intercept,
             epoch=epoch,
             missing=missing,
@@ -159,7 +174,7 @@ class Logs(Shown):
         if candidates is not None:
             frame = with_lists(frame, "candidates", candidates)
         names = column_names(features)
-        gaps = wishes.missing == "drop"
+        gaps = options.missing == "drop"
         matrix = None if features is None or names is not None else feature_array(features, gaps=gaps)
         if names is not None and items is None:
             todo = "pass features of shape (rows, d), or items= with these columns"
@@ -182,7 +197,14 @@ class Logs(Shown):
         if users is None and is_table(attributes):
             users, attributes = attributes, None
         return cls._from_frame(
-            frame, wishes.on(layout), items=items, intercept=intercept, clip=clip, features=matrix, chosen=names
+            frame,
+            options.on(layout),
+            items=items,
+            intercept=intercept,
+            clip=clip,
+            features=matrix,
+            chosen=names,
+            ordered=True,
         ).with_users(users, attributes)
 
     @classmethod
@@ -211,7 +233,7 @@ class Logs(Shown):
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        wishes = check_options(
+        options = check_options(
             intercept=intercept,
             epoch=epoch,
             missing=missing,
@@ -222,10 +244,21 @@ class Logs(Shown):
         table, chosen = held(frame), FeatureChoice.of(features, items, columns)
         names = names_of(table)
         refuse_twins(names)
-        layout = wishes.on(resolve(names, chosen.columns, epoch=epoch))
-        rows = to_polars(table, layout.names())
-        logs = cls._from_frame(rows, layout, items=items, intercept=intercept, clip=clip, chosen=chosen.of_items)
-        return logs.with_users(users, attributes)
+        with chosen.resolving():
+            layout = options.on(resolve(names, chosen.columns, epoch=epoch))
+        maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
+        rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
+        if layout.step is None:
+            layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
+        return cls._from_frame(
+            rows,
+            layout,
+            items=items,
+            intercept=intercept,
+            clip=clip,
+            chosen=chosen.of_items,
+            beside=chosen.beside,
+        ).with_users(users, attributes)
 
     @classmethod
     def _from_frame(
@@ -238,6 +271,8 @@ class Logs(Shown):
         clip: Clip,
         features: NDArray[np.floating] | None = None,
         chosen: Sequence[str] | None = None,
+        beside: bool = False,
+        ordered: bool = False,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
         limits = checked_clip(clip, layout.reward_transform)
@@ -250,9 +285,14 @@ class Logs(Shown):
             frame, features, layout, place = without_gaps(frame, features, layout, place)
         in_rows = features is not None or layout.features is not None
         named = frame.drop_nulls(layout.action) if layout.action is not None else frame
-        catalogue = catalogue_of(items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows)
+        catalogue = catalogue_of(
+            items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows, beside=beside
+        )
         rows = extract(frame, layout, catalogue, place, features=features)
-        faults.refuse()
+        try:
+            faults.refuse()
+        except LogsError as error:
+            raise mentioning(error, spellings(catalogue)) from error
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
         users = [] if layout.tidy_ids else spellings_note(rows.users, "user")
         return cls(
@@ -260,12 +300,14 @@ class Logs(Shown):
             total,
             catalogue,
             intercept=intercept,
-            ignored_items=in_rows and items is not None,
-            row_names=layout.features,
+            ignored_items=in_rows and items is not None and not beside,
+            row_names=layout.feature_names,
+            levels=layout.levels,
             arms=layout.arms,
             notes=(*layout.notes, *users),
             tidy_ids=layout.tidy_ids,
             reward_transform=layout.reward_transform,
+            ordered=ordered or layout.step is not None,
         )
 
     @cached_property
@@ -281,8 +323,11 @@ class Logs(Shown):
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."
             )
-        if not self.intercept and not self.one_hot:
-            said += intercept_advice(self.summary, next(self.batches(rows=SAMPLE)).features)
+        if not self.one_hot:
+            sample = next(self.batches(rows=SAMPLE)).features
+            said += [] if self.intercept else intercept_advice(self.summary, sample)
+            if not self.by_action and self.feature_names:
+                said += size_notes(sample[:, : len(self.feature_names)], self.feature_names)
         return said
 
     @cached_property
@@ -357,11 +402,11 @@ class Logs(Shown):
         """
         if self.summary.rows < engines.ENOUGH:
             return self
-        shelf = self._source
-        if not isinstance(shelf, DiskStore):
-            shelf = DiskStore.holding(self._source.parts(), engine.room(), self._source.limits)
-        engine.visible(shelf.folder)
-        return self._replace(_source=shelf, engine=engine)
+        store = self._source
+        if not isinstance(store, DiskStore):
+            store = DiskStore.holding(self._source.parts(), engine.room(), self._source.limits)
+        engine.visible(store.folder)
+        return self._replace(_source=store, engine=engine)
 
     def holding(self, part: Histories) -> Logs:
         """Logs of some of these users, their histories held in memory and passed over by this process."""
@@ -377,7 +422,7 @@ class Logs(Shown):
         Logs(2 users, 2 rows, 4 features)
         """
         source, total = keep_users(self._source, keep, self._items, self.engine)
-        return self._replace(_source=source, total=total, summary=self._summed(total), journal=None)
+        return self._replace(_source=source, total=total, summary=self._summed(total), checkpoint=None)
 
     def with_users(self, users: Any, attributes: Sequence[str] | None = None) -> Logs:
         """The same logs with attributes of their users: a file or a table with a column `user`, one row a user.
@@ -400,9 +445,9 @@ class Logs(Shown):
         other.summary = other._summed(other.total)
         return other
 
-    def noted(self, journal: Checkpoint) -> Logs:
-        """The same logs, the results of whose passes are kept in a journal."""
-        return self._replace(journal=journal)
+    def with_checkpoint(self, checkpoint: Checkpoint) -> Logs:
+        """The same logs, with a checkpoint that keeps the results of their passes."""
+        return self._replace(checkpoint=checkpoint)
 
     def _replace(self, **changes: Any) -> Logs:
         """These logs with some attributes changed; what is derived from them is made anew.
@@ -414,7 +459,7 @@ class Logs(Shown):
         return other
 
     def _summed(self, total: LogTotals, arms: tuple[str, ...] | None = None) -> Summary:
-        """The summary of a survey of these logs, or of some of their users."""
+        """The summary of the totals of these logs, or of some of their users."""
         found = total.summary(
             dim=self.dim,
             intercept=self.intercept,
@@ -440,7 +485,7 @@ class Logs(Shown):
     def __getstate__(self) -> dict[str, Any]:
         # Workers make what is derived anew, and have no workers of their own.
         kept = {name: value for name, value in self.__dict__.items() if name not in DERIVED}
-        return kept | {"engine": None, "journal": None}
+        return kept | {"engine": None, "checkpoint": None}
 
     def _batch(self, part: Histories) -> Batch:
         """Histories as computations see them: features in float64 and with the constant, if there is one."""
@@ -504,8 +549,3 @@ class Logs(Shown):
         """What a fit would read, by its fingerprint, and what it would call it."""
         named = self.intercept, self.action_ids, self.feature_names
         return self.summary.fingerprint, self.dim, *named, self.reward_transform
-
-
-def _several(names: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """The names of features in the rows, where each has a column."""
-    return names if isinstance(names, tuple) else None

@@ -1,4 +1,4 @@
-"""Sources: where a Logs object takes whole histories from (memory, spilled buckets, or files grouped by user)."""
+"""Sources: where logs take whole histories from (memory, spilled buckets, or files grouped by user)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Source(Protocol):
 
 
 class Watched:
-    """Chunks that go by once, and the sketch of the rewards that have gone by."""
+    """Chunks that are read once, and the histogram of the rewards read so far."""
 
     def __init__(self, chunks: Iterable[Rows]) -> None:
         self._chunks, self.rewards = chunks, RewardHistogram()
@@ -46,12 +46,12 @@ class Watched:
             yield chunk
 
     def limits(self, clip: Clip) -> Limits | None:
-        """What rewards are brought within, once all chunks have gone by."""
+        """What rewards are brought within, once all chunks are read."""
         return final_limits(clip, self.rewards)
 
 
 def final_limits(clip: Clip, rewards: RewardHistogram) -> Limits | None:
-    """What rewards are brought within, from what was asked for and the sketch of all of them."""
+    """What rewards are brought within, from what was asked for and the histogram of all of them."""
     return automatic_limits(rewards) if clip == "auto" else clip
 
 
@@ -104,10 +104,10 @@ class Grouped:
         if waiting is not None:
             yield waiting
 
-    def survey(self, progress: Progress | None = None) -> LogTotals:
-        """Survey of all users, none of whom may come back after their block has ended.
+    def totals(self, progress: Progress | None = None) -> LogTotals:
+        """The totals of all users. A user who comes back after their block has ended is refused.
 
-        A chunk finds those who come back within it; across chunks the hashes tell, 8 bytes a user.
+        Within a chunk the ids tell; across chunks the hashes do, 8 bytes a user.
         """
         total, seen = LogTotals(), []
         watched = Watched(self._reader.rows(self._items, progress))
@@ -130,7 +130,7 @@ def collect(
     """Hold rows in memory, or spill them by user once they outgrow `memory` bytes; `rows` are expected in all.
 
     Returns where histories can be read from, any number of times, and what there is to say about them as a whole.
-    Rewards are sketched as they come, so that limits are known once all rows are there, before any is handed out.
+    Rewards are counted as they come, so that limits are known once all rows are there, before any is handed out.
     """
     held: list[Rows] = []
     size = 0
@@ -154,9 +154,9 @@ def collect(
 def _spilled(
     chunks: Iterable[Rows], items: Items | None, buckets: int, limits: Callable[[], Limits | None]
 ) -> tuple[Source, LogTotals]:
-    """Scatter all rows to disk, then sort and survey bucket by bucket; whatever fails leaves no file behind.
+    """Scatter all rows to disk, then sort and sum up bucket by bucket; a failure leaves no file behind.
 
-    The `limits` of rewards are asked for once all chunks have gone by.
+    The `limits` of rewards are asked for once all chunks are read.
     """
     spill, total = Spill(buckets), LogTotals()
     try:
@@ -167,7 +167,7 @@ def _spilled(
     except BaseException:
         spill.close()
         raise
-    return spill.shelf(limits()), total
+    return spill.store(limits()), total
 
 
 def _drain(chunks: list[Rows]) -> Iterator[Rows]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from os import PathLike
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
 from newcomer import validate
-from newcomer.errors import LogsError
+from newcomer.errors import LogsError, nearest
 from newcomer.logs.columns import Epoch
+from newcomer.logs.encoding import expand_names
+from newcomer.logs.files import TableFile, find_files
+from newcomer.logs.frames import is_table, names_of
 from newcomer.logs.memory_store import Clip
 from newcomer.logs.schema import Layout, Missing, Renames
 from newcomer.logs.text_columns import Dates
@@ -100,15 +106,46 @@ def checked_columns(columns: Any) -> Renames | None:
     return columns
 
 
+def item_columns(items: Any) -> tuple[str, ...]:
+    """The columns of an items table; none of an array."""
+    if isinstance(items, str | PathLike):
+        return tuple(TableFile.of(find_files(items)[0]).names)
+    return tuple(names_of(items)) if is_table(items) and hasattr(items, "columns") else ()
+
+
 class FeatureChoice(NamedTuple):
-    """Which columns are to be features: `of_items`, or, among the renamed `columns`, of the logs themselves."""
+    """Which columns are to be features: `of_items`, and, among the renamed `columns`, of the logs themselves.
+
+    Where both have some they stand side by side, `beside`: phi(x, a) of the paper's Definition 1, made of the features
+    of the action a and of columns x of the row.
+    """
 
     of_items: tuple[str, ...] | None
     columns: Renames | None
+    beside: bool = False
+    known: tuple[str, ...] = ()  # columns of the items
+
+    @contextmanager
+    def resolving(self) -> Iterator[None]:
+        """A block that looks names up in the logs: one that neither the items nor the logs have is said to be so."""
+        try:
+            yield
+        except LogsError as error:
+            name = next((one for one in self._of_logs() if error.what == f"no column '{one}'"), None)
+            if name is None:
+                raise
+            todo = f"its columns are {', '.join(self.known[:12])}{nearest(name, self.known)}; of the logs, {error.todo}"
+            raise LogsError(
+                f"items have no column '{name}', nor have the logs", where=error.where, todo=todo
+            ) from error
+
+    def _of_logs(self) -> Sequence[str]:
+        named = (self.columns or {}).get("features") if self.beside else None
+        return [named] if isinstance(named, str) else named or ()
 
     @classmethod
     def of(cls, features: Any, items: Any, columns: Any) -> FeatureChoice:
-        """From what `read_logs` is given: names in `features=` are columns of the items, if there are any."""
+        """From what `read_logs` is given: names are columns of the items if it has them, else of the logs."""
         columns = checked_columns(columns)
         if features is None:
             return cls(None, columns)
@@ -116,6 +153,10 @@ class FeatureChoice(NamedTuple):
         if not names:
             todo = "pass the names of columns, as features=['price', 'weight']"
             raise LogsError(f"features= is {validate.shown(features)}", where="features=", todo=todo)
-        return cls(
-            names if items is not None else None, {**(columns or {}), "features": None if items is not None else names}
-        )
+        known = () if items is None else item_columns(items)
+        own = [name for name in names if name in known or any(fnmatchcase(one, name) for one in known)]
+        others = tuple(name for name in names if name not in own)
+        if items is None or not others or not known:
+            of_items = None if items is None else expand_names(names, known) if own else names
+            return cls(of_items, {**(columns or {}), "features": None if items is not None else names})
+        return cls(expand_names(own, known) if own else None, {**(columns or {}), "features": others}, True, known)

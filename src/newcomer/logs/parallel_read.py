@@ -1,9 +1,9 @@
 """Shuffling: files read and sorted by the workers of an engine, a file a task and then a bucket a task.
 
 The readers scatter the rows of their file to hash buckets, files in a folder that all workers see; the sorters take a
-bucket each, put its histories on the shelf and survey them. Between the two the reading process learns how rewards are
-distributed and whether all files agree. Logs that are `grouped` by user are not shuffled: each file is a partition with
-whole users, whose histories go straight to the shelf; that nobody is in two of them is checked by their hashes.
+bucket each, write its histories to the disk store and sum them up. Between the two the reading process learns how
+rewards are distributed and whether all files agree. Logs that are `grouped` by user are not shuffled: each file is a
+partition with whole users, whose histories go straight to the disk store; hashes tell whether a user is in two of them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def read_in_parallel(
     memory: int,
     progress: Progress | None,
 ) -> tuple[DiskStore, LogTotals]:
-    """The histories of all files on a shelf that the workers see, and what there is to say of them as a whole.
+    """The histories of all files in a disk store that the workers see, and their totals.
 
     `memory` is that of one worker: buckets are as many as leave each an eighth of it.
     """
@@ -109,7 +109,7 @@ def scatter_file(given: Given, number: int, *, folder: Path, buckets: int) -> Ar
 
 
 def sort_task(items: Items | None, task: tuple[str, list[Slices]], *, folder: Path, limits: Limits | None) -> LogTotals:
-    """Sort a bucket onto the shelf and survey it: the task of a sorter."""
+    """Sort a bucket into the disk store and sum it up: the task of a sorter."""
     name, written = task
     return totals_of(sort_bucket(written, folder / name, limits), items)
 
@@ -117,7 +117,7 @@ def sort_task(items: Items | None, task: tuple[str, list[Slices]], *, folder: Pa
 def _partitioned(
     engine: Engine, given: Given, scratch: Scratch, clip: Clip, progress: Progress | None
 ) -> tuple[DiskStore, LogTotals]:
-    """Files with whole users, put on the shelf as they are."""
+    """Files with whole users, written to the disk store as they are."""
     if clip == "auto":
         todo = "give the limits, clip=(low, high) (--clip LOW,HIGH), or leave grouped out"
         raise LogsError("grouped logs are not read twice by workers, so limits cannot be found out", todo=todo)
@@ -132,7 +132,7 @@ def _partitioned(
 
 
 def keep_file(given: Given, number: int, *, folder: Path, limits: Limits | None) -> Arrived | None:
-    """Read a file of whole users and put their histories on the shelf: the task of a reader of grouped logs."""
+    """Read a file of whole users and write their histories to the disk store: the task of a reader of grouped logs."""
     reader, items = given
     alone = replace(reader, tables=(reader.tables[number],), notes={})
     watched = Watched(alone.rows(items))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from os import PathLike
 from typing import Any
 
 import polars as pl
 
-from newcomer.errors import LogsError
+from newcomer import validate
+from newcomer.errors import LogsError, NewcomerError
 from newcomer.logs import engine as engines
 from newcomer.logs.catalogue import catalogue_of
 from newcomer.logs.columns import Epoch
@@ -21,6 +24,7 @@ from newcomer.logs.parallel_read import read_in_parallel
 from newcomer.logs.reader import Progress, Reader
 from newcomer.logs.schema import Missing, Renames
 from newcomer.logs.text_columns import Dates
+from newcomer.logs.workers import WorkerPool
 from newcomer.transforms import Transform
 
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
@@ -60,8 +64,11 @@ def read_logs(
         features, every action is its own direction. Without items and without a column `features`, every distinct
         action is its own direction (one-hot; any number of them, never written out).
     features
-        Names of the columns to be features: of the items table if there is one, else of the logs. Without it all
-        numeric columns of the items are, and one that looks like an id or dwarfs the others is refused.
+        Names of the columns to be features, or patterns such as "tax*": of the items table if it has them, else of the
+        logs, where numbers are features as they are and text becomes an indicator for each level (rare levels are
+        pooled). Named beside items, columns of the logs stand beside the features of the action; `action` itself may be
+        one of them, with an indicator for each action. Without `features` all numeric columns of the items are, and one
+        that looks like an id or dwarfs the others is refused.
     columns
         Names that differ from `user`, `step`, `action`, `features`, `reward`, `propensity`, `candidates`,
         `arm`, as `{"user": "uid"}`. `features` may name several numeric columns, and None leaves an optional column
@@ -102,7 +109,7 @@ def read_logs(
         `newcomer.logs.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
         200,000 rows are read and passed over by this process: that is quicker than to start workers.
     """
-    wishes = check_options(
+    options = check_options(
         intercept=intercept,
         grouped=grouped,
         memory=memory,
@@ -113,7 +120,7 @@ def read_logs(
         dates=dates,
         reward_transform=reward_transform,
     )
-    if is_table(path):
+    if not isinstance(path, str | PathLike) and is_table(path):
         return Logs.from_frame(
             path,
             items=items,
@@ -124,15 +131,24 @@ def read_logs(
             intercept=intercept,
             clip=clip,
             epoch=epoch,
-            **wishes._asdict(),
+            **options._asdict(),
         )
-    limits, chosen = checked_clip(clip, wishes.reward_transform), FeatureChoice.of(features, items, columns)
-    reader = Reader.of(path, chosen.columns, epoch, wishes.on)
+    limits, chosen = checked_clip(clip, options.reward_transform), FeatureChoice.of(features, items, columns)
+    with chosen.resolving():
+        reader = Reader.of(path, chosen.columns, epoch, options.on)
     if not reader.total:
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
     in_rows = reader.layout.features is not None
     text = bool(reader.text_ids.get(str(reader.layout.action)))
-    catalogue = catalogue_of(items, reader.layout, reader.distinct_actions, chosen.of_items, in_rows=in_rows, text=text)
+    catalogue = catalogue_of(
+        items,
+        reader.layout,
+        reader.distinct_actions,
+        chosen.of_items,
+        in_rows=in_rows,
+        beside=chosen.beside,
+        text=text,
+    )
     if catalogue is not None and catalogue.ids.dtype == pl.String:
         reader = reader.with_text(reader.layout.action)
     source: Source
@@ -144,7 +160,7 @@ def read_logs(
             )
         elif grouped:
             source = Grouped(reader, catalogue, limits)
-            total = source.survey(progress)
+            total = source.totals(progress)
         else:
             chunks = reader.rows(catalogue, progress)
             source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
@@ -153,12 +169,29 @@ def read_logs(
         total,
         catalogue,
         intercept=intercept,
-        ignored_items=in_rows and items is not None,
-        row_names=reader.layout.features,
+        ignored_items=in_rows and items is not None and not chosen.beside,
+        row_names=reader.layout.feature_names,
+        levels=reader.layout.levels,
         arms=reader.layout.arms,
         notes=list(reader.notes),
-        tidy_ids=wishes.tidy_ids,
-        reward_transform=wishes.reward_transform,
+        tidy_ids=options.tidy_ids,
+        reward_transform=options.reward_transform,
+        ordered=reader.layout.step is not None,
     )
     logs = logs.with_users(users, attributes)
     return logs if engine is None else logs.on(engine)
+
+
+@contextmanager
+def opened(logs: Any, workers: int | None = None, *, kind: type[NewcomerError] = NewcomerError) -> Iterator[Logs]:
+    """Logs, or those at a path, passed over by so many processes until the block is left.
+
+    Logs that are on an engine already, or whose `workers` is None or 1, stay where they are. A number of workers that
+    makes no sense is refused as an error of this `kind`.
+    """
+    read = logs if isinstance(logs, Logs) else read_logs(logs)
+    if workers is None or validate.whole(workers, "workers", kind=kind) == 1 or read.engine is not None:
+        yield read
+        return
+    with WorkerPool(workers) as pool:
+        yield read.on(pool)

@@ -1,15 +1,14 @@
 """Reading: from files to validated rows, a bounded chunk at a time, in the order (file name, row).
 
-Before the first row is read, every file is asked what decides how its columns are read: whether ids are integers in
-all files, whether decimals are written with a comma, whether steps are Unix times. So what a value means depends on no
-chunk, and what was decided is said in `Reader.notes`.
+Before the first row is read, every file is asked what decides how its columns are read (`inspection`). So what a value
+means depends on no chunk, and what was decided is said in `Reader.notes`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from os import PathLike
 
 import numpy as np
@@ -17,25 +16,33 @@ import polars as pl
 
 from newcomer.errors import LogsError
 from newcomer.logs.columns import Epoch, Place, unix_note, unix_unit
-from newcomer.logs.faults import Faults, repeated_steps
-from newcomer.logs.files import SEPARATORS, Paths, TableFile, find_files, translated
+from newcomer.logs.faults import Faults, mentioning, repeated_steps
+from newcomer.logs.files import Paths, TableFile, find_files, translated
 from newcomer.logs.histories import Rows
-from newcomer.logs.items import Items
-from newcomer.logs.schema import Layout, Renames, extract, resolve
+from newcomer.logs.inspection import (
+    FileFacts,
+    common_layout,
+    dated,
+    decimal_comma,
+    dialect_notes,
+    is_empty,
+    likely_same_users,
+    numeric_columns,
+    step_questions,
+    value_counts,
+)
+from newcomer.logs.items import Items, spellings
+from newcomer.logs.schema import Layout, Renames, extract
 from newcomer.logs.text_columns import (
-    date_questions,
-    dates_found,
-    has_comma,
     has_point,
     integers,
     is_no_id,
     numbers_in,
-    spellings_note,
 )
+from newcomer.logs.time_column import find_time
 
-CHUNK_BYTES = 16 << 20
-CHUNK_ROWS = 1024  # at least
-MANY_USERS = 5_000_000  # whose ids are not compared with one another
+CHUNK_BYTES = 16 << 20  # of a chunk of rows: large enough that chunks cost little, small beside the memory of a fit
+CHUNK_ROWS = 1024  # at least, however long rows are
 Progress = Callable[[int, int], None]
 
 
@@ -81,22 +88,27 @@ class Reader:
         `asked_for` puts what the caller wants into the layout.
         """
         tables = tuple(TableFile.of(file) for file in find_files(paths))
-        layout = asked_for(_common_layout(tables, columns, epoch))
-        layout = layout.without_empty(lambda name: _is_empty(tables, name))
+        layout = asked_for(common_layout(tables, columns, epoch))
+        types = [table.types for table in tables]
+        layout = find_time(
+            layout, list(types[0]), types, lambda asked: [table.ask(*asked) for table in tables], columns
+        )
+        layout = layout.without_empty(lambda name: is_empty(tables, name))
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
             layout = layout.with_arms(asked, Place(tables[0].name))
-        found = _Answers.of(tables, layout)
+        layout = layout.with_levels(types, lambda name: value_counts(tables, name), where=tables[0].name)
+        found = FileFacts.of(tables, layout)
         if found.steps is None and layout.step is not None and layout.dates is None:
-            layout = _dated(tables, layout)
+            layout = dated(tables, layout)
         layout = found.dropping(layout) if layout.missing == "drop" else layout
-        commas = frozenset(table.name for table in tables if _decimal_comma(table, _numeric(layout)))
+        commas = frozenset(table.name for table in tables if decimal_comma(table, numeric_columns(layout)))
         unit = None if epoch is not None or found.steps is None else unix_unit(*found.steps)
-        notes = [*layout.notes, *_dialect_notes(tables, commas)]
+        notes = [*layout.notes, *dialect_notes(tables, commas)]
         if unit is not None and found.steps is not None:
             layout = replace(layout, epoch=unit)
             notes.append(unix_note(str(layout.step), unit, found.steps))
-        notes += _likely_same(tables, layout, found.text_ids)
+        notes += likely_same_users(tables, layout, found.text_ids)
         return cls(tables, layout, found.rows - found.dropped, found.text_ids, commas, dict.fromkeys(notes))
 
     def with_text(self, name: str | None) -> Reader:
@@ -104,8 +116,10 @@ class Reader:
         return replace(self, text_ids={**self.text_ids, name: True}) if name in self.text_ids else self
 
     def distinct_actions(self) -> pl.Series:
-        """Every distinct action, in no particular order."""
+        """Every distinct action; the commonest first where spellings are joined, else in no particular order."""
         name, found = self.layout.action, []
+        if self.layout.tidy_ids:
+            return self._counted_actions()
         for table in self.tables:
             action = pl.col(str(name))
             if self.layout.missing == "drop":
@@ -114,6 +128,21 @@ class Reader:
             found.append(self.layout.action_ids(column, Place(table.name)))
             self._same_kind(str(name), _id_kind(found[0]), _id_kind(found[-1]), table)
         return pl.concat(found)
+
+    def _counted_actions(self) -> pl.Series:
+        """Every distinct action, the commonest of all files first."""
+        name, found = str(self.layout.action), []
+        for table in self.tables:
+            with translated(table.name, table.kind):
+                complete = table.scan()
+                if self.layout.missing == "drop":
+                    complete = complete.filter(~pl.any_horizontal(*self.layout.incomplete(table.types).values()))
+                counted = complete.select(name).drop_nulls().group_by(name).len().collect(engine="streaming")
+            ids = self.layout.action_ids(self._typed(table, counted.select(name)), Place(table.name))
+            found.append(pl.DataFrame({"id": ids, "len": counted["len"]}))
+            self._same_kind(name, _id_kind(found[0]["id"]), _id_kind(ids), table)
+        total = pl.concat(found).group_by("id").agg(pl.col("len").sum())
+        return total.sort(["len", "id"], descending=[True, False])["id"]
 
     def rows(self, items: Items | None, progress: Progress | None = None) -> Iterator[Rows]:
         """Validated rows, chunk after chunk; every file must have the types of the first.
@@ -127,7 +156,8 @@ class Reader:
             start = 0
             for frame in self._frames(table):
                 dim = None if first is None or first.features is None else first.features.shape[1]
-                place, whole = Place(table.name, start, faults=faults), len(frame)
+                place = Place(table.name, start, faults=faults, header=table.kind == "csv")
+                whole = len(frame)
                 if self.layout.missing == "drop":
                     frame, place = complete(frame, self.layout, place)
                 start += whole
@@ -151,19 +181,24 @@ class Reader:
         """For what sees some of the rows at a time: what it refuses is looked for in all of them, and told at once."""
         try:
             yield
-        except LogsError:
-            for _ in self.rows(items):
-                pass
-            faults = Faults()
-            self._note_repeats(faults)
-            faults.refuse()
-            raise
+        except LogsError as error:
+            told = error
+            try:
+                for _ in self.rows(items):
+                    pass
+                faults = Faults()
+                self._note_repeats(faults)
+                faults.refuse()
+            except LogsError as everything:
+                told = everything
+            users = likely_same_users(self.tables, self.layout, self.text_ids)
+            raise mentioning(told, [*users, *spellings(items)]) from error
 
     def _note_repeats(self, faults: Faults) -> None:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""
         step, user = self.layout.step, self.layout.user
-        whole = step is not None and self.layout.epoch is None
-        questions = [_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
+        whole = step is not None and self.layout.epoch is None and not self.layout.ties
+        questions = [step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
         if any(asked is None for asked in questions):
             return
         asked = list(zip(self.tables, questions, strict=True))
@@ -192,7 +227,8 @@ class Reader:
         Ids stay text if any file holds one that is no integer. A column with a value that is no number stays text as
         well, for `columns` to name the value.
         """
-        kept = (self.layout.candidates, self.layout.arm)
+        levels = (one.name for one in self.layout.levels if one.name != self.layout.action)
+        kept = {self.layout.candidates, self.layout.arm, *levels}
         texts = [name for name in frame.columns if table.is_text(name) and name not in kept]
         names = [name for name in texts if not self.text_ids.get(name)]
         return frame.with_columns(self._typed_column(table, frame[name]) for name in names) if names else frame
@@ -209,7 +245,7 @@ class Reader:
         """About how large a row is: 64 bytes, features and candidates; lists are measured on the first row."""
         features = self.layout.features
         lists = [name for name in (features, self.layout.candidates) if isinstance(name, str)]
-        plain = 64 + (0 if isinstance(features, str) else 8 * len(features or ()))
+        plain = 64 + 8 * len(self.layout.feature_names or ())
         if not lists:
             return plain
         return plain + max(64, 2 * int(table.scan().select(lists).head(1).collect().estimated_size()))
@@ -241,55 +277,6 @@ class Reader:
             )
 
 
-@dataclass(frozen=True)
-class _Answers:
-    """What files say before their rows are read: how many rows, which ids stay text, the range of integer steps."""
-
-    rows: int
-    text_ids: dict[str, bool]
-    steps: tuple[int, int] | None
-    dropped: int = 0  # rows with a missing value, where they are to be dropped
-    gaps: dict[str, int] = field(default_factory=dict)  # how many of them each column has
-
-    def dropping(self, layout: Layout) -> Layout:
-        """The layout that says how many rows are left out."""
-        return layout.dropping(self.gaps, self.dropped, self.rows)
-
-    @classmethod
-    def of(cls, tables: Sequence[TableFile], layout: Layout) -> _Answers:
-        """One look at the columns concerned of every file; the metadata of a Parquet file will often do."""
-        ids = [name for name in (layout.user, layout.action) if name is not None]
-        rows, lows, highs, whole = 0, [], [], layout.step is not None and layout.epoch is None
-        text: dict[str, bool] = {}
-        dropped, gaps = 0, dict[str, int]()
-        for table in tables:
-            if layout.missing == "drop":
-                missing = layout.incomplete(table.types)
-                told = table.ask(
-                    pl.any_horizontal(*missing.values()).sum().alias(" any"),
-                    *(one.sum().alias(name) for name, one in missing.items()),
-                )
-                dropped += int(told[" any"][0])
-                gaps = {name: gaps.get(name, 0) + int(told[name][0]) for name in missing}
-            asked = [name for name in ids if table.is_text(name)]
-            steps = _step_questions(table, layout.step) if whole else None
-            plain = (is_no_id(name, blanks=False).any() for name in asked)
-            answer = table.ask(pl.len().alias(" rows"), *plain, *(steps or ()))
-            odd = [name for name in asked if answer[name][0]]
-            if odd or (steps and not answer[" whole"][0]):  # perhaps only for the blanks
-                again = [is_no_id(name).any() for name in odd] + (
-                    _step_questions(table, layout.step, blanks=True) or []
-                )
-                answer = answer.with_columns(table.ask(*(again if steps else again[: len(odd)])))
-            rows += int(answer[" rows"][0])
-            text |= {name: text.get(name, False) or bool(answer[name][0]) for name in asked}
-            whole = whole and (steps is not None) and (not answer[" rows"][0] or bool(answer[" whole"][0]))
-            if whole and answer[" low"][0] is not None:
-                lows.append(int(answer[" low"][0]))
-                highs.append(int(answer[" high"][0]))
-        return cls(rows, text, (min(lows), max(highs)) if whole and lows else None, dropped, gaps)
-
-
 def _plain(table: TableFile, name: str, texts: dict[str, bool]) -> pl.Expr:
     """A column of integers that came as text as integers; others as they are."""
     column = pl.col(name)
@@ -298,121 +285,12 @@ def _plain(table: TableFile, name: str, texts: dict[str, bool]) -> pl.Expr:
     )
 
 
-def _step_questions(table: TableFile, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
-    """Are the steps of a file whole numbers, and from where to where? None if their type says that they are not."""
-    if name is None:
-        return None
-    column = lost = pl.col(str(name))
-    if table.is_text(str(name)):
-        column = (column.str.strip_chars() if blanks else column).cast(pl.Int64, strict=False)
-    elif not table.schema[str(name)].is_integer():
-        return None
-    return [
-        (column.null_count() == lost.null_count()).alias(" whole"),
-        column.min().alias(" low"),
-        column.max().alias(" high"),
-    ]
-
-
-def _dated(tables: Sequence[TableFile], layout: Layout) -> Layout:
-    """The layout that knows how dates such as 03/02/2020 are to be read, where all files together settle it."""
-    name = str(layout.step)
-    texts = [table for table in tables if table.types[name] == pl.String]
-    dates, why = dates_found([table.ask(*date_questions(name)) for table in texts]) if texts else (None, "")
-    if dates is None or dates == "either":
-        return replace(layout, dates=dates)
-    return layout.noting(dates_note(name, dates, why), dates=dates)
-
-
-def dates_note(name: str, dates: str, why: str) -> str:
-    """What is said of dates that something settled."""
-    return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates= or --dates chooses)."
-
-
-def _likely_same(tables: Sequence[TableFile], layout: Layout, texts: dict[str, bool]) -> list[str]:
-    """A note on users whose ids differ in case or blanks alone; those of actions are looked at in the catalogue.
-
-    Ids of one case and without blanks are all that most files have, and cost one look; of very many others nothing is
-    said, because all of them would have to be held at a time.
-    """
-    name = layout.user
-    if layout.tidy_ids or not texts.get(name, all(table.types[name] == pl.String for table in tables)):
-        return []
-    user, plain = pl.col(name), pl.col(name).str.strip_chars()
-    cases = {"low": plain.str.to_lowercase(), "high": plain.str.to_uppercase()}
-    asked = [(user == one).all().alias(case) for case, one in cases.items()]
-    looks = pl.concat([table.ask(*asked, user.approx_n_unique().alias("users")) for table in tables])
-    if looks["low"].all() or looks["high"].all() or looks["users"].sum() > MANY_USERS:
-        return []
-    distinct = pl.concat([table.ask(user.drop_nulls().unique()) for table in tables])[name].unique()
-    return spellings_note(distinct, "user")
-
-
 def complete(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
     """The rows of a frame that have all their values, and where these are."""
     gaps = layout.incomplete(frame.schema).values()
     kept = ~frame.select(pl.any_horizontal(*gaps).alias("gap"))["gap"]
     rows = np.flatnonzero(kept.to_numpy())
     return (frame, place) if len(rows) == len(frame) else (frame.filter(kept), replace(place, rows=rows))
-
-
-def _common_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:
-    """The layout of the first file, if every other file has the same columns."""
-    layouts = [resolve(table.names, columns, source=table.name, epoch=epoch) for table in tables]
-    expected = set(layouts[0].names())
-    for table, layout in zip(tables, layouts, strict=True):
-        odd = sorted(set(layout.names()) ^ expected)
-        if odd:
-            here, there = ("missing here", "there in") if odd[0] in expected else ("only here", "not in")
-            todo = "write all files with the same columns"
-            raise LogsError(f"column '{odd[0]}' is {here}, {there} {tables[0].name}", where=table.name, todo=todo)
-    return layouts[0]
-
-
-def _is_empty(tables: Sequence[TableFile], name: str) -> bool:
-    """Whether no file holds a value of a column. The first row of the first file nearly always tells."""
-    with translated(tables[0].name, tables[0].kind):
-        first = tables[0].scan().select(name).head(1).collect()
-    if len(first) and first[name].null_count() == 0:
-        return False
-    counts = [table.ask(pl.len().alias("rows"), pl.col(name).count()) for table in tables]
-    return sum(int(c["rows"][0]) for c in counts) > 0 and not any(int(c[name][0]) for c in counts)
-
-
-def _numeric(layout: Layout) -> list[str]:
-    """The columns of plain numbers."""
-    several = layout.features if isinstance(layout.features, tuple) else ()
-    return [name for name in (layout.reward, layout.propensity, *several) if name is not None]
-
-
-def _decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
-    """Whether a CSV writes decimals with a comma; where others have a point, 1.234 might be a thousand: refused.
-
-    Between commas a comma in a number must stand in quotes, and is more likely to mark thousands.
-    """
-    asked = [name for name in names if table.is_text(name)]
-    if table.kind != "csv" or table.separator == "," or not asked:
-        return False
-    answer = table.ask(
-        *(has_comma(name).any() for name in asked), *(has_point(name).any().name.suffix(" points") for name in asked)
-    )
-    found = [name for name in asked if answer[name][0]]
-    for name in asked if found else ():
-        if answer[f"{name} points"][0]:
-            todo = "write all numbers with a point, or all with a comma"
-            where = f"{table.name}, column {name}"
-            raise LogsError(f"{name} has points where {found[0]} has decimal commas", where=where, todo=todo)
-    return bool(found)
-
-
-def _dialect_notes(tables: Sequence[TableFile], commas: frozenset[str]) -> list[str]:
-    """What was found out about how CSV files are written, of the first file of each sort."""
-    notes = {}
-    for table in tables:
-        if table.kind == "csv" and table.separator != ("\t" if ".tsv" in table.name.lower()[-7:] else ","):
-            notes[f"separated by {SEPARATORS[table.separator]}"] = table.name
-    said = [f"Columns are {what} ({name})." for what, name in notes.items()]
-    return [*said, *(f"Decimals are written with a comma ({name})." for name in sorted(commas)[:1])]
 
 
 def _typed_item(column: pl.Series, *, comma: bool) -> pl.Series:

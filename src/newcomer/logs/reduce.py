@@ -1,4 +1,4 @@
-"""`reduce`: the only way anything reads logs, whoever carries it out.
+"""`reduce`: the only way anything reads logs, on any engine.
 
 `map` turns a batch of whole histories into a partial result and `merge` joins two of them. Both must be pure, and merge
 associative and commutative up to rounding: then the answer depends neither on how histories fall into batches nor on
@@ -10,13 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from newcomer.logs.batch import Batch
 from newcomer.logs.disk_store import Piece
 from newcomer.logs.logs import Logs
 
 Partial = TypeVar("Partial")
+
+CODED = 1 << 21  # rows of a batch where features are in a catalogue, so that rows take no room for them
+
+
+class Pass(Protocol):
+    """Makes one pass over some logs, given a map and a merge: how anything that needs several passes asks for them."""
+
+    def __call__(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial], /) -> Partial: ...
+
+
+@dataclass(frozen=True)
+class PassOver:
+    """`reduce` bound to logs, as a `Pass`."""
+
+    logs: Logs
+    rows: int | None = None
+    progress: Callable[[int, int], None] | None = None
+
+    def __call__(self, map: Callable[[Batch], Partial], merge: Callable[[Partial, Partial], Partial], /) -> Partial:
+        """One pass."""
+        return reduce(self.logs, map, merge, rows=self.rows, progress=self.progress)
 
 
 def reduce(
@@ -42,9 +63,9 @@ def reduce(
     2.0
     """
     carried_out: Callable[..., Partial] = _alone if logs.engine is None else _shared
-    if logs.journal is None:
+    if logs.checkpoint is None:
         return carried_out(logs, map, merge, rows, progress)
-    return logs.journal.pass_over(map, lambda: carried_out(logs, map, merge, rows, progress))
+    return logs.checkpoint.pass_over(map, lambda: carried_out(logs, map, merge, rows, progress))
 
 
 def _alone(logs: Logs, map: Any, merge: Any, rows: int | None, progress: Callable[[int, int], None] | None) -> Any:

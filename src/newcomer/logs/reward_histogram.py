@@ -1,9 +1,9 @@
-"""Sketch: how rewards are distributed, in bounded memory and one pass, the same whatever the order and the batches.
+"""Histogram of rewards, in bounded memory and one pass; it does not depend on the order or on batches.
 
-Every float64 has a key, an integer of 64 bits in the order of the numbers. The sketch counts keys. Once more than
+Every float64 has a key, an integer of 64 bits in the order of the numbers. The histogram counts keys. Once more than
 `LIMIT` different ones have been seen, low bits are dropped from all of them until no more than `LIMIT` remain: the
 fewest bits that will do. How many that is depends on the set of rewards alone, because seeing more never needs fewer;
-so joining sketches in any order gives the same counts to the bit. Few distinct rewards (stars, clicks) are counted
+so joining histograms in any order gives the same counts to the bit. Few distinct rewards (stars, clicks) are counted
 exactly; others to within the width of a bin, a few thousandths of their spread.
 """
 
@@ -19,7 +19,8 @@ from newcomer.arrays import Floats, Hashes, Ints
 LIMIT = 1 << 14
 CHUNK = 1 << 18  # rewards sorted at a time
 SCALE = 50  # different rewards up to which they are a scale with steps
-FAR = 20.0  # robust deviations from the median beyond which a reward is far outside
+FAR = 20.0  # robust deviations from the median beyond which a reward may be far outside all others
+GAP = 4.0  # and is, where it is so many times as far away as the next: the tails of prices and counts have no such gap
 TAIL = 5.0  # and beyond which it belongs to the tails: of normal rewards one in two million does
 NORMAL = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 _SIGN = np.uint64(1 << 63)
@@ -29,7 +30,8 @@ class RewardSpread(NamedTuple):
     """Rewards described by what a few of them cannot change.
 
     `deviation` is the median distance from the `median`, times 1.48 (a standard deviation, were they normal); `far`
-    counts rewards more than 20 deviations away; `tails` is the share of the sum of squares due to those beyond 5.
+    counts rewards more than 20 deviations away and beyond a gap; `tails` is the share of the sum of squares due to
+    those beyond 5.
     `step` is the least distance of two different rewards where there are few of them (clicks, stars), else 0.
     """
 
@@ -49,7 +51,7 @@ class RewardHistogram:
     dropped: int = 0
 
     def seeing(self, values: Floats) -> RewardHistogram:
-        """The sketch of these values as well."""
+        """The histogram with these values."""
         total = self
         for i in range(0, len(values), CHUNK):
             keys = np.sort(_keys(values[i : i + CHUNK]) >> np.uint64(total.dropped))
@@ -95,7 +97,7 @@ class RewardHistogram:
         scores = np.minimum(away / deviation, 1e100)
         squares = self.counts * scores**2
         tails = float(squares[scores > TAIL].sum() / squares.sum())
-        return RewardSpread(median, deviation, int(self.counts[scores > FAR].sum()), tails, self.step)
+        return RewardSpread(median, deviation, _outside(scores, self.counts), tails, self.step)
 
     @property
     def step(self) -> float:
@@ -110,9 +112,20 @@ class RewardHistogram:
             return float(np.diff(_values(self.keys, 0)).min())
 
 
-def automatic_limits(sketch: RewardHistogram) -> tuple[float, float]:
+def _outside(scores: Floats, counts: Ints) -> int:
+    """How many rewards are far outside all others: beyond `FAR` deviations, and after a gap.
+
+    A long tail of play counts or prices goes on without a gap, and none of its rewards is outside of it.
+    """
+    order = np.argsort(scores, kind="stable")
+    away, before = scores[order], np.maximum(np.append(0.0, scores[order][:-1]), 1.0)
+    gaps = np.flatnonzero((away > FAR) & (away >= GAP * before))
+    return int(counts[order][gaps[0] :].sum()) if len(gaps) else 0
+
+
+def automatic_limits(rewards: RewardHistogram) -> tuple[float, float]:
     """What `clip="auto"` lets through: 5 robust deviations to each side of the median."""
-    found = sketch.spread()
+    found = rewards.spread()
     return (found.median - TAIL * found.deviation, found.median + TAIL * found.deviation)
 
 
@@ -131,7 +144,7 @@ def _values(keys: Hashes, dropped: int) -> Floats:
 
 
 def _bounded(keys: Hashes, counts: Ints, dropped: int) -> RewardHistogram:
-    """The sketch of distinct ascending keys, of which as many bits are dropped as it takes, and none more."""
+    """The histogram of distinct ascending keys, of which as many bits are dropped as it takes, and none more."""
     if len(keys) <= LIMIT:
         return RewardHistogram(keys, counts, dropped)
     # Two neighbours fall together once all bits up to the highest in which they differ are dropped.

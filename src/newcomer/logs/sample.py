@@ -1,13 +1,12 @@
 """A sample of the users of logs, as logs of its own that are held in memory, or where the workers of the logs see them.
 
-Who is in it is told by a hash of the id and by nothing else, so that the sample does not depend on files, batches or
+A hash of the id alone says who is in it (`UserSample`), so that the sample does not depend on files, batches or
 workers. Its users come in the order of these hashes, and are called by them: the ids stay where they were. It takes one
 pass, in which histories are handed over as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -21,15 +20,10 @@ from newcomer.arrays import Floats, Hashes, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.histories import Histories
 from newcomer.logs.logs import Logs
-from newcomer.logs.reduce import reduce
-from newcomer.users import drawn
+from newcomer.logs.reduce import Pass, reduce
+from newcomer.users import UserSample
 
 ROOM = 512 << 20  # bytes of the rows of a sample: where rows are long or many, users are fewer
-
-Run = Callable[
-    [Callable[[Batch], "SampledHistories"], Callable[["SampledHistories", "SampledHistories"], "SampledHistories"]],
-    "SampledHistories",
-]
 
 
 @dataclass(frozen=True)
@@ -53,8 +47,8 @@ class SampledHistories:
         return SampledHistories(self.pieces + other.pieces)
 
 
-def sample(logs: Logs, users: int, *, run: Run | None = None) -> Logs:
-    """About so many users of the logs; `run` makes the pass, if somebody counts.
+def sample(logs: Logs, users: int, *, run: Pass | None = None) -> Logs:
+    """About so many users of the logs; `run` makes the pass, where passes are counted.
 
     >>> logs = Logs.from_arrays(user=np.repeat(np.arange(900), 2), features=np.ones((1800, 1)), reward=np.ones(1800))
     >>> some = sample(logs, 100)
@@ -75,7 +69,7 @@ def share_in(logs: Logs, users: int) -> float:
 
 def gather(batch: Batch, *, share: float, constant: bool) -> SampledHistories:
     """The histories of the users of a batch who are in a sample of this share: the map of the pass."""
-    who = drawn(batch.hashes, share)
+    who = UserSample("fit", share)(batch.hashes)
     rows = np.repeat(who, batch.lengths)
     features = None if batch.row_features is None else batch.row_features[rows]
     if features is not None and constant:

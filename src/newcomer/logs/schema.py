@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from glob import has_magic
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +12,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
+from newcomer.encoding import Column
 from newcomer.errors import LogsError, nearest
+from newcomer.feature_levels import entry_names
 from newcomer.logs.candidates import arm_names, arm_numbers, located
 from newcomer.logs.columns import (
     KNOWN,
@@ -24,6 +27,7 @@ from newcomer.logs.columns import (
     probabilities,
     times,
 )
+from newcomer.logs.encoding import encoded, expand_names, learn_levels
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items
 from newcomer.logs.text_columns import Dates, is_missing, tidied
@@ -37,11 +41,12 @@ Renames = Mapping[str, str | Sequence[str] | None]
 class Layout:
     """Which column of a table plays which part; None for a part that is absent.
 
-    `features` is one column of lists, or several of numbers. `action` may stand beside features: it then says which
-    actions these were, and their features come from the rows all the same. `epoch` is the unit of a step in Unix time.
-    `arms` are the names that occur in the column `arm`. `notes` say what was decided without being asked. Rows with
-    missing values are refused or dropped (`missing`), ids tidied or not, and `dates` such as 03/02/2020 have the day or
-    the month first ("either": nothing settles it).
+    `features` is one column of lists, or several of numbers or text; `levels` are the schemas of those that are text.
+    `action` may stand beside features: it then says which actions these were, and their features come from the rows all
+    the same. `epoch` is the unit of a step in Unix time, `ties` whether equal integer steps of a user are allowed,
+    where the column was recognised, not named. `arms` are the names that occur in the column `arm`. `notes`
+    say what was decided without being asked. Rows with missing values are refused or dropped (`missing`), ids tidied or
+    not, and `dates` such as 03/02/2020 have the day or the month first ("either": nothing settles it).
     """
 
     user: str = "user"
@@ -54,11 +59,13 @@ class Layout:
     arm: str | None = None
     arms: tuple[str, ...] = ()
     epoch: Epoch | None = None
+    ties: bool = False
     notes: tuple[str, ...] = ()
     missing: Missing = "error"
     tidy_ids: bool = False
     dates: Dates | Literal["either"] | None = None
     reward_transform: Transform | None = None
+    levels: tuple[Column, ...] = ()
 
     def names(self) -> list[str]:
         """The columns to read, each once."""
@@ -66,9 +73,29 @@ class Layout:
         several = (self.features,) if isinstance(self.features, str) else (self.features or ())
         return list(dict.fromkeys(name for name in (*single, *several) if name is not None))
 
+    @property
+    def numeric_features(self) -> list[str]:
+        """The columns of numbers among the features."""
+        several = self.features if isinstance(self.features, tuple) else ()
+        return [name for name in several if name not in {one.name for one in self.levels}]
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What to call each feature, where each has a column; None of a column of lists."""
+        return entry_names(self.features, self.levels) if isinstance(self.features, tuple) else None
+
+    def with_levels(
+        self, types: Sequence[Mapping[str, pl.DataType]], counted: Callable[[str], pl.DataFrame], *, where: str = ""
+    ) -> Layout:
+        """The layout that knows which of its feature columns are levels; `types` are those of each file."""
+        if not isinstance(self.features, tuple):
+            return self
+        levels, notes = learn_levels(self.features, types, counted, action=self.action, where=where)
+        return self.noting(*notes, levels=levels)
+
     def incomplete(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
         """Of each column, where it holds no value, by its name and type."""
-        numeric = {self.reward, self.propensity, *(self.features if isinstance(self.features, tuple) else ())}
+        numeric = {self.reward, self.propensity, *self.numeric_features}
         return {name: is_missing(name, schema[name], number=name in numeric) for name in self.names()}
 
     def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> Layout:
@@ -118,11 +145,13 @@ class Layout:
 _PARTS = {field.name for field in fields(Layout)} - {
     "arms",
     "epoch",
+    "ties",
     "notes",
     "missing",
     "tidy_ids",
     "dates",
     "reward_transform",
+    "levels",
 }
 
 
@@ -141,10 +170,10 @@ def resolve(
         if part not in _PARTS:
             todo = f"rename only {', '.join(sorted(_PARTS))}{nearest(part, _PARTS)}"
             raise LogsError(f"'{part}' is not a part of logs", where="columns=", todo=todo)
-    for given in renames.values():
+    for part, given in renames.items():
         for name in [given] if isinstance(given, str) else given or ():
-            if name not in available:
-                raise _missing(name, available, source)
+            if name not in available and not (part == "features" and has_magic(name)):
+                raise _missing(name, available, source, part=part)
     chosen = {part: renames.get(part, part) for part in _PARTS if part in renames or part in available}
     if "arm" not in renames and any(given == "arm" for part, given in chosen.items() if part != "arm"):
         del chosen["arm"]  # many call an action an arm
@@ -154,7 +183,7 @@ def resolve(
     user, reward = (_single(chosen.get(part), part) for part in ("user", "reward"))
     if user is None or reward is None:
         raise _missing("user" if user is None else "reward", available, source, chosen)
-    features = chosen.get("features") or None
+    features = _feature_columns(chosen, available, source)
     if features is None and chosen.get("action") is None:
         raise _missing("action", available, source, chosen)
     return Layout(
@@ -162,13 +191,24 @@ def resolve(
         reward=reward,
         step=_single(chosen.get("step"), "step"),
         action=_single(chosen.get("action"), "action"),
-        features=features if features is None or isinstance(features, str) else tuple(features),
+        features=features,
         propensity=_single(chosen.get("propensity"), "propensity"),
         candidates=_single(chosen.get("candidates"), "candidates"),
         arm=_single(chosen.get("arm"), "arm"),
         epoch=epoch,
         notes=tuple(notes),
     )
+
+
+def _feature_columns(chosen: Renames, available: Sequence[str], source: str) -> str | tuple[str, ...] | None:
+    """The one column of lists, or the several that names and patterns stand for; these match no other part."""
+    given = chosen.get("features") or None
+    if given is None or (isinstance(given, str) and given in available):
+        return given if given is None or isinstance(given, str) else tuple(given)
+    others = {name for part, name in chosen.items() if part != "features" and isinstance(name, str)}
+    names = [given] if isinstance(given, str) else given
+    exact = [name for name in names if name in available]  # the action, say, may be a feature too
+    return expand_names(names, [one for one in available if one not in others or one in exact], where=source)
 
 
 def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequence[str], source: str) -> list[str]:
@@ -213,16 +253,24 @@ def extract(
         lists = frame[layout.features]
         features = place.attempt("", lambda at: feature_lists(lists, at, dim))
     elif layout.features is not None:
-        several = [place.attempt("", numbers, frame[name]) for name in layout.features]
+        levels = {one.name: one for one in layout.levels}
+        several = [
+            place.attempt("", encoded, frame[name], levels[name])
+            if name in levels
+            else place.attempt("", numbers, frame[name])
+            for name in layout.features
+        ]
         features = np.column_stack([np.zeros(len(frame)) if one is None else one for one in several])
     actions = None
     if layout.action is not None and items is not None:
         ids = place.attempt("action" if features is not None else "", identifiers, frame[layout.action])
         actions = None if ids is None else items.locate(ids, place=place)
+    if features is not None and actions is not None and items is not None and items.matrix is not None:
+        features = np.column_stack([items.matrix[actions], features])
     steps: tuple[Ints | None, bool] | None = (None, False)
     if layout.step is not None:
         written = frame[layout.step]
-        steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates))
+        steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates, ties=layout.ties))
     users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
     rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
     shares = None if layout.propensity is None else place.attempt("", probabilities, frame[layout.propensity])
@@ -268,15 +316,26 @@ def _or_without(error: LogsError, part: str) -> LogsError:
     return LogsError(error.what, where=error.where, todo=todo)
 
 
-def _missing(name: str, available: Sequence[str], source: str, chosen: Renames | None = None) -> LogsError:
-    """The error for a column that is needed and not there, with the nearest that is and has no part yet."""
+def _missing(
+    name: str, available: Sequence[str], source: str, chosen: Renames | None = None, *, part: str = ""
+) -> LogsError:
+    """The error for a column that is needed and not there: the nearest that is and has no part yet, what the others
+    would be taken for, and how to name it. `part` is what the column was to be, if not its own name.
+    """
+    part = part or name
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
-    taken = list((chosen or {}).values())
+    given = {one: theirs for one, theirs in (chosen or {}).items() if theirs is not None and one != part}
+    taken = [one for theirs in given.values() for one in ([theirs] if isinstance(theirs, str) else theirs)]
     hint = nearest(name, [one for one in available if one not in taken])
-    part, theirs = (name if name in _PARTS else "user"), hint.split("'")[1] if hint else "..."
+    theirs = hint.split("'")[1] if hint else "..."
+    others = ", ".join(f"{_named(theirs)} as {one}" for one, theirs in sorted(given.items()))
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
-    todo = f"columns are {found}{hint} (name it with {option})"
+    todo = f"columns are {found}{hint} (name it with {option})" + (f"; recognised are {others}" if others else "")
     return LogsError(f"no column '{name}'", where=source, todo=todo)
+
+
+def _named(theirs: str | Sequence[str] | None) -> str:
+    return theirs if isinstance(theirs, str) else ", ".join(theirs or ())
 
 
 def _single(name: str | Sequence[str] | None, part: str) -> str | None:

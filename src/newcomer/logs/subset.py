@@ -57,7 +57,7 @@ class Kept:
 
 
 def keep_users(source: Source, keep: Keep, items: Items | None, engine: Engine | None) -> tuple[Source, LogTotals]:
-    """The users for whose hashes `keep` is true, on a shelf where workers are to read them, and their survey."""
+    """The users for whose hashes `keep` is true, in a disk store where workers are to read them, and their totals."""
     left: Source = UserFilter(source, keep)
     if engine is not None:
         left = DiskStore.holding(left.parts(), engine.room(), left.limits)

@@ -1,4 +1,4 @@
-"""Survey: what is said about logs as a whole (counts, moments, fingerprint), as sums over users.
+"""Totals of logs: counts, moments and the fingerprint, as sums over users, from which the summary is made.
 
 The fingerprint is a sum, modulo 2^64, of one hash per user over its id and the sequence of (features, reward), so it
 changes with any value or with the order within a user, and with no other order. A row of features x is hashed by
@@ -29,11 +29,11 @@ CHUNK = 1 << 17
 
 @dataclass(frozen=True)
 class LogTotals:
-    """Additive part of a summary; `+` joins the surveys of disjoint users.
+    """Additive part of a summary; `+` joins those of disjoint users.
 
     Sums over rows (`squared_norm` of |x|^2, `reward`, `squared_reward`) and over users; `dim` is 0 where features come
-    from the catalogue. Of the `candidates` in all rows, `nowhere` were never chosen in any. `rewards` is the sketch of
-    all rewards as they were read, before any was clipped.
+    from the catalogue. Of the `candidates` in all rows, `nowhere` were never chosen in any. `rewards` is the histogram
+    of all rewards as they were read, before any was clipped.
     """
 
     users: int = 0
@@ -114,7 +114,7 @@ def _named(arms: tuple[str, ...]) -> int:
 
 
 def totals_of(part: Histories, items: Items | None) -> LogTotals:
-    """Survey of some users' histories, a slice at a time so that temporaries stay small.
+    """The totals of some users' histories, a slice at a time so that temporaries stay small.
 
     What is said of features is worked out once for each item where features come from the catalogue.
     """
@@ -126,7 +126,7 @@ def totals_of(part: Histories, items: Items | None) -> LogTotals:
 
 
 def _batch_totals(part: Histories, items: tuple[Floats, Hashes] | None) -> LogTotals:
-    """Survey of a slice; without features in the rows, what is known of `items` (norms, hashes) is looked up."""
+    """The totals of a slice; without features in the rows, what is known of `items` (norms, hashes) is looked up."""
     if part.features is not None:
         norms, hashes = _describe(part.features)
     else:

@@ -20,7 +20,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "-")  # what st
 NO_NUMBER = (*MISSING, "None", "none", "#N/A")  # and, where numbers belong, these too
 _GROUPS = r"^([+-]?[0-9]{1,3})((?:[ \u00a0\u202f][0-9]{3})+)([.,][0-9]*)?$"
 _DATE = r"^([0-9]{1,2})[/.-]([0-9]{1,2})[/.-]([0-9]{4}|[0-9]{2})([^0-9].*)?$"
-_ODD = r"^\+|^-?0[0-9]|^-0$"  # integers as nobody writes them: +1, 007, -0
+_ODD = r"^\+|^-?0[0-9]|^-0$"  # integers in an unusual spelling: +1, 007, -0
 _COMMA = r"^([+-]?[0-9 \u00a0\u202f]*),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
 
 

@@ -1,6 +1,6 @@
 """WorkerPool: worker processes on this machine, the local engine when there is more than one core to use.
 
-A worker is a fresh Python that knows nothing but the package and one end of a socket. It is told what to work on once
+A worker is a fresh Python that knows nothing but the package and one end of a socket. It receives what to work on once
 a pass (`given` and `work`), then task after task; rows never travel, for a task says where on disk they are. The
 workers have one thread each. They end with their parent: when it closes the socket, and at the latest a second after it
 is gone. Ctrl-C is the parent's to answer.
@@ -82,14 +82,14 @@ class WorkerPool(Engine):
                         continue
                     task = hand.tasks.popleft()
                     desk.left -= 1
-                    desk.supply(hand, len(self._hands))  # before whoever asked works on the answer
+                    desk.supply(hand, len(self._hands))  # before the caller works on the answer
                     yield task, _opened(answer)
-        finally:  # whoever is still at work works for nobody now
+        finally:  # answers of tasks that still run are not needed any more
             for hand in [hand for hand in self._hands if hand.tasks]:
                 self._bury(hand)
 
     def _heard(self) -> Iterator[tuple[_Worker, bytes | None]]:
-        """Who has an answer, once somebody has one, and what it is: None of a worker that has died."""
+        """The first worker with an answer, and the answer: None of a worker that has died."""
         busy = {hand.pipe: hand for hand in self._hands if hand.tasks}
         for pipe in wait(list(busy)):
             hand = busy[pipe]  # type: ignore[index]

@@ -140,7 +140,7 @@ def from_text(text: str) -> Job:
     """The inverse of `to_text`.
 
     >>> from_text(to_text(TableJob("geometry", (("seed", 1),))))
-    Table(figure='geometry', arguments=(('seed', 1),))
+    TableJob(figure='geometry', arguments=(('seed', 1),))
     """
     parts: dict[str, Any] = json.loads(text)
     kind = parts.pop("kind")
@@ -159,8 +159,9 @@ def _parts(job: Job) -> dict[str, Any]:
 def kind_of(job: Job) -> str:
     """A text that jobs share if they take about as long: everything but the seed, a play's model and its exit.
 
-    >>> kind_of(TableJob("privacy", (("dim", 40), ("seed", 1)))) == kind_of(TableJob("privacy", (("dim", 40), ("seed",
-    2)))) True
+    >>> jobs = [TableJob("privacy", (("dim", 40), ("seed", seed))) for seed in (1, 2)]
+    >>> kind_of(jobs[0]) == kind_of(jobs[1])
+    True
     """
     parts = {name: value for name, value in _parts(job).items() if name not in ("seed", "fit", "exit", "truth")}
     if isinstance(job, TableJob):

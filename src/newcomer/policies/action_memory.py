@@ -1,25 +1,25 @@
-"""Memory: what a person thinks of this very action, beyond everything that is shared.
+"""Per-action effects: what one user thinks of one action, beyond everything that is shared.
 
-A reward of action a is phi^T (m + L z) + o_a + e_a + noise: a common part, a part along shared directions, and a
-residual of variance v_a, of which a share lasts. What lasts, e_a ~ N(0, se), comes again whenever the user meets the
-action again; the noise, of variance s2 = v_a - se, does not. After n meetings with (centred) rewards that sum to y and
+A reward of action a is phi^T (m + L z) + o_a + e_a + noise: the population mean, a part along shared directions, and a
+residual of variance v_a, of which a share repeats. The effect e_a ~ N(0, se) is the same whenever the user meets the
+action again; the noise, of variance s2 = v_a - se, is not. After n meetings with (centred) rewards that sum to y and
 features that sum to f, both in the coordinates of z, let c = se / (s2 + n se). Then, exactly,
 
-* a candidate with features g is expected to pay (g - c f)^T E[z] + c y beyond its common part, and its lasting part is
+* a candidate with features g is expected to pay (g - c f)^T E[z] + c y beyond its population mean, and its effect is
   known up to the variance s2 se / (s2 + n se);
 * one more reward r with features g is, for z, one ordinary reward r - c y of features g - c f with the noise variance
   s2 + s2 se / (s2 + n se).
 
-So memory costs three numbers for each action met (which, how often, the sum) and changes nothing where no action comes
-again. Features of actions of the catalogue are not kept with the user.
+So an effect costs three numbers for each action met (which, how often, the sum) and changes nothing where no action
+comes again. Features of actions of the catalogue are not kept with the user.
 
 **What is the same action?** Ids say so, or, without ids, equal features. Where several actions of the catalogue have
 the same features, only ids can tell, and without them nothing is recognised.
 
-**How much lasts?** If the model knows, that. If not, users who meet actions again tell (policies/repeatability.py).
-Each user has weights over shares, whose mean is used as if it were known, and everything learned so far is given the
-weight that it has under the new share. (Serving with the whole mixture of shares gave the same regret to 0.3%, at many
-times the cost.)
+**How large is the share?** If the model knows, that. If not, users who meet actions again tell
+(policies/repeatability.py). Each user has weights over shares, whose mean is used as if it were known, and everything
+learned so far is given the weight that it has under the new share. (Serving with the whole mixture of shares gave the
+same regret to 0.3%, at many times the cost.)
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from newcomer.arrays import Floats, Ints
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, NOBODY, Record, State
 from newcomer.policies import memory_loops
-from newcomer.policies.memory_loops import MOST, Entries, Foreseen, Recalled, Repeats, Shares
+from newcomer.policies.memory_loops import MOST, Entries, Predicted, Recalled, Repeats, Shares
 from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
 
-FIRST = 8  # entries that memory begins with
+FIRST = 8  # entries that a memory has room for at first
 
 
 @dataclass
@@ -55,10 +55,14 @@ class ActionMemory(State):
     rows: Floats = field(metadata=GROWS)  # (n, R, d)
     used: Ints  # (n,) entries in use
     repeats: Floats  # (n,) meetings beyond the first
-    told: Floats  # (n, S) log-likelihood of the user's repeats under each of `SHARES`
-    heard: Floats  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
-    share: Floats  # (n,) of the residual that is taken to last
-    more: Floats  # (n,) variance beyond it that lasts: of strangers
+    log_likelihood: Floats = field(
+        metadata={"saved_as": "told"}
+    )  # (n, S) log-likelihood of the user's repeats under each of `SHARES`
+    log_prior: Floats = field(
+        metadata={"saved_as": "heard"}
+    )  # (n, S) log of how much more weight earlier users gave each share than the model does, to begin with
+    share: Floats  # (n,) of the residual variance that is taken to repeat
+    extra: Floats = field(metadata={"saved_as": "more"})  # (n,) variance of the effect beyond it: of outlier users
     shift: Floats = field(default_factory=lambda: np.zeros((0, 0)), metadata=LATER)  # (n, k) of z by attributes, (n, 0)
 
     def __post_init__(self) -> None:
@@ -76,7 +80,7 @@ class ActionMemory(State):
     @property
     def shares(self) -> Shares:
         """How the residual of each user divides."""
-        return Shares(self.share, self.more)
+        return Shares(self.share, self.extra)
 
     def check(self) -> None:
         """Refuse arrays that do not fit together; loops rely on places being inside the arrays."""
@@ -84,11 +88,20 @@ class ActionMemory(State):
         width = self.keys.shape
         self.refuse_unless(all(part.shape == width for part in (self.counts, self.totals, self.slots, self.fixed)))
         self.refuse_unless(self.keys.ndim == 2 and self.rows.ndim == 3)
-        self.refuse_unless(self.told.shape == self.heard.shape == (len(self.used), len(SHARES)))
-        self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.repeats, self.share, self.more)))
+        self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (len(self.used), len(SHARES)))
+        self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.repeats, self.share, self.extra)))
         self.refuse_unless(all(part.dtype == np.int64 for part in (self.keys, self.slots, self.used)))
-        floats = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.told, self.heard, self.share)
-        self.refuse_unless(all(part.dtype == np.float64 for part in (*floats, self.more)))
+        floats = (
+            self.counts,
+            self.totals,
+            self.fixed,
+            self.rows,
+            self.repeats,
+            self.log_likelihood,
+            self.log_prior,
+            self.share,
+        )
+        self.refuse_unless(all(part.dtype == np.float64 for part in (*floats, self.extra)))
         self.refuse_unless(bool(np.all((self.used >= 0) & (self.used <= width[1]))))
         self.refuse_unless(bool(np.all((self.slots >= -1) & (self.slots < max(self.rows.shape[1], 1)))))
 
@@ -97,8 +110,8 @@ class ActionMemory(State):
         """As of any state; states of before repeats had likelihoods of their scale kept counts and squares (n, 2)."""
         repeats = arrays.get(f"{prefix}repeats")
         if repeats is not None and repeats.ndim == 2 and repeats.shape[1] == 2 and f"{prefix}told" not in arrays:
-            told = by_deviations(repeats)
-            now = {"repeats": repeats[:, 0].copy(), "told": told, "heard": np.zeros_like(told)}
+            log_likelihood = by_deviations(repeats)
+            now = {"repeats": repeats[:, 0].copy(), "told": log_likelihood, "heard": np.zeros_like(log_likelihood)}
             arrays = {**arrays, **{prefix + name: array for name, array in now.items()}}
         return super().rebuild(arrays, prefix, record)
 
@@ -107,19 +120,19 @@ def start(n: int, dim: int, share: float) -> ActionMemory:
     """n users who have met nothing; features have `dim` entries."""
     keys, slots = np.zeros((2, n, 0), dtype=np.int64)
     counts, totals, fixed = np.zeros((3, n, 0))
-    told, heard = np.zeros((2, n, len(SHARES)))
+    log_likelihood, log_prior = np.zeros((2, n, len(SHARES)))
     return ActionMemory(
         keys, counts, totals, slots, fixed, np.zeros((n, 0, dim)),
-        np.zeros(n, dtype=np.int64), np.zeros(n), told, heard, np.full(n, share), np.zeros(n),
+        np.zeros(n, dtype=np.int64), np.zeros(n), log_likelihood, log_prior, np.full(n, share), np.zeros(n),
     )  # fmt: skip
 
 
-def recall(memory: ActionMemory, users: Ints, keys: Ints, variance: Floats, lasting: Floats) -> Recalled:
-    """What memory says of candidates with these keys, residual variances and further lasting variances, (m, K) each."""
+def recall(memory: ActionMemory, users: Ints, keys: Ints, variance: Floats, effect: Floats) -> Recalled:
+    """What memory says of candidates with these keys, residual variances and further effect variances (m, K)."""
     weight, level, left = np.empty((3, *keys.shape))
     out = Recalled(weight, level, left, np.empty(keys.shape, dtype=np.int64))
     whole = np.require(keys, requirements=("C", "W"))  # arrays of one type for the loop
-    memory_loops.recall(memory.entries, memory.shares, users, whole, plain(variance), plain(lasting), out)
+    memory_loops.recall(memory.entries, memory.shares, users, whole, plain(variance), plain(effect), out)
     return out
 
 
@@ -129,29 +142,29 @@ def remember(
     keys: Ints,
     targets: Floats,
     features: Floats,
-    foreseen: Foreseen,
+    predicted: Predicted,
     scale: Floats,
     starting: Floats | None,
 ) -> Ints:
     """Write down one meeting of each of `users` (m,), each of them once; returns those who met an action again.
 
-    `targets` (m,) are rewards less their common part, `features` (m, d), `scale` that of the rewards. `starting` are
-    the model's weights of shares, None if it knows the share: then repeats tell nothing.
+    `targets` (m,) are rewards less their population mean, `features` (m, d), `scale` that of the rewards. `starting`
+    are the model's weights of shares, None if it knows the share: then repeats say nothing.
     """
-    _make_room(memory, users, keys)
+    make_room(memory, users, keys)
     again = np.empty(len(users))
-    repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.told)
-    memory_loops.remember(memory.entries, users, keys, targets, features, foreseen, repeats, again)
+    repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.log_likelihood)
+    memory_loops.remember(memory.entries, users, keys, targets, features, predicted, repeats, again)
     memory.repeats[users] += again
     return users[again > 0]
 
 
 def believe(memory: ActionMemory, users: Ints, starting: Floats) -> None:
     """Let the shares of `users` (m,) be what their repeats, and those of earlier users, say."""
-    memory.share[users] = mean_share(starting, memory.heard[users] + memory.told[users])
+    memory.share[users] = mean_share(starting, memory.log_prior[users] + memory.log_likelihood[users])
 
 
-def _make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
+def make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
     """Room for one more entry of each user and, for actions outside the catalogue, for one more row of features."""
     width = int(memory.used[users].max(initial=0)) + 1
     if width > memory.keys.shape[1]:
@@ -181,16 +194,15 @@ def reweigh(
     table: Floats,
     through: Floats,
     variance: Floats,
-    outside: float,
-    lasting: Floats,
+    effect: Floats,
     before: tuple[float, float] | None,
     least: float = 2.0,
 ) -> None:
-    """Give a user's meetings the weight in `system` that they have under the share and the variance that now last.
+    """Give a user's meetings the weight in `system` that they have under the share and variance that now repeat.
 
-    `before` is what they had, (share, more), None if they are not in the system yet; the rest as in the loop.
+    `before` is what they had, (share, extra), None if they are not in the system yet; the rest as in the loop.
     """
     old = np.array([-1.0, 0.0] if before is None else before)
-    new = np.array([memory.share[user], memory.more[user]])
-    known = table, through, variance, outside, lasting
+    new = np.array([memory.share[user], memory.extra[user]])
+    known = table, through, variance, effect
     memory_loops.reweigh(memory.entries, user, system.parts, *known, old, new, least)

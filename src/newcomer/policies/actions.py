@@ -1,13 +1,11 @@
-"""What a model knows of each action: the common part of its reward, its features in the coordinates of taste, its
-residual.
+"""What a model knows of candidates: the population mean of their reward, their loadings, their residual.
 
 Candidates come with ids, with features, or with both. `describe` turns either into the four numbers and one vector that
-policies work with. Features of actions of the catalogue are multiplied with the factor once for all, when a policy is
-made.
+policies work with; ids go through the model's catalogue, which writes no feature out.
 
 An action that the catalogue does not know is a new action, not an error. With features it is worth phi^T m, without
-them as much as the average action; either way what nobody could know yet of it, the spread between actions beyond
-what features explain, lasts and is uncertain.
+them as much as the average action. Either way the spread between actions that features do not explain is part of its
+per-action effect: it is unknown, and the same at every meeting.
 """
 
 from __future__ import annotations
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from newcomer import validate
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.catalogue import Catalogue
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies import memory_loops
@@ -30,15 +29,17 @@ from newcomer.policies.calls import Ids
 from newcomer.policies.memory_loops import ANONYMOUS
 from newcomer.users import mix
 
+SAME = 1e-9  # relative difference up to which loadings are those of the catalogue
+
 
 class Described(NamedTuple):
-    """Of (m, K) candidates, or (1, K) that serve all: what everybody thinks, features of taste, and the residual."""
+    """Of (m, K) candidates, or (1, K) that serve all: what the prior says of them."""
 
-    common: Floats  # (m, K), phi^T m + o
-    low: Floats  # (m, K, k), L^T phi
+    population_mean: Floats  # (m, K), phi^T m + o
+    loadings: Floats  # (m, K, k), L^T phi
     keys: Ints  # (m, K), which action; see memory_loops.Entries
     variance: Floats  # (m, K), of the residual
-    lasting: Floats  # (m, K), further variance that lasts: of actions of which the logs tell little or nothing
+    effect: Floats  # (m, K), further variance of the per-action effect: of actions with few rows in the logs, or none
 
     def rows(self, count: int) -> Described:
         """The same for `count` users, in arrays that compiled loops take."""
@@ -53,13 +54,18 @@ class Described(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class KnownActions:
-    """The actions of a model, ready to be described."""
+    """The actions of a model, ready to be described. Tables by place have a last entry, for an unknown action."""
 
     model: Model
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """Ids, features and products with the mean and the factor."""
+        return self.model.catalogue
+
     @cached_property
     def factor(self) -> Floats:
-        """L (d, k); one direction of nothing at rank 0."""
+        """L (d, k); one direction of zeros at rank 0."""
         factor = self.model.factor
         return plain(np.array(factor)) if factor.shape[1] else np.zeros((self.model.dim, 1))
 
@@ -68,61 +74,59 @@ class KnownActions:
         """m (d,)."""
         return np.array(self.model.mean)
 
-    @cached_property
+    @property
     def named(self) -> bool:
         """Whether the model has a catalogue with features."""
-        return self.model.one_hot or self.model.action_features is not None
+        return self.catalogue.known
 
     @cached_property
     def features(self) -> Floats:
-        """Features (A, d) of the catalogue; of one-hot features with a constant these are the two together."""
-        model = self.model
-        if model.action_features is not None:
-            return np.array(model.action_features)
-        return model.features(model.action_ids or ())
+        """Features (A, d) of the catalogue, written out: for systems of all d dimensions."""
+        return self.catalogue.rows(np.arange(len(self.catalogue)))
 
     @cached_property
-    def low(self) -> Floats:
-        """L^T phi (A, k) of the catalogue."""
-        if not self.named:
-            return np.zeros((0, self.factor.shape[1]))
-        if self.model.one_hot and not self.model.intercept:
-            return self.factor
-        return np.ascontiguousarray(self.features @ self.factor)
+    def population_mean(self) -> Floats:
+        """phi^T m + o (A + 1,)."""
+        return plain(self.catalogue.tables[0])
 
     @cached_property
-    def common(self) -> Floats:
-        """phi^T m + o (A,) of the catalogue."""
-        if not self.named:
-            return np.zeros(0)
-        means = self.mean if self.model.one_hot and not self.model.intercept else self.features @ self.mean
-        return np.asarray(means + self.model.offsets)
+    def loadings(self) -> Floats:
+        """L^T phi (A + 1, k); one direction of zeros at rank 0."""
+        found = self.catalogue.tables[1]
+        return plain(found) if found.shape[1] else np.zeros((len(found), 1))
 
     @cached_property
     def variance(self) -> Floats:
-        """Residual variances (A,), or (1,)."""
-        return np.array(self.model.residual_variance)
-
-    @cached_property
-    def outside(self) -> float:
-        """Residual variance of actions outside the catalogue."""
-        return float(self.model.noise_variance)
+        """Residual variances (A + 1,)."""
+        return self._by_place(self.model.residual_variance, float(self.model.noise_variance))
 
     @cached_property
     def uncertainty(self) -> Floats:
-        """Variance (A,), or (1,), of the error of what the model expects of each action.
+        """Variance (A + 1,) of the error of what the model expects of each action.
 
-        For one user that is a part of what they think of this very action: it is there at every meeting.
+        For one user that is a part of the per-action effect: it is there at every meeting. Of an unknown action it is
+        zero, unless the model names none: then all actions have the same.
         """
-        return np.array(self.model.uncertainty)
+        given = self.model.uncertainty
+        return self._by_place(given, 0.0 if self.named else float(given[0]))
+
+    @cached_property
+    def effect(self) -> Floats:
+        """Further variance (A + 1,) of the per-action effect of actions met by id: `uncertainty`, and `spread`."""
+        return np.append(self.uncertainty[:-1], self.spread)
+
+    def _by_place(self, values: Floats, unknown: float) -> Floats:
+        """One number for each place, and one for an unknown action, from (A,) or from (1,) for all alike."""
+        count = max(len(self.catalogue), 1)
+        return np.append(np.broadcast_to(values, (count,)), unknown)
 
     @cached_property
     def spread(self) -> float:
         """Variance between actions of what features do not explain: unknown of an action that nobody has met."""
-        if not self.named or len(self.common) < 2:
+        if not self.named or len(self.catalogue) < 2:
             return 0.0
         if self.model.one_hot:
-            return float(self.common.var() + self.low.var(axis=0).sum())
+            return float(self.population_mean[:-1].var() + self.loadings[:-1].var(axis=0).sum())
         return float(np.mean(self.model.offsets**2))
 
     @cached_property
@@ -149,44 +153,43 @@ class KnownActions:
         memory_loops.fingerprints(rows, self._multipliers, out)
         return out
 
-    def describe(self, actions: Floats, ids: Ids | None, *, keys: bool = True) -> Described:
-        """Candidates with features (m, K, d), or (1, K, d) for all rows, and ids (m, K) if the caller said which.
+    def describe(self, actions: Floats, ids: Ids | None, codes: Ints | None, *, keys: bool = True) -> Described:
+        """Candidates with features (m, K, d), or (1, K, d) for all rows, and ids with codes (m, K), if any.
 
-        Without `keys` nothing is recognised and no offset is known: for models that have neither.
+        Without `keys` no action is recognised and no offset is known: for models that have neither.
         """
+        if ids is not None and codes is not None and not actions.shape[2]:
+            return self._by_ids(ids, codes)
         shape = actions.shape[:2]
-        if ids is not None and not actions.shape[2]:
-            return self._by_ids(ids)
         with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores
-            low, common = np.matmul(actions, self.factor), np.matmul(actions, self.mean)
+            loadings, means = np.matmul(actions, self.factor), np.matmul(actions, self.mean)
         if not keys:
-            unsure = np.full(shape, self.uncertainty[0])
-            return Described(common, low, np.full(shape, ANONYMOUS), np.full(shape, self.variance[0]), unsure)
+            variance, effect = np.full(shape, self.variance[0]), np.full(shape, self.uncertainty[0])
+            return Described(means, loadings, np.full(shape, ANONYMOUS), variance, effect)
         if ids is None and not self.named:  # nothing but the features themselves can be recognised
             found = self.fingerprints(actions.reshape(-1, actions.shape[2])).reshape(shape)
-            return Described(common, low, found, np.full(shape, self.outside), np.full(shape, self.uncertainty[0]))
-        if ids is not None and len(ids) != shape[0]:
-            low, common = (np.broadcast_to(part, (len(ids), *part.shape[1:])) for part in (low, common))
-        codes = self._recognised(actions) if ids is None else self.model.recognise(ids.ravel()).reshape(ids.shape)
+            variance, effect = np.full(shape, self.variance[-1]), np.full(shape, self.uncertainty[0])
+            return Described(means, loadings, found, variance, effect)
+        if codes is None:
+            codes = self._recognised(actions)
+        elif len(codes) != shape[0]:
+            loadings, means = (np.broadcast_to(part, (len(codes), *part.shape[1:])) for part in (loadings, means))
         known = codes >= 0
         offsets = np.where(known, self.model.offsets[codes], 0.0) if len(self.model.offsets) > 1 else 0.0
-        variance = np.where(known, self.variance[codes % len(self.variance)], self.outside)
-        same = known & self._same(codes, low)
-        found = codes if same.all() else np.where(same, codes, self._strange(actions, ids))
-        lasting = np.where(known, 0.0, self.spread if ids is not None else 0.0)
-        lasting = np.where(same, self.uncertainty[codes % len(self.uncertainty)], lasting)
-        return Described(np.asarray(common + offsets), np.ascontiguousarray(low), found, variance, lasting)
+        same = known & self._same(codes, loadings)
+        found = codes if same.all() else np.where(same, codes, self._unknown_keys(actions, ids))
+        effect = np.where(known, 0.0, self.spread if ids is not None else 0.0)
+        effect = np.where(same, self.uncertainty[codes], effect)
+        return Described(
+            np.asarray(means + offsets), np.ascontiguousarray(loadings), found, self.variance[codes], effect
+        )
 
-    def _by_ids(self, ids: Ids) -> Described:
-        """Candidates that ids alone stand for: rows of the factor, and for unknown actions the average of them."""
-        codes = self.model.recognise(ids.ravel()).reshape(ids.shape)
-        known = codes >= 0
-        low = np.where(known[..., None], self.low[codes], self.low.mean(axis=0))
-        common = np.where(known, self.common[codes], self.common.mean())
-        variance = np.where(known, self.variance[codes % len(self.variance)], self.outside)
-        keys = codes if known.all() else np.where(known, codes, self._strange(np.zeros((*ids.shape, 0)), ids))
-        lasting = np.where(known, self.uncertainty[codes % len(self.uncertainty)], self.spread)
-        return Described(common, np.ascontiguousarray(low), keys, variance, lasting)
+    def _by_ids(self, ids: Ids, codes: Ints) -> Described:
+        """Candidates that ids alone stand for: rows of the catalogue's tables."""
+        keys = codes if (codes >= 0).all() else np.where(codes >= 0, codes, self._unknown_keys(None, ids))
+        return Described(
+            self.population_mean[codes], self.loadings[codes], keys, self.variance[codes], self.effect[codes]
+        )
 
     def _recognised(self, actions: Floats) -> Ints:
         """The place (m, K) in the catalogue of features that are a row of it, or -1."""
@@ -196,24 +199,25 @@ class KnownActions:
         codes = np.full(actions.shape[:2], -1, dtype=np.int64)
         if self._places is not None:
             keys, order = self._places
-            asked = self.fingerprints(actions.reshape(-1, actions.shape[2]))
-            place = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-            codes = np.where(keys[place] == asked, order[place], -1).reshape(codes.shape)
+            wanted = self.fingerprints(actions.reshape(-1, actions.shape[2]))
+            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            codes = np.where(keys[place] == wanted, order[place], -1).reshape(codes.shape)
         return codes
 
-    def _same(self, codes: Ints, low: Floats) -> Bools:
-        """Whether features are those of the catalogue, as far as taste sees them: features may depend on the moment."""
-        if not len(self.low):
+    def _same(self, codes: Ints, loadings: Floats) -> Bools:
+        """Whether loadings are those of the catalogue: features may depend on the moment."""
+        if not self.named:
             return np.zeros(codes.shape, dtype=np.bool_)
-        there = self.low[codes]
+        there = self.loadings[codes]
         with np.errstate(invalid="ignore"):
-            return np.asarray((np.abs(low - there) <= 1e-9 * (np.abs(there) + 1e-12)).all(axis=-1))
+            return np.asarray((np.abs(loadings - there) <= SAME * (np.abs(there) + 1e-12)).all(axis=-1))
 
-    def _strange(self, actions: Floats, ids: Ids | None) -> Ints:
+    def _unknown_keys(self, actions: Floats | None, ids: Ids | None) -> Ints:
         """Keys below zero (m, K) of actions outside the catalogue: of their ids, or of their features."""
         if ids is not None:
-            given = map(self.model.canonical, ids.ravel().tolist())
+            given = map(self.catalogue.canonical, ids.ravel().tolist())
             return np.array([_key_of(one) for one in given], dtype=np.int64).reshape(ids.shape)
+        assert actions is not None
         if self.ambiguous:
             return np.full(actions.shape[:2], ANONYMOUS)
         return self.fingerprints(actions.reshape(-1, actions.shape[2])).reshape(actions.shape[:2])

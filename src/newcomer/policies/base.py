@@ -15,7 +15,7 @@ A policy is a frozen dataclass of settings; what it learns of its users travels 
 columns with these names; a model with an intercept takes features with the constant or without it. `ids`, (m, K) or
 (K,), say which actions these are, for policies that remember actions and for those whose model has a catalogue, which
 then gives the features if `actions` is left out;
-`mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) of the users asked about,
+`mask` is (m, K) or (K,), true where an action may be chosen; `users` are the positions (m,) in the state,
 all of them by default. A reward of NaN means nothing yet. Scores within 1e-12 relative of the best are a tie, which the
 lowest index wins. `rng` is a Generator, or one per row (m); with one per user, results do not depend on how users are
 put into batches. Calls on one state may come from several threads: they are made one after another (`one_at_a_time`).
@@ -23,104 +23,53 @@ put into batches. Calls on one state may come from several threads: they are mad
 `Contract` turns these calls into checked questions and rewards (policies/calls.py). A policy derives from it and
 supplies what is its own:
 
-    begin(n) -> state                        how the state of n users begins
-    rank(state, asked) -> (m, K)             the score of each action; the best is chosen, unless draws decide
-    learn(state, told)                       how checked rewards change the state
-    draws(state, asked, rngs)                sampled policies: scores (m, K) of one draw after another
-    law(state, asked, rng) -> (m, K)         sampled policies that know their probabilities without drawing
-    inside(state) -> (n,)                    who is served in the shared subspace, if there is one
+    init(n) -> state                         the state of n users before any reward
+    score(state, query) -> (m, K)            the score of each action; the best is chosen, unless draws decide
+    learn(state, observed)                   how checked rewards change the state
+    draws(state, query, rngs)                sampled policies: scores (m, K) of one draw after another
+    choice_probabilities(state, query, rng)  sampled policies that know their probabilities (m, K) without drawing
+    in_subspace(state) -> (n,)               who is served in the shared subspace, if there is one
     state_settings() -> {name: value}        the settings that give the state its meaning
-    pool_repeatability(state)                what users who met actions again tell; None if actions are not remembered
-    apply_repeatability(state, given)        newcomers begin with that
+    pool_repeatability(state)                what repeated actions say of repeatability; None without per-action effects
+    apply_repeatability(state, given)        newcomers start with that
     apply_attributes(state, users, x)        the prior given encoded attributes of users
-    best(state, asked) -> (m,)               the best by `rank`, for policies that find it without scoring all
-    choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls
+    best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
+    learner                                  init, learn and what else concerns the state, shared with other policies
+    choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls by features
+    choose_codes, learn_codes                the same for calls by ids of the catalogue
 
-Policies that do not derive from it need only satisfy the `Policy` protocol, as `newcomer.testing.check_policy` tries.
+Policies that do not derive from it need only satisfy policies/protocol.py, as `newcomer.testing.check_policy` tries.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, wraps
 from itertools import islice
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Generic
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.catalogue import Catalogue
 from newcomer.errors import PolicyError
+from newcomer.feature_levels import by_entries
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
 from newcomer.policies.attributes import encoded
 from newcomer.policies.calls import Generators, Query, Random, Rewards
+from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
 from newcomer.transforms import Transform
 
-Kind = TypeVar("Kind", bound=State)
-
-
-@runtime_checkable
-class Policy(Protocol):
-    """What `nc.play`, the service and `newcomer.testing.check_policy` ask of a policy; its state is its own affair."""
-
-    def start(self, n: int) -> Any:
-        """The state of n newcomers."""
-
-    def choose(
-        self,
-        state: Any,
-        actions: ArrayLike | None = None,
-        rng: Random = None,
-        *,
-        ids: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Ints:
-        """The chosen action (m,) of each row."""
-
-    def probabilities(
-        self,
-        state: Any,
-        actions: ArrayLike | None = None,
-        rng: Random = None,
-        *,
-        ids: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """The probability (m, K) with which `choose` takes each action."""
-
-    def scores(
-        self,
-        state: Any,
-        actions: ArrayLike | None = None,
-        rng: Random = None,
-        *,
-        ids: ArrayLike | None = None,
-        mask: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> Floats:
-        """What the policy ranks by (m, K)."""
-
-    def in_subspace(self, state: Any) -> Bools:
-        """Whether each user (n,) is still served in the shared subspace."""
-
-    def update(
-        self,
-        state: Any,
-        features: ArrayLike | None = None,
-        reward: ArrayLike | None = None,
-        *,
-        ids: ArrayLike | None = None,
-        users: ArrayLike | None = None,
-    ) -> None:
-        """Learn from rewards, in place."""
+FAR = 3.0  # times the largest reward of the logs: a reward beyond it is likely in other units
+# Former names of hooks, and their names now.
+FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
 
 
 class Contract(Shown, ABC, Generic[Kind]):
@@ -133,31 +82,42 @@ class Contract(Shown, ABC, Generic[Kind]):
     # Whether ids alone do: without a model, or with one of so many one-hot actions that none is written.
     by_ids: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **named: Any) -> None:
+        """Refuse hooks by their former names, and check the state that a policy's own `in_subspace` is called with."""
+        super().__init_subclass__(**named)
+        old = [name for name in FORMER_HOOKS if callable(cls.__dict__.get(name))]
+        if old:
+            todo = "rename " + ", ".join(f"{name} to {FORMER_HOOKS[name]}" for name in old)
+            raise PolicyError(f"{cls.__name__} has hooks of an earlier version", todo=todo)
+        own = cls.__dict__.get("in_subspace")
+        if own is not None:
+            cls.in_subspace = _checked_phase(own)  # type: ignore[assignment, method-assign]
+
     # What everybody calls.
 
     def start(
         self, n: int, attributes: Any = None, repeatability: Repeatability | Mapping[str, Any] | None = None
     ) -> Kind:
-        """The state of n newcomers, who begin with the `repeatability` that earlier users told, if given.
+        """The state of n newcomers, who start with the `repeatability` of earlier users, if given.
 
         `attributes` are what is known of them: a frame, a dict of columns, or one dict a user, with the names of
         `model.attributes`. Values may be missing, and a level that the logs never had counts as missing: average, and
         less sure.
         """
         count = calls.newcomers(n)
-        told = None if repeatability is None else the_repeatability(repeatability)
+        observed = None if repeatability is None else the_repeatability(repeatability)
         try:
-            state = self.begin(count)
+            state = self.init(count)
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, PolicyError):
                 raise
             raise PolicyError(f"the state of {count:,} users does not fit into memory", todo="start fewer") from error
         if not isinstance(state, State):
-            what = f"{type(self).__name__}.begin gave a {type(state).__name__} and no state"
+            what = f"{type(self).__name__}.init gave a {type(state).__name__} and no state"
             raise PolicyError(what, todo="return a dataclass of arrays that derives from newcomer.linear.state.State")
         state.record = self.record
-        if told is not None:
-            self.apply_repeatability(state, told)
+        if observed is not None:
+            self.apply_repeatability(state, observed)
         if attributes is not None:
             self._take_attributes(state, attributes, calls.everyone(count))
         return state
@@ -192,9 +152,9 @@ class Contract(Shown, ABC, Generic[Kind]):
         mask: ArrayLike | None = None,
         users: ArrayLike | None = None,
     ) -> Ints:
-        """The chosen action (m,) of each row: the allowed one of largest score, by `rank` or, if sampled, by a draw.
+        """The chosen action (m,) of each row: the allowed one of largest score, by `score` or, if sampled, by a draw.
 
-        An array of int64, whatever was asked: `chosen.tolist()` or `int(chosen[0])` is plain Python, for JSON say.
+        An array of int64, also for a single user: `chosen.tolist()` or `int(chosen[0])` is plain Python, for JSON say.
         """
         # The commonest call needs no question: plain arrays for everybody, nothing masked.
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
@@ -203,10 +163,14 @@ class Contract(Shown, ABC, Generic[Kind]):
                 chosen = self.choose_plain(state, calls.everyone(n), given)
                 if chosen is not None:
                     return chosen
-        asked = self.ask(state, actions, ids, mask, users)
+        elif actions is mask is None and not self.sampled:
+            chosen = self._choose_known(state, ids, users)
+            if chosen is not None:
+                return chosen
+        query = self.query(state, actions, ids, mask, users)
         if self.sampled:
-            return calls.pick(next(self.draws(state, asked, self._generators(rng, asked))), asked)
-        return self.best(state, asked)
+            return calls.pick(next(self.draws(state, query, self._generators(rng, query))), query)
+        return self.best(state, query)
 
     @one_at_a_time
     def probabilities(
@@ -220,8 +184,12 @@ class Contract(Shown, ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Floats:
         """The probability (m, K) with which `choose` takes each action: one-hot if certain, else a share of draws."""
-        asked = self.ask(state, actions, ids, mask, users)
-        return self.law(state, asked, rng) if self.sampled else calls.shares([self.best(state, asked)], asked, 1)
+        query = self.query(state, actions, ids, mask, users)
+        return (
+            self.choice_probabilities(state, query, rng)
+            if self.sampled
+            else calls.shares([self.best(state, query)], query, 1)
+        )
 
     @one_at_a_time
     def scores(
@@ -235,14 +203,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         users: ArrayLike | None = None,
     ) -> Floats:
         """What the policy ranks by (m, K), -inf where masked; expected rewards if draws, not these, decide."""
-        asked = self.ask(state, actions, ids, mask, users)
-        return calls.masked(self.rank(state, asked), asked)
-
-    @one_at_a_time
-    def in_subspace(self, state: Kind) -> Bools:
-        """Whether the coming round of each user (n,) relies on what users share; never, for most policies."""
-        self._recognise(state)
-        return np.array(self.inside(state), dtype=np.bool_)
+        query = self.query(state, actions, ids, mask, users)
+        return calls.masked(self.score(state, query), query)
 
     @one_at_a_time
     def update(
@@ -271,77 +233,106 @@ class Contract(Shown, ABC, Generic[Kind]):
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
             if plain and self.learn_plain(state, calls.everyone(n), features, reward):
                 return
-        which = None if ids is None else calls.names(ids)
-        features = self._catalogue(which, "features") if features is None else self._complete(features, "features")
+        elif features is None and self._learn_known(state, ids, reward, users):
+            return
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
-        told = calls.rewards(len(state), self._width(features, which), features, reward, which, users)
-        if len(told.users):
-            self.learn(state, told)
+        which = None if ids is None else calls.names(ids)
+        if features is None:
+            calls.check_observed(which, np.size(reward), len(state) if users is None else np.size(users))
+        codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which, observed=True)
+        given = (
+            self._features(which, codes, "features")
+            if features is None
+            else self._complete(features, "features", which)
+        )
+        observed = calls.rewards(len(state), self._width(given, which), given, reward, which, users, codes)
+        if len(observed.users):
+            self._warn_of_range(observed.reward)
+            self.learn(state, observed)
 
     # What a policy supplies.
 
-    @abstractmethod
-    def begin(self, n: int) -> Kind:
+    @property
+    def learner(self) -> Learner[Kind]:
+        """What keeps the state, for policies that share it; one that supplies `init` and `learn` needs none."""
+        return NO_LEARNER  # type: ignore[return-value]
+
+    def init(self, n: int) -> Kind:
         """The state of n newcomers, n checked."""
+        return self.learner.init(n)
 
     @abstractmethod
-    def rank(self, state: Kind, asked: Query) -> Floats:
+    def score(self, state: Kind, query: Query) -> Floats:
         """The score (m, K) of each action; a score that is not finite has the features refused that it came from."""
 
-    @abstractmethod
-    def learn(self, state: Kind, told: Rewards) -> None:
+    def learn(self, state: Kind, observed: Rewards) -> None:
         """Take rewards into the state; at least one row."""
+        self.learner.learn(state, observed)
 
-    def draws(self, state: Kind, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Kind, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Endless draws of scores (m, K), row i by the generator rngs[i] alone."""
         raise NotImplementedError(f"{type(self).__name__} is sampled and has no draws")
 
-    def law(self, state: Kind, asked: Query, rng: Random) -> Floats:
+    def choice_probabilities(self, state: Kind, query: Query, rng: Random) -> Floats:
         """The probabilities (m, K) of a sampled policy; by default the share of `votes` draws that an action wins."""
         votes = int(getattr(self, "votes", 256))
-        draws = islice(self.draws(state, asked, self._generators(rng, asked)), votes)
-        return calls.shares((calls.pick(scores, asked) for scores in draws), asked, votes)
+        draws = islice(self.draws(state, query, self._generators(rng, query)), votes)
+        return calls.shares((calls.pick(scores, query) for scores in draws), query, votes)
 
-    def inside(self, state: Kind) -> Bools:
-        """Who (n,) is served in the shared subspace."""
-        return np.zeros(len(state), dtype=np.bool_)
+    def in_subspace(self, state: Kind) -> Bools:
+        """Whether the coming round of each user (n,) relies on the shared subspace; never, for most policies."""
+        self._recognise(state)
+        return np.array(self.learner.in_subspace(state), dtype=np.bool_)
 
     def state_settings(self) -> Mapping[str, str | float]:
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
-        return {}
+        return self.learner.state_settings()
 
     def pool_repeatability(self, state: Kind) -> Repeatability | None:
-        """What users who met actions again tell."""
-        return None
+        """What repeated actions say of repeatability; None without per-action effects."""
+        return self.learner.pool_repeatability(state)
 
     def apply_repeatability(self, state: Kind, given: Repeatability) -> None:
-        """Let the users of a state that has just begun begin with what earlier users told."""
-        what = f"{type(self).__name__} does not remember actions, so that nothing comes again"
-        raise PolicyError(what, todo="leave out repeatability=")
+        """Let the users of a new state start with the repeatability of earlier users."""
+        self.learner.apply_repeatability(state, given)
 
     def apply_attributes(self, state: Kind, users: Ints, x: Floats) -> None:
         """Let the prior of `users` (m,), each once, be the one given their encoded attributes (m, p)."""
-        raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
+        self.learner.apply_attributes(state, users, x)
 
-    def best(self, state: Kind, asked: Query) -> Ints:
+    def best(self, state: Kind, query: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
-        return calls.pick(self.rank(state, asked), asked)
+        return calls.pick(self.score(state, query), query)
 
     def choose_plain(self, state: Kind, users: Ints, actions: Floats) -> Ints | None:
-        """The best (n,) by `rank` in the commonest call: about everybody, plain actions, all of them allowed.
+        """The best (n,) by `score` in the commonest call: for all users, plain actions, all of them allowed.
 
         Actions are (n, K, d), or (1, K, d) for all alike, and may still be NaN or infinite. None, the default, says
         that the long way must decide.
         """
         return None
 
+    def choose_codes(self, state: Kind, users: Ints, codes: Ints) -> Ints | None:
+        """The best (m,) by `score` of the candidates at these places (1, K) of the catalogue, all of them allowed.
+
+        None, the default, says that the long way must decide.
+        """
+        return None
+
+    def learn_codes(self, state: Kind, users: Ints, codes: Ints, reward: Floats) -> bool:
+        """`learn` from rewards (m,), not looked at yet, for actions at these places (m,) of the catalogue.
+
+        False, the default, says that the long way must be gone, and that nothing has changed.
+        """
+        return self.learner.learn_codes(state, users, codes, reward, self.largest_reward)
+
     def learn_plain(self, state: Kind, users: Ints, features: Floats, reward: Floats) -> bool:
         """`learn` in the commonest call: plain features (n, d) and rewards (n,), one for everybody, not looked at yet.
 
         False, the default, says that the long way must be gone, and that nothing has changed.
         """
-        return False
+        return self.learner.learn_plain(state, users, features, reward)
 
     # What the calls share.
 
@@ -354,17 +345,17 @@ class Contract(Shown, ABC, Generic[Kind]):
         centers = getattr(self, "centers", None)
         if centers is not None:
             return int(np.shape(centers)[1])
-        dim = getattr(self, "dim", getattr(getattr(self, "model", None), "dim", None))
+        dim = getattr(self, "dim", getattr(self._model, "dim", None))
         return None if dim is None else int(dim)
 
     @cached_property
     def record(self) -> Record:
         """What the states of this policy carry: its name, the settings that matter to them, and the id of its model."""
         dim = {} if self.dimension is None else {"dim": self.dimension}
-        model = getattr(getattr(self, "model", None), "id", "")
+        model = getattr(self._model, "id", "")
         return Record.of(type(self).__name__, {**dim, **self.state_settings()}, model)
 
-    def ask(
+    def query(
         self,
         state: Kind,
         actions: ArrayLike | None = None,
@@ -375,28 +366,55 @@ class Contract(Shown, ABC, Generic[Kind]):
         """The question of a call, checked, about a state that must be this policy's."""
         self._recognise(state)
         which = None if ids is None else calls.names(ids)
-        actions = self._catalogue(which, "actions") if actions is None else self._complete(actions, "actions")
-        return calls.query_of(len(state), self._width(actions, which), actions, which, mask, users)
+        if actions is None:
+            calls.check_candidates(which, len(state) if users is None else np.size(users))
+        codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which)
+        given = (
+            self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions", which)
+        )
+        return calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
+
+    def _choose_known(self, state: Kind, ids: Any, users: Any) -> Ints | None:
+        """The choice among ids that the catalogue has, if the policy has a short way for them."""
+        codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
+        if codes is None or getattr(state, "record", None) is not self.record:
+            return None
+        who = calls.everyone(len(state)) if users is None else positions(users, len(state))
+        return self.choose_codes(state, who, codes[None])
+
+    def _learn_known(self, state: Kind, ids: Any, reward: Any, users: Any) -> bool:
+        """Whether rewards for ids that the catalogue has were learned in a short way."""
+        codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
+        paid = None if codes is None else calls.plain_rewards(reward)
+        if codes is None or paid is None:
+            return False
+        who = calls.everyone(len(state)) if users is None else positions(users, len(state))
+        return len(codes) == len(paid) == len(who) and self.learn_codes(state, who, codes, paid)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
-        """The positions (m,) of the users asked about, all by default, in a state that must be this policy's."""
+        """The positions (m,) of `users`, all by default, in a state that must be this policy's."""
         self._recognise(state)
         return calls.everyone(len(state)) if users is None else positions(users, len(state))
 
-    def _generators(self, rng: Random, asked: Query) -> Generators:
+    def _generators(self, rng: Random, query: Query) -> Generators:
         """One generator for each row, or the request to pass one."""
-        return calls.generators(rng, len(asked.users), type(self).__name__)
+        return calls.generators(rng, len(query.users), type(self).__name__)
 
     @property
     def takes_attributes(self) -> bool:
         """Whether attributes of users change what the policy does."""
-        supported = type(self).apply_attributes is not Contract.apply_attributes
-        return supported and bool(getattr(getattr(self, "model", None), "attributes", ()))
+        return self._uses_attributes and bool(getattr(getattr(self, "model", None), "attributes", ()))
+
+    @cached_property
+    def _uses_attributes(self) -> bool:
+        """Whether the policy, or its learner, says what attributes do."""
+        own = type(self).apply_attributes is not Contract.apply_attributes
+        return own or type(self.learner).apply_attributes is not Learner.apply_attributes
 
     def _take_attributes(self, state: Kind, given: Any, users: Ints) -> None:
         """Check attributes of users, and take them into the prior."""
         model = getattr(self, "model", None)
-        if model is None or type(self).apply_attributes is Contract.apply_attributes:
+        if model is None or not self._uses_attributes:
             raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
         x = encoded(model, given, users)
         if x is not None and len(users):
@@ -420,52 +438,91 @@ class Contract(Shown, ABC, Generic[Kind]):
                     " state = policy.start(n); policy.update(state, ids=... or features=..., reward=..., users=...)"
                 )
             raise PolicyError(f"this state was started by {who}; this policy is {self.record}", todo=todo)
-        fresh = self.begin(0)
+        fresh = self.init(0)
         if type(state) is not type(fresh) or _shapes(state) != _shapes(fresh):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
         state.record = self.record
 
-    def _complete(self, given: Any, name: str) -> Any:
+    def _complete(self, given: Any, name: str, ids: calls.Ids | None = None) -> Any:
         """Features by the names that the model was fitted with, where both the model and what is given have names.
 
         Where the model has an intercept, and one feature less than it has is given, the constant is added.
         """
-        model: Any = getattr(self, "model", None)
+        model = self._model
         wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
         if wanted is not None and type(given) is not np.ndarray:
+            levels = getattr(model, "feature_levels", ())
+            given = by_entries(given, levels, model.action_ids, ids) if levels else given
             given = calls.by_name(given, wanted, constant=constant)
         return calls.with_constant(calls.floats(given, name), self.dimension) if constant else given
 
     @cached_property
     def _transform(self) -> Transform | None:
         """What the policy's model learns rewards as."""
-        return getattr(getattr(self, "model", None), "reward_transform", None)
+        return getattr(self._model, "reward_transform", None)
+
+    @cached_property
+    def _catalogue(self) -> Catalogue | None:
+        """The actions of the policy's model."""
+        return getattr(self._model, "catalogue", None)
 
     @cached_property
     def _unwritten(self) -> bool:
-        """Whether ids stand for features that are never written out."""
-        model = getattr(self, "model", None)
-        return self.by_ids and (model is None or bool(getattr(model, "by_ids_alone", False)))
+        """Whether ids stand for features that are never written out: the policy takes ids, and actions are one-hot."""
+        model = self._model
+        return self.by_ids and (model is None or (model.one_hot and not model.intercept))
 
     def _width(self, features: Any, ids: calls.Ids | None) -> int | None:
         """Entries of a feature vector: d, or none where ids stand for them."""
         return 0 if self._unwritten and ids is not None and np.shape(features)[-1:] == (0,) else self.dimension
 
-    def _catalogue(self, ids: calls.Ids | None, what: str) -> Floats:
+    def _features(self, ids: calls.Ids | None, codes: Ints | None, what: str) -> Floats:
         """The features (..., d) of the actions with these ids, by the catalogue of the policy's model.
 
         An action that it does not know is a new one, and has the features of the average action. Where actions are
-        one-hot and many, and the policy knows them by their ids, nothing is written out: (..., 0).
+        one-hot and the policy takes ids, nothing is written out: (..., 0).
         """
         if ids is None:
             raise PolicyError(f"there are no {what}", todo=f"pass {what}, or ids= of the model's catalogue")
         if self._unwritten:
-            return np.zeros((*ids.shape, 0))  # ids say it all: the policy looks them up, or does not care
-        features = getattr(getattr(self, "model", None), "features", None)
-        if features is None:
+            return np.zeros((*ids.shape, 0))
+        if self._catalogue is None:
             raise PolicyError(f"{type(self).__name__} has no model with a catalogue", todo=f"pass {what} beside ids=")
-        found = np.asarray(features(ids.ravel(), unknown="average"), dtype=np.float64)
-        return found.reshape(*ids.shape, found.shape[-1])
+        if codes is None or not self._catalogue.known:
+            return np.asarray(self._model.features(ids.ravel()))  # which says why it has none
+        return self._catalogue.rows(codes)
+
+    @property
+    def _model(self) -> Any:
+        """The policy's model, None if it has none."""
+        return getattr(self, "model", None)
+
+    @cached_property
+    def largest_reward(self) -> float:
+        """The size beyond which a reward is far outside those of the logs; infinite if nothing is known of these."""
+        logs = getattr(getattr(self._model, "evidence", None), "logs", None)
+        return FAR * logs.max_reward if logs is not None and logs.max_reward > 0 else np.inf
+
+    def _warn_of_range(self, reward: Floats) -> None:
+        """Point out, once a model, rewards in other units than those of the logs; they are learned all the same."""
+        worst = float(np.abs(reward).max())
+        if worst > self.largest_reward and self._catalogue is not None:
+            sentence = (
+                f"A reward of size {worst:g} is far outside those of the logs, of which the largest is"
+                f" {self.largest_reward / FAR:g}: pass rewards in the units of the logs."
+            )
+            self._catalogue.warn_once("range", lambda: sentence)
+
+
+def _checked_phase(own: Callable[[Any, Any], Bools]) -> Callable[[Any, Any], Bools]:
+    """A policy's `in_subspace` as everybody calls it: with a state of this policy, and a copy (n,) for an answer."""
+
+    @wraps(own)
+    def in_subspace(self: Any, state: Any) -> Bools:
+        self._recognise(state)
+        return np.array(own(self, state), dtype=np.bool_)
+
+    return one_at_a_time(in_subspace)
 
 
 def the_model(given: object) -> Model:

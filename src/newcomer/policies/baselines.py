@@ -13,10 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from newcomer.array_loops import HUGE
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import LATER, State
 from newcomer.model import Model
-from newcomer.policies import attributes, calls
+from newcomer.policies import attributes, calls, prior_loops
 from newcomer.policies.actions import KnownActions
 from newcomer.policies.base import Contract, the_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
@@ -51,36 +52,36 @@ class Uniform(Contract[Counts]):
     sampled = True
     by_ids = True
 
-    def begin(self, n: int) -> Counts:
+    def init(self, n: int) -> Counts:
         """Nothing seen."""
         return Counts(np.zeros(n, dtype=np.int64))
 
-    def rank(self, state: Counts, asked: Query) -> Floats:
+    def score(self, state: Counts, query: Query) -> Floats:
         """Zero for every action (m, K); not zero but NaN where features are not finite, so that they are refused."""
         with np.errstate(invalid="ignore", over="ignore"):
-            nothing: Floats = 0.0 * asked.actions.sum(axis=2)
-        return np.broadcast_to(nothing, (len(asked.users), nothing.shape[1]))
+            nothing: Floats = 0.0 * query.actions.sum(axis=2)
+        return np.broadcast_to(nothing, (len(query.users), nothing.shape[1]))
 
-    def draws(self, state: Counts, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Counts, query: Query, rngs: Generators) -> Iterator[Floats]:
         """One for an action drawn uniformly among the allowed ones, zero for the others; one number a row."""
-        allowed = asked.allowed()
+        allowed = query.allowed()
         count, place = allowed.sum(axis=1), np.cumsum(allowed, axis=1)
         while True:
             number = np.array([rng.random() for rng in rngs]) * count
             # Rounding can make the product as large as the count; the last allowed action is then meant.
             drawn = np.argmax(place > np.minimum(number.astype(np.int64), count - 1)[:, None], axis=1)
-            yield self.rank(state, asked) + (np.arange(place.shape[1]) == drawn[:, None])
+            yield self.score(state, query) + (np.arange(place.shape[1]) == drawn[:, None])
 
-    def law(self, state: Counts, asked: Query, rng: Random) -> Floats:
+    def choice_probabilities(self, state: Counts, query: Query, rng: Random) -> Floats:
         """One over the number of allowed actions (m, K): exact, no generator needed."""
-        calls.masked(self.rank(state, asked), asked)
-        allowed = asked.allowed()
+        calls.masked(self.score(state, query), query)
+        allowed = query.allowed()
         chances: Floats = allowed / allowed.sum(axis=1, keepdims=True)
         return chances
 
-    def learn(self, state: Counts, told: Rewards) -> None:
+    def learn(self, state: Counts, observed: Rewards) -> None:
         """Count the rewards."""
-        np.add.at(state.count, told.users, 1)
+        np.add.at(state.count, observed.users, 1)
 
 
 @dataclass(frozen=True)
@@ -101,25 +102,44 @@ class PopulationMean(Contract[Counts]):
     def _known(self) -> KnownActions:
         return KnownActions(self.model)
 
-    def begin(self, n: int) -> Counts:
+    def init(self, n: int) -> Counts:
         """Nothing seen."""
         return Counts(np.zeros(n, dtype=np.int64))
 
-    def rank(self, state: Counts, asked: Query) -> Floats:
+    def choose_codes(self, state: Counts, users: Ints, codes: Ints) -> Ints | None:
+        """The best by the catalogue's population means."""
+        if state.shift.shape[1]:
+            return None
+        chosen = np.empty(len(users), dtype=np.int64)
+        known = self._known
+        return chosen if known.named and prior_loops.choose_means(known.population_mean, users, codes, chosen) else None
+
+    def learn_codes(self, state: Counts, users: Ints, codes: Ints, reward: Floats) -> bool:
+        """Count the rewards, of which none is missing."""
+        if not bool((np.abs(reward) <= min(self.largest_reward, HUGE)).all()):
+            return False
+        if len(users) == 1:
+            state.count[users[0]] += 1
+        else:
+            np.add.at(state.count, users, 1)
+        return True
+
+    def score(self, state: Counts, query: Query) -> Floats:
         """phi^T E[beta] + o (m, K)."""
         if state.shift.shape[1]:
-            seen = self._known.describe(asked.actions, asked.ids).rows(len(asked.users))
-            return np.asarray(seen.common + np.einsum("mak,mk->ma", seen.low, state.shift[asked.users]))
-        if asked.actions.shape[2] and not np.any(self.model.offsets):
-            return calls.mean_rewards(self._known.mean[None], asked)
-        common = self._known.describe(asked.actions, asked.ids).common
-        return np.array(np.broadcast_to(common, (len(asked.users), common.shape[1])))
+            seen = self._known.describe(query.actions, query.ids, query.codes).rows(len(query.users))
+            personal = np.einsum("mak,mk->ma", seen.loadings, state.shift[query.users])
+            return np.asarray(seen.population_mean + personal)
+        if query.actions.shape[2] and not np.any(self.model.offsets):
+            return calls.mean_rewards(self._known.mean[None], query)
+        means = self._known.describe(query.actions, query.ids, query.codes).population_mean
+        return np.array(np.broadcast_to(means, (len(query.users), means.shape[1])))
 
     def apply_attributes(self, state: Counts, users: Ints, x: Floats) -> None:
         """The mean given attributes."""
         state.shift = attributes.widened(state.shift, self._known.factor.shape[1])
         state.shift[users] = self.model.attribute_prior.given(x)[0]
 
-    def learn(self, state: Counts, told: Rewards) -> None:
+    def learn(self, state: Counts, observed: Rewards) -> None:
         """Count the rewards; they change nothing else."""
-        np.add.at(state.count, told.users, 1)
+        np.add.at(state.count, observed.users, 1)

@@ -1,4 +1,4 @@
-"""Checking a call to a policy: who is asked about, what is on offer, which rewards came, which generators draw.
+"""Checking a call to a policy: which users, what is on offer, which rewards came, which generators draw.
 
 A call becomes a `Query` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
 or int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows
@@ -28,6 +28,7 @@ Generators = Sequence[Generator]
 Random = Generator | Sequence[Generator] | None
 
 FLOAT, INT = np.dtype(np.float64), np.dtype(np.int64)
+NUMBERS = frozenset({float, int})
 NO_MASK: Bools = np.ones((0, 0), dtype=np.bool_)
 
 
@@ -38,6 +39,7 @@ class Query(NamedTuple):
     users: Ints  # (m,), positions in the state
     mask: Bools  # (m, K), true where an action may be chosen, or NO_MASK
     ids: Ids | None = None  # (m, K), which actions these are, if the caller said
+    codes: Ints | None = None  # (m, K), their places in the catalogue of the policy's model, -1 for unknown ones
 
     def table(self) -> Floats:
         """An empty (m, K) table of scores."""
@@ -60,11 +62,17 @@ class Rewards(NamedTuple):
     reward: Floats  # (m,)
     users: Ints  # (m,)
     ids: Ids | None = None  # (m,), which actions these were, if the caller said
+    codes: Ints | None = None  # (m,), their places in the catalogue of the policy's model, -1 for unknown ones
 
     def rows(self, which: Ints | Bools) -> Rewards:
         """Some of the rows."""
-        ids = None if self.ids is None else self.ids[which]
-        return Rewards(self.features[which], self.reward[which], self.users[which], ids)
+        ids, codes = (None if part is None else part[which] for part in (self.ids, self.codes))
+        return Rewards(self.features[which], self.reward[which], self.users[which], ids, codes)
+
+    def columns(self) -> tuple[Ids | None, Ints | None]:
+        """Ids and codes as those of one candidate a row (m, 1)."""
+        ids, codes = self.ids, self.codes
+        return None if ids is None else ids[:, None], None if codes is None else codes[:, None]
 
 
 @lru_cache(maxsize=16)
@@ -89,6 +97,13 @@ def plain_actions(actions: object, dim: int | None) -> Floats | None:
         return None
     given = actions if actions.ndim == 3 else actions[None]
     return given if given.ndim == 3 and given.shape[1] and given.shape[2] == dim else None
+
+
+def plain_rewards(reward: object) -> Floats | None:
+    """Rewards (m,) as a plain array, from one or from a list of numbers; None where that takes a closer look."""
+    if type(reward) is list and NUMBERS.issuperset(map(type, reward)):
+        return np.array(reward, dtype=np.float64)
+    return reward if is_plain(reward) and reward.ndim == 1 else None
 
 
 def floats(values: ArrayLike, name: str) -> Floats:
@@ -144,6 +159,30 @@ def names(ids: ArrayLike) -> Ids:
     return given
 
 
+def check_candidates(ids: Ids | None, rows: int) -> None:
+    """Refuse ids that cannot be the candidates of a query by ids alone: (K,) for all rows, or (rows, K)."""
+    if ids is None:
+        return  # what is missing is said where features would be looked for
+    if ids.ndim == 0:
+        raise PolicyError(f"ids must be a list, not {validate.shown(ids.item())}", todo="put a single id in a list")
+    if ids.size == 0 and rows:
+        raise PolicyError("there are no ids to choose from", todo="pass ids= of at least one action")
+    if ids.ndim > 2 or (ids.ndim == 2 and len(ids) != rows):
+        what = f"ids of shape {ids.shape} are not those of candidates for {_counted(rows, 'user')}"
+        raise PolicyError(what, todo="pass (K,) for all alike, or a row of ids for each user")
+
+
+def check_observed(ids: Ids | None, rewards: int, rows: int) -> None:
+    """Refuse ids that cannot be the actions of so many rewards, one for each of the `rows` users."""
+    if ids is not None and not (ids.ndim < 2 and ids.size == rewards == rows):
+        counts = f"{_counted(ids.size, 'id')} and {_counted(rewards, 'reward')} for {_counted(rows, 'user')}"
+        raise PolicyError(f"there are {counts}", todo="pass one id and one reward for each of users=")
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
 def query_of(
     count: int,
     dim: int | None,
@@ -151,6 +190,7 @@ def query_of(
     ids: Ids | None = None,
     mask: ArrayLike | None = None,
     users: ArrayLike | None = None,
+    codes: Ints | None = None,
 ) -> Query:
     """Check a question to a policy that knows `count` users and takes features of `dim` entries (None: any number).
 
@@ -158,15 +198,16 @@ def query_of(
     (1, 2)
     """
     given = floats(actions, "actions")
-    asked = everyone(count) if users is None else positions(users, count)
+    who = everyone(count) if users is None else positions(users, count)
     shape = given.shape
-    if len(shape) != 3 or shape[0] != len(asked) or shape[1] == 0 or (shape[2] != dim and dim is not None):
-        given = _shared(given, dim, len(asked))
+    if len(shape) != 3 or shape[0] != len(who) or shape[1] == 0 or (shape[2] != dim and dim is not None):
+        given = _shared(given, dim, len(who))
     if ids is None and mask is None:
-        return Query(given, asked, NO_MASK)
-    shape = len(asked), given.shape[1]
+        return Query(given, who, NO_MASK)
+    shape = len(who), given.shape[1]
     which = None if ids is None else _broadcast(ids, shape, "the ids")
-    return Query(given, asked, NO_MASK if mask is None else _allowed(mask, shape), which)
+    places = None if codes is None else _broadcast(codes, shape, "the ids")
+    return Query(given, who, NO_MASK if mask is None else _allowed(mask, shape), which, places)
 
 
 def _shared(actions: Floats, dim: int | None, rows: int) -> Floats:
@@ -175,7 +216,7 @@ def _shared(actions: Floats, dim: int | None, rows: int) -> Floats:
     if block.ndim != 3 or block.shape[1] == 0 or (block.shape[2] != dim and dim is not None):
         raise PolicyError(f"actions must have shape (m, K, {d}) or (K, {d}) with K >= 1, not {actions.shape}")
     if block is actions:
-        raise PolicyError(f"actions are for {len(actions)} users and {rows} were asked about")
+        raise PolicyError(f"actions are for {len(actions)} users and {rows} were named")
     return block
 
 
@@ -205,6 +246,7 @@ def rewards(
     reward: ArrayLike,
     ids: Ids | None = None,
     users: ArrayLike | None = None,
+    codes: Ints | None = None,
 ) -> Rewards:
     """Check rewards for a policy that knows `count` users; rows whose reward is NaN (nothing yet) are left out.
 
@@ -212,22 +254,22 @@ def rewards(
     [0]
     """
     x, r = floats(features, "features"), floats(reward, "reward")
-    asked = everyone(count) if users is None else positions(users, count)
-    rows = len(asked)
+    who = everyone(count) if users is None else positions(users, count)
+    rows = len(who)
     if x.shape != (rows, dim) or r.shape != (rows,):
         x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
         if x.ndim != 2 or len(x) != rows or r.shape != (rows,) or (x.shape[1] != dim and dim is not None):
             shapes = f"features {np.shape(features)} and reward {np.shape(reward)}"
             raise PolicyError(f"{shapes} do not fit {rows} users of dimension {dim or 'd'}")
     if ids is not None:
-        ids = np.atleast_1d(ids)
+        ids, codes = np.atleast_1d(ids), None if codes is None else np.atleast_1d(codes)
         if ids.shape != (rows,):
             raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
     status = learning_loops.faults(x, r)
     if status == learning_loops.ALL_FINE:
-        return Rewards(x, r, asked, ids)
+        return Rewards(x, r, who, ids, codes)
     if status == learning_loops.SOME_MISSING:
-        return Rewards(x, r, asked, ids).rows(~np.isnan(r))
+        return Rewards(x, r, who, ids, codes).rows(~np.isnan(r))
     what = "features and rewards must be finite numbers below 1e100 in size"
     raise PolicyError(what, where=f"row {status}", todo="a reward that is not known yet is NaN")
 
@@ -242,69 +284,69 @@ def transformed_rewards(reward: ArrayLike, transform: Transform) -> Floats:
     return transformed(given, transform)
 
 
-def each_once(told: Rewards) -> Iterator[Rewards]:
+def each_once(observed: Rewards) -> Iterator[Rewards]:
     """The rows in groups in which no user occurs twice; the rows of a user come in their order, in successive groups.
 
     For what must be taken in one reward at a time, but may be taken in for many users at once.
 
-    >>> told = rewards(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
-    >>> [part.reward.tolist() for part in each_once(told)]
+    >>> observed = rewards(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
+    >>> [part.reward.tolist() for part in each_once(observed)]
     [[1.0, 2.0], [3.0], [4.0]]
     """
-    users = told.users
+    users = observed.users
     if len(users) == 1 or bool((users[1:] > users[:-1]).all()):
-        yield told
+        yield observed
         return
     order = np.argsort(users, kind="stable")
     turn = np.empty_like(order)  # the how-manieth row of its user each row is
     turn[order] = np.arange(len(users)) - np.searchsorted(users[order], users[order])
     for t in range(turn.max() + 1):
-        yield told.rows(turn == t)
+        yield observed.rows(turn == t)
 
 
-def pick(scores: Floats, asked: Query) -> Ints:
+def pick(scores: Floats, query: Query) -> Ints:
     """The best allowed action (m,) of each row of scores (m, K); ties within 1e-12 relative go to the lowest index.
 
     >>> pick(np.array([[1.0, 3.0, 3.0]]), query_of(1, 1, [[0.0], [0.0], [0.0]])).tolist()
     [1]
     """
-    given = _fitting(scores, asked)
+    given = _fitting(scores, query)
     chosen = np.empty(len(given), INT)
-    bad = scoring_loops.first_best(given, asked.mask, chosen)
+    bad = scoring_loops.first_best(given, query.mask, chosen)
     if bad != scoring_loops.ALL_FINITE:
-        _refuse(asked, bad)
+        _refuse(query, bad)
     return chosen
 
 
-def masked(scores: Floats, asked: Query) -> Floats:
+def masked(scores: Floats, query: Query) -> Floats:
     """The scores (m, K), checked, with -inf where an action may not be chosen."""
-    given = _fitting(scores, asked)
+    given = _fitting(scores, query)
     finite = np.isfinite(given).all(axis=1)
     if not finite.all():
-        _refuse(asked, int(np.argmin(finite)))
-    return np.where(asked.mask, given, -np.inf) if asked.mask.size else given
+        _refuse(query, int(np.argmin(finite)))
+    return np.where(query.mask, given, -np.inf) if query.mask.size else given
 
 
-def _fitting(scores: Floats, asked: Query) -> Floats:
-    """What a policy's `rank` or `draws` gave, as a plain array (m, K); whoever wrote it is told of another shape."""
-    given, shape = floats(scores, "scores"), (len(asked.users), asked.actions.shape[1])
+def _fitting(scores: Floats, query: Query) -> Floats:
+    """What a policy's `score` or `draws` gave, as a plain array (m, K); another shape is refused."""
+    given, shape = floats(scores, "scores"), (len(query.users), query.actions.shape[1])
     if given.shape != shape:
         what = f"the policy gave scores of shape {given.shape} for {shape[0]} users and {shape[1]} actions"
-        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from rank and draws")
+        raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from score and draws")
     return given
 
 
-def _refuse(asked: Query, row: int) -> NoReturn:
+def _refuse(query: Query, row: int) -> NoReturn:
     """Say which features made the scores of a row infinite."""
-    action = int(np.argmin(np.isfinite(asked.block(row)).all(axis=1)))
+    action = int(np.argmin(np.isfinite(query.block(row)).all(axis=1)))
     raise PolicyError("features must be finite numbers of moderate size", where=f"actions, row {row}, action {action}")
 
 
-def mean_rewards(coefficients: Floats, asked: Query) -> Floats:
+def mean_rewards(coefficients: Floats, query: Query) -> Floats:
     """phi^T beta (m, K) if the reward vector of row i is row i of `coefficients` (m, d); one row serves all."""
-    out = asked.table()
+    out = query.table()
     rows = everyone(len(out)) if len(coefficients) == len(out) else np.zeros(len(out), dtype=np.int64)
-    array_loops.mean_scores(coefficients, rows, asked.actions, out)
+    array_loops.mean_scores(coefficients, rows, query.actions, out)
     return out
 
 
@@ -330,9 +372,9 @@ def normals(rngs: Generators, size: int) -> Floats:
     return out
 
 
-def shares(choices: Iterable[Ints], asked: Query, count: int) -> Floats:
+def shares(choices: Iterable[Ints], query: Query, count: int) -> Floats:
     """How often (m, K) each action is among `count` choices (m,) of each row: probabilities, up to noise."""
-    out = np.zeros((len(asked.users), asked.actions.shape[1]))
+    out = np.zeros((len(query.users), query.actions.shape[1]))
     rows = np.arange(len(out))
     for chosen in choices:
         out[rows, chosen] += 1.0 / count

@@ -1,36 +1,37 @@
-"""EmpiricalArms: each action has its mean, and a person's deviation from it, learned from that person's meetings of
-this action alone. It knows no directions. It is what any team writes in an afternoon, and the baseline to beat.
+"""EmpiricalArms: each action has its mean, and a user's deviation from it, learned from that user's meetings of this
+action alone. It knows no directions: the baseline that any team writes in an afternoon, and the one to beat.
 """
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from newcomer.array_loops import plain
+from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.policies import action_memory, attributes, calls
+from newcomer.policies import action_memory, attributes, calls, prior_loops
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief
 from newcomer.policies.calls import Query, Rewards, each_once
-from newcomer.policies.memory_loops import Foreseen
-from newcomer.policies.repeatability import Repeatability
+from newcomer.policies.memory_loops import Predicted
+from newcomer.policies.repeatability import SHARES, Repeatability
 from newcomer.validate import number
 
 
 @dataclass(frozen=True, eq=False)
 class EmpiricalArms(Contract[ActionMemory]):
-    """Each action by itself: the population's mean, and this person's deviation from it by this person's own meetings.
+    """Each action by itself: the population mean, and this user's deviation from it by this user's own meetings.
 
-    What may last of a person's deviation is the whole personal variance of the action: what the shared directions
-    explain of it, and the share of the residual that lasts, learned as in PriorUCB. `width` counts deviations of what
-    is not yet known of it. Nothing is shared between actions; a model without actions is refused.
+    The per-action effect has the whole personal variance of the action: what the shared directions explain of it, and
+    the share of the residual that repeats, learned as in PriorUCB. `width` counts deviations of what is not yet known
+    of it. Nothing is shared between actions; a model without actions is refused.
     """
 
     model: Model
@@ -49,17 +50,18 @@ class EmpiricalArms(Contract[ActionMemory]):
         return Belief(self.model, 0.0)
 
     @cached_property
-    def _taste(self) -> Floats:
-        """Variance (A,) that the shared directions give to each action."""
-        return np.asarray((self._belief.known.low**2).sum(axis=1))
+    def _shared(self) -> Floats:
+        """Variance (A + 1,) that the shared directions give to each action, the last that of an unknown one."""
+        found = (self._belief.known.loadings[:-1] ** 2).sum(axis=1)
+        return np.append(found, found.mean())
 
-    def begin(self, n: int) -> ActionMemory:
+    def init(self, n: int) -> ActionMemory:
         """Nothing met."""
-        return self._belief.start(n).memory
+        return self._belief.init(n).memory
 
     def apply_repeatability(self, state: ActionMemory, given: Repeatability) -> None:
-        """Begin with what earlier users told."""
-        self._belief.begin_from(state, given)
+        """Start with the repeatability of earlier users."""
+        self._belief.start_from(state, given)
 
     def apply_attributes(self, state: ActionMemory, users: Ints, x: Floats) -> None:
         """Shift the mean of every action; what was remembered of actions is beyond the new mean."""
@@ -70,41 +72,76 @@ class EmpiricalArms(Contract[ActionMemory]):
             for entry in range(int(state.used[user])):
                 key, slot = int(state.keys[user, entry]), int(state.slots[user, entry])
                 if slot < 0:
-                    met = state.counts[user, entry] * known.low[key]
+                    met = state.counts[user, entry] * known.loadings[key]
                 else:
                     met = state.rows[user, slot] if self.model.by_ids_alone else state.rows[user, slot] @ known.factor
                 state.totals[user, entry] -= met @ (state.shift[user] - before[user])
 
     def pool_repeatability(self, state: ActionMemory) -> Repeatability:
-        """What the users of the state tell."""
+        """What the repeats of the users say."""
         return self._belief.pooled(state)
 
-    def rank(self, state: ActionMemory, asked: Query) -> Floats:
-        """Common part, and what this person's meetings of the action add to it (m, K)."""
-        seen = self._described(asked.actions, asked.ids, state.shift[asked.users])
-        found = action_memory.recall(state, asked.users, seen.keys, seen.variance, seen.lasting)
-        return np.asarray(seen.common + found.level + self.width * np.sqrt(found.left))
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Floats]:
+        """Population means, residual variances and variances of the effect by place, as compiled loops take them."""
+        known = self._belief.known
+        return known.population_mean, known.variance, known.effect + self._shared
 
-    def learn(self, state: ActionMemory, told: Rewards) -> None:
-        """Remember the meetings, and what they tell of what lasts."""
-        for part in each_once(told):
-            ids = None if part.ids is None else part.ids[:, None]
-            seen = self._described(part.features[:, None], ids, state.shift[part.users])
-            keys, target = seen.keys[:, 0], part.reward - seen.common[:, 0]
+    def choose_codes(self, state: ActionMemory, users: Ints, codes: Ints) -> Ints | None:
+        """Scores and choice in one compiled loop, where attributes shift nothing."""
+        if state.shift.shape[1]:
+            return None
+        chosen = np.empty(len(users), dtype=np.int64)
+        memory = state.keys, state.counts, state.totals, state.used, state.share, state.extra
+        given: tuple[Any, ...] = (*self._tables, *memory, users, codes, float(self.width), chosen)
+        return chosen if prior_loops.choose_arms(*given) else None
+
+    def learn_codes(self, state: ActionMemory, users: Ints, codes: Ints, reward: Floats) -> bool:
+        """The same as `learn`, in one compiled loop; it stops where memory needs room."""
+        if state.shift.shape[1]:
+            return False
+        starting = np.zeros(0) if self._belief.starting is None else self._belief.starting
+        row, stopped = 0, np.zeros(1, dtype=np.int64)
+        observed = starting, SHARES, self._belief.scale, min(self.largest_reward, HUGE), users, codes, reward
+        while row < len(users):
+            repeats = state.share, state.extra, state.repeats, state.log_likelihood, state.log_prior
+            given: tuple[Any, ...] = (*self._tables, *state.entries[:6], *repeats, *observed, row, stopped)
+            row = prior_loops.learn_arms(*given)
+            if stopped[0] == prior_loops.REFUSED:
+                return False
+            if stopped[0] == prior_loops.NO_ROOM:
+                action_memory.make_room(state, users[row : row + 1], codes[row : row + 1])
+            stopped[0] = 0
+        return True
+
+    def score(self, state: ActionMemory, query: Query) -> Floats:
+        """The population mean, and what this user's meetings of the action add to it (m, K)."""
+        seen = self._described(query.actions, query.ids, query.codes, state.shift[query.users])
+        found = action_memory.recall(state, query.users, seen.keys, seen.variance, seen.effect)
+        return np.asarray(seen.population_mean + found.level + self.width * np.sqrt(found.left))
+
+    def learn(self, state: ActionMemory, observed: Rewards) -> None:
+        """Remember the meetings, and what repeats say of repeatability."""
+        for part in each_once(observed):
+            seen = self._described(part.features[:, None], *part.columns(), state.shift[part.users])
+            keys, target = seen.keys[:, 0], part.reward - seen.population_mean[:, 0]
             features, starting = self._belief.remembered(part, seen), self._belief.starting
-            common, variance, lasting = (plain(one[:, 0]) for one in (seen.common, seen.variance, seen.lasting))
+            means, variance, effect = (plain(one[:, 0]) for one in (seen.population_mean, seen.variance, seen.effect))
             nothing = np.zeros(len(target))  # it knows no directions
-            foreseen = Foreseen(common, nothing, nothing, variance, lasting)
+            predicted = Predicted(means, nothing, nothing, variance, effect)
             again = action_memory.remember(
-                state, part.users, keys, target, features, foreseen, self._belief.scale, starting
+                state, part.users, keys, target, features, predicted, self._belief.scale, starting
             )
             if starting is not None and len(again):
                 action_memory.believe(state, again, starting)
 
-    def _described(self, actions: Floats, ids: calls.Ids | None, shift: Floats) -> Described:
-        """Candidates (m, K), with the variance of shared taste among what lasts of each; attributes shift by (m, k)."""
-        seen = self._belief.known.describe(actions, ids).rows(len(shift))
+    def _described(self, actions: Floats, ids: calls.Ids | None, codes: Ints | None, shift: Floats) -> Described:
+        """Candidates (m, K), with the variance along shared directions as a part of the effect of each.
+
+        Attributes of users shift their means by `shift` (m, k), or not at all, (m, 0).
+        """
+        seen = self._belief.known.describe(actions, ids, codes).rows(len(shift))
         if shift.shape[1]:
-            seen = seen._replace(common=seen.common + np.einsum("mak,mk->ma", seen.low, shift))
-        taste = np.where(seen.keys >= 0, self._taste[np.maximum(seen.keys, 0)], self._taste.mean())
-        return seen._replace(lasting=seen.lasting + taste)
+            personal = np.einsum("mak,mk->ma", seen.loadings, shift)
+            seen = seen._replace(population_mean=seen.population_mean + personal)
+        return seen._replace(effect=seen.effect + self._shared[np.maximum(seen.keys, -1)])

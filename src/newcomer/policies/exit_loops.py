@@ -38,9 +38,9 @@ def _kappa(factor: Floats, cross: Floats) -> float:
 
 @compiled
 def ask_rule(
-    lean: Lean, basis: Floats, factor: Floats, seen: Ints, inside: Bools, users: Ints, features: Floats
+    lean: Lean, basis: Floats, factor: Floats, seen: Ints, in_subspace: Bools, users: Ints, features: Floats
 ) -> None:
-    """Take one row of features (m, d) of each of `users` into C and kappa, and say who is inside in the coming round.
+    """Take one row of features (m, d) of each of `users` into C and kappa, and set who is in the subspace next round.
 
     `factor` (n, p) and `seen` (n,) are of the small systems, which have learnt these rows already; basis is U^T (k, d).
     """
@@ -58,7 +58,7 @@ def ask_rule(
         t = seen[u] + 1
         # An infinite radius times no lean at all is zero.
         leans = lean.bend * np.sqrt(rank * lean.squares[u] / t) if lean.squares[u] > 0.0 else 0.0
-        inside[u] = lean.pull * np.sqrt(t) + leans <= dim
+        in_subspace[u] = lean.pull * np.sqrt(t) + leans <= dim
 
 
 def warm() -> None:

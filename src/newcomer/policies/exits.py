@@ -1,12 +1,11 @@
-"""When does a user leave the shared subspace? Three exits, each of which sets `inside` as rewards come.
+"""When does a user leave the shared subspace? Three exits, each of which sets `in_subspace` as rewards come.
 
 Literal: the paper's rule (Algorithm 2 of ProBALL). With U (d x k), V = I + sum phi phi^T, V_U = U^T V U, round t is
 played in the subspace while
 
     Delta tau sqrt(t) + Delta tau' sqrt(k sum_{s<=t} kappa_s^2 / t) <= d,     kappa_s = |U^T sum phi phi^T|_{V_U^-1},
 
-kappa_1 = 0, which is asked anew each round, so with tau' > 0 a user may come back. Without tau' the rule only counts
-rounds.
+kappa_1 = 0. It is evaluated anew each round, so with tau' > 0 a user may come back. Without tau' it only counts rounds.
 
 Savings: ours; leave once the subspace has cost more than it has saved. Staying in round s saves bonus and risks bias.
 With phi_s the action taken, V and V_U as they were before its reward,
@@ -127,20 +126,20 @@ class Literal:
 
     def start(self, n: int) -> tuple[TwoSystems, Ledger]:
         """n newcomers, who are outside from the start if the rule says so of round 1."""
-        (rank, dim), inside = self.basis.shape, not self.pull > self.basis.shape[1]
-        systems = two_systems.start(n, dim, rank, built=not inside, inside=inside)
+        (rank, dim), in_subspace = self.basis.shape, not self.pull > self.basis.shape[1]
+        systems = two_systems.start(n, dim, rank, built=not in_subspace, in_subspace=in_subspace)
         return systems, _ledger(n, *((rank, dim) if self.bend > 0 else (0, 0)))
 
-    def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
+    def learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
         """Take rewards into the systems and ask the rule anew."""
-        begin, count = 0, len(told.users)
+        begin, count = 0, len(observed.users)
         while self.patience != NEVER and not systems.full.factor.size:  # as long as nobody has left
-            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, *told[:3], begin)
+            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, *observed[:3], begin)
             if begin == count:
                 return
-            self._learn(systems, ledger, told.rows(np.array([begin])))
+            self._learn(systems, ledger, observed.rows(np.array([begin])))
             begin += 1
-        for part in each_once(told.rows(np.arange(begin, count)) if begin else told):
+        for part in each_once(observed.rows(np.arange(begin, count)) if begin else observed):
             self._learn(systems, ledger, part)
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
@@ -155,16 +154,18 @@ class Literal:
             self.learn(systems, ledger, Rewards(features[begin:], reward[begin:], users[begin:]))
         return begin != learning_loops.REFUSED
 
-    def _learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
+    def _learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
         """The same, with each user at most once; rows are of use to users who may leave."""
-        users, small = told.users, systems.small
-        two_systems.learn(systems, self.basis, told, keep=self.pull > 0 or self.bend > 0)
+        users, small = observed.users, systems.small
+        two_systems.learn(systems, self.basis, observed, keep=self.pull > 0 or self.bend > 0)
         if self.bend > 0:
             lean = Lean(ledger.cross, ledger.kappa, ledger.squares, self.pull, self.bend)
-            exit_loops.ask_rule(lean, self.basis, small.factor, small.count, systems.inside, users, told.features)
+            exit_loops.ask_rule(
+                lean, self.basis, small.factor, small.count, systems.in_subspace, users, observed.features
+            )
         else:
-            systems.inside[users] &= small.count[users] < self.patience
-        for user in users[~(systems.inside[users] | systems.built[users])]:
+            systems.in_subspace[users] &= small.count[users] < self.patience
+        for user in users[~(systems.in_subspace[users] | systems.built[users])]:
             two_systems.leave(systems, int(user))
 
 
@@ -186,17 +187,17 @@ class Savings:
         rank, dim = self.basis.shape
         return two_systems.start(n, dim, rank, built=True), _ledger(n, 0, 0)
 
-    def learn(self, systems: TwoSystems, ledger: Ledger, told: Rewards) -> None:
-        """Add up what users inside save with these actions, take the rewards in, and let those go who lose by it."""
-        for part in each_once(told):
+    def learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
+        """Add up what users in the subspace save with these actions, learn, and let those go who lose by it."""
+        for part in each_once(observed):
             users, x = part.users, part.features
             low, saved = np.empty((len(users), len(self.basis))), np.empty((2, len(users)))
             scoring_loops.project(self.basis, x, low)
             scoring_loops.lengths(systems.small.factor, users, low, saved[0])
             scoring_loops.lengths(systems.full.factor, users, x, saved[1])
-            ledger.saved[users] += systems.inside[users] * (self.high * saved[1] - self.low * saved[0])
+            ledger.saved[users] += systems.in_subspace[users] * (self.high * saved[1] - self.low * saved[0])
             two_systems.learn(systems, self.basis, part, keep=False)
-            systems.inside[users] &= self.cost * systems.small.count[users] <= ledger.saved[users]
+            systems.in_subspace[users] &= self.cost * systems.small.count[users] <= ledger.saved[users]
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
         """There is no shorter way."""

@@ -34,6 +34,7 @@ from newcomer.linear.state import State
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards, each_once, floats
+from newcomer.policies.learner import Learner
 from newcomer.validate import number, positive, whole
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
@@ -84,11 +85,11 @@ def draw(chances: Floats, rngs: Generators) -> Ints:
     return drawn
 
 
-def _promised(centers: Floats, asked: Query) -> Floats:
+def _promised(centers: Floats, query: Query) -> Floats:
     """phi_a . m_s (m, K, S): one small product for each user, never one across users."""
     with np.errstate(invalid="ignore", over="ignore"):
-        products: Floats = asked.actions @ centers.T
-    return np.broadcast_to(products, (len(asked.users), *products.shape[1:]))
+        products: Floats = query.actions @ centers.T
+    return np.broadcast_to(products, (len(query.users), *products.shape[1:]))
 
 
 def _rewarded(centers: Floats, features: Floats) -> Floats:
@@ -112,7 +113,7 @@ class Charges(State):
 
 
 @dataclass(frozen=True, eq=False)
-class _Elimination:
+class _Elimination(Learner[Charges]):
     """The rules that mUCB (epsilon = 0) and mmUCB share."""
 
     centers: Floats
@@ -125,7 +126,7 @@ class _Elimination:
         positive(self.noise_sd, "noise_sd")
         number(self.epsilon, "epsilon")
 
-    def start(self, n: int) -> Charges:
+    def init(self, n: int) -> Charges:
         """No rounds charged."""
         shape = n, len(self.centers)
         return Charges(np.zeros(shape, dtype=np.int64), np.zeros(shape))
@@ -133,20 +134,22 @@ class _Elimination:
     def plausible(self, state: Charges, users: Ints) -> Bools:
         """The set C (m, S), never empty."""
         count, gap = state.count[users], state.gap[users]
-        inside: Bools = gap <= self.noise_sd * np.sqrt(6.0 * count * np.log(self.horizon))
-        for row in np.flatnonzero(~inside.any(axis=1)):  # there every count is positive: gap = 0 at count = 0 is inside
-            inside[row, np.argmin(gap[row] / np.sqrt(count[row]))] = True
-        return inside
+        plausible: Bools = gap <= self.noise_sd * np.sqrt(6.0 * count * np.log(self.horizon))
+        for row in np.flatnonzero(
+            ~plausible.any(axis=1)
+        ):  # there every count is positive: gap = 0 at count = 0 is plausible
+            plausible[row, np.argmin(gap[row] / np.sqrt(count[row]))] = True
+        return plausible
 
-    def index(self, state: Charges, asked: Query) -> Floats:
+    def index(self, state: Charges, query: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
-        plausible, promises = self.plausible(state, asked.users), _promised(self.centers, asked)
+        plausible, promises = self.plausible(state, query.users), _promised(self.centers, query)
         best: Floats = np.max(promises, axis=2, initial=-np.inf, where=plausible[:, None, :])
         return best
 
-    def charge(self, state: Charges, told: Rewards) -> None:
+    def learn(self, state: Charges, observed: Rewards) -> None:
         """Charge each reward, less epsilon, to the plausible model that promised most for it."""
-        for part in each_once(told):
+        for part in each_once(observed):
             users, promises, rows = part.users, _rewarded(self.centers, part.features), np.arange(len(part.users))
             guilty = np.empty(len(users), dtype=np.int64)
             scoring_loops.first_best(promises, self.plausible(state, users), guilty)
@@ -173,27 +176,16 @@ class MUCB(Contract[Charges]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", models(self.centers))
-        self._rules  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _rules(self) -> _Elimination:
+    def learner(self) -> _Elimination:
+        """The rules, and the rounds charged to each model."""
         return _Elimination(self.centers, self.horizon, self.noise_sd)
 
-    def state_settings(self) -> dict[str, str | float]:
-        """The models."""
-        return self._rules.state_settings()
-
-    def begin(self, n: int) -> Charges:
-        """No rounds charged."""
-        return self._rules.start(n)
-
-    def rank(self, state: Charges, asked: Query) -> Floats:
+    def score(self, state: Charges, query: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
-        return self._rules.index(state, asked)
-
-    def learn(self, state: Charges, told: Rewards) -> None:
-        """Charge each reward to the plausible model that promised most."""
-        self._rules.charge(state, told)
+        return self.learner.index(state, query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,27 +203,16 @@ class MmUCB(Contract[Charges]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", models(self.centers))
-        self._rules  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _rules(self) -> _Elimination:
+    def learner(self) -> _Elimination:
+        """The rules, and the rounds charged to each model."""
         return _Elimination(self.centers, self.horizon, self.noise_sd, self.epsilon)
 
-    def state_settings(self) -> dict[str, str | float]:
-        """The models and epsilon."""
-        return self._rules.state_settings()
-
-    def begin(self, n: int) -> Charges:
-        """No rounds charged."""
-        return self._rules.start(n)
-
-    def rank(self, state: Charges, asked: Query) -> Floats:
+    def score(self, state: Charges, query: Query) -> Floats:
         """max over plausible s of phi . m_s (m, K)."""
-        return self._rules.index(state, asked)
-
-    def learn(self, state: Charges, told: Rewards) -> None:
-        """Charge each reward, less epsilon, to the plausible model that promised most."""
-        self._rules.charge(state, told)
+        return self.learner.index(state, query)
 
 
 @dataclass
@@ -272,33 +253,33 @@ class MTS(Contract[Beliefs]):
         arrays = {"centers": self.centers, "weights": self.weights}
         return {"centers": files.digest(arrays), "noise_sd": self.noise_sd}
 
-    def begin(self, n: int) -> Beliefs:
+    def init(self, n: int) -> Beliefs:
         """The prior weights."""
         assert self.weights is not None
         return Beliefs(np.tile(np.log(self.weights), (n, 1)))
 
-    def rank(self, state: Beliefs, asked: Query) -> Floats:
+    def score(self, state: Beliefs, query: Query) -> Floats:
         """The posterior mean reward, sum_s p_s phi . m_s (m, K)."""
-        chances = posterior(state.log_weights[asked.users])
-        mean: Floats = (_promised(self.centers, asked) * chances[:, None, :]).sum(axis=2)
+        chances = posterior(state.log_weights[query.users])
+        mean: Floats = (_promised(self.centers, query) * chances[:, None, :]).sum(axis=2)
         return mean
 
-    def draws(self, state: Beliefs, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Beliefs, query: Query, rngs: Generators) -> Iterator[Floats]:
         """What a model drawn from the posterior promises (m, K); one number a row."""
-        chances, promises = posterior(state.log_weights[asked.users]), _promised(self.centers, asked)
+        chances, promises = posterior(state.log_weights[query.users]), _promised(self.centers, query)
         while True:
             drawn = draw(chances, rngs)
             yield np.ascontiguousarray(promises[np.arange(len(drawn)), :, drawn])
 
-    def law(self, state: Beliefs, asked: Query, rng: Random) -> Floats:
+    def choice_probabilities(self, state: Beliefs, query: Query, rng: Random) -> Floats:
         """P(a) = sum of p_s over the models whose best allowed action is a (m, K): exact, no generator needed."""
-        chances, promises = posterior(state.log_weights[asked.users]), _promised(self.centers, asked)
+        chances, promises = posterior(state.log_weights[query.users]), _promised(self.centers, query)
         out, rows = np.zeros(promises.shape[:2]), np.arange(len(promises))
         for s in range(len(self.centers)):
-            out[rows, calls.pick(np.ascontiguousarray(promises[:, :, s]), asked)] += chances[:, s]
+            out[rows, calls.pick(np.ascontiguousarray(promises[:, :, s]), query)] += chances[:, s]
         return out
 
-    def learn(self, state: Beliefs, told: Rewards) -> None:
+    def learn(self, state: Beliefs, observed: Rewards) -> None:
         """Weigh each model by the density of the rewards under it."""
-        errors = told.reward[:, None] - _rewarded(self.centers, told.features)
-        np.subtract.at(state.log_weights, told.users, np.square(errors) / (2 * self.noise_sd**2))
+        errors = observed.reward[:, None] - _rewarded(self.centers, observed.features)
+        np.subtract.at(state.log_weights, observed.users, np.square(errors) / (2 * self.noise_sd**2))

@@ -5,7 +5,7 @@ With V = I + sum phi phi^T, b = sum phi r over the user's own rewards and mean =
     LinUCB   argmax_a  phi_a^T mean + alpha |phi_a|_{V^-1}          (Li et al. 2010; Abbasi-Yadkori et al. 2011, OFUL)
     LinTS    argmax_a  phi_a^T beta,  beta ~ N(mean, alpha^2 V^-1)  (Agrawal and Goyal 2013)
 
-alpha is the practical width of the paper's experiments unless told otherwise. Guarantee: with the theoretical width and
+alpha is the practical width of the paper's experiments by default. Guarantee: with the theoretical width and
 noise and reward vectors bounded by R, regret is O(d sqrt(T)) up to logarithms (LinTS: d^1.5, with alpha of that order);
 with the practical width there is none. Both ignore what users share, which is why they need about d rounds to be of
 use.
@@ -28,8 +28,35 @@ from newcomer.linear.state import one_at_a_time
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards
+from newcomer.policies.learner import Learner
 from newcomer.policies.widths import DEFAULT, Theory, resolve
 from newcomer.validate import whole
+
+
+@dataclass(frozen=True)
+class RidgeLearner(Learner[Ridge]):
+    """Ridge regression of a user's rewards on features of `dim` entries."""
+
+    dim: int
+
+    def init(self, n: int) -> Ridge:
+        """V = I, b = 0."""
+        return ridge.start(n, self.dim)
+
+    def learn(self, state: Ridge, observed: Rewards) -> None:
+        """V += phi phi^T, b += r phi."""
+        ridge.learn(state, observed.features, observed.reward, observed.users)
+
+    def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop that looks at the numbers too."""
+        return ridge.learn(state, features, reward, users)
+
+
+def _width(policy: LinUCB | LinTS) -> float:
+    """alpha, from checked settings."""
+    whole(policy.dim, "dim")
+    whole(policy.horizon, "horizon")
+    return resolve(policy.widths, [policy.dim], policy.horizon, policy.theory)[0]
 
 
 @dataclass(frozen=True)
@@ -50,22 +77,21 @@ class LinUCB(Contract[Ridge]):
     theory: Theory = DEFAULT
 
     def __post_init__(self) -> None:
-        whole(self.dim, "dim")
-        whole(self.horizon, "horizon")
-        self._alpha  # noqa: B018  (a width that makes no sense is refused here, not in the first round)
+        self._alpha  # noqa: B018  (settings that make no sense are refused here, not in the first round)
 
     @cached_property
     def _alpha(self) -> float:
-        return resolve(self.widths, [self.dim], self.horizon, self.theory)[0]
+        return _width(self)
 
-    def begin(self, n: int) -> Ridge:
-        """V = I, b = 0."""
-        return ridge.start(n, self.dim)
+    @cached_property
+    def learner(self) -> RidgeLearner:
+        """The user's own system."""
+        return RidgeLearner(self.dim)
 
-    def rank(self, state: Ridge, asked: Query) -> Floats:
+    def score(self, state: Ridge, query: Query) -> Floats:
         """phi^T mean + alpha |phi|_{V^-1} (m, K)."""
-        out, system = asked.table(), Ellipsoid(state.factor, state.mean, np.array([self._alpha]))
-        scoring_loops.ucb_scores(system, asked.users, asked.actions, out)
+        out, system = query.table(), Ellipsoid(state.factor, state.mean, np.array([self._alpha]))
+        scoring_loops.ucb_scores(system, query.users, query.actions, out)
         return out
 
     def choose_plain(self, state: Ridge, users: Ints, actions: Floats) -> Ints | None:
@@ -73,14 +99,6 @@ class LinUCB(Contract[Ridge]):
         chosen = np.empty(len(users), calls.INT)
         fine = scoring_loops.ucb_choose(state.factor, state.mean, users, actions, self._alpha, chosen)
         return chosen if fine else None
-
-    def learn(self, state: Ridge, told: Rewards) -> None:
-        """V += phi phi^T, b += r phi."""
-        ridge.learn(state, told.features, told.reward, told.users)
-
-    def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
-        """The same, in one compiled loop that looks at the numbers too."""
-        return ridge.learn(state, features, reward, users)
 
 
 @dataclass(frozen=True)
@@ -97,35 +115,26 @@ class LinTS(Contract[Ridge]):
     sampled = True
 
     def __post_init__(self) -> None:
-        whole(self.dim, "dim")
-        whole(self.horizon, "horizon")
         whole(self.votes, "votes")
-        self._alpha  # noqa: B018  (a width that makes no sense is refused here, not in the first round)
+        self._alpha  # noqa: B018  (settings that make no sense are refused here, not in the first round)
 
     @cached_property
     def _alpha(self) -> float:
-        return resolve(self.widths, [self.dim], self.horizon, self.theory)[0]
+        return _width(self)
 
-    def begin(self, n: int) -> Ridge:
-        """V = I, b = 0."""
-        return ridge.start(n, self.dim)
+    @cached_property
+    def learner(self) -> RidgeLearner:
+        """The user's own system."""
+        return RidgeLearner(self.dim)
 
-    def rank(self, state: Ridge, asked: Query) -> Floats:
+    def score(self, state: Ridge, query: Query) -> Floats:
         """Expected rewards phi^T mean (m, K)."""
-        return calls.mean_rewards(state.mean[asked.users], asked)
+        return calls.mean_rewards(state.mean[query.users], query)
 
-    def draws(self, state: Ridge, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: Ridge, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) with beta drawn from N(mean, alpha^2 V^-1)."""
         while True:
-            yield calls.mean_rewards(self._coefficients(state, asked.users, rngs), asked)
-
-    def learn(self, state: Ridge, told: Rewards) -> None:
-        """V += phi phi^T, b += r phi."""
-        ridge.learn(state, told.features, told.reward, told.users)
-
-    def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
-        """The same, in one compiled loop that looks at the numbers too."""
-        return ridge.learn(state, features, reward, users)
+            yield calls.mean_rewards(self._coefficients(state, query.users, rngs), query)
 
     @one_at_a_time
     def sample(self, state: Ridge, rng: Random, *, users: ArrayLike | None = None) -> Floats:

@@ -71,40 +71,40 @@ class LocalUCB(Contract[Ridge]):
         bound = plug_in_bound(self.model) if bound is None else number(bound, "reward_bound", least=least, finite=False)
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
 
-    def begin(self, n: int) -> Ridge:
+    def init(self, n: int) -> Ridge:
         """V = I, b = 0, in all d dimensions: the subspace plays its part in the rounds, not in the state."""
         return ridge.start(n, self.model.dim)
 
-    def rank(self, state: Ridge, asked: Query) -> Floats:
+    def score(self, state: Ridge, query: Query) -> Floats:
         """The optimistic rewards (m, K) of all actions, without pruning."""
-        return self._scores(state, asked, prune=False)
+        return self._scores(state, query, prune=False)
 
-    def best(self, state: Ridge, asked: Query) -> Ints:
+    def best(self, state: Ridge, query: Query) -> Ints:
         """The allowed action (m,) of largest optimistic reward; actions that cannot win are pruned."""
-        return calls.pick(self._scores(state, asked, prune=True), asked)
+        return calls.pick(self._scores(state, query, prune=True), query)
 
-    def inside(self, state: Ridge) -> Bools:
+    def in_subspace(self, state: Ridge) -> Bools:
         """Whether some allowed subspace (n,) still explains the user, i.e. the round is not one of LinUCB."""
         return ~self.flagged(state)
 
-    def learn(self, state: Ridge, told: Rewards) -> None:
+    def learn(self, state: Ridge, observed: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
-        ridge.learn(state, told.features, told.reward, told.users)
+        ridge.learn(state, observed.features, observed.reward, observed.users)
 
     @one_at_a_time
     def flagged(self, state: Ridge, *, users: ArrayLike | None = None) -> Bools:
         """Users (m,) for whom no (beta, U) meets all constraints, so that LinUCB is played."""
-        asked = self.positions(state, users)
-        return np.array([not rounds.possible(self._problem(state, int(u))) for u in asked], dtype=np.bool_)
+        query = self.positions(state, users)
+        return np.array([not rounds.possible(self._problem(state, int(u))) for u in query], dtype=np.bool_)
 
     @one_at_a_time
     def certificate(self, state: Ridge, actions: ArrayLike, *, users: ArrayLike | None = None) -> Certificate:
         """Solve the round of every action, check each point again from the definitions, and bound it from above."""
-        asked = self.ask(state, actions, users=users)
-        linucb = self._linucb(state, asked)
+        query = self.query(state, actions, users=users)
+        linucb = self._linucb(state, query)
         rows = [
-            self._certify(self._problem(state, int(user)), asked.block(i), linucb[i])
-            for i, user in enumerate(asked.users)
+            self._certify(self._problem(state, int(user)), query.block(i), linucb[i])
+            for i, user in enumerate(query.users)
         ]
         return Certificate(**{name: np.stack([row[name] for row in rows]) for name in rows[0]})
 
@@ -138,18 +138,18 @@ class LocalUCB(Contract[Ridge]):
         factor = ridge.unpack(one.factor, one.dim)[0]
         return pose(ridge.precision(one)[0], one.moment[0], self.model.basis, factor=factor, **self.settings)
 
-    def _linucb(self, state: Ridge, asked: Query) -> Floats:
+    def _linucb(self, state: Ridge, query: Query) -> Floats:
         """LinUCB's scores (m, K), by which rounds without a feasible point are played; refused if not finite."""
-        out, width = asked.table(), np.array([self.settings["outer"]])
-        scoring_loops.ucb_scores(Ellipsoid(state.factor, state.mean, width), asked.users, asked.actions, out)
-        calls.masked(out, asked)
+        out, width = query.table(), np.array([self.settings["outer"]])
+        scoring_loops.ucb_scores(Ellipsoid(state.factor, state.mean, width), query.users, query.actions, out)
+        calls.masked(out, query)
         return out
 
-    def _scores(self, state: Ridge, asked: Query, *, prune: bool) -> Floats:
+    def _scores(self, state: Ridge, query: Query, *, prune: bool) -> Floats:
         """LinUCB's scores, with LOCAL-UCB's in their place wherever the round has a feasible point."""
-        out, mask = self._linucb(state, asked), asked.allowed()
-        for i, user in enumerate(asked.users):
-            actions = np.ascontiguousarray(asked.block(i)[mask[i]])
+        out, mask = self._linucb(state, query), query.allowed()
+        for i, user in enumerate(query.users):
+            actions = np.ascontiguousarray(query.block(i)[mask[i]])
             found = rounds.solve(self._problem(state, int(user)), actions, prune=prune)
             if found.feasible:
                 # A pruned action cannot win; any number below the best says so, and keeps the scores finite.

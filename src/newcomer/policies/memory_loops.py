@@ -1,4 +1,4 @@
-"""Compiled loops of the memory of actions; the mathematics is told in policies/action_memory.py.
+"""Compiled loops of per-action effects; the mathematics is in policies/action_memory.py.
 
 A user's memory is a short list in the order of first meetings, searched from its beginning: a newcomer has met few
 actions, and a list of a few hundred keys is read faster than a tree is walked.
@@ -26,7 +26,7 @@ class Entries(NamedTuple):
 
     keys: Ints  # (n, M), the place in the catalogue, or a number below zero that stands for the action
     counts: Floats  # (n, M), meetings
-    totals: Floats  # (n, M), sum of rewards less their common part
+    totals: Floats  # (n, M), sum of rewards less their population mean
     slots: Ints  # (n, M), where the features are: CATALOGUE, or a row of `rows`
     fixed: Floats  # (n, M), 1 where the features were the same at every meeting, else 0
     used: Ints  # (n,)
@@ -34,10 +34,10 @@ class Entries(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """How the residual of each user divides: `share` (n,) of its variance lasts, and `more` (n,) beyond it."""
+    """Of each user: the `share` (n,) of the residual variance that repeats, and variance `extra` (n,) beyond it."""
 
     share: Floats
-    more: Floats
+    extra: Floats
 
 
 class Recalled(NamedTuple):
@@ -45,26 +45,26 @@ class Recalled(NamedTuple):
 
     weight: Floats  # n c: how much of the features is known from earlier meetings
     level: Floats  # c y: what these meetings add to the expected reward
-    left: Floats  # variance of the lasting part, given these meetings
+    left: Floats  # variance of the per-action effect, given these meetings
     entry: Ints  # where the action is in the user's memory, or -1
 
 
-class Foreseen(NamedTuple):
-    """What was known of m rewards before they came, but for what the user's earlier meetings of the action say."""
+class Predicted(NamedTuple):
+    """What was expected of m rewards before they came, without the user's earlier meetings of the action."""
 
-    common: Floats  # (m,), what everybody thinks
-    taste: Floats  # (m,), what the user's taste adds to it
+    population_mean: Floats  # (m,)
+    personal: Floats  # (m,), what the user's latent coordinates add to it
     unsure: Floats  # (m,), variance of that
-    variance: Floats  # (m,), residual variance, of which an unknown share lasts
-    lasting: Floats  # (m,), further variance that lasts
+    variance: Floats  # (m,), residual variance, of which an unknown share repeats
+    effect: Floats  # (m,), further variance of the per-action effect
 
 
 class Repeats(NamedTuple):
-    """What repeats tell of the shares (S,) that may last; no shares where that is known."""
+    """What repeats say of the shares (S,) that may repeat; no shares where that is known."""
 
     shares: Floats  # (S,)
     scale: Floats  # (3,), of rewards: distance of neighbours, and both values where there are two; see repeatability.py
-    told: Floats  # (n, S), log-likelihood of each user's repeats
+    log_likelihood: Floats  # (n, S), log-likelihood of each user's repeats
 
 
 @compiled
@@ -97,14 +97,14 @@ def find(entries: Entries, user: int, key: int) -> int:
 
 @compiled
 def recall(
-    entries: Entries, shares: Shares, users: Ints, keys: Ints, variance: Floats, lasting: Floats, out: Recalled
+    entries: Entries, shares: Shares, users: Ints, keys: Ints, variance: Floats, effect: Floats, out: Recalled
 ) -> None:
-    """Look up candidates with keys, residual variances and further lasting variances (m, K)."""
+    """Look up candidates with keys, residual variances and further variances of the effect (m, K)."""
     for i in range(users.size):
         u = users[i]
         for a in range(keys.shape[1]):
             single = (1.0 - shares.share[u]) * variance[i, a]  # s2
-            stays = shares.share[u] * variance[i, a] + shares.more[u] + lasting[i, a]  # se
+            stays = shares.share[u] * variance[i, a] + shares.extra[u] + effect[i, a]  # se
             j = find(entries, u, keys[i, a])
             out.entry[i, a] = j
             if j < 0:
@@ -123,15 +123,15 @@ def remember(
     keys: Ints,
     targets: Floats,
     features: Floats,
-    foreseen: Foreseen,
+    predicted: Predicted,
     repeats: Repeats,
     again: Floats,
 ) -> None:
-    """Write down one meeting of each user with features (m, d) and rewards less their common part (m,).
+    """Write down one meeting of each user with features (m, d) and rewards less their population mean (m,).
 
     There must be room for an entry and a row. A meeting beyond the first of an action whose features stayed the same is
-    a repeat: `again` (m,) becomes 1, else 0, and the log-likelihood of the reward under each share is added to what
-    the user has told.
+    a repeat: `again` (m,) becomes 1, else 0, and the log-likelihood of the reward under each share is added to
+    that of the user's earlier repeats.
     """
     for i in range(users.size):
         u, j = users[i], find(entries, users[i], keys[i])
@@ -157,35 +157,52 @@ def remember(
             again[i] = 1.0
             for s in range(repeats.shares.size):
                 chance = likelihood(
-                    repeats.shares[s], foreseen, i, repeats.scale, count, entries.totals[u, j] / count, targets[i]
+                    repeats.shares[s],
+                    predicted.population_mean[i],
+                    predicted.personal[i],
+                    predicted.unsure[i],
+                    predicted.variance[i],
+                    predicted.effect[i],
+                    repeats.scale,
+                    count,
+                    entries.totals[u, j] / count,
+                    targets[i],
                 )
-                repeats.told[u, s] += log(chance)
+                repeats.log_likelihood[u, s] += log(chance)
         entries.counts[u, j] = count + 1.0
         entries.totals[u, j] += targets[i]
 
 
 @compiled
 def likelihood(
-    share: float, foreseen: Foreseen, i: int, scale: Floats, count: float, mean: float, target: float
+    share: float,
+    population_mean: float,
+    personal: float,
+    unsure: float,
+    variance: float,
+    effect: float,
+    scale: Floats,
+    count: float,
+    mean: float,
+    target: float,
 ) -> float:
-    """How likely the reward of row i is under a share, after `count` rewards with this mean.
+    """How likely a reward is under a share, after `count` rewards with this mean; `Predicted` explains the others.
 
-    Both are less the common part. A reward between two values has a geometric mean of their probabilities.
+    Target and mean are less the population mean. A reward between two values has a geometric mean of their
+    probabilities.
     """
-    variance = foreseen.variance[i]
     if variance <= 0.0:
         return 1.0  # there is no residual
-    stays, single = share * variance + foreseen.lasting[i], (1.0 - share) * variance  # se, s2
+    stays, single = share * variance + effect, (1.0 - share) * variance  # se, s2
     total = single + count * stays
     c = count * stays / total if stays > 0.0 else 0.0
-    expected = foreseen.taste[i] + c * (mean - foreseen.taste[i])
+    expected = personal + c * (mean - personal)
     step, low, high = scale[0], scale[1], scale[2]
     if high > low:
-        common = foreseen.common[i]
-        chance = min(max((common + expected - low) / (high - low), LEAST), 1.0 - LEAST)
-        part = min(max((common + target - low) / (high - low), 0.0), 1.0)
+        chance = min(max((population_mean + expected - low) / (high - low), LEAST), 1.0 - LEAST)
+        part = min(max((population_mean + target - low) / (high - low), 0.0), 1.0)
         return exp(part * log(chance) + (1.0 - part) * log(1.0 - chance))
-    spread = sqrt(single + single * stays / total + (1.0 - c) ** 2 * foreseen.unsure[i])
+    spread = sqrt(single + single * stays / total + (1.0 - c) ** 2 * unsure)
     away = (target - expected) / spread
     if step > 0.0:
         half = 0.5 * step / spread
@@ -223,8 +240,7 @@ def reweigh(
     table: Floats,
     through: Floats,
     variance: Floats,
-    outside: float,
-    lasting: Floats,
+    effect: Floats,
     before: Floats,
     after: Floats,
     least: float,
@@ -232,10 +248,10 @@ def reweigh(
     """Give the meetings of actions met at least `least` times, in the system of one user, another weight.
 
     n meetings of an action with features f and mean reward y count as one of variance v = se + s2 / n. `before` and
-    `after` are (share, more); a share below zero means that the meetings were not counted at all. `table` (A, q) are
+    `after` are (share, extra); a share below zero means that the meetings were not counted at all. `table` (A, q) are
     the features of the catalogue in the coordinates of the system, `through` (d, q) takes others there ((0, 0): as they
-    are); `variance` (A,) are residual variances, `outside` that of other actions; `lasting` (A + 1,), or (2,), are
-    further variances that last, the last that of other actions.
+    are); `variance` and `effect` (A + 1,) are residual variances and further variances of the effect, the
+    last those of actions outside the catalogue.
     """
     size = system.moment.shape[1]
     x = np.empty(size)
@@ -245,8 +261,8 @@ def reweigh(
         if count < least or entries.fixed[user, j] == 0.0:
             continue
         key = entries.keys[user, j]
-        residual = variance[min(key, variance.size - 1)] if key >= 0 else outside
-        stays = lasting[min(key, lasting.size - 2)] if key >= 0 else lasting[lasting.size - 1]
+        place = key if key >= 0 else variance.size - 1
+        residual, stays = variance[place], effect[place]
         weight = 1.0 / (residual * (after[0] + (1.0 - after[0]) / count) + after[1] + stays)
         if before[0] >= 0.0:
             weight -= 1.0 / (residual * (before[0] + (1.0 - before[0]) / count) + before[1] + stays)
@@ -260,12 +276,12 @@ def reweigh(
                 for d in range(through.shape[0]):
                     total += entries.rows[user, slot, d] * through[d, q]
                 x[q] = total / count
-        place = 0
+        entry = 0
         for p in range(size):
             moment[p] += weight * x[p] * entries.totals[user, j] / count
             for q in range(p + 1):
-                gram[place] += weight * x[p] * x[q]
-                place += 1
+                gram[entry] += weight * x[p] * x[q]
+                entry += 1
     refresh(system.gram[user], system.factor[user], system.moment[user], system.mean[user], system.guard[user])
 
 
@@ -277,10 +293,10 @@ def warm() -> None:
     fingerprints(row, np.ones(1, dtype=np.int64), who.copy())
     find(entries, 0, 0)
     recall(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
-    foreseen, repeats = Foreseen(one, one, one, one, one), Repeats(one * 0.5, np.array([1.0, 0.0, 1.0]), row.copy())
-    remember(entries, who, np.full(1, -2), one, row, foreseen, repeats, one.copy())
-    likelihood(0.5, foreseen, 0, repeats.scale, 1.0, 1.0, 1.0)
+    predicted, repeats = Predicted(one, one, one, one, one), Repeats(one * 0.5, np.array([1.0, 0.0, 1.0]), row.copy())
+    remember(entries, who, np.full(1, -2), one, row, predicted, repeats, one.copy())
+    likelihood(0.5, 1.0, 1.0, 1.0, 1.0, 1.0, repeats.scale, 1.0, 1.0, 1.0)
     _free_slot(entries, 0)
     guard = np.array([[1.0, 4.0, 0.0, 8.0]])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
-    reweigh(entries, 0, system, row, row, one, 1.0, np.zeros(2), np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0)
+    reweigh(entries, 0, system, row, row, np.ones(2), np.zeros(2), np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0)

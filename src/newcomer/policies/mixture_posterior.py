@@ -26,6 +26,7 @@ from newcomer import array_loops
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.state import GROWS, State
 from newcomer.policies.calls import Rewards
+from newcomer.policies.learner import Learner
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Full:
 
 
 @dataclass(frozen=True, eq=False)
-class GaussianMixture:
+class GaussianMixture(Learner[MixtureState]):
     """The prior sum_s weights[s] N(centers[s], Sig_s) and the noise of rewards around phi . beta."""
 
     centers: Floats
@@ -121,7 +122,7 @@ class GaussianMixture:
     spread: Covariances
     noise_sd: float
 
-    def start(self, n: int) -> MixtureState:
+    def init(self, n: int) -> MixtureState:
         """Evidence about n users of whom nothing is known."""
         count, dim = self.centers.shape
         empty = np.zeros((n, count, 0))
@@ -129,10 +130,10 @@ class GaussianMixture:
         rows, reward = np.zeros((n, 0, dim)), np.zeros((n, 0))
         return MixtureState(log_weights, np.zeros(n, dtype=np.int64), rows, reward, empty, empty.copy())
 
-    def learn(self, state: MixtureState, told: Rewards) -> None:
+    def learn(self, state: MixtureState, observed: Rewards) -> None:
         """Take in checked rewards, in order."""
         limit = max(16, 2 * self.centers.shape[1])
-        for user, features, reward in zip(told.users, told.features, told.reward, strict=True):
+        for user, features, reward in zip(observed.users, observed.features, observed.reward, strict=True):
             if state.count[user] == limit:
                 self._fold(state, user)
             _make_room(state, int(state.count[user]) + 1, limit)

@@ -25,7 +25,7 @@ from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
-from newcomer.policies.calls import Generators, Query, Random, Rewards, floats
+from newcomer.policies.calls import Generators, Query, Random, floats
 from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights
 from newcomer.policies.mixture_posterior import Full, GaussianMixture, Isotropic, MixtureState
 from newcomer.validate import positive, whole
@@ -59,29 +59,26 @@ class MmTS(Contract[MixtureState]):
         spread = Isotropic(_variances(self.variances, len(centers)))
         return GaussianMixture(centers, prior_weights(self.weights, len(centers)), spread, self.noise_sd)
 
+    @property
+    def learner(self) -> GaussianMixture:
+        """The prior, conditioned on rewards."""
+        return self.mixture
+
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
         return {"prior": _digest(self.mixture, _variances(self.variances, len(self.mixture.centers)))}
 
-    def begin(self, n: int) -> MixtureState:
-        """The prior."""
-        return self.mixture.start(n)
-
-    def rank(self, state: MixtureState, asked: Query) -> Floats:
+    def score(self, state: MixtureState, query: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
-        return _means(self.mixture, state, asked)
+        return _means(self.mixture, state, query)
 
-    def draws(self, state: MixtureState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: MixtureState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi . beta (m, K) for a reward vector drawn from each user's posterior."""
-        return _draws(self.mixture, state, asked, rngs)
+        return _draws(self.mixture, state, query, rngs)
 
-    def law(self, state: MixtureState, asked: Query, rng: Random) -> Floats:
+    def choice_probabilities(self, state: MixtureState, query: Query, rng: Random) -> Floats:
         """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
-        return _law(self.mixture, state, asked, self._generators(rng, asked), self.votes)
-
-    def learn(self, state: MixtureState, told: Rewards) -> None:
-        """Condition every component on the rewards and weigh it by their density."""
-        self.mixture.learn(state, told)
+        return _choice_probabilities(self.mixture, state, query, self._generators(rng, query), self.votes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,29 +113,26 @@ class MixTS(Contract[MixtureState]):
         weights = prior_weights(self.weights, len(centers))
         return GaussianMixture(centers, weights, _full(self.covariances, centers), self.noise_sd)
 
+    @property
+    def learner(self) -> GaussianMixture:
+        """The prior, conditioned on rewards."""
+        return self.mixture
+
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
         return {"prior": _digest(self.mixture, floats(self.covariances, "covariances"))}
 
-    def begin(self, n: int) -> MixtureState:
-        """The prior."""
-        return self.mixture.start(n)
-
-    def rank(self, state: MixtureState, asked: Query) -> Floats:
+    def score(self, state: MixtureState, query: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
-        return _means(self.mixture, state, asked)
+        return _means(self.mixture, state, query)
 
-    def draws(self, state: MixtureState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: MixtureState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi . beta (m, K) for a reward vector drawn from each user's posterior."""
-        return _draws(self.mixture, state, asked, rngs)
+        return _draws(self.mixture, state, query, rngs)
 
-    def law(self, state: MixtureState, asked: Query, rng: Random) -> Floats:
+    def choice_probabilities(self, state: MixtureState, query: Query, rng: Random) -> Floats:
         """How often (m, K) each action wins: exact in the kind of user, by votes given the kind."""
-        return _law(self.mixture, state, asked, self._generators(rng, asked), self.votes)
-
-    def learn(self, state: MixtureState, told: Rewards) -> None:
-        """Condition every component on the rewards and weigh it by their density."""
-        self.mixture.learn(state, told)
+        return _choice_probabilities(self.mixture, state, query, self._generators(rng, query), self.votes)
 
 
 def _digest(mixture: GaussianMixture, spread: Floats) -> str:
@@ -147,54 +141,56 @@ def _digest(mixture: GaussianMixture, spread: Floats) -> str:
     return files.digest({"centers": mixture.centers, "weights": mixture.weights, "spread": spread, "noise": noise})
 
 
-def _means(mixture: GaussianMixture, state: MixtureState, asked: Query) -> Floats:
+def _means(mixture: GaussianMixture, state: MixtureState, query: Query) -> Floats:
     """phi . E[beta] (m, K), the mean over components of their posterior means."""
-    chances = posterior(state.log_weights[asked.users])
-    table = asked.table()
-    for row, user in enumerate(asked.users):
+    chances = posterior(state.log_weights[query.users])
+    table = query.table()
+    for row, user in enumerate(query.users):
         means = [mixture.mean(state, user, s) for s in range(chances.shape[1])]
-        table[row] = _rewards(asked, row, chances[row] @ np.array(means))
+        table[row] = _rewards(query, row, chances[row] @ np.array(means))
     return table
 
 
-def _draws(mixture: GaussianMixture, state: MixtureState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+def _draws(mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Generators) -> Iterator[Floats]:
     """phi . beta (m, K): for each row a component from its posterior, then beta from its posterior given that."""
-    chances = posterior(state.log_weights[asked.users])
+    chances = posterior(state.log_weights[query.users])
     while True:
-        table = asked.table()
-        for row, (user, rng) in enumerate(zip(asked.users, rngs, strict=True)):
+        table = query.table()
+        for row, (user, rng) in enumerate(zip(query.users, rngs, strict=True)):
             component = int(draw(chances[row : row + 1], [rng])[0])
-            table[row] = _rewards(asked, row, mixture.sample(state, user, component, rng, size=1)[0])
+            table[row] = _rewards(query, row, mixture.sample(state, user, component, rng, size=1)[0])
         yield table
 
 
-def _law(mixture: GaussianMixture, state: MixtureState, asked: Query, rngs: Generators, votes: int) -> Floats:
+def _choice_probabilities(
+    mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Generators, votes: int
+) -> Floats:
     """Probabilities (m, K): each component by its posterior weight, with a share of the votes in proportion."""
-    chances = posterior(state.log_weights[asked.users])
-    out = np.zeros((len(rngs), asked.actions.shape[1]))
+    chances = posterior(state.log_weights[query.users])
+    out = np.zeros((len(rngs), query.actions.shape[1]))
     for row, rng in enumerate(rngs):
         for component in np.flatnonzero(chances[row]):
             chance = chances[row, component]
             size = int(np.ceil(votes * chance))
-            out[row] += chance * _share(mixture, state, asked, row, int(component), rng, size)
+            out[row] += chance * _share(mixture, state, query, row, int(component), rng, size)
     return out
 
 
 def _share(
-    mixture: GaussianMixture, state: MixtureState, asked: Query, row: int, component: int, rng: Generator, size: int
+    mixture: GaussianMixture, state: MixtureState, query: Query, row: int, component: int, rng: Generator, size: int
 ) -> Floats:
     """The share (K,) of `size` draws given the component in which each action is best."""
-    betas = mixture.sample(state, asked.users[row], component, rng, size=size)
-    block, mask = asked.block(row), np.repeat(asked.mask[row : row + 1], size, axis=0)
+    betas = mixture.sample(state, query.users[row], component, rng, size=size)
+    block, mask = query.block(row), np.repeat(query.mask[row : row + 1], size, axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
         chosen = calls.pick(betas @ block.T, Query(block[None], np.zeros(size, dtype=np.int64), mask))
     return np.bincount(chosen, minlength=len(block)) / size
 
 
-def _rewards(asked: Query, row: int, beta: Floats) -> Floats:
+def _rewards(query: Query, row: int, beta: Floats) -> Floats:
     """phi . beta (K,) for the actions of a row; features that are not finite show here, and are refused later."""
     with np.errstate(invalid="ignore", over="ignore"):
-        products: Floats = asked.block(row) @ beta
+        products: Floats = query.block(row) @ beta
     return products
 
 

@@ -23,12 +23,12 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.arrays import Bools, Floats, Ints
+from newcomer.arrays import Floats, Ints
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
-from newcomer.policies.calls import Generators, Query, Rewards
-from newcomer.policies.repeatability import Repeatability, two_valued
+from newcomer.policies.calls import Generators, Query
+from newcomer.policies.repeatability import two_valued
 from newcomer.validate import number, whole
 
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
@@ -67,10 +67,11 @@ class PriorUCB(Contract[PriorState]):
         if self.width is not None:
             number(self.width, "width")
         number(self.memory_width, "memory_width")
-        self._belief  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Belief:
+    def learner(self) -> Belief:
+        """The prior, conditioned on rewards, and the test of it."""
         return Belief(self.model, self.level)
 
     @cached_property
@@ -79,41 +80,19 @@ class PriorUCB(Contract[PriorState]):
         default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
         return default if self.curiosity is None else float(self.curiosity)
 
-    def state_settings(self) -> dict[str, float]:
-        """Who is taken for a stranger depends on the level."""
-        return {"level": self.level}
+    def choose_codes(self, state: PriorState, users: Ints, codes: Ints) -> Ints | None:
+        """Scores and choice in one compiled loop, unless a width was asked for."""
+        if self.width is not None or self.memory_width:
+            return None
+        return self.learner.choose_codes(state, users, codes, self._curiosity)
 
-    def begin(self, n: int) -> PriorState:
-        """The prior."""
-        return self._belief.start(n)
-
-    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
-        """Begin with what earlier users told."""
-        self._belief.begin_from(state.memory, given)
-
-    def apply_attributes(self, state: PriorState, users: Ints, x: Floats) -> None:
-        """Condition the prior on attributes."""
-        self._belief.know(state, users, x)
-
-    def pool_repeatability(self, state: PriorState) -> Repeatability:
-        """What the users of the state tell."""
-        return self._belief.pooled(state.memory)
-
-    def rank(self, state: PriorState, asked: Query) -> Floats:
+    def score(self, state: PriorState, query: Query) -> Floats:
         """Expected reward plus what it is worth to learn more (m, K)."""
-        view = self._belief.look_at(state, asked)
+        view = self.learner.look_at(state, query)
         if self.width is not None:
             return view.optimistic(self.width, self.memory_width)
         scores = view.curious(self._curiosity)
         return scores + self.memory_width * np.sqrt(view.recalled.left) if self.memory_width else scores
-
-    def inside(self, state: PriorState) -> Bools:
-        """Who (n,) is still taken for one of the population."""
-        return state.inside
-
-    def learn(self, state: PriorState, told: Rewards) -> None:
-        """Condition the prior on the rewards, and test it."""
-        self._belief.learn(state, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,47 +121,20 @@ class PriorTS(Contract[PriorState]):
         if self.scale is not None:
             number(self.scale, "scale")
         number(self.memory_scale, "memory_scale")
-        self._belief  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _belief(self) -> Belief:
+    def learner(self) -> Belief:
+        """The prior, conditioned on rewards, and the test of it."""
         return Belief(self.model, self.level)
 
-    def state_settings(self) -> dict[str, float]:
-        """Who is taken for a stranger depends on the level."""
-        return {"level": self.level}
-
-    def begin(self, n: int) -> PriorState:
-        """The prior."""
-        return self._belief.start(n)
-
-    def apply_repeatability(self, state: PriorState, given: Repeatability) -> None:
-        """Begin with what earlier users told."""
-        self._belief.begin_from(state.memory, given)
-
-    def apply_attributes(self, state: PriorState, users: Ints, x: Floats) -> None:
-        """Condition the prior on attributes."""
-        self._belief.know(state, users, x)
-
-    def pool_repeatability(self, state: PriorState) -> Repeatability:
-        """What the users of the state tell."""
-        return self._belief.pooled(state.memory)
-
-    def rank(self, state: PriorState, asked: Query) -> Floats:
+    def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""
-        return self._belief.look_at(state, asked).expected()
+        return self.learner.look_at(state, query).expected()
 
-    def draws(self, state: PriorState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: PriorState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """Rewards (m, K) under draws of each user's posterior."""
-        view = self._belief.look_at(state, asked)
-        scales = self.curiosity * np.sqrt(view.told()) if self.scale is None else np.array([float(self.scale)])
+        view = self.learner.look_at(state, query)
+        scales = self.curiosity * np.sqrt(view.learned_share()) if self.scale is None else np.array([float(self.scale)])
         while True:
             yield view.drawn(rngs, scales, self.memory_scale)
-
-    def inside(self, state: PriorState) -> Bools:
-        """Who (n,) is still taken for one of the population."""
-        return state.inside
-
-    def learn(self, state: PriorState, told: Rewards) -> None:
-        """Condition the prior on the rewards, and test it."""
-        self._belief.learn(state, told)

@@ -37,6 +37,7 @@ from newcomer.policies import calls, two_systems
 from newcomer.policies.base import Contract, the_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.exits import Ledger, Literal, Savings
+from newcomer.policies.learner import Learner
 from newcomer.policies.two_systems import TwoSystems
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
 from newcomer.validate import number, one_of, whole
@@ -56,7 +57,7 @@ class ProBALLState(State):
 
 
 @dataclass(frozen=True, eq=False)
-class _Plan:
+class _Plan(Learner[ProBALLState]):
     """What both policies work by, once their settings are checked: the basis U^T (k, d), the widths, the exit."""
 
     basis: Floats
@@ -64,6 +65,26 @@ class _Plan:
     high: float  # alpha_2
     widening: float  # R Delta tau', by which alpha_1 grows with kappa; 0 if it does not
     exit: Literal | Savings
+
+    def state_settings(self) -> dict[str, str | float]:
+        """Who is in the subspace, and what is kept, depends on the exit."""
+        return self.exit.settings()
+
+    def init(self, n: int) -> ProBALLState:
+        """Nothing known."""
+        return ProBALLState(*self.exit.start(n))
+
+    def in_subspace(self, state: ProBALLState) -> Bools:
+        """Whether the coming round of each user (n,) is played in the subspace."""
+        return state.systems.in_subspace
+
+    def learn(self, state: ProBALLState, observed: Rewards) -> None:
+        """Rewards go into the systems, and the exit looks at them."""
+        self.exit.learn(state.systems, state.ledger, observed)
+
+    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
+        """The same, in one compiled loop, where the exit only counts and nobody has left."""
+        return self.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
     def widths(self, state: ProBALLState, users: Ints) -> tuple[Floats, Floats]:
         """alpha_1, (1,) for all alike or (m,), and alpha_2 (1,)."""
@@ -140,33 +161,26 @@ class ProBALLUCB(Contract[ProBALLState]):
     reward_bound: float | None = None
 
     def __post_init__(self) -> None:
-        self._plan  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _plan(self) -> _Plan:
+    def learner(self) -> _Plan:
+        """The systems, the exit, and the widths that go with them."""
         return _plan(self)
 
-    def state_settings(self) -> dict[str, str | float]:
-        """Who is inside, and what is kept, depends on the exit."""
-        return self._plan.exit.settings()
-
-    def begin(self, n: int) -> ProBALLState:
-        """Nothing known."""
-        return ProBALLState(*self._plan.exit.start(n))
-
-    def rank(self, state: ProBALLState, asked: Query) -> Floats:
+    def score(self, state: ProBALLState, query: Query) -> Floats:
         """Optimistic rewards (m, K), in the subspace or outside, where each user is."""
-        plan, out = self._plan, asked.table()
-        widths = plan.widths(state, asked.users)
-        two_systems.scores(state.systems, plan.basis, widths, asked.users, asked.actions, out)
+        plan, out = self.learner, query.table()
+        widths = plan.widths(state, query.users)
+        two_systems.scores(state.systems, plan.basis, widths, query.users, query.actions, out)
         return out
 
     def choose_plain(self, state: ProBALLState, users: Ints, actions: Floats) -> Ints | None:
         """Scores and choice in one compiled loop, if all users have the same widths."""
-        plan, small, full = self._plan, state.systems.small, state.systems.full
+        plan, small, full = self.learner, state.systems.small, state.systems.full
         if plan.widening:
             return None
-        chosen, inside = np.empty(len(users), calls.INT), state.systems.inside
+        chosen, in_subspace = np.empty(len(users), calls.INT), state.systems.in_subspace
         fine = scoring_loops.pair_choose(
             plan.basis,
             small.factor,
@@ -175,24 +189,12 @@ class ProBALLUCB(Contract[ProBALLState]):
             full.factor,
             full.mean,
             plan.high,
-            inside,
+            in_subspace,
             users,
             actions,
             chosen,
         )
         return chosen if fine else None
-
-    def inside(self, state: ProBALLState) -> Bools:
-        """Whether the coming round of each user (n,) is played in the subspace."""
-        return state.systems.inside
-
-    def learn(self, state: ProBALLState, told: Rewards) -> None:
-        """Rewards go into the systems, and the exit looks at them."""
-        self._plan.exit.learn(state.systems, state.ledger, told)
-
-    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
-        """The same, in one compiled loop, where the exit only counts and nobody has left."""
-        return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,40 +220,21 @@ class ProBALLTS(Contract[ProBALLState]):
 
     def __post_init__(self) -> None:
         whole(self.votes, "votes")
-        self._plan  # noqa: B018  (settings that make no sense are refused here)
+        self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
-    def _plan(self) -> _Plan:
+    def learner(self) -> _Plan:
+        """The systems, the exit, and the widths that go with them."""
         return _plan(self)
 
-    def state_settings(self) -> dict[str, str | float]:
-        """Who is inside, and what is kept, depends on the exit."""
-        return self._plan.exit.settings()
-
-    def begin(self, n: int) -> ProBALLState:
-        """Nothing known."""
-        return ProBALLState(*self._plan.exit.start(n))
-
-    def rank(self, state: ProBALLState, asked: Query) -> Floats:
+    def score(self, state: ProBALLState, query: Query) -> Floats:
         """Expected rewards (m, K), in the subspace or outside, where each user is."""
-        return calls.mean_rewards(two_systems.means(state.systems, self._plan.basis, asked.users), asked)
+        return calls.mean_rewards(two_systems.means(state.systems, self.learner.basis, query.users), query)
 
-    def draws(self, state: ProBALLState, asked: Query, rngs: Generators) -> Iterator[Floats]:
+    def draws(self, state: ProBALLState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) for a draw of each user's reward vector."""
         while True:
-            yield calls.mean_rewards(self._coefficients(state, asked.users, rngs), asked)
-
-    def inside(self, state: ProBALLState) -> Bools:
-        """Whether the coming round of each user (n,) is played in the subspace."""
-        return state.systems.inside
-
-    def learn(self, state: ProBALLState, told: Rewards) -> None:
-        """Rewards go into the systems, and the exit looks at them."""
-        self._plan.exit.learn(state.systems, state.ledger, told)
-
-    def learn_plain(self, state: ProBALLState, users: Ints, features: Floats, reward: Floats) -> bool:
-        """The same, in one compiled loop, where the exit only counts and nobody has left."""
-        return self._plan.exit.learn_plain(state.systems, state.ledger, users, features, reward)
+            yield calls.mean_rewards(self._coefficients(state, query.users, rngs), query)
 
     @one_at_a_time
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
@@ -260,5 +243,5 @@ class ProBALLTS(Contract[ProBALLState]):
         return self._coefficients(state, who, calls.generators(rng, len(who), "ProBALLTS"))
 
     def _coefficients(self, state: ProBALLState, users: Ints, rngs: Generators) -> Floats:
-        plan, noise = self._plan, calls.normals(rngs, self.model.dim)
+        plan, noise = self.learner, calls.normals(rngs, self.model.dim)
         return two_systems.samples(state.systems, plan.basis, plan.widths(state, users), users, noise)

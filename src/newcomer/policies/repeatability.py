@@ -97,8 +97,8 @@ class Repeatability(Shown):
         low, high = (self.shares[min(int(np.searchsorted(below, at)), len(below) - 1)] for at in (rest, 1.0 - rest))
         who = f"By {_counted(self.repeats, 'repeat')} of {_counted(self.users, 'user')}"
         who = who if self.repeats else "Nobody has met an action again yet; to begin with"
-        told = f"{self.mean:.0%} of the residual variance comes again"
-        return f"{who}, {told} ({MOST_OF_IT:.0%} of the weight: {low:.0%} to {high:.0%})."
+        sentence = f"{self.mean:.0%} of the residual variance comes again"
+        return f"{who}, {sentence} ({MOST_OF_IT:.0%} of the weight: {low:.0%} to {high:.0%})."
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -131,20 +131,20 @@ def starting_weights(model: Model) -> Floats:
     weights[0] = NOTHING
     facts = model.evidence.population
     if facts is not None and facts.persistence is not None:
-        told = facts.persistence
-        weights = weights_after(weights, by_deviations(np.array([[told.repeats, told.repeats * told.ratio]])))[0]
+        logged = facts.persistence
+        weights = weights_after(weights, by_deviations(np.array([[logged.repeats, logged.repeats * logged.ratio]])))[0]
     return weights
 
 
-def weights_after(weights: Floats, told: Floats) -> Floats:
-    """Weights (m, S) that begin as (S,) and are multiplied by exp(told) (m, S)."""
-    logs = np.log(np.maximum(weights, 1e-300)) + told
+def weights_after(weights: Floats, log_likelihood: Floats) -> Floats:
+    """Weights (m, S) that begin as (S,) and are multiplied by exp(log_likelihood) (m, S)."""
+    logs = np.log(np.maximum(weights, 1e-300)) + log_likelihood
     raw = np.exp(logs - logs.max(axis=1, keepdims=True))
     normal: Floats = raw / raw.sum(axis=1, keepdims=True)
     return normal
 
 
-def mean_share(weights: Floats, told: Floats) -> Floats:
+def mean_share(weights: Floats, log_likelihood: Floats) -> Floats:
     """The share (m,) that comes again, on average over `weights_after`.
 
     >>> even = np.full(len(SHARES), 1 / len(SHARES))
@@ -152,7 +152,7 @@ def mean_share(weights: Floats, told: Floats) -> Floats:
     [0.5, 0.22, 0.9]
     """
     # Not a product with a vector: its sums would depend, in the last bit, on how many users there are.
-    mean: Floats = (weights_after(weights, told) * SHARES).sum(axis=1)
+    mean: Floats = (weights_after(weights, log_likelihood) * SHARES).sum(axis=1)
     return mean
 
 
@@ -166,7 +166,7 @@ def by_deviations(repeats: Floats) -> Floats:
     return np.asarray(-0.5 * repeats[:, :1] * np.log(rest) - 0.5 * repeats[:, 1:] / rest)
 
 
-def pooled(weights: Floats, told: Floats) -> Floats:
+def pooled(weights: Floats, log_likelihood: Floats) -> Floats:
     """Weights (S,) under which the repeats of users with log-likelihoods (m, S) are likely; (S,) begins, and stays in.
 
     >>> sure = np.where(SHARES > 0.7, 0.0, -9.0)
@@ -174,14 +174,14 @@ def pooled(weights: Floats, told: Floats) -> Floats:
     >>> float(pooled(even, np.tile(sure, (30, 1)))[SHARES > 0.7].sum().round(2))
     0.96
     """
-    if not len(told):
+    if not len(log_likelihood):
         return weights
-    likelihood = np.exp(told - told.max(axis=1, keepdims=True))
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
     found = weights
     for _ in range(ROUNDS):
         theirs = likelihood * found
         theirs /= theirs.sum(axis=1, keepdims=True)
-        found = (PRIOR_USERS * weights + theirs.sum(axis=0)) / (PRIOR_USERS + len(told))
+        found = (PRIOR_USERS * weights + theirs.sum(axis=0)) / (PRIOR_USERS + len(log_likelihood))
     return found
 
 
@@ -194,7 +194,7 @@ def two_valued(model: Model) -> bool:
 def reward_scale(model: Model) -> Floats:
     """(step, low, high): the distance of neighbouring rewards, 0 without steps, and the two values where there are two.
 
-    `low` equals `high` where rewards have more values. Two values are told from the summary of the logs: rewards on a
+    `low` equals `high` where rewards have more values. Two values show in the summary of the logs: rewards on a
     grid of this step are all 0 or 1 step above `low` exactly if their variance is (mean - low) (low + step - mean).
     """
     step, logs = float(model.reward_step), model.evidence.logs

@@ -1,14 +1,14 @@
 """A pair of systems of a user: a small one in the subspace that users share, and the full one, built when it is needed.
 
 With a basis B (k, d), B = U^T or any other linear map to k dimensions, the small system regresses rewards on B phi (k x
-k numbers), the full system on phi itself (d x d). A user is served by the small one as long as it is `inside`; who
-leaves, and when, is decided by an exit (policies/exits.py), which sets `inside` as rewards come.
+k numbers), the full system on phi itself (d x d). A user is served by the small one as long as it is `in_subspace`;
+who leaves, and when, is decided by an exit (policies/exits.py), which sets `in_subspace` as rewards come.
 
-While a user is inside nothing of size d x d need exist. The rows phi seen so far are kept, and the full system is built
-from them in the round after which the user first leaves; both systems are kept up from then on, because some exits lead
-back. Once d rows have gathered they are added to V, so that memory stays below 2.5 d^2 numbers a user however long the
-user stays inside. Nothing is kept for users who can never leave. An exit that weighs one system against the other has
-both built from the start.
+While a user is in the subspace nothing of size d x d need exist. The rows phi seen so far are kept, and the full system
+is built from them in the round after which the user first leaves; both systems are kept up from then on, because some
+exits lead back. Once d rows have gathered they are added to V, so that memory stays below 2.5 d^2 numbers a user
+however long they stay. Nothing is kept for users who can never leave. An exit that weighs one system against the other
+has both built from the start.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class TwoSystems(State):
     rows: Floats = field(metadata=GROWS)  # (n, c, d), the rows that are not yet in the V of `full`
     kept: Ints  # (n,), how many of them are in use
     built: Bools  # (n,), whether the full system has been built and is kept up
-    inside: Bools  # (n,), whether the coming round is served by the small system
+    in_subspace: Bools = field(
+        metadata={"saved_as": "inside"}
+    )  # (n,), whether the coming round is served by the small system
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -47,23 +49,23 @@ class TwoSystems(State):
         super().check()
         n, d = len(self.small), self.full.dim
         self.refuse_unless(self.small.complete and self.rows.ndim == 3 and self.rows.shape[2] == d)
-        self.refuse_unless(all(part.shape == (n,) for part in (self.kept, self.built, self.inside)))
+        self.refuse_unless(all(part.shape == (n,) for part in (self.kept, self.built, self.in_subspace)))
         self.refuse_unless(self.rows.dtype == np.float64 and self.kept.dtype == np.int64)
-        self.refuse_unless(self.built.dtype == self.inside.dtype == np.bool_)
+        self.refuse_unless(self.built.dtype == self.in_subspace.dtype == np.bool_)
         self.refuse_unless(bool(((self.kept >= 0) & (self.kept <= self.rows.shape[1])).all()))
-        self.refuse_unless(bool((self.built | self.inside).all()) and (self.full.complete or not self.built.any()))
+        self.refuse_unless(bool((self.built | self.in_subspace).all()) and (self.full.complete or not self.built.any()))
 
 
-def start(n: int, dim: int, rank: int, *, built: bool = False, inside: bool = True) -> TwoSystems:
-    """n newcomers; `built` if the full systems are there from the start, as users who are not inside need them."""
+def start(n: int, dim: int, rank: int, *, built: bool = False, in_subspace: bool = True) -> TwoSystems:
+    """n newcomers; `built` if the full systems are there from the start, as users outside the subspace need them."""
     full = ridge.start(n, dim) if built else ridge.start_empty(n, dim)
-    said = np.full(n, built), np.full(n, inside)
-    return TwoSystems(ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), *said)
+    flags = np.full(n, built), np.full(n, in_subspace)
+    return TwoSystems(ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), *flags)
 
 
-def learn(systems: TwoSystems, basis: Floats, told: Rewards, *, keep: bool) -> None:
+def learn(systems: TwoSystems, basis: Floats, observed: Rewards, *, keep: bool) -> None:
     """Take rewards into the systems; `keep` the rows of users who may yet leave."""
-    features, reward, users = told[:3]
+    features, reward, users = observed[:3]
     begin = 0
     while begin < len(users):
         diary = Diary(systems.rows, systems.kept, systems.built, keep)
@@ -84,7 +86,7 @@ def learn_ordinary(
     """
     small, owed = systems.small.parts, systems.full.moment
     while True:
-        begin = learning_loops.learn_inside(
+        begin = learning_loops.learn_in_subspace(
             basis, *small, systems.rows, systems.kept, owed, patience, users, features, reward, begin
         )
         if not 0 <= begin < len(users) or systems.kept[users[begin]] < systems.rows.shape[1]:
@@ -94,7 +96,7 @@ def learn_ordinary(
 
 def leave(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> None:
     """Serve a user by the full system from now on, built from the rows seen; V starts at I + `extra` (d, d)."""
-    systems.inside[user] = False
+    systems.in_subspace[user] = False
     if systems.built[user]:
         return
     _fold(systems, user)
@@ -111,13 +113,13 @@ def scores(
     systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, actions: Floats, out: Floats
 ) -> None:
     """Write optimistic scores (m, K) to `out`; the widths of the small and of the full system are (m,), or (1,)."""
-    scoring_loops.pair_scores(basis, *_ellipsoids(systems, widths), systems.inside, users, actions, out)
+    scoring_loops.pair_scores(basis, *_ellipsoids(systems, widths), systems.in_subspace, users, actions, out)
 
 
 def samples(systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, noise: Floats) -> Floats:
     """Reward vectors (m, d), one for each row of standard normal noise (m, d), by the system that serves the user."""
     out = np.empty_like(noise)
-    scoring_loops.pair_samples(basis, *_ellipsoids(systems, widths), systems.inside, users, noise, out)
+    scoring_loops.pair_samples(basis, *_ellipsoids(systems, widths), systems.in_subspace, users, noise, out)
     return out
 
 

@@ -28,6 +28,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
+from newcomer.run import Run
 
 OCTAVES = 20  # of lengths of histories: 1, 2-3, 4-7, ...
 WEIGHTS = {"check": 1.0, "fit": 1.0, "evaluate": 4.0}  # how long each takes, about
@@ -131,7 +132,7 @@ def collect(
     """Check, fit and evaluate; what fails with a sentence of ours leaves that sentence behind."""
     stages, trouble = Stages(progress, sum(WEIGHTS.values())), dict[str, Trouble]()
     begun = stages.begin(WEIGHTS["check"])
-    findings = _tried("check", lambda: check(logs, fit=False, seed=seed, progress=begun), trouble)
+    findings = _tried("check", lambda: check(logs, fit=False, seed=seed, run=Run(progress=begun)), trouble)
     checked = findings  # the checks are made once, for the page and for the evaluation
     told = stages.begin_fit(WEIGHTS["fit"])
     settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "null": True, "calibrate": True}

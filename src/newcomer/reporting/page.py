@@ -10,7 +10,8 @@ import shlex
 from datetime import UTC, datetime
 
 from newcomer import __version__
-from newcomer.findings import Decision
+from newcomer.findings import SPELLING, Decision
+from newcomer.gain.verdict import serving_code
 from newcomer.reporting.contents import ReportContents
 from newcomer.reporting.html import Markup, listed, named, tag
 from newcomer.reporting.sections_attributes import TITLE, attribute_sections
@@ -33,7 +34,7 @@ PARTS = (
     ("checks", "Can these logs be trusted?"),
     ("people", "What personalising adds"),
     ("policies", "Policies side by side"),
-    ("learning", "Would more logs help?"),
+    ("learning", "Would more users help?"),
     ("model", "What users have in common"),
     ("directions", "What the directions mean"),
     ("parts", "What rewards are made of"),
@@ -90,34 +91,33 @@ def _contents(sections: list[Markup]) -> Markup:
 
 
 def _next(dossier: ReportContents, decision: Decision) -> Markup:
-    """Commands that can be copied."""
+    """Commands, and lines of Python, that can be copied."""
     steps = [tag("li", f"{why} ", tag("pre", tag("code", command))) for command, why in commands(dossier, decision)]
     return tag("section", tag("h2", "What to do next"), tag("ol", *steps), given={"id": "next"})
 
 
 def commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
-    logs = dossier.called
+    spelled = dossier.findings is not None and SPELLING in {one.name for one in dossier.findings}
+    logs = dossier.called + (" --tidy-ids" if spelled and "--tidy-ids" not in dossier.called else "")
     page = f"newcomer report {logs}{dossier.options} --out {shlex.quote(dossier.page)} --force"
-    again = (page, "Make this page again, from mended or longer logs.")
+    joined = ", with spellings of an action joined" if spelled else ""
+    again = (page, f"Make this page again, from corrected or longer logs{joined}.")
     if dossier.broken or dossier.model is None:
-        return [(f"newcomer check {logs}", "See every finding with what to do about it, and mend the logs."), again]
+        return [(f"newcomer check {logs}", "See every finding with what to do about it, and correct the logs."), again]
     fit = (f"newcomer fit {logs}{dossier.options} --out model.newcomer", "Fit the model, once and for all users.")
     look = ("newcomer inspect model.newcomer", "See what it knows, and how sure it is.")
     measure = (f"newcomer evaluate {logs}{dossier.options}", "Measure the gain again, with every number on the screen.")
     if decision.answer in ("no", "not yet"):
         return [(f"newcomer check {logs}", "See every finding with what to do about it."), measure, again]
-    if decision.answer == "best for all":
-        serve = (
-            "python -c \"import newcomer as nc; print(nc.PopulationMean(nc.load('model.newcomer')))\"",
-            "Serve a random share of newcomers the best for everybody (this policy ranks by it), and compare.",
+    code = serving_code(decision, "model.newcomer", named=dossier.model.action_ids is not None)
+    why = "Serve a random share of newcomers the best for everybody, in Python, and compare."
+    if decision.answer != "best for all":
+        why = (
+            "Serve a random share of newcomers by PriorUCB, in Python, and compare. It starts from the population "
+            "mean, so that it serves everybody the best before it has seen a reward."
         )
-        return [fit, serve, measure, again]
-    serve = (
-        "python -c \"import newcomer as nc; print(nc.PriorUCB(nc.load('model.newcomer')))\"",
-        "Serve a random share of newcomers with this policy (its methods start, choose and update), and compare.",
-    )
-    return [fit, look, serve, measure, again]
+    return [fit, look, (code, why), measure, again]
 
 
 def _footer(dossier: ReportContents) -> Markup:

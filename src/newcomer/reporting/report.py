@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
@@ -16,12 +15,12 @@ from newcomer.files import write
 from newcomer.findings import Decision, Findings
 from newcomer.gain.per_user import Progress
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import read_logs
-from newcomer.logs.workers import WorkerPool
+from newcomer.logs.read import opened
 from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect
 from newcomer.reporting.page import page_of
+from newcomer.run import Run
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,7 @@ def report(
     quick: bool = False,
     rank: int | Literal["auto"] = "auto",
     estimator: str = "em",
+    run: Run | None = None,
     workers: int | None = None,
     called: str | None = None,
     progress: Progress | None = None,
@@ -63,25 +63,21 @@ def report(
     ----------
     logs : logs, or whatever `read_logs` takes as it is: a path, a pattern, a frame.
     path : where the page goes; what is there is replaced.
-    seed, quick, workers : as in `evaluate`.
+    seed, quick, run : as in `evaluate`. workers, progress : of the run, as keywords of before, which warn.
     rank, estimator : of the fit that is shown and of those that are judged, as in `fit`.
     called : how commands on the page name the logs, options included; by default their path.
-    progress : called with (done, total), units of work, again and again.
     """
+    run = Run.asked(run, who="report", workers=workers, progress=progress).for_reading("report")
     target = validate.location(path, "path", kind=OutputError)
     seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
     quick = validate.flag(quick, "quick", kind=NewcomerError)
-    validate.callback(progress, "progress", kind=NewcomerError)
     if called is not None:
         validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
-    read = logs if isinstance(logs, Logs) else read_logs(logs)
-    with ExitStack() as stack:
-        if workers is not None and validate.whole(workers, "workers", kind=NewcomerError) > 1 and read.engine is None:
-            read = read.on(stack.enter_context(WorkerPool(workers)))
+    with opened(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
-        dossier = collect(read, called=named, progress=progress, **settings)
+        dossier = collect(read, called=named, progress=run.progress, **settings)
     dossier = replace(dossier, page=target.name)
     decision = dossier.decision
     write(target, page_of(dossier).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from newcomer.findings import Finding, Findings, Picture, Verdict
+from newcomer.findings import Finding, Findings, Picture, Verdict, chance
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, as_sentence
 from newcomer.reporting.html import Markup, folded, listed, named, table, tag
 from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, line_chart
@@ -20,7 +20,10 @@ def data_section(dossier: ReportContents) -> Markup:
     beside = [word for word, there in columns.items() if there]
     beside += [f"arms ({', '.join(named(arm, 20) for arm in dossier.arms[:6])})"] if dossier.arms else []
     facts = [
-        ("Users", f"{s.users:,}, of whom {s.too_short:,} have a single row and tell nothing of taste"),
+        (
+            "Users",
+            f"{s.users:,}" + (f"; {s.too_short:,} have a single row and show no preferences" if s.too_short else ""),
+        ),
         ("Rows", f"{s.rows:,}, {s.rows / s.users:.3g} a user on average"),
         ("Actions", "not named; rows bring features" if dossier.actions is None else f"{dossier.actions:,}"),
         ("Features", f"{s.dim:,}"),
@@ -73,17 +76,17 @@ def _names(found: Findings, verdict: Verdict) -> str:
 
 def _family(found: Findings) -> str:
     return (
-        f"{len(found)} questions were asked of {found.users:,} users and {found.rows:,} rows; all tests together "
-        f"accuse clean logs in at most {found.level:.0%} of cases."
+        f"{len(found)} questions about {found.users:,} users and {found.rows:,} rows, {found.tested:,} users in the "
+        f"tests; clean logs are called anything but fine in at most {found.level:.0%} of cases."
     )
 
 
 def _finding(finding: Finding) -> Markup:
     """A question, its verdict, what was found, what to do, and the picture behind it."""
     chip = tag("span", finding.verdict, given={"class": f"chip {finding.verdict}"})
-    measured = [f"effect {finding.effect:.3g} {finding.unit}".strip()] if finding.effect is not None else []
-    measured += [f"p = {finding.p_value:.2g}"] if finding.p_value is not None else []
-    measured += [f"{finding.adjusted:.2g} with all tests counted"] if finding.adjusted is not None else []
+    measured = [f"Effect: {finding.effect:.3g} {finding.unit}".strip()] if finding.effect is not None else []
+    measured += [chance(finding.p_value)] if finding.p_value is not None else []
+    measured += [f"{chance(finding.adjusted)} with all tests counted"] if finding.adjusted is not None else []
     parts = [tag("h3", finding.name, " ", chip), tag("p", finding.what)]
     parts += [tag("p", "; ".join(measured) + ".", given={"class": "small"})] if measured else []
     parts += [tag("p", tag("b", "What to do: "), finding.advice)] if finding.verdict != "fine" else []

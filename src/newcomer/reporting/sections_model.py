@@ -18,7 +18,7 @@ import numpy as np
 from newcomer import evidence
 from newcomer.arrays import Floats
 from newcomer.errors import ModelError
-from newcomer.evidence import RankTest
+from newcomer.evidence import RankTest, whole_percents
 from newcomer.model import Model
 from newcomer.radius import KINDS
 from newcomer.reporting.contents import ReportContents
@@ -55,18 +55,22 @@ def model_sections(dossier: ReportContents) -> list[Markup]:
 
 def _spectrum(model: Model, *, broken: bool) -> Markup:
     """The eigenvalues beside what chance gives, and the rank."""
-    doubt = "These logs are broken: what was learned from them may be the doing of whoever chose the actions."
+    doubt = "These logs are broken: what was learned from them may come from how actions were chosen."
     warned = [tag("p", tag("b", doubt))] if broken else []
     head, test = tag("h2", "What users have in common"), model.evidence.rank.moment if model.evidence.rank else None
     facts = model.evidence.population
     differing = facts.directions if facts else model.factor.shape[1]
     if differing:
+        beside = ", the population mean included" if model.rank > differing else ""
         told = (
-            f"Users differ along {_directions(differing)}: the fewest with which held-out people are predicted as well "
-            f"as with any. The model works in a subspace of {model.rank} out of {model.dim:,} dimensions."
+            f"Users differ along {_directions(differing)}: the fewest with which held-out users are predicted as well "
+            f"as with any. The model works in a subspace of {model.rank} of {model.dim:,} dimensions{beside}."
         )
     else:
-        told = "No direction was found along which users differ: everybody is best served the same."
+        told = "No differences in preferences are detectable in these logs"
+        hidden = model.evidence.logs.hiding if model.evidence.logs else ""
+        told += f"; {hidden} may hide them." if hidden else ": users may differ by less than they show."
+        told += " The model knows the population mean alone." if model.rank else ""
     picture = [] if test is None else [_scree(test, model.rank)]
     return tag("section", head, *warned, tag("p", told), *picture, given={"id": "model"})
 
@@ -77,14 +81,20 @@ def _scree(test: RankTest, rank: int) -> Markup:
     x = [float(i + 1) for i in range(count)]
     low, high = test.null_low[:count], test.null_high[:count]
     lines = [SvgLine("chance", x, (), GREY, low, high), SvgLine("eigenvalues", x, test.spectrum[:count], BLUE)]
-    title = "Spectrum of the second moment, beside chance"
+    title = "Spectrum of the second moment (population mean included), beside chance"
     ticks = [(place, f"{place:.0f}") for place in x if place == 1 or place % (1 if count <= 10 else 5) == 0]
     first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
-    said = f"The first eigenvalues are {first}; {test.rank} exceed what flipped signs give. Rank of the model: {rank}."
+    exceed = f"{test.rank} exceed{'s' * (test.rank == 1)} what chance gives"
+    said = f"The first eigenvalues are {first}; {exceed}. "
+    said += f"The population mean is in this spectrum; the rank of the model, which counts it, is {rank}."
     label = "number of the eigenvalue"
     picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
-    names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives (flipped signs)", GREY, ())])
-    return figure(picture, f"{said} A false direction has probability {test.level:.2g}.", beside=[names])
+    names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
+    return figure(
+        picture,
+        f"{said} Chance (random signs of users) exceeds all of them with probability {test.level:.2g}.",
+        beside=[names],
+    )
 
 
 def _meaning(model: Model) -> Markup:
@@ -95,8 +105,8 @@ def _meaning(model: Model) -> Markup:
         return tag("section", tag("h2", "What the directions mean"), nothing, given={"id": "directions"})
     what = "action" if model.action_ids is not None else "feature"
     intro = (
-        f"Each bar says how much the expected reward of one {what} changes for a person who is one deviation along the "
-        "direction. Who is at the other end has the opposite change."
+        f"Each bar says how much the expected reward of one {what} changes for a user who is one standard deviation "
+        "along the direction; it changes by the opposite for a user as far the other way."
     )
     parts = [_direction(number, one) for number, one in enumerate(found, start=1)]
     both = tag("div", *parts, given={"class": "pair"})
@@ -110,10 +120,10 @@ def _direction(number: int, one: Direction) -> Markup:
     front, back = (", ".join(named(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
     said = f"One end: {front}. Other end: {back}."
     if one.level:
-        said = f"A level: people at one end think more of everything, most of {front}, least of {back}."
+        said = f"A level: users at one end give higher rewards to nearly everything, most to {front}, least to {back}."
     title = f"Direction {number}"
     picture = bar_chart(title, said, bars, x_label="change of the expected reward")
-    head = tag("h3", f"{title}: {one.share:.0%} of what people differ in")
+    head = tag("h3", f"{title}: {one.share:.0%} of how users differ")
     return tag("article", head, figure(picture, said))
 
 
@@ -125,12 +135,14 @@ def _parts(model: Model) -> Markup:
     shares = facts.forecast.shares(model.persistence)
     bars = [Bar(name, share, SHADES[name]) for name, share in shares]
     said = facts.forecast.parts(model.persistence)
-    names = legend([(f"{bar.value:.0%} {bar.name}", bar.colour, ()) for bar in bars])
+    names = legend(
+        [(f"{whole}% {bar.name}", bar.colour, ()) for whole, bar in zip(whole_percents(shares), bars, strict=True)]
+    )
     picture = share_chart("Parts of the variance of rewards", said, bars)
     caption = (
-        f"{said} A ranking by the population mean serves the first. A user's level moves all candidates alike and can "
-        "change no choice: nothing is gained by knowing it. Preferences are what personalising can gain, and this very "
-        "action where it comes again; noise nobody can know."
+        f"{said} A ranking by the population mean serves the first part. A user's level moves all candidates alike and "
+        "changes no choice. Preferences are what personalising can gain, and the user's opinion of the very action "
+        "where it comes again. Noise cannot be predicted."
     )
     return tag("section", head, figure(picture, caption, beside=[names]), given={"id": "parts"})
 
@@ -143,15 +155,22 @@ def _radii(model: Model) -> Markup:
     rows = []
     for kind in ("calibrated", *KINDS):
         try:
-            rows.append([kind, f"{model.radius(kind):.3f}", RADII.get(kind, "")])
+            found = model.radius(kind)
         except ModelError:
             continue
+        if kind == "calibrated" or found < 1:  # a bound of 1 says nothing
+            rows.append([kind, f"{found:.3f}", RADII.get(kind, "")])
+    if not rows:
+        return tag("section", head, tag("p", "These logs are too few to say."), given={"id": "radii"})
     intro = (
-        "With 95% confidence the subspace is no further from the true one than this: 0 is the truth, 1 says nothing "
-        "(sine of the largest angle). Policies use the calibrated radius; the others hold with fewer assumptions."
+        "With 95% confidence the subspace is no further from the true one than this: 0 is exact, 1 says nothing (sine "
+        "of the largest angle). Policies use the calibrated radius, by fits to parts of the users; the paper's bounds "
+        "hold with fewer assumptions."
     )
     shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
-    return tag("section", head, tag("p", intro), shown, given={"id": "radii"})
+    known = model.evidence.calibrated.sentence() if model.evidence.calibrated else ""
+    each = [tag("p", f"{known}: one unsure direction makes the radius of all of them large.")] if known else []
+    return tag("section", head, tag("p", intro), shown, *each, given={"id": "radii"})
 
 
 def _directions(count: int) -> str:
@@ -159,13 +178,14 @@ def _directions(count: int) -> str:
 
 
 ENDS, DIRECTIONS = 5, 6  # actions at each end that are named; directions that are
+LEVEL = 0.05  # share of the squares of a direction that may go the other way in a level
 
 
 @dataclass(frozen=True)
 class Direction:
     """One axis: its `share` of what people differ in, and (name, change of the expected reward) at both ends.
 
-    `level` says that all changes have one sign: people at one end think more of everything.
+    `level` says that nearly all changes have one sign: users at one end give higher rewards to everything.
     """
 
     share: float
@@ -211,4 +231,9 @@ def _ends_of(names: Sequence[str], share: float, column: Floats) -> Direction:
     order = np.argsort(-column, kind="stable")
     count = min(ENDS, len(order) // 2 or 1)
     ends = [tuple((names[i], float(column[i])) for i in part) for part in (order[:count], order[::-1][:count])]
-    return Direction(share, ends[0], ends[1] if len(order) > 1 else (), bool(column.min() >= 0))
+    return Direction(share, ends[0], ends[1] if len(order) > 1 else (), _one_sign(column))
+
+
+def _one_sign(column: Floats) -> bool:
+    """Whether nearly all changes have one sign: what goes the other way is less than a twentieth of the squares."""
+    return bool((np.minimum(column, 0.0) ** 2).sum() <= LEVEL * (column**2).sum())

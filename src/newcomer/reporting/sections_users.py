@@ -1,4 +1,4 @@
-"""The sections on what people gain: the best for everybody, what personalising adds, policies, and more logs."""
+"""The sections on what users gain: the best for everybody, what personalising adds, policies, and more users."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from newcomer.charts import palette
-from newcomer.evaluation.results import CurveStep, Evaluation, Interval, OffPolicyRow, PolicyRow, in_steps
-from newcomer.evidence import Everybody
+from newcomer.evaluation.results import (
+    CurveStep,
+    Evaluation,
+    Interval,
+    OffPolicyRow,
+    PolicyRow,
+    in_steps,
+    meanings,
+)
+from newcomer.evidence import BestAction, Everybody
 from newcomer.gain.verdict import worth
 from newcomer.interval import shown as in_words
 from newcomer.reporting.contents import ReportContents
@@ -26,7 +34,7 @@ CURVES = (
 SHADES = {"posterior": "#D55E00", "posterior without memory": "#E69F00", "SOLD's subspace": "#0072B2"}
 SHADES |= {"ridge": "#4D4D4D", "ALS fold-in": "#B0369B", "EASE fold-in": "#332288"}
 DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
-STEPS = ("after", "people", "reward", "over the population mean", "over each action by itself", "over what was logged")
+STEPS = ("after", "users", "reward", "over the population mean", "over each action by itself", "over a random row")
 
 
 def everybody_section(dossier: ReportContents) -> Markup:
@@ -35,11 +43,11 @@ def everybody_section(dossier: ReportContents) -> Markup:
     if found is None:
         why = "These logs do not tell." if dossier.model is not None else f"That is not known. {dossier.why('fit')}"
         return _section("everybody", head, tag("p", why))
-    parts = [tag("p", named(f"{worth(found)}: {shown(found.gain)} over what was logged.", 600))]
+    parts = [tag("p", named(worth(found), 600))]
     parts += _best(found) if found.best else [tag("p", "The logs name no actions: any candidates can be ranked so.")]
-    by = "These people were held out of the fit; intervals of 95%."
+    by = f"{found.gain.people:,} users were held out of the fit; 95% intervals."
     if found.by == "propensities":
-        by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of people held out of the fit."
+        by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of held-out users."
     reason = found.why if found.by != "propensities" else ""
     parts += [tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
     if dossier.broken:
@@ -53,20 +61,29 @@ def everybody_section(dossier: ReportContents) -> Markup:
 def _best(found: Everybody) -> list[Markup]:
     """The best actions: what each pays on average, beside what was logged."""
     rows = [
-        [named(one.name, 80), f"{one.mean:.4g}", f"{one.low:.4g} to {one.high:.4g}", f"{one.rows:,}", f"{one.users:,}"]
+        [named(one.name, 80), f"{one.mean:.4g}", _within(one, found.scale), f"{one.rows:,}", f"{one.users:,}"]
         for one in found.best
     ]
     caption = f"The best of {found.actions:,} actions by the population mean"
-    heads = ["action", "pays on average", "95% interval", "rows", "users"]
+    pays = "typically pays" if found.scale == "typical" else "pays on average"
+    heads = ["action", pays, "95% interval", "rows", "users"]
     alike = "They do not differ beyond chance. " if found.alike else ""
     note = f"{alike}Means are shrunk, and intervals allow for having picked the best of many."
+    if found.scale == "typical":
+        note = f"{alike}A typical reward is the mean of log(1 + reward), taken back. {note.removeprefix(alike)}"
+    if found.scale == "heavy tails":
+        note = f"{alike}A few large rewards decide these means, so that no interval is told."
     return [table(caption, heads, rows), tag("p", note, given={"class": "small"})]
+
+
+def _within(one: BestAction, scale: str) -> str:
+    return "not told" if scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
 
 
 def people_sections(dossier: ReportContents) -> list[Markup]:
     """All sections on the evaluation; one sentence where there is none.
 
-    Over broken logs numbers are shown to whoever asks for them, and no sentence says that they are good.
+    Over broken logs numbers are folded away, and no sentence says that they are good.
     """
     found = dossier.evaluation
     decided = len(found.decision.sentences) if found and found.decision else 0  # they stand at the top of the page
@@ -75,11 +92,11 @@ def people_sections(dossier: ReportContents) -> list[Markup]:
         return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"))]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
     if dossier.broken:
-        why = "These logs are broken, and the people on whom it was measured are broken in the same way."
+        why = "These logs are broken, and so is what was measured on held-out users of them."
         inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
         return [_section("people", "What personalising adds", tag("p", tag("b", why)), inside)]
     said = listed([named(said, 600) for said in found.sentences()[decided:]])
-    more = [_section("learning", "Would more logs help?", *learned)] if learned else []
+    more = [_section("learning", "Would more users help?", *learned)] if learned else []
     return [
         _section("people", "What personalising adds", *gained, said),
         _section("policies", "Policies side by side", *compared),
@@ -99,13 +116,13 @@ def _curves(found: Evaluation) -> list[Markup]:
     for step in found.curves:
         told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
         rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, shown(step.saved)])
-    heads = ["predictor", "interactions", "people", "reward", "right order", "squared error", "error saved"]
+    heads = ["predictor", "interactions", "users", "reward", "right order", "squared error", "error saved"]
     return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
 
 
 def _gain(found: Evaluation) -> Markup:
     """Reward over the three others, after each number of interactions."""
-    named_arms = any(step.empirical_arms is not None for step in found.headline)
+    named_arms = found.repeats
     heads = [head for head in STEPS if named_arms or "by itself" not in head]
     rows = []
     for step in found.headline:
@@ -128,6 +145,7 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
         band = [(value.low, value.high) for _, value in at] if name in OURS else []
         low, high = ([one[side] for one in band] for side in (0, 1))
         lines.append(SvgLine(name, x, y, colours[name], low, high, DASHED.get(name, ())))
+    lines, twins = apart(lines)
     drawn, far = near(lines)
     last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
     ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
@@ -139,10 +157,28 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
         y_label=title,
         x_ticks=ticks,
     )
+    if twins:
+        caption = f"{caption} {'; '.join(f'{name} is the same as {other}' for name, other in twins)}."
     if far:
         away = ", ".join(f"{line.name} ({line.y[0]:.3g} to {line.y[-1]:.3g})" for line in far)
         caption = f"{caption} Too far away to be drawn on this scale, from the first to the last step: {away}."
     return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in drawn])])
+
+
+def apart(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[tuple[str, str]]]:
+    """The lines that differ from those before them, and (name, the name of the same line) of the others.
+
+    >>> lines = [SvgLine(name, [0], [y], "") for name, y in (("a", 3.0), ("b", 2.0), ("c", 3.0))]
+    >>> [line.name for line in apart(lines)[0]], apart(lines)[1]
+    (['a', 'b'], [('c', 'a')])
+    """
+    found: dict[tuple[float, ...], SvgLine] = {}
+    twins = []
+    for line in lines:
+        first = found.setdefault((*line.x, *line.y), line)
+        if first is not line:
+            twins.append((line.name, first.name))
+    return list(found.values()), twins
 
 
 def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
@@ -151,7 +187,8 @@ def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
     What matters is our own predictor with its interval, and the population mean: no other line may stand further from
     these than half of what they are apart.
 
-    >>> lines = [Line(name, [0], [y], "") for name, y in (("posterior", 3.0), ("PopulationMean", 2.0), ("ridge", 0.5))]
+    >>> heights = {"posterior": 3.0, "PopulationMean": 2.0, "ridge": 0.5}
+    >>> lines = [SvgLine(name, [0], [y], "") for name, y in heights.items()]
     >>> [[line.name for line in part] for part in near(lines)]
     [['posterior', 'PopulationMean'], ['ridge']]
     """
@@ -171,13 +208,15 @@ def _policies(found: Evaluation) -> list[Markup]:
     """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
     parts = []
     if found.replay:
-        parts += [tag("h3", "On people's own logged rows"), *_compared(found.replay, "Replay among own rows")]
+        parts += [tag("h3", "On users' own logged rows"), *_compared(found.replay, "Replay among own rows")]
     parts += [tag("h3", "By propensities"), *_weighed(found)]
     if found.simulation:
-        warning = "This is a simulation drawn from the fit, not people: it is right if the fit is."
+        warning = "This is a simulation drawn from the fit, not users: it is right if the fit is."
         parts += [tag("h3", "In a simulation"), tag("p", tag("b", warning))]
-        parts += _compared(found.simulation, "Simulation, not people")
-    return parts
+        parts += _compared(found.simulation, "Simulation, not users")
+    names = {row.policy for row in found.replay} | {one.predictor for one in found.curves}
+    told = [tag("div", tag("dt", name), tag("dd", meaning)) for name, meaning in meanings(sorted(names))]
+    return [*parts, folded("What the names mean", tag("dl", *told))]
 
 
 def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
@@ -187,10 +226,10 @@ def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
     colours = palette.colours([row.policy for row in last])
     bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
     said = "; ".join(f"{row.policy} {shown(row.over_mean)}" for row in last)
-    label = "reward a round over the population mean"
-    caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} people, intervals of 95%."
+    label = "reward per round over the population mean"
+    caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} users, 95% intervals."
     cells = [[row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), shown(row.over_mean)] for row in rows]
-    heads = ["policy", "rounds", "people", "reward a round", "over the population mean"]
+    heads = ["policy", "rounds", "users", "reward per round", "over the population mean"]
     return [figure(bar_chart(title, said, bars, x_label=label), caption), numbers("All numbers", title, heads, cells)]
 
 
@@ -198,7 +237,7 @@ def _weighed(found: Evaluation) -> list[Markup]:
     """Values by inverse propensities, or why there are none."""
     said = [tag("p", found.why_no_off_policy)] if found.why_no_off_policy else []
     if not found.off_policy:
-        return said or [tag("p", "The logs have no propensities.")]
+        return said or [tag("p", "No propensities are logged.")]
     heads = ["policy", "after", "doubly robust", "self-normalised", "over what was logged", "effective rows"]
     rows = [_off_policy(row) for row in found.off_policy]
     return [table("Value of one decision, by propensities", heads, rows), *said]
@@ -222,7 +261,7 @@ def _learning(found: Evaluation) -> list[Markup]:
     label = "gain over the population mean"
     picture = line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
     after = f"{steps[-1].interactions} interaction{'s' * (steps[-1].interactions != 1)}"
-    caption = f"Gain after {after} when fewer users are fitted to; shaded: intervals of 95%."
+    caption = f"Gain after {after} by the number of users fitted to; shaded: 95% intervals."
     return [figure(picture, caption)]
 
 

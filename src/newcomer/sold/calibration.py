@@ -30,6 +30,7 @@ from newcomer.users import balanced_signs, dealt
 PARTS = 8
 SMALL = 0.3  # tangent of the error of an eighth up to which errors fall like 1 / users
 SPLITS = 4
+FAR = 1e6  # a tangent of an error about which nothing is known
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
 
 
@@ -45,7 +46,7 @@ def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
     def fit(parts: list[Bools]) -> list[Floats]:
         sums = [pairs.products[part].sum(axis=0) / max(pairs.counts[part].sum(), 1) for part in parts]
         found = [correction.filled(correction.pooled(mean), rank) for mean in sums]
-        return [eigh(span @ inside @ span.T, subset_by_index=last)[1] for inside in found]
+        return [eigh(span @ inside @ span.T, subset_by_index=last)[1][:, ::-1] for inside in found]
 
     return draws_by(fit, len(pairs.counts))
 
@@ -57,16 +58,14 @@ def draws_by(fit: Callable[[list[Bools]], list[Floats]], buckets: int) -> Draws:
 
 
 def compare_parts(fit: Callable[[list[Bools]], list[Floats]], buckets: int, *, eighths: bool) -> Draws:
-    """Draws from bases (d, k) that `fit` finds in parts of the buckets: eighths if they are to be tried and agree well
-    enough, or else several splits in halves."""
+    """Draws from bases (d, k), leading directions first, that `fit` finds in parts of the buckets: eighths if they are
+    to be tried and agree well enough, or else several splits in halves."""
     if eighths:
         bases = fit(dealt(buckets, PARTS))
         angles = [cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
         if np.median([tangents(c, 1)[0] for c in angles]) <= SMALL:
-            return _draws(angles, PARTS, hopeless=False)
-    bases = fit(splits(buckets))
-    angles = [cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
-    return _draws(angles, 2, hopeless=_by_chance(angles, *bases[0].shape))
+            return _draws(bases, PARTS)
+    return _draws(fit(splits(buckets)), 2)
 
 
 def splits(buckets: int) -> list[Bools]:
@@ -74,9 +73,16 @@ def splits(buckets: int) -> list[Bools]:
     return [side for signs in balanced_signs(buckets)[:SPLITS] for side in (signs > 0, signs < 0)]
 
 
-def _draws(angles: list[Floats], parts: int, *, hopeless: bool) -> Draws:
-    spectral, frobenius = zip(*(tangents(c, parts) for c in angles), strict=True)
-    return Draws(parts, spectral, frobenius, hopeless)
+def _draws(bases: list[Floats], parts: int) -> Draws:
+    """Draws from the bases of parts that stand side by side; of all directions, and of the leading 1, 2, ..., k."""
+    dim, rank = bases[0].shape
+    pairs = list(zip(bases[::2], bases[1::2], strict=True))
+    angles = [[cosines(a[:, :count], b[:, :count]) for a, b in pairs] for count in range(1, rank + 1)]
+    # Eighths are only taken where they agree, so that chance need not be asked.
+    lost = [parts == 2 and _by_chance(own, dim, count) for count, own in enumerate(angles, start=1)]
+    spectral, frobenius = zip(*(tangents(c, parts) for c in angles[-1]), strict=True)
+    leading = [tuple(FAR if far else tangents(c, parts)[0] for c in own) for far, own in zip(lost, angles, strict=True)]
+    return Draws(parts, spectral, frobenius, lost[-1], tuple(leading), dim)
 
 
 def cosines(first: Floats, second: Floats) -> Floats:

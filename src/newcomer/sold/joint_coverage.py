@@ -1,7 +1,7 @@
 """SOLD's correction for one-hot features, where each entry of the moment can be corrected by itself.
 
 With one-hot features D1 and D2 of a user are diagonal, d1 and d2, and given the actions E[X_ab] = d1_a S_ab d2_b for X
-= b1 b2^T. So for any logger that does not look at tastes, and for any mixture of history lengths,
+= b1 b2^T. So for any logger that does not look at preferences, and for any mixture of history lengths,
 
     S_ab = E[X_ab + X_ba] / E[d1_a d2_b + d1_b d2_a],
 

@@ -26,6 +26,7 @@ from newcomer.arrays import Bools, Floats
 from newcomer.errors import ModelError
 from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logs import Logs
+from newcomer.logs.reduce import Pass
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
 from newcomer.sold.calibration import draws_by
@@ -37,7 +38,6 @@ from newcomer.sold.sparse_moments import (
     KeptPairs,
     MarginCorrection,
     PairCorrection,
-    Run,
     SparseMoments,
     fits,
     kept_pairs_of,
@@ -66,19 +66,20 @@ class SparseSold:
     def of(
         cls,
         logs: Logs,
-        run: Run,
+        run: Pass,
         ridge: float | None,
         *,
         rank: int | Literal["auto"],
-        estimator: str,
         literal: bool,
         null: bool,
+        spectrum_only: bool = False,
     ) -> SparseSold:
-        """Add up what has d entries, then find the leading directions; for em their lengths alone."""
+        """Add up what has d entries, then find the leading directions; their lengths alone for em, which has its own
+        directions."""
         moments: SparseMoments = run(partial(sparse_moments_of, ridge=ridge, actions=logs.dim), SparseMoments.__add__)
         if not (moments.coverage > 0).all(axis=0).any():
             raise nothing_reached(logs.dim)
-        if estimator == "em":
+        if spectrum_only:
             margins = ByMargins.of(run, ridge, moments)
             return cls(logs, margins, 0, margins.leading(0, passes=FEW_PASSES))
         way: AnyWide
@@ -186,7 +187,7 @@ class Leading(NamedTuple):
 class Pairwise:
     """Every pair of actions corrected by itself."""
 
-    run: Run
+    run: Pass
     ridge: float | None
     moments: SparseMoments
     correction: PairCorrection
@@ -194,7 +195,7 @@ class Pairwise:
     name: str
 
     @classmethod
-    def of(cls, run: Run, ridge: float | None, moments: SparseMoments, *, literal: bool) -> Pairwise:
+    def of(cls, run: Pass, ridge: float | None, moments: SparseMoments, *, literal: bool) -> Pairwise:
         """Sum the pairs, in one pass."""
         everybody = np.ones(len(moments.counts))
         asked = partial(kept_pairs_of, ridge=ridge, actions=moments.dim, weights=everybody, joint=True)
@@ -275,14 +276,14 @@ class Pairwise:
 class ByMargins:
     """Rows and columns corrected by the margins of joint coverage."""
 
-    run: Run
+    run: Pass
     ridge: float | None
     moments: SparseMoments
     correction: MarginCorrection
     name: str = "by margins"
 
     @classmethod
-    def of(cls, run: Run, ridge: float | None, moments: SparseMoments) -> ByMargins:
+    def of(cls, run: Pass, ridge: float | None, moments: SparseMoments) -> ByMargins:
         """No further pass is needed."""
         return cls(run, ridge, moments, MarginCorrection.of(moments))
 
@@ -349,7 +350,7 @@ class ByMargins:
 AnyWide = Pairwise | ByMargins
 
 
-def square_norm(run: Run, ridge: float | None, moments: SparseMoments) -> float:
+def square_norm(run: Pass, ridge: float | None, moments: SparseMoments) -> float:
     """||mean of M^2||, by passes."""
 
     def products(blocks: Sequence[Floats]) -> tuple[Floats, ...]:

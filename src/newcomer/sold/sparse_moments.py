@@ -36,7 +36,7 @@ have been met once more than it was, so that one which was met once does not out
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -47,6 +47,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from newcomer.arrays import Floats, Ints
 from newcomer.logs.batch import Batch
+from newcomer.logs.reduce import Pass
 from newcomer.sold.joint_coverage import DENSE, TOLERANCE, TURNS
 from newcomer.users import bucket_count, bucket_of
 
@@ -350,9 +351,6 @@ def top_beside(matrix: csr_array, found: Floats) -> float:
     return float(eigsh(operator, 1, which="LA", v0=np.ones(size), tol=1e-6, return_eigenvectors=False)[0])
 
 
-Run = Callable[[Any, Any], Any]  # makes a pass over the logs, of a map and a merge
-
-
 @dataclass(frozen=True)
 class MarginCorrection:
     """Undoes what coverage did to M, action by action."""
@@ -370,7 +368,7 @@ class MarginCorrection:
         return cls(np.where(met, np.sqrt(max(apart, 0.0)) / np.where(met, moments.margins + once, 1.0), 0.0))
 
     def products(
-        self, run: Run, ridge: float | None, weights: Sequence[Floats], blocks: Sequence[Floats]
+        self, run: Pass, ridge: float | None, weights: Sequence[Floats], blocks: Sequence[Floats]
     ) -> list[Floats]:
         """The corrected moment, without its diagonal, times each block (d, q): one pass for all.
 

@@ -1,16 +1,16 @@
 """Logs that break what learning from logs assumes, each in one way and as much as `strength` says.
 
 The users are those of a synthetic world, and so are the newcomers; only how they were logged differs. At strength 0
-every kind logs as Assumption 1 asks: actions drawn uniformly, histories of one length, tastes that stay.
+every kind logs as Assumption 1 asks: actions drawn uniformly, histories of one length, preferences that stay.
 
-taste      the logger knows the taste: of the candidates of a step it takes one with probability proportional to
+taste      the logger knows the preferences: of the candidates of a step it takes one with probability proportional to
            exp(strength phi . beta), uniform at 0 and nearly always the best at 16
 liking     people log what they like: the same, by the reward that this user gives, noise and all, in place of what the
            user is expected to give
 adaptive   the logger learns: with probability `strength` a step is chosen by LinUCB from what this user paid before,
            else uniformly. Actions depend on logged rewards only, so the likelihood stays right where SOLD does not
-lengths    how long a history is depends on the taste: length = steps (1 - strength q), q in (0, 1) the share of users
-           whose first latent coordinate is larger; never below 2
+lengths    how long a history is depends on the preferences: length = steps (1 - strength q), q in (0, 1) the share of
+           users whose first latent coordinate is larger; never below 2
 drift      rewards change with the position h of a step, the same for everybody: phi . (beta + strength s_h g), s_h
            from 0 at the first step to 1 at the last, g a direction of the seed's choice, as long as users' beta are
 """

@@ -1,7 +1,7 @@
 """People who do not exist, for demonstrations and tests where no table of real people is at hand.
 
 They have what real people were found to have (docs/people.md): actions that are liked more and less by everybody, a few
-tastes that come together, an opinion of their own of every single action, and noise that differs between actions. A
+preferences along shared directions, a per-action effect of their own, and noise that differs between actions. A
 share of the residual, the `retest` of the world, is drawn afresh at each meeting.
 """
 
@@ -37,7 +37,7 @@ class MadeUp:
         liked = LEVEL + LIKED * rng.standard_normal(actions)
         directions = rng.standard_normal((actions, len(STRENGTHS))) * STRENGTHS
         deviations = rng.uniform(*OWN, size=actions)
-        taste = rng.standard_normal((people, len(STRENGTHS))) @ directions.T
-        table = liked + taste + deviations * rng.standard_normal((people, actions))
+        preferences = rng.standard_normal((people, len(STRENGTHS))) @ directions.T
+        table = liked + preferences + deviations * rng.standard_normal((people, actions))
         names = tuple(f"film {number:02d}" for number in range(actions))
         return cls(People(table, names, held_out=0.1, retest=retest, seed=seed), directions, deviations)

@@ -35,7 +35,7 @@ DESIGNS = ("features", "features, ragged", "actions", "actions once, ragged", "a
 MANY = 100  # actions of which people log what they like
 CLEAN, BLOCK, POWER = 250, 50, 20  # clean sets of a design, and of a job; sets of a fault and strength
 FAULTS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "logger knows taste": ("taste-dependent logging", (0.1, 0.2, 0.5, 1.0)),
+    "logger knows taste": ("preference-dependent logging", (0.1, 0.2, 0.5, 1.0)),
     "logger learns taste": ("adaptive logging", (0.1, 0.2, 0.5, 1.0)),
     "all rewards drift": ("drift", (0.05, 0.1, 0.25, 0.5)),
     "a direction drifts": ("drift", (0.05, 0.1, 0.25, 0.5)),

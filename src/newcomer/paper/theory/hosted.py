@@ -8,7 +8,7 @@ ProBALLUCB does not keep the large system before it is needed, and is the one to
 
 SupLinUCB (Chu, Li, Reyzin and Schapire 2011) is no such host, and cannot be one of this contract. It keeps a system for
 each of log T stages, and a reward goes into the system of the stage at which its action was chosen, or into none. That
-stage follows from *all candidates* of the round and from what was eliminated among them; `update` is told the chosen
+stage follows from *all candidates* of the round and from what was eliminated among them; `update` sees the chosen
 action and its reward, no candidates, because rewards may come late, twice or never, and a policy that remembered "the
 action to update" would break then. What is known at update time, V and phi, does not determine the stage. A caller
 could carry the stage along as one more column of the features, but then features would no longer be those of the model.
@@ -66,7 +66,7 @@ class Hosted(Contract[HostedState]):
         number(self.tau, "tau")
         number(0.0 if self.radius is None else self.radius, "radius", finite=False)
         for name, host, dim in (("inner", self.inner, self.model.rank), ("outer", self.outer, self.model.dim)):
-            if host.sampled or host.dimension != dim or not isinstance(host.begin(0), Ridge):
+            if host.sampled or host.dimension != dim or not isinstance(host.init(0), Ridge):
                 raise PolicyError(
                     f"{type(host).__name__} cannot be the {name} host",
                     todo=f"pass a policy of dimension {dim} that ranks by scores and keeps one ridge system",
@@ -83,11 +83,11 @@ class Hosted(Contract[HostedState]):
         hosts = {name: str(host.record) for name, host in (("inner", self.inner), ("outer", self.outer))}
         return {**hosts, "radius * tau": self._pull}
 
-    def begin(self, n: int) -> HostedState:
+    def init(self, n: int) -> HostedState:
         """Nothing known, to either host."""
-        return HostedState(self.inner.begin(n), self.outer.begin(n))
+        return HostedState(self.inner.init(n), self.outer.init(n))
 
-    def inside(self, state: HostedState) -> Bools:
+    def in_subspace(self, state: HostedState) -> Bools:
         """Whether Delta tau sqrt(t) <= d for the coming round t of each user (n,)."""
         return np.asarray(self._pull * np.sqrt(state.outer.count + 1) <= self.model.dim)
 
@@ -97,14 +97,14 @@ class Hosted(Contract[HostedState]):
         project(np.ascontiguousarray(self.model.basis.T), np.ascontiguousarray(rows), out)
         return out
 
-    def rank(self, state: HostedState, asked: Query) -> Floats:
+    def score(self, state: HostedState, query: Query) -> Floats:
         """The scores (m, K) of the host that each user is with."""
-        rows = asked.actions.reshape(-1, asked.actions.shape[-1])
-        small = asked._replace(actions=self._projected(rows).reshape(*asked.actions.shape[:-1], -1))
-        within = self.inside(state)[asked.users][:, None]
-        return np.where(within, self.inner.rank(state.inner, small), self.outer.rank(state.outer, asked))
+        rows = query.actions.reshape(-1, query.actions.shape[-1])
+        small = query._replace(actions=self._projected(rows).reshape(*query.actions.shape[:-1], -1))
+        within = self.in_subspace(state)[query.users][:, None]
+        return np.where(within, self.inner.score(state.inner, small), self.outer.score(state.outer, query))
 
-    def learn(self, state: HostedState, told: Rewards) -> None:
+    def learn(self, state: HostedState, observed: Rewards) -> None:
         """Both hosts learn, each from its own features."""
-        self.inner.learn(state.inner, told._replace(features=self._projected(told.features)))
-        self.outer.learn(state.outer, told)
+        self.inner.learn(state.inner, observed._replace(features=self._projected(observed.features)))
+        self.outer.learn(state.outer, observed)

@@ -1,0 +1,1 @@
+"""The decision service: `newcomer serve MODEL` decides for each user, learns from rewards, and keeps what happened."""

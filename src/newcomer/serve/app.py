@@ -1,0 +1,534 @@
+"""The HTTP face of the service: one table of routes, and around each the token, the limits, the errors, the metrics.
+
+Every answer has a request id (`x-request-id`, the caller's or a new one). Log lines are JSON on stderr, with the route
+and not the address, which may hold ids of users; tokens and bodies are never logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from newcomer.errors import MissingExtra, NewcomerError, StoreError
+from newcomer.serve import decide, export, rewards, shapes, tables, users
+from newcomer.serve import models as model_files
+from newcomer.serve.arms import Shares, check_shares
+from newcomer.serve.auth import Tokens
+from newcomer.serve.limits import Rate
+from newcomer.serve.openapi import Operation, Query, document
+from newcomer.serve.service import Service
+from newcomer.serve.shapes import Refused
+from newcomer.serve.store import Tx
+
+try:
+    from starlette.applications import Starlette
+    from starlette.routing import Route
+except ImportError as error:
+    raise MissingExtra.of("serve", purpose="services") from error
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+JSON = "application/json"
+encode = msgspec.json.encode
+PAGE = (
+    b"<!doctype html><meta charset=utf-8><title>newcomer</title><h1>newcomer</h1>"
+    b"<p>The service runs. <a href=openapi.json>openapi.json</a> <a href=metrics>metrics</a>"
+)
+
+
+@dataclass
+class Call:
+    """A request, as handlers see it."""
+
+    body: bytes
+    path: list[str]  # segments of the address, decoded one by one: ids may hold anything
+    query: dict[str, str]
+    key: str | None
+    asked: Any = None
+
+
+@dataclass
+class Answer:
+    """What a handler gives where JSON alone is not enough."""
+
+    body: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+
+
+Handler = Callable[[Service, Call], Awaitable[bytes | Answer]]
+
+
+# Handlers.
+
+
+def _keyed(call: Call, request: Any) -> Any:
+    """The request with the key of its header."""
+    if call.key is None or request.request == call.key:
+        return request
+    if request.request is not None:
+        raise Refused(422, "two_keys", "the header and the body have different keys", "request")
+    return msgspec.structs.replace(request, request=call.key)
+
+
+async def _decide(service: Service, call: Call) -> bytes:
+    return await decide.decide(service, _keyed(call, call.asked))
+
+
+async def _reward(service: Service, call: Call) -> bytes:
+    return await rewards.reward(service, _keyed(call, call.asked))
+
+
+async def _observe(service: Service, call: Call) -> bytes:
+    return await rewards.observe(service, _keyed(call, call.asked))
+
+
+def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any], str]) -> Handler:
+    """A batch: items of one user one after another, in order; users side by side."""
+
+    async def answer(service: Service, call: Call) -> bytes:
+        items = call.asked.items
+        service.config.limits.count(len(items), service.config.limits.batch, "items", "items")
+        found: list[bytes] = [b""] * len(items)
+        groups: dict[str, list[int]] = {}
+        for place, item in enumerate(items):
+            groups.setdefault(whose(item), []).append(place)
+
+        async def in_order(places: list[int]) -> None:
+            for place in places:
+                item = items[place]
+                if call.key is not None and item.request is None:
+                    item = msgspec.structs.replace(item, request=f"{call.key[:240]}#{place}")
+                try:
+                    found[place] = await one(service, item)
+                except Refused as refused:
+                    found[place] = refused.body()
+                except NewcomerError as problem:
+                    found[place] = _refusal(problem).body()
+
+        await asyncio.gather(*(in_order(places) for places in groups.values()))
+        return b'{"items":[' + b",".join(found) + b"]}"
+
+    return answer
+
+
+async def _look(service: Service, call: Call) -> bytes:
+    return await rewards.look(service, call.path[2])
+
+
+async def _shown(service: Service, call: Call) -> bytes:
+    return await rewards.shown(service, call.path[2])
+
+
+async def _void(service: Service, call: Call) -> bytes:
+    return await rewards.void(service, call.path[2])
+
+
+async def _belief(service: Service, call: Call) -> bytes:
+    return await users.belief(service, call.path[2])
+
+
+async def _erase(service: Service, call: Call) -> bytes:
+    return await users.erase(service, call.path[2])
+
+
+async def _merge(service: Service, call: Call) -> bytes:
+    return await users.merge(service, call.path[2], call.asked.from_)
+
+
+async def _users(service: Service, call: Call) -> Answer:
+    rows = await users.listed(service, call.query.get("since", ""), _limit(call))
+    body = "".join(json.dumps(row) + "\n" for row in rows).encode("utf-8", "replace")
+    cursor = str(rows[-1]["user"]) if rows else call.query.get("since", "")
+    return Answer(body, {"content-type": "application/x-ndjson", "newcomer-cursor": json.dumps(cursor)})
+
+
+def _limit(call: Call) -> int:
+    given = call.query.get("limit", str(export.MOST))
+    if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) > 0):
+        raise Refused(422, "bad_limit", "a limit is a whole number from 1", "limit")
+    return min(int(given), export.MOST)
+
+
+async def _logs(service: Service, call: Call) -> Answer:
+    query = call.query
+    form, arm = query.get("format", "ndjson"), query.get("arm")
+    if arm is not None and arm not in ("treated", "control", "incumbent", "random", "observed"):
+        raise Refused(422, "bad_arm", "there is no such arm", "arm")
+    body, headers = await export.logs(service, form, query.get("since"), arm, _limit(call))
+    return Answer(body, headers)
+
+
+async def _models(service: Service, call: Call) -> bytes:
+    return encode(await _listed(service))
+
+
+async def _listed(service: Service) -> shapes.Models:
+    async def work(tx: Tx) -> shapes.Models:
+        now = await tables.generation(tx)
+        assert now is not None
+        rows = await tx.all(
+            "SELECT m.id, m.staged, m.facts, max(g.generation) FROM models m LEFT JOIN generations g"
+            " ON g.model = m.id GROUP BY m.id, m.staged, m.facts ORDER BY m.staged"
+        )
+        entries = [
+            shapes.ModelEntry(
+                row[0],
+                "serving" if row[0] == now[1] else "staged" if row[3] is None else "retired",
+                row[1],
+                row[3],
+                json.loads(row[2]),
+            )
+            for row in rows
+        ]
+        return shapes.Models(now[1], now[0], entries)
+
+    return await service.transact(work)
+
+
+async def _stage(service: Service, call: Call) -> bytes:
+    model = await asyncio.to_thread(model_files.read_model, call.body, service.config.policy)
+
+    async def work(tx: Tx) -> None:
+        await tables.keep_model(tx, model.id, call.body, model_files.facts(model))
+
+    await service.transact(work)
+    found = await _listed(service)
+    return encode(next(one for one in found.models if one.id == model.id))
+
+
+async def _promote(service: Service, call: Call) -> bytes:
+    wanted = call.path[2]
+
+    async def file(tx: Tx) -> bytes | None:
+        return await tables.model_file(tx, wanted)
+
+    data = await service.transact(file)
+    if data is None:
+        raise Refused(404, "unknown_model", "there is no model with this id", "model")
+    model = await asyncio.to_thread(model_files.load_model, data)
+
+    async def work(tx: Tx) -> None:
+        serving = await service.serving(tx)
+        if serving.model.id == wanted:
+            return
+        sent = await tx.all("SELECT 1 FROM events WHERE features IS NOT NULL LIMIT 1")
+        if sent and not model_files.same_features(serving.model, model):
+            message = "clients send raw features, and this model has others: fit it with the same names and number"
+            raise Refused(409, "other_features", message, "model")
+        await tables.promote(tx, wanted)
+
+    await service.transact(work)
+    await service.transact(service.serving)
+    return encode(await _listed(service))
+
+
+async def _arms(service: Service, call: Call) -> bytes:
+    return encode(_shares(await service.transact(service.shares)))
+
+
+def _shares(found: Shares) -> shapes.ArmShares:
+    return shapes.ArmShares(found.version, found.random, found.control, found.incumbent, found.treated)
+
+
+async def _set_arms(service: Service, call: Call) -> bytes:
+    wanted: shapes.Shares = call.asked
+    check_shares(wanted.random, wanted.control, wanted.incumbent)
+
+    async def work(tx: Tx) -> Shares:
+        now = await service.shares(tx)
+        if (now.random, now.control, now.incumbent) != (wanted.random, wanted.control, wanted.incumbent):
+            await tables.set_shares(tx, wanted.random, wanted.control, wanted.incumbent)
+        return await service.shares(tx)
+
+    return encode(_shares(await service.transact(work)))
+
+
+async def _status(service: Service, call: Call) -> bytes:
+    return encode(await service.report())
+
+
+async def _health(service: Service, call: Call) -> bytes:
+    return b'{"status":"alive"}'
+
+
+async def _ready(service: Service, call: Call) -> bytes:
+    if not service.ready:
+        raise Refused(503, "not_ready", "the loops are being compiled and the model loaded", retry=1)
+
+    async def nothing(tx: Tx) -> None:
+        await tx.all("SELECT 1")
+
+    await service.store.transact(nothing)
+    return b'{"status":"ready"}'
+
+
+async def _metrics(service: Service, call: Call) -> Answer:
+    service.metrics.generation.set(service.loaded.generation if service.loaded else 0)
+    return Answer(service.metrics.text(), {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+async def _page(service: Service, call: Call) -> Answer:
+    return Answer(PAGE, {"content-type": "text/html; charset=utf-8"})
+
+
+PAGES = (Query("limit", {"type": "integer", "minimum": 1}),)
+OPERATIONS: tuple[Operation, ...] = (
+    Operation(
+        "POST", "/v1/decide", "decide", "Decide for a user", _decide, shapes.Decide, shapes.Decision, (409,)
+    ),
+    Operation(
+        "POST", "/v1/reward", "decide", "Tell what a decision brought", _reward, shapes.Reward, shapes.Recorded,
+        (404, 409, 410),
+    ),
+    Operation(
+        "POST", "/v1/observe", "decide", "Tell what was not decided here", _observe, shapes.Observe, shapes.Observed,
+        (409,),
+    ),
+    Operation(
+        "POST", "/v1/decide/batch", "decide", "Several decisions",
+        _batch(decide.decide, lambda one: str(one.user)), shapes.DecideBatch,
+    ),
+    Operation(
+        "POST", "/v1/reward/batch", "decide", "Several rewards",
+        _batch(rewards.reward, lambda one: str(one.decision)), shapes.RewardBatch,
+    ),
+    Operation(
+        "POST", "/v1/observe/batch", "decide", "Several observations",
+        _batch(rewards.observe, lambda one: str(one.user)), shapes.ObserveBatch,
+    ),
+    Operation(
+        "POST", "/v1/decisions/{decision}/shown", "decide", "The user saw it", _shown, None, shapes.DecisionState,
+        (400, 404, 409, 410),
+    ),
+    Operation(
+        "POST", "/v1/decisions/{decision}/void", "decide", "Take it out of what is learned", _void, None,
+        shapes.DecisionState, (400, 404, 409, 410),
+    ),
+    Operation(
+        "GET", "/v1/decisions/{decision}", "admin", "A decision", _look, None, shapes.DecisionState, (400, 404, 410)
+    ),
+    Operation(
+        "POST", "/v1/users/{user}/merge", "admin", "Merge another id into this user", _merge, shapes.Merge,
+        shapes.Merged, (404, 409),
+    ),
+    Operation(
+        "GET", "/v1/users/{user}", "admin", "What is believed", _belief, None, shapes.UserBelief, (400, 404, 422)
+    ),
+    Operation("DELETE", "/v1/users/{user}", "admin", "Erase a user", _erase, None, shapes.Erased, (400, 404, 422)),
+    Operation(
+        "GET", "/v1/users", "admin", "Users and their attributes", _users, None, "application/x-ndjson", (422,),
+        (*PAGES, Query("since", {"type": "string"})),
+    ),
+    Operation(
+        "GET", "/v1/logs", "admin", "Logs that `newcomer fit` reads", _logs, None, "application/x-ndjson", (422,),
+        (
+            *PAGES,
+            Query("format", {"enum": list(export.FORMATS)}),
+            Query("arm", {"enum": ["treated", "control", "incumbent", "random", "observed"]}),
+            Query("since", {"type": "string", "pattern": "^[0-9]{1,18}$"}),
+        ),
+    ),
+    Operation("GET", "/v1/models", "admin", "Models", _models, None, shapes.Models),
+    Operation("POST", "/v1/models", "admin", "Stage a model: the bytes of its file", _stage, bytes, shapes.ModelEntry),
+    Operation(
+        "POST", "/v1/models/{model}/promote", "admin", "Have a model decide", _promote, None, shapes.Models,
+        (400, 404, 409),
+    ),
+    Operation("GET", "/v1/arms", "admin", "Shares of arms", _arms, None, shapes.ArmShares),
+    Operation("PUT", "/v1/arms", "admin", "Change the shares of new users", _set_arms, shapes.Shares, shapes.ArmShares),
+    Operation("GET", "/v1/status", "admin", "The service at a glance", _status, None, shapes.Report),
+    Operation("GET", "/healthz", "open", "Is the process alive?", _health),
+    Operation("GET", "/readyz", "open", "May requests be sent?", _ready, None, None, (503,)),
+    Operation("GET", "/metrics", "admin", "Metrics for Prometheus", _metrics, None, "text/plain"),
+)  # fmt: skip
+
+
+# Around each handler.
+
+
+class Endpoint:
+    """One operation as an ASGI application."""
+
+    def __init__(self, operation: Operation, service: Service, tokens: Tokens, rate: Rate, log: Log) -> None:
+        self.operation, self.service, self.tokens, self.rate, self.log = operation, service, tokens, rate, log
+        shape = operation.takes
+        self.decoder = msgspec.json.Decoder(shape) if shape not in (None, bytes) else None
+        limits = service.config.limits
+        self.most = limits.model if shape is bytes else limits.body
+        self.seconds = service.metrics.seconds.labels(operation.name)
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
+        """Answer a request, whatever happens."""
+        begun = time.perf_counter()
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        number = headers.get("x-request-id", "")
+        if not re.fullmatch(r"[\w.:-]{1,64}", number):
+            number = secrets.token_hex(8)
+        try:
+            answer = await self._answer(scope, headers, receive)
+        except Refused as refused:
+            answer = refused_answer(refused)
+        except StoreError as error:
+            self.service.metrics.store_errors.inc()
+            self.log.line("store", route=self.operation.name, request=number, error=str(error))
+            answer = refused_answer(_refusal(error))
+        except NewcomerError as error:
+            answer = refused_answer(_refusal(error))
+        except Exception as error:  # noqa: BLE001  (a bug: told to the log, not to the caller)
+            self.log.line("bug", route=self.operation.name, request=number, error=f"{type(error).__name__}: {error}")
+            answer = refused_answer(Refused(500, "bug", "this is a bug of the service; its log says more"))
+        took = time.perf_counter() - begun
+        self.seconds.observe(took)
+        self.service.metrics.requests.labels(self.operation.name, answer.status).inc()
+        self.log.request(self.operation.name, number, answer.status, took)
+        await reply(send, answer, number)
+
+    async def _answer(self, scope: dict[str, Any], headers: dict[str, str], receive: Any) -> Answer:
+        operation = self.operation
+        if operation.role != "open":
+            self.rate.take(self.tokens.check(operation.role, headers))
+            if not self.service.ready:
+                raise Refused(503, "not_ready", "the loops are being compiled and the model loaded", retry=1)
+        body = await self._body(headers, receive)
+        raw = scope.get("raw_path") or scope["path"].encode()
+        call = Call(body, _segments(raw), _query(scope["query_string"]), _key(headers))
+        if self.decoder is not None:
+            call.asked = decoded(self.decoder, body)
+        answer = await operation.handler(self.service, call)
+        return answer if isinstance(answer, Answer) else Answer(answer)
+
+    async def _body(self, headers: dict[str, str], receive: Any) -> bytes:
+        """The body, up to its limit."""
+        said = headers.get("content-length", "0")
+        if not said.isdigit() or int(said) > self.most:
+            raise Refused(413, "too_large", f"at most {self.most:,} bytes are taken")
+        message = await receive()
+        body: bytes = message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+        parts, size = [body], len(body)
+        while message.get("more_body"):
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "cut_short", "the request ended too early")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self.most:
+                raise Refused(413, "too_large", f"at most {self.most:,} bytes are taken")
+        return b"".join(parts)
+
+
+def decoded(decoder: Any, body: bytes) -> Any:
+    """A request's JSON, checked."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at `")
+        raise Refused(422, "invalid", said, place.rstrip("`").removeprefix("$").removeprefix(".")) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(400, "bad_json", f"this is not JSON: {error}") from error
+
+
+def _segments(raw: bytes) -> list[str]:
+    try:
+        parts = raw.partition(b"?")[0].decode("ascii").strip("/").split("/")
+        return [unquote(part, errors="strict") for part in parts]
+    except UnicodeDecodeError as error:
+        raise Refused(400, "bad_address", "the address is not UTF-8, percent-encoded") from error
+
+
+def _query(raw: bytes) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(raw.decode("ascii"), errors="strict", keep_blank_values=True)) if raw else {}
+    except ValueError as error:
+        raise Refused(400, "bad_address", "the query is not UTF-8, percent-encoded") from error
+
+
+def _key(headers: dict[str, str]) -> str | None:
+    key = headers.get("idempotency-key")
+    if key is not None and not (0 < len(key) <= 256 and key.isprintable()):
+        raise Refused(422, "bad_key", "a key has 1 to 256 printable characters", "idempotency-key")
+    return key
+
+
+def _refusal(error: NewcomerError) -> Refused:
+    """Errors of the library as answers: the store's are not the caller's fault."""
+    if isinstance(error, StoreError):
+        return Refused(503, "store", "the store cannot be reached or written: send the request again", retry=1)
+    return Refused(422, "invalid", str(error), error.where)
+
+
+def refused_answer(refused: Refused) -> Answer:
+    """A refusal as an answer."""
+    headers = {} if refused.retry is None else {"retry-after": str(refused.retry)}
+    if refused.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    return Answer(refused.body(), headers, refused.status)
+
+
+async def reply(send: Send, answer: Answer, number: str) -> None:
+    """Send an answer."""
+    headers = {"content-type": JSON, "content-length": str(len(answer.body)), "x-request-id": number} | answer.headers
+    listed = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": listed})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+class Log:
+    """JSON lines on stderr: errors always, every request where asked for."""
+
+    def __init__(self, *, requests: bool = False, stream: Any = None) -> None:
+        self.requests, self.stream = requests, stream or sys.stderr
+
+    def line(self, what: str, **facts: Any) -> None:
+        """Write a line."""
+        print(json.dumps({"at": round(time.time(), 3), "what": what, **facts}), file=self.stream, flush=True)
+
+    def request(self, route: str, number: str, status: int, took: float) -> None:
+        """A request that was answered."""
+        if self.requests or status == 500:
+            self.line("request", route=route, request=number, status=status, ms=round(1e3 * took, 2))
+
+
+def application(
+    service: Service, tokens: Tokens | None = None, *, log: Log | None = None, more: Sequence[Operation] = ()
+) -> Starlette:
+    """The ASGI application of a service; `more` operations join the table."""
+    tokens, log = tokens or Tokens(), log or Log()
+    rate = Rate(service.config.limits.rate)
+    operations = (*OPERATIONS, *more)
+    told = encode(document(operations, service.config.limits, tokens=bool(tokens.digests)))
+
+    async def openapi(service: Service, call: Call) -> bytes:
+        return told
+
+    extra = [
+        Operation("GET", "/openapi.json", "open", "This document", openapi),
+        Operation("GET", "/", "open", "The page", _page, None, "text/html"),
+    ]
+    routes = []
+    for one in (*operations, *extra):
+        path = re.sub(r"\{(\w+)\}", r"{\1:path}", one.path)
+        endpoint = Endpoint(one, service, tokens, rate, log)
+        routes.append(Route(path, endpoint, methods=[one.method]))
+
+    async def missing(request: Any, error: Exception) -> Any:
+        status = getattr(error, "status_code", 404)
+        what = ("no_route", "there is no such address") if status == 404 else ("no_method", "not with this method")
+
+        async def respond(scope: Any, receive: Any, send: Send) -> None:
+            await reply(send, refused_answer(Refused(status, *what)), secrets.token_hex(8))
+
+        return respond
+
+    return Starlette(routes=routes, exception_handlers={404: missing, 405: missing})

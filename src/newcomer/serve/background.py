@@ -1,0 +1,39 @@
+"""What runs beside requests: getting ready, defaults whose wait is over, retention, and pooling of repeatability."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from newcomer import compile_cache
+from newcomer.errors import NewcomerError
+from newcomer.serve.rewards import give_defaults
+from newcomer.serve.service import Service
+from newcomer.serve.shapes import Refused
+from newcomer.serve.users import retain
+
+ROOMS = ("array_loops", "linear", "policies", "local")  # whose loops a decision may need
+POOL_EVERY, RETAIN_EVERY = 60.0, 3600.0  # seconds
+
+
+async def prepare(service: Service) -> None:
+    """Compile or load the loops, load the model, begin what runs beside requests, and be ready."""
+    await asyncio.to_thread(compile_cache.warm, *ROOMS)
+    await service.transact(service.serving)
+    jobs: list[tuple[Callable[[], Awaitable[Any]], float]] = [
+        (lambda: retain(service), RETAIN_EVERY),
+        (service.pool_repeatability, POOL_EVERY),
+    ]
+    if service.config.wait is not None:
+        jobs.append((lambda: give_defaults(service), min(1.0, max(service.config.wait / 4, 0.05))))
+    service.tasks = [asyncio.create_task(_repeat(job, pause)) for job, pause in jobs]
+    service.ready = True
+
+
+async def _repeat(job: Callable[[], Awaitable[Any]], pause: float) -> None:
+    while True:
+        with suppress(NewcomerError, Refused):  # the store is away, say: next time
+            await job()
+        await asyncio.sleep(pause)

@@ -1,0 +1,411 @@
+"""The service from Python: `nc.Client(url)`, and `nc.AsyncClient(url)` with the same calls to await.
+
+    with nc.Client("http://127.0.0.1:8321") as client:
+        shown = client.decide("ann", candidates=["film-7", "film-12"])
+        client.reward(shown.decision, 1.0)
+
+Every request carries a key, so that one that is sent again, after a cut connection or a 503, is carried out once.
+Refusals are `StoreError`s with the service's sentence; `error.status` and `error.code` are for programs. Features may
+be an array: they travel as float32.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import secrets
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from newcomer.errors import MissingExtra, StoreError
+
+try:
+    import httpx2 as http
+    import msgspec
+except ImportError as error:
+    raise MissingExtra.of("client", purpose="clients") from error
+
+from newcomer.serve import shapes
+
+Given = TypeVar("Given")
+AGAIN = (429, 503)
+TRIES, PAUSE = 5, 0.2  # seconds before the second try; twice as long each time
+
+
+class ServiceError(StoreError):
+    """The service refused, or cannot be reached (status 0)."""
+
+    status: int = 0
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Ask(Generic[Given]):
+    """A request: where, what, and the shape of the answer."""
+
+    method: str
+    path: str
+    shape: type[Given] | None = None
+    body: Any = None
+    query: Mapping[str, str] = field(default_factory=dict)
+    key: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def content(self) -> bytes | None:
+        """The bytes to send."""
+        return self.body if isinstance(self.body, bytes) or self.body is None else msgspec.json.encode(self.body)
+
+    def read(self, answer: Any) -> Given:
+        """The answer, or the refusal as an error."""
+        if answer.status_code >= 400:
+            raise refused(answer)
+        if self.shape is None:
+            return answer.content  # type: ignore[no-any-return]
+        try:
+            return msgspec.json.decode(answer.content, type=self.shape)
+        except msgspec.MsgspecError as error:
+            raise ServiceError("the answer is not of this API", todo="check the address") from error
+
+
+def refused(answer: Any) -> ServiceError:
+    """A refusal as an error."""
+    try:
+        problem = msgspec.json.decode(answer.content, type=shapes.Failure).error
+        error = ServiceError(problem.message, where=problem.where)
+        error.code = problem.code
+    except msgspec.MsgspecError:
+        error = ServiceError(f"the server answered {answer.status_code}", todo="check the address")
+    error.status = answer.status_code
+    return error
+
+
+def _decide(
+    user: int | str,
+    candidates: Iterable[int | str] | None,
+    features: ArrayLike | None,
+    **named: Any,
+) -> Ask[shapes.Decision]:
+    body = {"user": user, **{name: value for name, value in named.items() if value is not None}}
+    if candidates is not None:
+        body["candidates"] = [_plain(one) for one in candidates]
+    if features is not None:
+        rows = np.ascontiguousarray(features, dtype="<f4")
+        body |= {"features_f32": base64.b64encode(rows.tobytes()).decode(), "rows": len(rows)}
+    return Ask("POST", "/v1/decide", shapes.Decision, body)
+
+
+def _plain(one: Any) -> Any:
+    """An id of NumPy's as Python's."""
+    return one.item() if isinstance(one, np.generic) else one
+
+
+def _part(one: int | str) -> str:
+    return quote(str(one), safe="")
+
+
+class _Asking:
+    """The calls of the API as requests, for both clients."""
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0, tries: int = TRIES) -> None:
+        self.url, self.tries = url.rstrip("/"), tries
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        self._settings: dict[str, Any] = {"base_url": self.url, "headers": headers, "timeout": timeout}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def _sent(self, ask: Ask[Any]) -> dict[str, Any]:
+        headers = {"idempotency-key": ask.key}
+        return {"content": ask.content(), "params": dict(ask.query), "headers": headers}
+
+    def _pause(self, attempt: int, answer: Any) -> float:
+        said = "" if answer is None else answer.headers.get("retry-after", "")
+        return max(float(said) if said.isdigit() else 0.0, float(PAUSE * 2**attempt))
+
+    def _lost(self, error: Exception) -> ServiceError:
+        what = f"the service cannot be reached: {type(error).__name__}"
+        return ServiceError(what, where=self.url, todo="check the address, and that it runs")
+
+
+class Client(_Asking):
+    """Calls that wait for their answer."""
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0, tries: int = TRIES) -> None:
+        super().__init__(url, token=token, timeout=timeout, tries=tries)
+        self._http = http.Client(**self._settings)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *ignored: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the connections go."""
+        self._http.close()
+
+    def ask(self, ask: Ask[Given]) -> Given:
+        """Send a request, again where that may help."""
+        for attempt in range(self.tries):
+            answer, last = None, attempt + 1 == self.tries
+            try:
+                answer = self._http.request(ask.method, ask.path, **self._sent(ask))
+            except http.TransportError as error:
+                if last:
+                    raise self._lost(error) from error
+            if answer is not None and (answer.status_code not in AGAIN or last):
+                return ask.read(answer)
+            time.sleep(self._pause(attempt, answer))
+        raise AssertionError
+
+    def decide(
+        self,
+        user: int | str,
+        *,
+        candidates: Iterable[int | str] | None = None,
+        features: ArrayLike | None = None,
+        exclude: Sequence[int | str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        top: int = 1,
+        baseline: int | str | Sequence[int | str] | None = None,
+        shown: bool = True,
+        explain: bool = False,
+    ) -> shapes.Decision:
+        """What to show to a user."""
+        named = {"exclude": exclude, "attributes": attributes, "top": top, "baseline": baseline}
+        return self.ask(_decide(user, candidates, features, **named, shown=shown, explain=explain))
+
+    def reward(
+        self, decision: str, reward: float, *, event: str | None = None, correct: bool = False
+    ) -> shapes.Recorded:
+        """What a decision brought."""
+        body = shapes.Reward(decision, float(reward), event, correct)
+        return self.ask(Ask("POST", "/v1/reward", shapes.Recorded, body))
+
+    def observe(
+        self,
+        user: int | str,
+        reward: float,
+        *,
+        action: int | str | None = None,
+        features: Sequence[float] | None = None,
+        event: str | None = None,
+    ) -> shapes.Observed:
+        """What the service did not decide."""
+        body = shapes.Observe(user, float(reward), action, None if features is None else list(features), event)
+        return self.ask(Ask("POST", "/v1/observe", shapes.Observed, body))
+
+    def decision(self, decision: str) -> shapes.DecisionState:
+        """What is known of a decision."""
+        return self.ask(Ask("GET", f"/v1/decisions/{_part(decision)}", shapes.DecisionState))
+
+    def shown(self, decision: str) -> shapes.DecisionState:
+        """The user saw it."""
+        return self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/shown", shapes.DecisionState))
+
+    def void(self, decision: str) -> shapes.DecisionState:
+        """Take it out of what is learned."""
+        return self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/void", shapes.DecisionState))
+
+    def decide_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several decisions; an item that was refused is {"error": ...}."""
+        return self._batch("decide", items)
+
+    def reward_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several rewards."""
+        return self._batch("reward", items)
+
+    def observe_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several observations."""
+        return self._batch("observe", items)
+
+    def _batch(self, what: str, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        answer = self.ask(Ask("POST", f"/v1/{what}/batch", dict, {"items": list(items)}))
+        return list(answer["items"])
+
+    def user(self, user: int | str) -> shapes.UserBelief:
+        """What is believed of a user."""
+        return self.ask(Ask("GET", f"/v1/users/{_part(user)}", shapes.UserBelief))
+
+    def erase(self, user: int | str) -> shapes.Erased:
+        """Erase a user."""
+        return self.ask(Ask("DELETE", f"/v1/users/{_part(user)}", shapes.Erased))
+
+    def merge(self, user: int | str, source: int | str) -> shapes.Merged:
+        """Make `source` another name of `user`, history and all."""
+        return self.ask(Ask("POST", f"/v1/users/{_part(user)}/merge", shapes.Merged, shapes.Merge(source)))
+
+    def logs(self, *, format: str = "ndjson", arm: str | None = None, since: str | None = None) -> bytes:
+        """A page of logs."""
+        return self.ask(_logs(format, arm, since))
+
+    def models(self) -> shapes.Models:
+        """The models of the store."""
+        return self.ask(Ask("GET", "/v1/models", shapes.Models))
+
+    def stage(self, file: bytes) -> shapes.ModelEntry:
+        """Upload a model: the bytes of its file."""
+        return self.ask(Ask("POST", "/v1/models", shapes.ModelEntry, file))
+
+    def promote(self, model: str) -> shapes.Models:
+        """Have a model decide from now on."""
+        return self.ask(Ask("POST", f"/v1/models/{_part(model)}/promote", shapes.Models))
+
+    def arms(self) -> shapes.ArmShares:
+        """Shares of arms for new users."""
+        return self.ask(Ask("GET", "/v1/arms", shapes.ArmShares))
+
+    def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> shapes.ArmShares:
+        """Change them."""
+        return self.ask(Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent)))
+
+    def status(self) -> shapes.Report:
+        """The service at a glance."""
+        return self.ask(Ask("GET", "/v1/status", shapes.Report))
+
+
+class AsyncClient(_Asking):
+    """The same calls, to be awaited."""
+
+    def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0, tries: int = TRIES) -> None:
+        super().__init__(url, token=token, timeout=timeout, tries=tries)
+        self._http = http.AsyncClient(**self._settings)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *ignored: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let the connections go."""
+        await self._http.aclose()
+
+    async def ask(self, ask: Ask[Given]) -> Given:
+        """Send a request, again where that may help."""
+        for attempt in range(self.tries):
+            answer, last = None, attempt + 1 == self.tries
+            try:
+                answer = await self._http.request(ask.method, ask.path, **self._sent(ask))
+            except http.TransportError as error:
+                if last:
+                    raise self._lost(error) from error
+            if answer is not None and (answer.status_code not in AGAIN or last):
+                return ask.read(answer)
+            await asyncio.sleep(self._pause(attempt, answer))
+        raise AssertionError
+
+    async def decide(
+        self,
+        user: int | str,
+        *,
+        candidates: Iterable[int | str] | None = None,
+        features: ArrayLike | None = None,
+        exclude: Sequence[int | str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        top: int = 1,
+        baseline: int | str | Sequence[int | str] | None = None,
+        shown: bool = True,
+        explain: bool = False,
+    ) -> shapes.Decision:
+        """What to show to a user."""
+        named = {"exclude": exclude, "attributes": attributes, "top": top, "baseline": baseline}
+        return await self.ask(_decide(user, candidates, features, **named, shown=shown, explain=explain))
+
+    async def reward(
+        self, decision: str, reward: float, *, event: str | None = None, correct: bool = False
+    ) -> shapes.Recorded:
+        """What a decision brought."""
+        body = shapes.Reward(decision, float(reward), event, correct)
+        return await self.ask(Ask("POST", "/v1/reward", shapes.Recorded, body))
+
+    async def observe(
+        self,
+        user: int | str,
+        reward: float,
+        *,
+        action: int | str | None = None,
+        features: Sequence[float] | None = None,
+        event: str | None = None,
+    ) -> shapes.Observed:
+        """What the service did not decide."""
+        body = shapes.Observe(user, float(reward), action, None if features is None else list(features), event)
+        return await self.ask(Ask("POST", "/v1/observe", shapes.Observed, body))
+
+    async def decision(self, decision: str) -> shapes.DecisionState:
+        """What is known of a decision."""
+        return await self.ask(Ask("GET", f"/v1/decisions/{_part(decision)}", shapes.DecisionState))
+
+    async def shown(self, decision: str) -> shapes.DecisionState:
+        """The user saw it."""
+        return await self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/shown", shapes.DecisionState))
+
+    async def void(self, decision: str) -> shapes.DecisionState:
+        """Take it out of what is learned."""
+        return await self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/void", shapes.DecisionState))
+
+    async def decide_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several decisions; an item that was refused is {"error": ...}."""
+        return await self._batch("decide", items)
+
+    async def reward_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several rewards."""
+        return await self._batch("reward", items)
+
+    async def observe_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Several observations."""
+        return await self._batch("observe", items)
+
+    async def _batch(self, what: str, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        answer = await self.ask(Ask("POST", f"/v1/{what}/batch", dict, {"items": list(items)}))
+        return list(answer["items"])
+
+    async def user(self, user: int | str) -> shapes.UserBelief:
+        """What is believed of a user."""
+        return await self.ask(Ask("GET", f"/v1/users/{_part(user)}", shapes.UserBelief))
+
+    async def erase(self, user: int | str) -> shapes.Erased:
+        """Erase a user."""
+        return await self.ask(Ask("DELETE", f"/v1/users/{_part(user)}", shapes.Erased))
+
+    async def merge(self, user: int | str, source: int | str) -> shapes.Merged:
+        """Make `source` another name of `user`, history and all."""
+        return await self.ask(Ask("POST", f"/v1/users/{_part(user)}/merge", shapes.Merged, shapes.Merge(source)))
+
+    async def logs(self, *, format: str = "ndjson", arm: str | None = None, since: str | None = None) -> bytes:
+        """A page of logs."""
+        return await self.ask(_logs(format, arm, since))
+
+    async def models(self) -> shapes.Models:
+        """The models of the store."""
+        return await self.ask(Ask("GET", "/v1/models", shapes.Models))
+
+    async def stage(self, file: bytes) -> shapes.ModelEntry:
+        """Upload a model: the bytes of its file."""
+        return await self.ask(Ask("POST", "/v1/models", shapes.ModelEntry, file))
+
+    async def promote(self, model: str) -> shapes.Models:
+        """Have a model decide from now on."""
+        return await self.ask(Ask("POST", f"/v1/models/{_part(model)}/promote", shapes.Models))
+
+    async def arms(self) -> shapes.ArmShares:
+        """Shares of arms for new users."""
+        return await self.ask(Ask("GET", "/v1/arms", shapes.ArmShares))
+
+    async def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> shapes.ArmShares:
+        """Change them."""
+        return await self.ask(Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent)))
+
+    async def status(self) -> shapes.Report:
+        """The service at a glance."""
+        return await self.ask(Ask("GET", "/v1/status", shapes.Report))
+
+
+def _logs(form: str, arm: str | None, since: str | None) -> Ask[bytes]:
+    query = {"format": form} | ({} if arm is None else {"arm": arm}) | ({} if since is None else {"since": since})
+    return Ask("GET", "/v1/logs", None, None, query)

@@ -1,0 +1,311 @@
+"""One decision: who asks, what the candidates are, what the user's arm shows, and what is written before the answer.
+
+Under the user's lock: the answer to the same request, if it came before; the generation that decides; the arm, drawn at
+first sight; the user's state, folded; the slots. The answer is sent when the decision is on disk.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from newcomer.arrays import Floats
+from newcomer.errors import NewcomerError
+from newcomer.serve import arms, shapes, tables
+from newcomer.serve.arms import Asked, Pick
+from newcomer.serve.fold import fold
+from newcomer.serve.models import Serving, id_array
+from newcomer.serve.service import Service
+from newcomer.serve.shapes import Decide, Explanation, Refused, Slot, user_text
+from newcomer.serve.store import Tx
+from newcomer.serve.tables import Event, User
+
+encode = msgspec.json.encode
+EXPLAINED = 10  # candidates of an explanation, the best first
+
+
+def request_hash(request: msgspec.Struct) -> str:
+    """What a request asks for, whatever its key."""
+    return hashlib.sha256(encode(msgspec.structs.replace(request, request=None))).hexdigest()
+
+
+async def decide(service: Service, request: Decide) -> bytes:
+    """The answer to a request, once it is on disk."""
+    user, digest = user_text(request.user), request_hash(request) if request.request else ""
+    service.config.limits.count(
+        len(request.candidates or ()), service.config.limits.candidates, "candidates", "candidates"
+    )
+    arm = ""
+
+    async def work(tx: Tx) -> bytes:
+        nonlocal arm
+        who = await tables.lock_user(tx, user)
+        before = await tables.answered(tx, who, request.request, digest)
+        if before is not None:
+            arm = ""
+            return before
+        serving = await service.serving(tx)
+        who = await _met(service, tx, serving, who, request)
+        asked = asked_of(serving, request, service.config.limits.candidates)
+        shown, state = await _slots(service, tx, serving, who, asked, request)
+        events = await _write(service, tx, serving, who, asked, shown, request)
+        arm = str(who.arm)
+        answer = encode(_answer(serving, state, asked, events, request))
+        await tables.keep_answer(tx, who, request.request, digest, answer)
+        return answer
+
+    answer = await service.transact(work)
+    if arm:
+        service.metrics.decisions.labels(arm).inc()
+    return answer
+
+
+async def _met(service: Service, tx: Tx, serving: Serving, who: User, request: Decide) -> User:
+    """The user with an arm, drawn now if this is the first decision, and with the attributes that came along."""
+    shares = await service.shares(tx) if who.arm is None or request.baseline is None else None
+    if shares is not None and request.baseline is None and (shares.incumbent > 0 or who.arm == "incumbent"):
+        message = "some users are served what you would have shown: send it as baseline, with every decision"
+        raise Refused(422, "no_baseline", message, "baseline")
+    if who.arm is None and shares is not None:
+        arm, probability = arms.draw_arm(service.key, who.id, shares)
+        told = await tables.repeatability(tx)
+        key = hashlib.sha256(service.key).hexdigest()[:12]
+        version = None if told is None else told[0]
+        who = await tables.first_sight(tx, who, arm, probability, shares.version, key, version)
+    if request.attributes:
+        known = {**who.attributes, **request.attributes}
+        serving.check_attributes(known)
+        if known != who.attributes:
+            who = await tables.set_attributes(tx, who, known)
+    return who
+
+
+async def _slots(
+    service: Service, tx: Tx, serving: Serving, who: User, asked: Asked, request: Decide
+) -> tuple[list[Pick], Any]:
+    """What the user's arm shows, and the user's state where it was needed."""
+    arm = str(who.arm)
+    open_ = int(asked.allowed.sum())
+    if request.top > open_:
+        raise Refused(422, "too_few", f"there are {open_} candidates for {request.top} slots", "top")
+    baseline = _baseline(serving, asked, request) if request.baseline is not None else ()
+    state = None
+    if arm in ("treated", "incumbent") or request.explain:
+        state = await fold(tx, serving, who, service.states)
+    begun = time.perf_counter()
+    seed = f"{who.id}|{who.place}|{who.revision}|{serving.model.id}"
+    try:
+        shown = arms.picks(serving, arm, state, asked, request.top, baseline=baseline, rng=service.rng, seed=seed)
+    except NewcomerError as error:
+        raise Refused(422, "bad_candidates", str(error), "candidates") from error
+    service.metrics.policy_seconds.inc(time.perf_counter() - begun)
+    return shown, state
+
+
+async def _write(
+    service: Service, tx: Tx, serving: Serving, who: User, asked: Asked, shown: list[Pick], request: Decide
+) -> list[Event]:
+    """A row a slot."""
+    first = await tx.changes(len(shown))
+    wait = service.config.wait
+    deadline = who.now + wait if wait is not None and request.shown else None
+    slate = tables.event_id(first) if len(shown) > 1 else None
+    events, taken = list[Event](), asked.excluded
+    for slot, pick in enumerate(shown):
+        listed = None
+        if not asked.whole and asked.names is not None:
+            listed = tuple(one for one, left in zip(asked.names, pick.left.tolist(), strict=True) if left)
+        event = Event(
+            id=tables.event_id(first + slot),
+            user=who.id,
+            at=who.now,
+            model=serving.model.id,
+            arm=str(who.arm),
+            propensity=pick.propensity,
+            action=asked.name(pick.index),
+            position=pick.index,
+            features=None if asked.features is None else asked.features[pick.index].tobytes(),
+            candidates=listed,
+            excluded=taken if asked.whole else (),
+            slate=slate,
+            slot=slot,
+            shadow=None if pick.shadow is None else asked.name(pick.shadow),
+            shown=request.shown,
+            deadline=deadline,
+            change=first + slot,
+        )
+        await tables.add_event(tx, event)
+        events.append(event)
+        if asked.names is not None:
+            taken = (*taken, asked.names[pick.index])
+    return events
+
+
+def _answer(serving: Serving, state: Any, asked: Asked, events: list[Event], request: Decide) -> shapes.Decision:
+    first = events[0]
+    answer = shapes.Decision(
+        decision=first.id,
+        action=first.action,
+        index=first.position or 0,
+        propensity=first.propensity,
+        arm=first.arm,  # type: ignore[arg-type]
+        model=serving.model.id,
+    )
+    if request.top > 1:
+        answer.slots = [Slot(one.id, one.action, one.position or 0, one.propensity) for one in events]
+    if request.explain:
+        chosen = [one.position or 0 for one in events]
+        answer.explain = explain(serving, state, asked, first_of=chosen)
+    return answer
+
+
+# Candidates.
+
+
+def asked_of(serving: Serving, request: Decide, most: int) -> Asked:
+    """The candidates of a request, checked against the model that decides."""
+    features = _features(serving, request, most)
+    if request.candidates is None and features is None:
+        return _catalogue(serving, request)
+    names = None
+    if request.candidates is not None:
+        names = serving.canonical(list(request.candidates))
+        if not names:
+            raise Refused(422, "no_candidates", "there is no candidate", "candidates")
+        check_ids(names, "candidates")
+        if len(set(names)) < len(names):
+            double = next(i for i, one in enumerate(names) if one in names[:i])
+            raise Refused(422, "twice", "a candidate is there twice", f"candidates[{double}]")
+        if features is not None and len(features) != len(names):
+            message = f"there are {len(features)} rows of features for {len(names)} candidates"
+            raise Refused(422, "bad_features", message, "features")
+        if features is None and not serving.by_id:
+            raise Refused(422, "no_features", "this model keeps no features of actions: send features", "features")
+    count = len(names) if names is not None else len(features) if features is not None else 0
+    allowed = np.ones(count, dtype=np.bool_)
+    if request.exclude:
+        if names is None:
+            raise Refused(422, "no_candidates", "what is excluded needs candidates with ids", "exclude")
+        out = set(serving.canonical(list(request.exclude)))
+        allowed = np.array([one not in out for one in names])
+        _some_left(allowed.any())
+    return Asked(None if names is None else id_array(names), names, features, allowed, whole=False)
+
+
+def _catalogue(serving: Serving, request: Decide) -> Asked:
+    """Every action of the model, but for those excluded."""
+    known = serving.model.action_ids
+    if known is None or serving.ids is None or not serving.by_id:
+        raise Refused(422, "no_candidates", "this model has no catalogue: send candidates or features", "candidates")
+    allowed, excluded = np.ones(len(known), dtype=np.bool_), ()
+    if request.exclude:
+        codes = serving.model.codes(serving.canonical(list(request.exclude)))
+        allowed[codes[codes >= 0]] = False
+        excluded = tuple(known[code] for code in dict.fromkeys(codes[codes >= 0].tolist()))
+        _some_left(allowed.any())
+    return Asked(serving.ids, known, None, allowed, whole=True, excluded=excluded)
+
+
+def _some_left(left: bool | np.bool_) -> None:
+    if not left:
+        raise Refused(422, "no_candidates", "everything is excluded", "exclude")
+
+
+def check_ids(ids: Sequence[int | str], where: str) -> None:
+    """Refuse ids that no store or model could keep."""
+    for place, one in enumerate(ids):
+        if isinstance(one, str) and (len(one) > 64 and len(one.encode("utf-8", "replace")) > 256 or "\0" in one):
+            raise Refused(422, "bad_id", "an id has 1 to 256 bytes and no NUL character", f"{where}[{place}]")
+
+
+def _features(serving: Serving, request: Decide, most: int) -> Floats | None:
+    """Features that came as numbers, or as bytes."""
+    if request.features is not None and request.features_f32 is not None:
+        raise Refused(422, "bad_features", "send features or features_f32, not both", "features_f32")
+    if request.features is not None:
+        sizes = {len(row) for row in request.features}
+        if len(sizes) != 1:
+            raise Refused(422, "bad_features", "features must be rows of one length", "features")
+        rows = np.array(request.features, dtype=np.float64)
+    elif request.features_f32 is not None:
+        rows = _decoded(request.features_f32, request.rows)
+    else:
+        return None
+    where = "features" if request.features is not None else "features_f32"
+    if len(rows) > most:
+        raise Refused(413, "too_many", f"at most {most:,} candidates are taken, and these are {len(rows):,}", where)
+    return np.ascontiguousarray(serving.features(rows, where))
+
+
+def _decoded(text: str, rows: int | None) -> Floats:
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Refused(422, "bad_features", "features_f32 must be base64", "features_f32") from error
+    if not rows or not data or len(data) % (4 * rows):
+        raise Refused(422, "bad_features", "features_f32 must hold `rows` rows of float32", "rows")
+    return np.frombuffer(data, dtype="<f4").astype(np.float64).reshape(rows, -1)
+
+
+def _baseline(serving: Serving, asked: Asked, request: Decide) -> Sequence[int]:
+    """Places of what the client would have shown."""
+    given = request.baseline if isinstance(request.baseline, list) else [request.baseline]
+    if asked.names is None:
+        raise Refused(422, "bad_baseline", "a baseline needs candidates with ids", "baseline")
+    if len(given) != request.top:
+        raise Refused(422, "bad_baseline", f"send {request.top} ids, one a slot", "baseline")
+    names = serving.canonical(list(given))  # type: ignore[arg-type]
+    place = {one: i for i, one in enumerate(asked.names)}
+    found = [place.get(one, -1) for one in names]
+    if -1 in found or len(set(found)) < len(found) or not asked.allowed[found].all():
+        raise Refused(422, "bad_baseline", "a baseline is one of the candidates, each once", "baseline")
+    return found
+
+
+# Explanations.
+
+
+def explain(
+    serving: Serving, state: Any, asked: Asked, *, first_of: Sequence[int] = (), most: int = EXPLAINED
+) -> list[Explanation]:
+    """What is expected of the chosen and of the best candidates: expected reward, deviation, worth of exploring."""
+    mask = None if asked.allowed.all() else asked.allowed
+
+    def scores(policy: Any) -> Floats:
+        found: Floats = policy.scores(state, asked.features, ids=asked.ids, mask=mask)[0]
+        return found
+
+    try:
+        total = scores(serving.policy)
+        widths = serving.widths
+        expected = total if widths is None else scores(widths[0])
+        upper = None if widths is None else scores(widths[1])
+    except NewcomerError as error:
+        raise Refused(422, "bad_candidates", str(error), "candidates") from error
+    order = [int(i) for i in np.argsort(-total, kind="stable")[:most] if asked.allowed[i]]
+    places = list(dict.fromkeys([*first_of, *order]))[: max(most, len(first_of))]
+    return [
+        Explanation(
+            asked.name(i),
+            i,
+            float(expected[i]),
+            None if upper is None else float(upper[i] - expected[i]),
+            None if widths is None else float(total[i] - expected[i]),
+        )
+        for i in places
+    ]
+
+
+def whole_catalogue(serving: Serving) -> Asked | None:
+    """Every action of the model, where it has a catalogue."""
+    if not serving.by_id:
+        return None
+    return replace(_catalogue(serving, Decide(user="-")))

@@ -1,0 +1,132 @@
+"""Logs as `newcomer fit` reads them: a row a decision or observation, as Parquet, NDJSON or CSV, in pages by a cursor.
+
+Without a cursor, rows that have a reward and are not void. With one (`since=0` for the first time), every row that
+changed after it: a row comes again when its reward or status changes, and readers keep the last one of each decision.
+`candidates` is null where the whole catalogue could be shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from newcomer.serve import models, tables
+from newcomer.serve.service import Service
+from newcomer.serve.shapes import Refused
+from newcomer.serve.store import Tx
+from newcomer.serve.tables import Event
+
+FORMATS = {"parquet": "application/vnd.apache.parquet", "ndjson": "application/x-ndjson", "csv": "text/csv"}
+MOST = 100_000  # rows of a page
+
+
+async def logs(
+    service: Service, form: str, since: str | None, arm: str | None, limit: int
+) -> tuple[bytes, dict[str, str]]:
+    """A page of logs, and headers: where to go on, whether there is more, how many users were ever erased."""
+    if form not in FORMATS:
+        raise Refused(422, "bad_format", f"the format is one of {', '.join(FORMATS)}", "format")
+    if since is not None and not (since.isascii() and since.isdigit() and len(since) < 19):
+        raise Refused(422, "bad_cursor", "a cursor is a number that an earlier page gave", "since")
+    after, most = int(since or 0), max(1, min(limit, MOST))
+
+    async def work(tx: Tx) -> tuple[list[Event], int, dict[str, tuple[int | str, ...]]]:
+        found = await tables.changed(tx, after, most, arm, everything=since is not None)
+        erasures = int(await tables.meta(tx, "erasures") or 0)
+        return found, erasures, await _catalogues(tx, service, found)
+
+    events, erasures, catalogues = await service.transact(work)
+    body = await asyncio.to_thread(written, events, catalogues, form)
+    cursor = events[-1].change if events else after
+    headers = {"newcomer-cursor": str(cursor), "newcomer-more": str(len(events) == most).lower()}
+    return body, headers | {"newcomer-erasures": str(erasures), "content-type": FORMATS[form]}
+
+
+async def _catalogues(tx: Tx, service: Service, events: list[Event]) -> dict[str, tuple[int | str, ...]]:
+    """Ids of the models whose catalogue was shown in part."""
+    found = {}
+    for name in {one.model for one in events if one.candidates is None and one.excluded}:
+        serving = service.loaded
+        if serving is not None and serving.model.id == name:
+            found[name] = serving.model.action_ids or ()
+            continue
+        data = await tables.model_file(tx, name)
+        found[name] = () if data is None else models.load_model(data).action_ids or ()
+    return found
+
+
+def row_of(event: Event, catalogues: dict[str, tuple[int | str, ...]]) -> dict[str, Any]:
+    """One row."""
+    candidates: list[int | str] | None = None if event.candidates is None else list(event.candidates)
+    if candidates is None and event.excluded and event.model in catalogues:
+        out = set(event.excluded)
+        candidates = [one for one in catalogues[event.model] if one not in out]
+    return {
+        "user": event.user,
+        "step": int(event.id.partition("-")[0], 16),  # decisions are numbered in the order of their commits
+        "action": event.action,
+        "reward": event.reward,
+        "propensity": event.propensity,
+        "candidates": candidates,
+        "arm": event.arm,
+        "decision": event.id,
+        "slate": event.slate,
+        "slot": event.slot,
+        "shadow": event.shadow,
+        "model": event.model,
+        "at": event.at,
+        "status": event.status,
+        "features": None if event.features is None else np.frombuffer(event.features).tolist(),
+    }
+
+
+def written(events: list[Event], catalogues: dict[str, tuple[int | str, ...]], form: str) -> bytes:
+    """Rows in one of the formats."""
+    rows = [row_of(one, catalogues) for one in events]
+    if form == "ndjson":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "replace")
+    return _table(rows, form)
+
+
+def _table(rows: list[dict[str, Any]], form: str) -> bytes:
+    """Columns of one type: ids of actions are text where some are."""
+    text = any(isinstance(one, str) for row in rows for one in (row["action"], row["shadow"]))
+    text = text or any(isinstance(one, str) for row in rows for one in row["candidates"] or ())
+    kind = pl.String if text else pl.Int64
+    if text:
+        for row in rows:
+            row["action"], row["shadow"] = (None if row[n] is None else str(row[n]) for n in ("action", "shadow"))
+            row["candidates"] = None if row["candidates"] is None else [str(one) for one in row["candidates"]]
+    schema: dict[str, Any] = {
+        "user": pl.String,
+        "step": pl.Int64,
+        "action": kind,
+        "reward": pl.Float64,
+        "propensity": pl.Float64,
+        "candidates": pl.List(kind),
+        "arm": pl.String,
+        "decision": pl.String,
+        "slate": pl.String,
+        "slot": pl.Int64,
+        "shadow": kind,
+        "model": pl.String,
+        "at": pl.Float64,
+        "status": pl.String,
+        "features": pl.List(pl.Float64),
+    }
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    for name in ("features", "action"):  # a column of nothing would pass for data
+        if rows and frame[name].null_count() == len(frame):
+            frame = frame.drop(name)
+    out = io.BytesIO()
+    if form == "parquet":
+        frame.write_parquet(out)
+    else:
+        lists = [pl.col(name) for name, kind in frame.schema.items() if isinstance(kind, pl.List)]
+        frame.with_columns(one.cast(pl.List(pl.String)).list.join("|") for one in lists).write_csv(out)
+    return out.getvalue()

@@ -1,0 +1,240 @@
+"""The model that decides: read from the store, with its policy, its catalogue, and how users' states begin.
+
+Uploaded models are files from strangers: size, format and checksum are looked at before anything is built
+(newcomer/files.py; nothing is unpickled), then the policy is built and asked once, before the model is kept. Promoting
+begins another generation; to roll back is to promote an earlier model again. Every decision reads the generation under
+its user's lock, so that all processes change over at the same commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import newcomer
+from newcomer import files
+from newcomer.arrays import Floats
+from newcomer.errors import ModelError, NewcomerError, PolicyError
+from newcomer.model import Model
+from newcomer.policies.baselines import PopulationMean
+from newcomer.policies.protocol import Policy
+from newcomer.serve.shapes import Refused
+
+POLICIES = ("PriorUCB", "PriorTS", "EmpiricalArms", "ProBALLUCB", "ProBALLTS", "LocalUCB", "PopulationMean")
+HORIZON = 200  # rounds that policies with a horizon plan for
+SNAPSHOT_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """A generation: its model and the policies of its arms."""
+
+    generation: int
+    model: Model
+    policy: Policy
+    control: PopulationMean
+
+    @classmethod
+    def of(cls, generation: int, model: Model, policy: str) -> Serving:
+        """Build the policy, and have it decide once, so that whatever does not fit shows now."""
+        found = cls(generation, model, policy_of(policy, model), PopulationMean(model))
+        found.rehearse()
+        return found
+
+    def rehearse(self) -> None:
+        """One decision and one reward of nobody: compiled loops are loaded, caches of the model are made."""
+        state, rng = self.policy.start(1), np.random.default_rng(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if self.ids is not None and self.by_id:
+                one = self.ids[:1]
+                for policy, whose in ((self.policy, state), (self.control, self.control.start(1))):
+                    policy.probabilities(whose, ids=one, rng=rng)
+                self.policy.update(state, ids=one, reward=[self.fit_reward(0.0)])
+            else:
+                row = np.ones((1, self.model.dim))
+                self.policy.probabilities(state, row, rng)
+                self.policy.update(state, row, [self.fit_reward(0.0)])
+
+    @cached_property
+    def ids(self) -> NDArray[Any] | None:
+        """Ids of the catalogue (A,)."""
+        given = self.model.action_ids
+        return np.array(given) if given else None
+
+    @cached_property
+    def id_type(self) -> type | None:
+        """The type of the catalogue's ids."""
+        return type(self.model.action_ids[0]) if self.model.action_ids else None
+
+    @cached_property
+    def by_id(self) -> bool:
+        """Whether ids are enough: the model has the features of its actions."""
+        return self.model.action_ids is not None and (self.model.one_hot or self.model.action_features is not None)
+
+    @cached_property
+    def sampled(self) -> bool:
+        """Whether the policy draws its choices."""
+        return bool(getattr(self.policy, "sampled", False))
+
+    @cached_property
+    def takes_attributes(self) -> bool:
+        """Whether the policy's users may start with attributes, and the model has any."""
+        known = bool(getattr(self.model, "attributes", None))
+        return known and "attributes" in inspect.signature(self.policy.start).parameters
+
+    @cached_property
+    def shares(self) -> tuple[float, ...] | None:
+        """The shares that a repeatability of this policy has weights for; None where it keeps none."""
+        ask = getattr(self.policy, "repeatability", None)
+        told = None if ask is None else ask(self.policy.start(1))
+        return None if told is None or len(told.shares) < 2 else told.shares
+
+    @cached_property
+    def widths(self) -> tuple[Policy, Policy] | None:
+        """The policy with no width and with one standard deviation, for explanations; None where it has no width."""
+        names = {part.name for part in dataclasses.fields(self.policy)} if dataclasses.is_dataclass(self.policy) else ()
+        if "width" not in names or not dataclasses.is_dataclass(self.policy):
+            return None
+        try:
+            zero, one = (dataclasses.replace(self.policy, width=width) for width in (0.0, 1.0))
+            state = self.policy.start(1)
+            zero.in_subspace(state)
+        except (NewcomerError, TypeError):
+            return None
+        return zero, one
+
+    @cached_property
+    def identity(self) -> str:
+        """What a folded state belongs to: model, policy, settings, formats."""
+        settings: dict[str, str] = {}
+        if dataclasses.is_dataclass(self.policy):
+            parts = (part for part in dataclasses.fields(self.policy) if part.name != "model" and part.init)
+            settings = {part.name: repr(getattr(self.policy, part.name)) for part in parts}
+        told = [self.model.id, type(self.policy).__name__, settings, SNAPSHOT_FORMAT, files.FORMAT]
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        return type(self.policy).__name__
+
+    def start(self, attributes: dict[str, Any], told: dict[str, Any] | None) -> Any:
+        """The state of one newcomer, given what is known of them and what earlier users say."""
+        named: dict[str, Any] = {}
+        if told is not None and self.shares is not None and np.allclose(told["shares"], self.shares, rtol=0, atol=1e-9):
+            named["repeatability"] = told
+        if attributes and self.takes_attributes:
+            named["attributes"] = [attributes]
+        return self.policy.start(1, **named)
+
+    def check_attributes(self, attributes: dict[str, Any]) -> None:
+        """Refuse attributes where the model has none."""
+        if not self.takes_attributes:
+            message = "this model was fitted without attributes of users: leave them out, or fit with --users"
+            raise Refused(422, "no_attributes", message, "attributes")
+        try:
+            self.start(attributes, None)
+        except NewcomerError as error:
+            raise Refused(422, "bad_attributes", str(error), "attributes") from error
+
+    @cached_property
+    def reward_range(self) -> tuple[float, float]:
+        """Rewards that the model can learn from."""
+        if getattr(self.model, "outcome", "gaussian") == "binary":
+            return 0.0, 1.0
+        return (-1.0 + 1e-9 if self.model.reward_transform else -1e100), 1e100
+
+    def check_reward(self, reward: float) -> None:
+        """Refuse a reward, or a sum of rewards, that the model cannot learn from."""
+        low, high = self.reward_range
+        if not low <= reward <= high:
+            if high == 1.0:
+                message = f"the model was fitted to rewards of 0 and 1, and these add up to {reward:g}"
+            else:
+                message = f"the model takes rewards from {low:g} to {high:g}, not {reward:g}"
+            raise Refused(422, "bad_reward", message, "reward")
+
+    def fit_reward(self, reward: float) -> float:
+        """A reward that an earlier model took, within the range of this one."""
+        low, high = self.reward_range
+        return min(max(reward, low), high)
+
+    def canonical(self, ids: list[int | str]) -> list[int | str]:
+        """Ids in the type of the catalogue's."""
+        kind = self.id_type
+        if kind is None or all(type(one) is kind for one in ids):
+            return ids if not self.model.tidy_ids else [self.model.catalogue.canonical(one) for one in ids]
+        return [self.model.catalogue.canonical(one) for one in ids]
+
+    def features(self, rows: Floats, where: str) -> Floats:
+        """Features that a client sent, of the model's number, with or without the constant."""
+        dim = self.model.dim
+        fits = rows.ndim == 2 and (rows.shape[1] == dim or (self.model.intercept and rows.shape[1] == dim - 1))
+        if not fits or not np.isfinite(rows).all():
+            message = f"features must be rows of {dim - self.model.intercept} finite numbers"
+            raise Refused(422, "bad_features", message, where)
+        return rows
+
+
+def id_array(names: Sequence[int | str]) -> NDArray[Any]:
+    """Ids as an array of whole numbers or of text; both together are text."""
+    kinds = {type(one) for one in names}
+    return np.array(names if len(kinds) == 1 else [str(one) for one in names])
+
+
+def policy_of(name: str, model: Model) -> Policy:
+    """The policy of this name for a model."""
+    if name not in POLICIES:
+        raise PolicyError(f"the service does not know the policy '{name}'", todo=f"choose one of {', '.join(POLICIES)}")
+    kind = getattr(newcomer, name)
+    horizon = {"horizon": HORIZON} if "horizon" in inspect.signature(kind).parameters else {}
+    policy: Policy = kind(model, **horizon)
+    return policy
+
+
+def read_model(data: bytes, policy: str) -> Model:
+    """A model from bytes that somebody sent, tried out."""
+    try:
+        model = Model.from_bytes(data)
+        Serving.of(0, model, policy)
+    except NewcomerError as error:
+        raise Refused(422, "bad_model", str(error)) from error
+    except (ValueError, TypeError, KeyError, OverflowError, MemoryError, IndexError) as error:
+        raise Refused(422, "bad_model", "this is no model that can be served") from error
+    return model
+
+
+def same_features(old: Model, new: Model) -> bool:
+    """Whether clients that send raw features may go on as they do."""
+    sizes = [model.dim - model.intercept for model in (old, new)]
+    return sizes[0] == sizes[1] and old.feature_names == new.feature_names
+
+
+def load_model(data: bytes) -> Model:
+    """A model of the store."""
+    try:
+        return Model.from_bytes(data)
+    except ModelError as error:
+        raise Refused(503, "bad_store", f"the model in the store cannot be read: {error}", retry=60) from error
+
+
+def facts(model: Model) -> dict[str, Any]:
+    """A model in a few plain values."""
+    return {
+        "rank": model.rank,
+        "dim": model.dim,
+        "estimator": model.estimator,
+        "actions": len(model.action_ids or ()),
+        "outcome": getattr(model, "outcome", "gaussian"),
+    }

@@ -1,0 +1,101 @@
+"""Run the service: open the store, listen, say what to try, and drain before leaving.
+
+SIGINT or SIGTERM stops listening; requests that were begun are answered, the store finishes its commits, then the
+process ends. The socket is opened before anything else, so that an address in use is one sentence, and port 0 works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from newcomer.errors import MissingExtra, StoreError
+from newcomer.serve.app import Log, application
+from newcomer.serve.auth import Tokens, is_loopback
+from newcomer.serve.background import prepare
+from newcomer.serve.service import Service
+
+try:
+    import uvicorn
+except ImportError as error:
+    raise MissingExtra.of("serve", purpose="services") from error
+
+DRAIN = 10  # seconds for requests that were begun
+
+
+def check_access(host: str, tokens: Tokens | None) -> None:
+    """Refuse to listen where others can reach the service, unless they need tokens."""
+    if tokens is None and not is_loopback(host):
+        todo = "pass --tokens FILE with lines `decide TOKEN` and `admin TOKEN`, or listen on 127.0.0.1"
+        raise StoreError(f"{host} is reached by other machines, and there are no tokens", todo=todo)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(1024)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StoreError(f"cannot listen: {reason}", where=f"{host}:{port}", todo="choose another --port") from error
+    return found
+
+
+def server_of(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.Server:
+    """A server for a service that is open."""
+    app: Any = application(service, tokens, log=log)
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN,
+        timeout_keep_alive=75,  # longer than proxies keep theirs
+        ws="none",
+        h11_max_incomplete_event_size=65_536,
+    )
+    return uvicorn.Server(config)
+
+
+async def run(
+    service: Service,
+    tokens: Tokens | None,
+    *,
+    host: str,
+    port: int,
+    tell: Callable[[str, int], None],
+    access_log: bool = False,
+) -> None:
+    """Serve until a signal comes."""
+    check_access(host, tokens)
+    log = Log(requests=access_log)
+    warnings.showwarning = lambda message, *_, **__: log.line("warning", message=str(message))
+    with listen(host, port) as door:
+        await service.open()
+        try:
+            server = server_of(service, tokens, log=log)
+            preparing = asyncio.create_task(_prepare(service, server, lambda: tell(*door.getsockname()[:2])))
+            await server.serve(sockets=[door])
+            preparing.cancel()
+            result = (await asyncio.gather(preparing, return_exceptions=True))[0]
+            if isinstance(result, Exception):
+                raise result
+        finally:
+            await service.close()
+
+
+async def _prepare(service: Service, server: uvicorn.Server, tell: Callable[[], None]) -> None:
+    """Be ready, and say so; whatever prevents it ends the server."""
+    try:
+        await prepare(service)
+    except Exception:
+        server.should_exit = True
+        raise
+    tell()

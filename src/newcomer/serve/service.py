@@ -1,0 +1,186 @@
+"""The service without HTTP: a store, the generation of models that decides, and users' states in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+
+from newcomer import __version__
+from newcomer.errors import StoreError
+from newcomer.model import Model
+from newcomer.serve import arms, models, tables
+from newcomer.serve.arms import Shares
+from newcomer.serve.fold import States
+from newcomer.serve.limits import Limits
+from newcomer.serve.metrics import Metrics
+from newcomer.serve.models import Serving
+from newcomer.serve.shapes import Refused, Report
+from newcomer.serve.store import Store, Tx, Work
+
+Result = TypeVar("Result")
+POOL_USERS = 2_000  # whose states tell of repeatability, at most
+FEWEST = 20  # users before anything is pooled
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a service is run. `wait` and `keep` are seconds; None: no default reward, and everything is kept.
+
+    Shares of arms that are None are those of the store, or, of a new one, 5% random, 5% control and no incumbent.
+    """
+
+    policy: str = "PriorUCB"
+    random: float | None = None
+    control: float | None = None
+    incumbent: float | None = None
+    wait: float | None = None
+    default: float | None = None
+    keep: float | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    @property
+    def answers(self) -> float:
+        """How long answers are kept for requests that come again."""
+        return max(self.wait or 0.0, tables.DAY)
+
+
+class Outdated(Exception):
+    """Another generation decides than the one that is loaded."""
+
+    def __init__(self, generation: int, model: str) -> None:
+        self.generation, self.model = generation, model
+
+
+class Service:
+    """See the module. `open` before, `close` after."""
+
+    def __init__(self, store: Store, config: Config, model: Model | None = None) -> None:
+        arms.check_shares(*_shares(config, arms.DEFAULT))
+        self.store, self.config, self.model = store, config, model
+        self.states, self.metrics = States(), Metrics()
+        self.rng = np.random.default_rng()
+        self.ready, self.started = False, time.time()
+        self.loaded: Serving | None = None
+        self.key = b""
+        self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
+        self._loading = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Open the store; a model that it does not know yet is promoted. Then `background.prepare` makes it ready."""
+        self.store.on_loss = self.states.clear
+        await self.store.open()
+        data = None if self.model is None else self.model.to_bytes()
+
+        async def first(tx: Tx) -> bytes:
+            await tx.changes()  # one process at a time
+            if self.model is not None and data is not None and await tables.model_file(tx, self.model.id) is None:
+                await tables.keep_model(tx, self.model.id, data, models.facts(self.model))
+                await tables.promote(tx, self.model.id)
+            if await tables.generation(tx) is None:
+                raise StoreError("this store has no model yet", where=self.store.name, todo="name one")
+            now = await tables.shares(tx)
+            wanted = _shares(self.config, arms.DEFAULT if now is None else now[1:])
+            arms.check_shares(*wanted)
+            if now is None or now[1:] != wanted:
+                await tables.set_shares(tx, *wanted)
+            return await tables.key(tx)
+
+        self.key = await self.store.transact(first)
+
+    async def close(self) -> None:
+        """Stop what runs beside, finish the store's work."""
+        self.ready = False
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.store.close()
+
+    async def transact(self, work: Work[Result]) -> Result:
+        """Work on the store; where it needs a generation that is not loaded yet, that is loaded first."""
+        for _ in range(5):
+            try:
+                return await self.store.transact(work)
+            except Outdated as wanted:
+                await self._load(wanted)
+        raise Refused(503, "changing_models", "models are being promoted faster than they load", retry=1)
+
+    async def serving(self, tx: Tx) -> Serving:
+        """The generation that decides now."""
+        now = await tables.generation(tx)
+        assert now is not None
+        if self.loaded is None or self.loaded.generation != now[0]:
+            raise Outdated(*now)
+        return self.loaded
+
+    async def _load(self, wanted: Outdated) -> None:
+        """Load a model of the store, in a thread, while others are served."""
+        async with self._loading:
+            if self.loaded is not None and self.loaded.generation >= wanted.generation:
+                return
+            if self.loaded is not None and self.loaded.model.id == wanted.model:
+                self.loaded = Serving(wanted.generation, self.loaded.model, self.loaded.policy, self.loaded.control)
+                return
+
+            async def file(tx: Tx) -> bytes | None:
+                return await tables.model_file(tx, wanted.model)
+
+            data = await self.store.transact(file)
+            if data is None:
+                raise Refused(503, "no_model", "the store lacks the model that decides", retry=60)
+            model = await asyncio.to_thread(models.load_model, data)
+            self.loaded = await asyncio.to_thread(Serving.of, wanted.generation, model, self.config.policy)
+
+    async def shares(self, tx: Tx) -> Shares:
+        """The shares for new users."""
+        found = await tables.shares(tx)
+        assert found is not None
+        return Shares(*found)
+
+    async def report(self) -> Report:
+        """The service at a glance."""
+
+        async def look(tx: Tx) -> tuple[tables.Counts, Serving]:
+            return await tables.counts(tx), await self.serving(tx)
+
+        counted, serving = await self.transact(look)
+        return Report(
+            ready=self.ready,
+            model=serving.model.id,
+            generation=serving.generation,
+            policy=serving.name,
+            store=self.store.name.partition(" ")[0],
+            users=counted.users,
+            events=counted.events,
+            arms=counted.arms,
+            started=self.started,
+            version=__version__,
+        )
+
+    async def pool_repeatability(self) -> int | None:
+        """What the users in memory say of how much comes again, as the next version, if they say something new."""
+        serving = self.loaded
+        if serving is None or serving.shares is None:
+            return None
+        known = [one.state for one in self.states.known.values() if one.identity == serving.identity][-POOL_USERS:]
+        if len(known) < FEWEST:
+            return None
+        told = serving.policy.repeatability(type(known[0]).concat(known)).to_json()  # type: ignore[attr-defined]
+
+        async def keep(tx: Tx) -> int | None:
+            last = await tables.repeatability(tx)
+            if last is not None and np.allclose(last[1]["weights"], told["weights"], rtol=0, atol=1e-3):
+                return None
+            return await tables.keep_repeatability(tx, serving.model.id, serving.name, told)
+
+        return await self.store.transact(keep) if told["repeats"] else None
+
+
+def _shares(config: Config, otherwise: tuple[float, float, float]) -> tuple[float, float, float]:
+    """The shares of random, control and incumbent that were asked for, or else these."""
+    asked = (config.random, config.control, config.incumbent)
+    random, control, incumbent = (o if a is None else a for a, o in zip(asked, otherwise, strict=True))
+    return float(random), float(control), float(incumbent)

@@ -124,13 +124,15 @@ def test_a_resumed_fit_and_a_refit_have_the_attributes_of_a_fit(tmp_path: Path) 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nc.fit(read, calibrate=False, journal=kept, listen=stop)
-    assert nc.fit(read, calibrate=False, journal=kept, resume=True).id == model.id
+        nc.fit(read, calibrate=False, run=nc.Run(checkpoint=kept, listen=stop))
+    assert nc.fit(read, calibrate=False, run=nc.Run(checkpoint=kept, resume=True)).id == model.id
     with pytest.raises(KeyboardInterrupt):
-        nc.fit(read, calibrate=False, journal=kept, listen=stop)
+        nc.fit(read, calibrate=False, run=nc.Run(checkpoint=kept, listen=stop))
     with pytest.raises(LogsError, match="logs have changed"):
         nc.fit(
-            read.with_users(people.with_columns(pl.col("age").reverse())), journal=kept, resume=True, calibrate=False
+            read.with_users(people.with_columns(pl.col("age").reverse())),
+            run=nc.Run(checkpoint=kept, resume=True),
+            calibrate=False,
         )
     again = nc.fit(read, start=model, calibrate=False)
     assert {one.name for one in again.attributes} == {one.name for one in model.attributes}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pytest
 
 import newcomer as nc
@@ -13,6 +14,7 @@ from newcomer.em import binary
 from newcomer.em.binary import ClickOptimizer, ClickPrior, ClickStart, ClickSums, ClickTask, expect_clicks, nodes_of
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
+from newcomer.encoding import Column
 from newcomer.errors import LogsError, ModelError
 from newcomer.logistic import click_moments, sigmoid
 from newcomer.logs import Logs
@@ -238,6 +240,17 @@ def test_a_fit_that_was_interrupted_is_resumed(tmp_path) -> None:
         logs, outcome="binary", rank=1, calibrate=False, run=nc.Run(checkpoint=tmp_path / "kept", resume=True)
     )
     assert again.id == whole.id
+
+
+def test_attributes_of_users_are_of_the_gaussian_link() -> None:
+    logs, _, _ = click_logs(3, users=200)
+    known = logs.with_users(pl.DataFrame({"user": np.arange(200), "age": np.arange(200) % 40}))
+    with pytest.raises(ModelError, match="attributes of users need outcome='gaussian'"):
+        nc.fit(known, outcome="binary", rank=1)
+    assert nc.fit(known, rank=1, calibrate=False).evidence.outcome is None
+    model = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
+    with pytest.raises(ModelError, match="outcome 'gaussian'"):
+        replace(model, attributes=(Column("age", "number"),), attribute_effects=[[0.5]], attribute_covariance=[[1.0]])
 
 
 def test_workers_find_the_same_model() -> None:

@@ -115,6 +115,19 @@ def test_arms_and_the_population_mean_shift_their_means() -> None:
     np.testing.assert_allclose(arms.scores(later, ids=asked), arms.scores(first, ids=asked), atol=1e-9)
 
 
+@pytest.mark.parametrize("make", [nc.PriorUCB, nc.EmpiricalArms, nc.PopulationMean])
+def test_calls_by_ids_decide_and_learn_as_calls_by_features(make: Any) -> None:
+    policy, ids = make(one_hot()), list("abcde")
+    short, long = policy.start(4, attributes=PEOPLE), policy.start(4, attributes=PEOPLE)
+    for place, reward in ((0, 1.0), (1, -1.0), (0, 2.0)):
+        for user in range(4):
+            chosen = policy.choose(short, ids=ids, users=[user])
+            assert chosen[0] == policy.scores(long, ids=ids, users=[user])[0].argmax()
+            policy.update(short, ids=[ids[place]], reward=[reward], users=[user])
+            policy.update(long, np.eye(5)[[place]], [reward], ids=[ids[place]], users=[user])
+    np.testing.assert_allclose(policy.scores(short, ids=ids), policy.scores(long, ids=ids), atol=1e-9)
+
+
 def test_states_keep_the_shift_and_no_attribute() -> None:
     policy = nc.PriorUCB(one_hot())
     state = policy.start(4, attributes=PEOPLE)

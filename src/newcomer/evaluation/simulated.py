@@ -89,7 +89,7 @@ class FittedWorld:
         rates = sigmoid(odds)
         if share > 0:
             firm = (1.0 - share) / share
-            every = sigmoid(self._known.population_mean + self._known.loadings @ taste)
+            every = sigmoid((self._known.population_mean + self._known.loadings @ taste)[:-1])
             rates = rng.beta(np.maximum(every * firm, 1e-12), np.maximum((1.0 - every) * firm, 1e-12))[codes]
         return Episode(features, rates, (rng.random(rates.shape) < rates).astype(np.float64), ids=ids)
 

@@ -9,6 +9,8 @@ from newcomer.logs.batch import Batch
 from newcomer.model import Model
 from newcomer.users import mix
 
+HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return to Python
+
 
 def histories(rng, *, users, dim, lengths=(1, 9), noise=0.3, scale=1.0):
     """A list of (features (H, d), rewards (H,)) with anisotropic features and a rank-2 population."""

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 import newcomer
+from tests.helpers import HANDED_OVER
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "newcomer"
 FILES = sorted(SOURCE.rglob("*.py"))
-HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return to Python
 
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.

@@ -15,7 +15,7 @@ import newcomer as nc
 from newcomer import compile_cache
 from newcomer.testing import check_policy
 from newcomer.worlds import Synthetic
-from tests.test_architecture import HANDED_OVER
+from tests.helpers import HANDED_OVER
 
 ROOT = Path(__file__).resolve().parent.parent
 DIM, HORIZON = 6, 20

@@ -16,7 +16,7 @@ import newcomer as nc
 from newcomer.errors import PolicyError
 from newcomer.records import short
 from newcomer.worlds import Synthetic
-from tests.contract.test_policies import EXAMPLES
+from tests.contract.examples import EXAMPLES
 from tests.helpers import plain_model
 from tests.optional import optional
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,50 +15,7 @@ import newcomer as nc
 from newcomer.errors import LogsError
 from newcomer.logs import reader
 from newcomer.logs.workers import WorkerPool
-
-IDS = {"text": lambda number: f"drink, {number}", "integers": lambda number: 10 * number}
-
-
-def table(seed: int, kind: str = "text", rows: int = 60) -> pl.DataFrame:
-    """Rows in any order, each with one to five distinct candidates of nine; number 8 is never chosen."""
-    rng, name = np.random.default_rng(seed), IDS[kind]
-    shown = [rng.permutation(8)[: rng.integers(1, 5)].tolist() for _ in range(rows)]
-    chosen = [int(rng.choice(one)) for one in shown]
-    offered = [[name(a) for a in [*one, *([8] if rng.random() < 0.3 else [])]] for one in shown]
-    return pl.DataFrame(
-        {
-            "user": rng.integers(0, 9, size=rows),
-            "step": np.arange(rows),
-            "action": [name(a) for a in chosen],
-            "reward": rng.normal(size=rows),
-            "candidates": offered,
-            "arm": rng.choice(["control", "treated", "random"], size=rows),
-        }
-    )
-
-
-def kept(logs: nc.Logs, rows: int | None = None) -> dict[Any, list[tuple[Any, ...]]]:
-    """Slow and obvious: each user's rows as (action, candidates, arm), in time order; what is nowhere is None."""
-    found: dict[Any, list[tuple[Any, ...]]] = {}
-    ids = [*(logs.action_ids or ()), None]
-    for batch in logs.batches(rows=rows):
-        assert batch.candidates is not None and batch.actions is not None and batch.arms is not None
-        owner = np.repeat(np.arange(len(batch.users)), batch.lengths)
-        for j, i in enumerate(owner):
-            shown = batch.candidates.actions[batch.candidates.offsets[j] : batch.candidates.offsets[j + 1]]
-            row = (ids[batch.actions[j]], [ids[a] for a in shown], logs.arms[batch.arms[j]])
-            found.setdefault(batch.users[i], []).append(row)
-    return found
-
-
-def expected(frame: pl.DataFrame) -> dict[Any, list[tuple[Any, ...]]]:
-    """The definition: sorted by step, grouped by user."""
-    known = set(frame["action"])
-    found: dict[Any, list[tuple[Any, ...]]] = {}
-    for row in frame.sort("step").iter_rows(named=True):
-        shown = [one if one in known else None for one in row["candidates"]]
-        found.setdefault(row["user"], []).append((row["action"], shown, row["arm"]))
-    return found
+from tests.logs.candidate_logs import IDS, as_json, expected, kept, logs_of, table
 
 
 @settings(max_examples=25, deadline=None)
@@ -69,8 +24,8 @@ def test_every_way_in_keeps_them(seed: int, kind: str, rows: int, tmp_path_facto
     frame, folder = table(seed, kind), tmp_path_factory.mktemp("logs")
     frame.write_parquet(folder / "logs.parquet")
     frame.write_ndjson(folder / "logs.jsonl")
-    as_json = frame.with_columns(pl.col("candidates").map_elements(_json, return_dtype=pl.String))
-    as_json.write_csv(folder / "json.csv")
+    asas_json = frame.with_columns(pl.col("candidates").map_elements(as_json, return_dtype=pl.String))
+    asas_json.write_csv(folder / "json.csv")
     with_bars = frame.with_columns(pl.col("candidates").cast(pl.List(pl.String)).list.join("|"))
     with_bars.write_csv(folder / "bars.csv")
     frame.sort("user", maintain_order=True).write_parquet(folder / "grouped.parquet")
@@ -78,17 +33,13 @@ def test_every_way_in_keeps_them(seed: int, kind: str, rows: int, tmp_path_facto
         nc.Logs.from_frame(frame),
         nc.Logs.from_arrays(**{name: frame[name].to_list() for name in frame.columns}),
         nc.Logs.from_frame(frame[np.random.default_rng(seed).permutation(len(frame))]),
-        *(nc.read_logs(folder / name) for name in ("logs.parquet", "logs.jsonl", "json.csv", "bars.csv")),
-        nc.read_logs(folder / "logs.parquet", memory=1),
-        nc.read_logs(folder / "grouped.parquet", grouped=True),
+        *(nc.readlogs_of(folder / name) for name in ("logs.parquet", "logs.jsonl", "json.csv", "bars.csv")),
+        nc.readlogs_of(folder / "logs.parquet", memory=1),
+        nc.readlogs_of(folder / "grouped.parquet", grouped=True),
     ]
     for logs in ways:
         assert kept(logs, rows) == kept(logs) == expected(frame)
         assert logs.summary.fingerprint == ways[0].summary.fingerprint
-
-
-def _json(values: pl.Series) -> str:
-    return str(values.to_list()).replace("'", '"')
 
 
 def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +48,10 @@ def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.M
     frame = table(3, rows=500)
     for number in range(3):
         frame[number::3].write_parquet(tmp_path / f"logs-{number}.parquet")
-    held, spilled = nc.read_logs(tmp_path), nc.read_logs(tmp_path, memory=1)
+    held, spilled = nc.readlogs_of(tmp_path), nc.readlogs_of(tmp_path, memory=1)
     assert kept(held) == kept(spilled) == expected(frame)
     with WorkerPool(2) as crew:
-        shared = nc.read_logs(tmp_path, engine=crew)
+        shared = nc.readlogs_of(tmp_path, engine=crew)
         assert kept(shared) == kept(held.on(crew)) == expected(frame)
         assert shared.summary.fingerprint == spilled.summary.fingerprint == held.summary.fingerprint
 
@@ -159,24 +110,19 @@ def test_without_actions_candidates_are_left_out_and_that_is_said() -> None:
     assert any("Column candidates was left out" in said for said in logs.advice)
 
 
-def _logs(**changed: Any) -> Callable[[], nc.Logs]:
-    columns = {"user": [1, 1], "action": ["a", "b"], "reward": [0, 1], "candidates": [["a", "b"], ["b"]]}
-    return lambda: nc.Logs.from_frame(pl.DataFrame({**columns, **changed}, strict=False))
-
-
 BAD = {
-    "the chosen action is not among its candidates (row 2, column candidates)": _logs(candidates=[["a"], ["a"]]),
-    "candidates are empty (row 1, column candidates)": _logs(candidates=[[], ["b"]]),
-    "candidates is missing (row 2, column candidates)": _logs(candidates=[["a"], None]),
-    "an action is twice among the candidates (row 1": _logs(candidates=[["a", "a"], ["b"]]),
-    "a candidate of ['a', None] is no action id (row 1": _logs(candidates=[["a", None], ["b"]]),
-    "the chosen action is not among its candidates (row 1": _logs(candidates=[[1], [2]]),
-    "a candidate of ['a', 'b'] is no action id (row 1": _logs(action=[1, 2]),
-    "candidates are lists of type Float64": _logs(candidates=[[1.5], [2.5]]),
-    "candidates are of type Float64": _logs(candidates=[1.0, 2.0]),
-    "candidates that are no list": _logs(candidates=["[", "[b]"]),
-    "arm is missing (row 2, column arm)": _logs(arm=["x", None]),
-    "ids are of type Float64": _logs(arm=[0.5, 1.0]),
+    "the chosen action is not among its candidates (row 2, column candidates)": logs_of(candidates=[["a"], ["a"]]),
+    "candidates are empty (row 1, column candidates)": logs_of(candidates=[[], ["b"]]),
+    "candidates is missing (row 2, column candidates)": logs_of(candidates=[["a"], None]),
+    "an action is twice among the candidates (row 1": logs_of(candidates=[["a", "a"], ["b"]]),
+    "a candidate of ['a', None] is no action id (row 1": logs_of(candidates=[["a", None], ["b"]]),
+    "the chosen action is not among its candidates (row 1": logs_of(candidates=[[1], [2]]),
+    "a candidate of ['a', 'b'] is no action id (row 1": logs_of(action=[1, 2]),
+    "candidates are lists of type Float64": logs_of(candidates=[[1.5], [2.5]]),
+    "candidates are of type Float64": logs_of(candidates=[1.0, 2.0]),
+    "candidates that are no list": logs_of(candidates=["[", "[b]"]),
+    "arm is missing (row 2, column arm)": logs_of(arm=["x", None]),
+    "ids are of type Float64": logs_of(arm=[0.5, 1.0]),
     "candidate 7 is not among the 2 items (row 1": lambda: nc.Logs.from_arrays(
         user=[1], action=[0], reward=[1], items=np.eye(2), candidates=[[0, 7]]
     ),
@@ -200,7 +146,7 @@ def test_bad_values_are_one_sentence(what: str) -> None:
 @pytest.mark.parametrize("part", ["candidates", "arm"])
 def test_the_error_says_how_to_do_without(part: str) -> None:
     with pytest.raises(LogsError, match=re.escape(f"--column {part}=")):
-        _logs(**{part: [[], None] if part == "candidates" else ["x", None]})()
+        logs_of(**{part: [[], None] if part == "candidates" else ["x", None]})()
 
 
 def test_some_of_the_people_keep_theirs() -> None:

@@ -30,7 +30,7 @@ from newcomer.logs.workers import WorkerPool
 from newcomer.population import Population
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
-from tests.logs.test_candidates import expected, kept, table
+from tests.logs.candidate_logs import expected, kept, table
 from tests.optional import optional
 
 optional("distributed", name="dask")

@@ -278,7 +278,7 @@ def over_people(factor: Floats, effects: Floats, covariance: Floats) -> tuple[At
     people, and given x the mean s^-1 U^T B x.
 
     >>> prior, factor = over_people(np.array([[0.8]]), np.array([[0.6]]), np.eye(1))
-    >>> factor.round(6).tolist(), prior.effects.round(6).tolist()
+    >>> abs(factor).round(6).tolist(), (factor @ prior.effects).round(6).tolist()
     ([[1.0]], [[0.6]])
     """
     values, vectors = np.linalg.eigh(covariance)

@@ -213,7 +213,7 @@ def test_each_number_of_interactions_is_told_with_its_users():
 
 def test_preferences_that_are_there_are_not_denied():
     facts = evidence(step(5, -0.01)).population
-    seen = replace(facts, forecast=Forecast(0.02, 0.06, 0.92, 5, 0.5, 0.9, level=0.01))
+    seen = replace(facts, forecast=Forecast(0.02, 0.06, 0.92, level=0.01))
     for given in ({"checks": findings(agreed=0.0)}, {"population": seen}):
         found = decide(evidence(step(5, -0.01), **given))
         assert "Preferences are there" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)

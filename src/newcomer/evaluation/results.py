@@ -309,8 +309,8 @@ def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
     assert best.over_ours is not None
     closest = f"the next best, {best.predictor}: {shown(best.over_ours)}"
     if best.over_ours.high < 0:
-        return [f"{same} PriorUCB chose better than every other predictor ({closest})."]
-    return [f"{same} no other predictor chose clearly better than PriorUCB ({closest})."]
+        return [f"{same} PriorUCB chose better than every rival predictor ({closest})."]
+    return [f"{same} no rival predictor chose clearly better than PriorUCB ({closest})."]
 
 
 def _learning(steps: tuple[LearningStep, ...]) -> list[str]:

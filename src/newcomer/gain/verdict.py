@@ -185,7 +185,8 @@ def _scale(found: Everybody) -> str:
     """What the rewards that follow are, where they are no plain means."""
     return {
         "typical": " by the typical reward (learned as a logarithm, taken back)",
-        "heavy tails": " on average (a few large rewards decide these means, so that no interval is told)",
+        "heavy tails": " by means that are shrunk to one another, because a few large rewards decide them (no order is "
+        "certain, and no interval is told)",
     }.get(found.scale, "")
 
 
@@ -207,6 +208,8 @@ def _if_random(found: Everybody, evidence: Evidence) -> str:
         return ""
     if any(one.name in LOGGING and one.verdict in ("broken", "doubtful") for one in evidence.checks or ()):
         return ""
+    if any(one.name == SPELLING for one in evidence.checks or ()):
+        return ""  # ids that are likely the same action are counted as several
     best = found.best[0]
     return (
         f" If actions were drawn at random (an A/B test), {short_name(best.name)} for everybody would pay "
@@ -293,14 +296,17 @@ def _seen(personal: Known, outlook: HeldoutGain, checks: Findings | None) -> str
 def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[Finding, ...]) -> str:
     """What to do, as it follows from the evidence."""
     if answer == "with care":
+        hidden = ""
+        if evidence.logs is not None and evidence.logs.hiding:
+            hidden = f" {_sentence(evidence.logs.hiding)[:-1]} may hide what users prefer: {evidence.logs.remedy}."
         return (
             f"Settle the doubts first ({', '.join(one.name for one in doubts)}), or try it on a small random share of "
-            "newcomers beside what runs today."
+            f"newcomers beside what runs today.{hidden}"
         )
     if answer == "yes":
         return (
-            "PriorUCB does both: it starts from the population mean and learns from every reward. Try it on a random "
-            "share of newcomers beside what runs today, and compare."
+            "PriorUCB does both: it starts from the population mean, with a little exploration, and learns from every "
+            "reward. Try it on a random share of newcomers beside what runs today, and compare."
         )
     serve = "Serve everybody the best, on a random share of newcomers first. " if answer == "best for all" else ""
     logs = evidence.logs

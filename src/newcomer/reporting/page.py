@@ -115,7 +115,7 @@ def commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str
     if decision.answer != "best for all":
         why = (
             "Serve a random share of newcomers by PriorUCB, in Python, and compare. It starts from the population "
-            "mean, so that it serves everybody the best before it has seen a reward."
+            "mean, with a little exploration, and learns from every reward."
         )
     return [fit, look, (code, why), measure, again]
 

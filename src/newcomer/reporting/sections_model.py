@@ -86,7 +86,7 @@ def _scree(test: RankTest, rank: int) -> Markup:
     first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
     exceed = f"{test.rank} exceed{'s' * (test.rank == 1)} what chance gives"
     said = f"The first eigenvalues are {first}; {exceed}. "
-    said += f"The population mean is in this spectrum; the rank of the model, which counts it, is {rank}."
+    said += f"The population mean is in this spectrum. Rank of the model: {rank}."
     label = "number of the eigenvalue"
     picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
     names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
@@ -169,7 +169,8 @@ def _radii(model: Model) -> Markup:
     )
     shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
     known = model.evidence.calibrated.sentence() if model.evidence.calibrated else ""
-    each = [tag("p", f"{known}: one unsure direction makes the radius of all of them large.")] if known else []
+    unsure = "; one unsure direction makes the radius of all of them large" * known.endswith(" is not")
+    each = [tag("p", f"{known}{unsure}.")] if known else []
     return tag("section", head, tag("p", intro), shown, *each, given={"id": "radii"})
 
 

@@ -50,7 +50,7 @@ def test_who_chose_better_is_said_of_a_number_of_interactions_and_of_all_rounds(
     unclear = Interval(0.01, 0.05, -0.09, 0.11, 100)
     step = CurveStep("ALS fold-in", 5, 100, SOME, SOME, SOME, SOME, over_ours=unclear)
     (said,) = _rivals(type("Found", (), {"curves": (step,)})(), look)  # type: ignore[arg-type]
-    assert said.startswith("On the same 100 held-out users and choices, after 5 interactions, no other predictor chose")
+    assert said.startswith("On the same 100 held-out users and choices, after 5 interactions, no rival predictor chose")
     rows = [PolicyRow("PriorUCB", 10, 100, SOME, SOME), PolicyRow("ALS fold-in", 10, 100, SOME, SOME, SOME)]
     (said,) = _replay(tuple(rows))
     assert said.endswith("ALS fold-in did better than PriorUCB by +0.200 (+0.100 to +0.300).")

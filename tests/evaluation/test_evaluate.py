@@ -194,7 +194,7 @@ def test_others_are_compared_with_what_the_headline_tells(found):
 def test_a_difference_within_its_interval_is_not_told_as_better(found):
     at = [one for one in found.curves if one.interactions == 5 and one.predictor == "PopulationMean"]
     for over, said in (
-        (Interval.around(0.1, 0.2, 90), "no other predictor chose clearly better"),
+        (Interval.around(0.1, 0.2, 90), "no rival predictor chose clearly better"),
         (Interval.around(0.5, 0.1, 90), "others chose better than PriorUCB: PopulationMean by +0.50"),
     ):
         told = replace(found, curves=(replace(at[0], over_ours=over),)).sentences()

@@ -159,7 +159,8 @@ def test_all_four_come_to_one_verdict(name: str, tmp_path: Path) -> None:
     assert found.choices == outlook.choices and found.everybody == outlook.everybody
     text = page.path.read_text(encoding="utf-8")
     assert text.index("What should everybody get?") < text.index("What personalising adds")
-    wanted = {"films": "yes", "young": "yes"}.get(name, "best for all")
+    # 200 people of `taxes` say yes by the binary link, which their log score chooses, as all 2,000 do by either.
+    wanted = {"films": "yes", "young": "yes", "taxes": "yes"}.get(name, "best for all")
     assert decision.answer == wanted, decision.sentences
 
 

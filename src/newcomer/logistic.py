@@ -46,7 +46,7 @@ def click_moments(level: Floats, variance: Floats) -> tuple[Floats, Floats, Floa
 
     >>> p, slope, square = click_moments(np.array([0.0, -4.0]), np.array([4.0, 1.0]))
     >>> p.round(4).tolist(), slope.round(4).tolist()
-    ([0.5, 0.0278], [0.1405, 0.0262])
+    ([0.5, 0.0281], [0.1514, 0.0263])
     """
     shape = np.broadcast_shapes(np.shape(level), np.shape(variance))
     levels = np.broadcast_to(np.asarray(level, dtype=np.float64), shape).ravel()

@@ -199,7 +199,7 @@ def test_self_selection_is_seen_and_popularity_is_not():
     rng = np.random.default_rng(12)
     found = quick_check(self_selected(rng, 2.0, users=300))
     assert found["self-selection"].verdict == "broken" and found["self-selection"].adjusted <= 0.05
-    assert "say they like" in found["self-selection"].what and "random actions" in found["self-selection"].advice
+    assert "say that they prefer" in found["self-selection"].what and "random actions" in found["self-selection"].advice
     alarms = [
         quick_check(clean(rng, "actions once, good ones popular"), seed=number)["self-selection"].p_value <= 0.05
         for number in range(20)

@@ -33,19 +33,19 @@ def heard() -> Iterator[None]:
 PASSES = """
 import signal, sys
 import numpy as np
-from newcomer.population.likelihood import posterior_of, Task, expect
-from newcomer.population.record import Population
-from newcomer.coordinates import Taste, locate
+from newcomer.em.likelihood import posterior_of, Task, expect
+from newcomer.population import Population
+from newcomer._transform import UserModel, locate
 from newcomer.worlds import Synthetic
-from newcomer.fitting import fit
+from newcomer._fit import fit
 logs = Synthetic.learnable(dim=6, seed=1).logs(3000, 10, seed=1)
 batch = next(logs.batches())
 population, all = Population(np.zeros(6), np.ones((6, 2)), 1.0), np.ones(64, dtype=bool)
-taste = Taste.of(fit(logs, rank=1, estimator="sold"), logs, 0.0)
+taste = UserModel.of(fit(logs, rank=1, estimator="sold"), logs, 0.0)
 works = [
     lambda: expect(batch, (Task(population, all, all),)),
     lambda: posterior_of(population, np.ones((3000, 10, 6)), np.ones((3000, 10))),
-    lambda: locate(batch, taste=taste),
+    lambda: locate(batch, prior=taste),
 ]
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for work in works:

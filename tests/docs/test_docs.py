@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
+import numpy as np
 import polars as pl
 import pytest
 from typer.main import get_command
@@ -88,7 +89,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "logs").mkdir()
     renamed = pl.read_parquet(place / "raw.parquet").rename({"user": "uid", "reward": "stars"})
     renamed.write_csv(place / "logs" / "one.csv")
+    contextual(place)
     return place
+
+
+def contextual(place: Path) -> None:
+    """Logs whose features are columns: numbers, and a choice of device beside the action."""
+    rng, rows = np.random.default_rng(4), 2400
+    user, numbers = np.repeat(np.arange(300), 8), rng.standard_normal((rows, 3))
+    reward = numbers @ [1.0, -1.0, 0.5] + rng.standard_normal(300)[user] * numbers[:, 0]
+    names = ("taxrate1", "taxrate2", "taxrev")
+    frame = pl.DataFrame({"user": user, "reward": reward + 0.5 * rng.standard_normal(rows)})
+    frame.with_columns(**{name: numbers[:, k] for k, name in enumerate(names)}).write_parquet(place / "choices.parquet")
+    clicks = {"action": rng.integers(0, 6, rows), "hour": rng.integers(0, 24, rows) / 24}
+    devices = np.array(["phone", "tablet", "desktop"])[rng.integers(0, 3, rows)]
+    frame.with_columns(**clicks, device=devices).write_csv(place / "clicks.csv")
+    pl.DataFrame({"action": range(6), "price": rng.uniform(1, 2, 6)}).write_csv(place / "items.csv")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if python_of(page)])

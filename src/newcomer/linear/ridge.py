@@ -136,7 +136,7 @@ def inform(system: Ridge, users: Ints, precision: Floats, moment: Floats) -> Non
 
     >>> system = start(1, 1)
     >>> inform(system, np.array([0]), np.array([[[1.0]]]), np.array([[3.0]]))
-    >>> system.mean.tolist()
+    >>> system.mean.round(9).tolist()
     [[1.5]]
     """
     system.gram[users] += pack(precision)

@@ -330,7 +330,7 @@ def test_paths_that_are_too_long_are_refused(ground, tmp_path):
         refused("too long|no file matches", nc.read_logs, path / "*.csv")
         refused("File name too long", nc.load, path)
         refused("File name too long", ground.model.save, path)
-        refused("File name too long", nc.fit, ground.logs, rank=1, journal=path)
+        refused("File name too long", nc.fit, ground.logs, rank=1, run=nc.Run(checkpoint=path))
         refused("File name too long", nc.report, ground.few, path, quick=True)
 
 
@@ -378,7 +378,8 @@ def test_what_people_get_back_is_json(ground, tmp_path):
 def test_every_public_name_is_tried(ground, tmp_path):
     tried = {name.split(".")[0] for name, *_ in ground.functions(tmp_path)} | set(POLICIES)
     errors = {name for name in nc.__all__ if isinstance(getattr(nc, name), type) and name.endswith(("Error", "Extra"))}
-    assert tried | errors | {"__version__"} == set(nc.__all__)
+    service = {"Client", "AsyncClient"}  # tests/serve
+    assert tried | errors | service | {"__version__", "Run"} == set(nc.__all__)
 
 
 if __name__ == "__main__":

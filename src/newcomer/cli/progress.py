@@ -71,6 +71,7 @@ class Meter:
         now = self.clock()
         if done < self.last or self.last >= total > 0:
             self.each, self.turn = now - self.turn, now
+            self.made += self.last < total  # a pass that ended without saying so
         self.last = done
         self.made += done >= total > 0
         if now - self.begun < PATIENCE or total <= 0:

@@ -88,6 +88,8 @@ def enough_users(model: Model | None, decision: Decision, why: str = "") -> Find
     what = f"{look.people:,} held-out users gain {shown(look.over_mean)} over the population mean after"
     what += f" {times(look.interactions)}, in a choice of {outlook.choices}; `newcomer evaluate` measures what more"
     what += " users add."
+    if decision.logs == "broken":
+        what += " The logs are broken, so that this number is not to be trusted."
     verdict = "fine" if decision.personal == "yes" else "doubtful"
     return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(outlook))
 

@@ -184,7 +184,8 @@ def _all_alike(evidence: Evidence) -> str:
 def _scale(found: Everybody) -> str:
     """What the rewards that follow are, where they are no plain means."""
     return {
-        "typical": " by the typical reward (learned as a logarithm, taken back)",
+        "typical": " by the typical reward (learned as a logarithm, taken back; a few large rewards may give another "
+        "action the higher average)",
         "heavy tails": " by means that are shrunk to one another, because a few large rewards decide them (no order is "
         "certain, and no interval is told)",
     }.get(found.scale, "")
@@ -359,6 +360,8 @@ def _little(evidence: Evidence, outlook: HeldoutGain) -> str:
 def gain_by_parts(outlook: HeldoutGain) -> str:
     """How much of the gain that is told first comes from shared directions, and how much from repeated actions."""
     step = look_of(outlook)
+    if step.gain == step.shared == 0:
+        return "No gain was measured, by shared directions or by remembering a user's rewards."
     if step.lasting is None:
         return "The gain is by shared directions; too few actions came again to measure what remembering them adds."
     return (

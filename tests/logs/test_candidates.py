@@ -33,9 +33,9 @@ def test_every_way_in_keeps_them(seed: int, kind: str, rows: int, tmp_path_facto
         nc.Logs.from_frame(frame),
         nc.Logs.from_arrays(**{name: frame[name].to_list() for name in frame.columns}),
         nc.Logs.from_frame(frame[np.random.default_rng(seed).permutation(len(frame))]),
-        *(nc.readlogs_of(folder / name) for name in ("logs.parquet", "logs.jsonl", "json.csv", "bars.csv")),
-        nc.readlogs_of(folder / "logs.parquet", memory=1),
-        nc.readlogs_of(folder / "grouped.parquet", grouped=True),
+        *(nc.read_logs(folder / name) for name in ("logs.parquet", "logs.jsonl", "json.csv", "bars.csv")),
+        nc.read_logs(folder / "logs.parquet", memory=1),
+        nc.read_logs(folder / "grouped.parquet", grouped=True),
     ]
     for logs in ways:
         assert kept(logs, rows) == kept(logs) == expected(frame)
@@ -48,10 +48,10 @@ def test_spilled_and_shared_in_many_chunks(tmp_path: Path, monkeypatch: pytest.M
     frame = table(3, rows=500)
     for number in range(3):
         frame[number::3].write_parquet(tmp_path / f"logs-{number}.parquet")
-    held, spilled = nc.readlogs_of(tmp_path), nc.readlogs_of(tmp_path, memory=1)
+    held, spilled = nc.read_logs(tmp_path), nc.read_logs(tmp_path, memory=1)
     assert kept(held) == kept(spilled) == expected(frame)
     with WorkerPool(2) as crew:
-        shared = nc.readlogs_of(tmp_path, engine=crew)
+        shared = nc.read_logs(tmp_path, engine=crew)
         assert kept(shared) == kept(held.on(crew)) == expected(frame)
         assert shared.summary.fingerprint == spilled.summary.fingerprint == held.summary.fingerprint
 

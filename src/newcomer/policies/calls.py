@@ -151,10 +151,6 @@ def names(ids: ArrayLike) -> Ids:
     >>> names(["film-7", "film-12"]).tolist()
     ['film-7', 'film-12']
     """
-    if isinstance(ids, str | bytes):
-        raise PolicyError(
-            f"ids must be a list of action ids, not {validate.shown(ids)}", todo="put a single id in a list"
-        )
     given = ids if type(ids) is np.ndarray else validate.array(ids, "ids")
     if given.dtype == object and all(isinstance(one, str) for one in given.flat):
         given = given.astype(str)

@@ -323,6 +323,7 @@ def warm() -> None:
     faults(row, one)
     add_square(np.ones(1), np.zeros(1), row)
     refresh(one, one.copy(), one, one.copy(), guard[0])
+    learn_row(system, 0, one, 1.0)
     learn(*system, who, row, one)
     diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
     learn_pair(row, system, system, diary, who, row, one, 0)

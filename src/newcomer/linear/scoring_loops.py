@@ -304,6 +304,8 @@ def warm() -> None:
         Ellipsoid(row, row, np.ones(1)),
     )
     first_best(row, mask, who.copy())
+    best_of(np.ones(1), mask, 0)
+    squared_lengths(np.ones(1), row, np.empty(1))
     ucb_scores(system, who, block, table)
     curious_scores(system, who, block, row, table)
     learned_shares(system, who, block, row, table)

@@ -33,15 +33,16 @@ Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser
 
 def compare(run: Run, gaussian: Apart, binary: Apart, *, people: int, length: int) -> OutcomeFacts:
     """Which outcome held-out people call for; the Gaussian where they cannot tell."""
-    nothing = Interval.of(np.zeros(0))
     asked = GainPass.of(gaussian, people=people, length=length)
     if asked is None:
-        return OutcomeFacts("gaussian", "auto", nothing, nothing)
+        return OutcomeFacts("gaussian", "auto")
     both = partial(look_at, gaussian=tuple(gaussian), binary=tuple(binary), choices=asked.choices)
     found = run(partial(both, deals=asked.deals, share=asked.share), heldout_gain.join)
     values = found.values[np.argsort(found.hashes, kind="stable")]
+    if len(values) < FEWEST:  # an interval of so few has no ends
+        return OutcomeFacts("gaussian", "auto")
     scores, gains = Interval.of(values[:, 0]), Interval.of(values[:, 1])
-    better = scores.people >= FEWEST and scores.value > CLEAR * scores.error
+    better = scores.value > CLEAR * scores.error
     fine = gains.value >= -WORSE * gains.error
     return OutcomeFacts("binary" if better and fine else "gaussian", "auto", scores, gains)
 

@@ -126,6 +126,20 @@ def test_an_interrupt_that_got_lost_comes_again() -> None:
     assert done.returncode == 130 and done.stderr.strip() == "interrupted"
 
 
+def test_an_interrupt_after_the_model_is_saved_is_too_late(tmp_path: Path) -> None:
+    """The command ends as if nothing had come: exit code 130 beside a finished model would be half a truth."""
+    interrupts.write_logs(tmp_path / "logs.csv", users=60)
+    program = (
+        "import os, signal\nfrom newcomer.cli import fit, main\n"
+        "show = fit.show\n"
+        "def interrupted(*given, **named):\n    os.kill(os.getpid(), signal.SIGINT)\n    show(*given, **named)\n"
+        "fit.show = interrupted\nmain.run(['fit', 'logs.csv', '--out', 'm.newcomer'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and "m.newcomer" in done.stdout, done.stderr
+    assert (tmp_path / "m.newcomer").exists()
+
+
 def test_a_temporary_folder_is_removed_whole_before_an_interrupt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

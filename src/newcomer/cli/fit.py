@@ -94,6 +94,7 @@ def command(
                 add=old is None,
                 run=Run(checkpoint=journal, resume=resume, moments=kept, progress=meter, listen=meter.hear),
             )
+    output.finish()
     options.keep(model, target)
     found = summary_of(model, delta=level)
     if json:

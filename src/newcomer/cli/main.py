@@ -115,7 +115,12 @@ _leaving: list[int] = []  # exit codes of the signals that came
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End in order: what was spilled to disk is removed on the way. A second signal to terminate ends at once."""
+    """End in order: what was spilled to disk is removed on the way. A second signal to terminate ends at once.
+
+    An interrupt that comes when the result is already there is too late: the command says what it has made.
+    """
+    if number == signal.SIGINT and output.finishing():
+        return
     _leaving.append(128 + number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt

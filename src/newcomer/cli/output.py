@@ -58,6 +58,19 @@ class Patient:
         return len(text)
 
 
+_finishing: list[bool] = []
+
+
+def finish() -> None:
+    """The result is on disk, or about to be: what is left takes a moment, and an interrupt no longer undoes it."""
+    _finishing.append(True)
+
+
+def finishing() -> bool:
+    """Whether the command in this process has come so far."""
+    return bool(_finishing)
+
+
 def result() -> Console:
     """The console for results, on stdout."""
     return _wide_enough(Console(highlight=False))

@@ -72,6 +72,7 @@ def command(
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
             found = report(read, target, called=called, run=Run(progress=meter), **settings)
+            output.finish()
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}

@@ -28,7 +28,16 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FLOW = (
     ("errors", "arrays", "validate", "records", "one_hot", "transforms", "logistic"),
     ("files", "serialize", "users", "array_loops", "logistic_loops", "encoding", "feature_levels"),
-    ("subspace", "radius", "interval", "findings", "evidence", "population", "attribute_prior"),  # no learning
+    (
+        "subspace",
+        "radius",
+        "interval",
+        "confidence_sequence",
+        "findings",
+        "evidence",
+        "population",
+        "attribute_prior",
+    ),  # no learning
     ("logs",),
     ("run",),  # who passes over the logs, and what is kept on the way
     ("linear",),

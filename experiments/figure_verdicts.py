@@ -60,8 +60,8 @@ VERDICTS: dict[str, Verdict] = {
         "ProBALL-UCB is far below LinUCB on both problems once tau keeps it in the subspace, tighter radii are "
         "better, with Hoeffding's it is LinUCB or nearly so, and with more offline users it comes to the line of the "
         "true "
-        "subspace (a difference of {near} with 5,000). It does not outperform *all* others on MovieLens: at this tau it "
-        "is ahead of LinUCB, mUCB and mmUCB, of TS and mmTS, and level with MixTS ({mixts}) and mTS ({mts}); with "
+        "subspace (a difference of {near} with 5,000). It does not outperform *all* others on MovieLens: at this tau "
+        "it is ahead of LinUCB, mUCB and mmUCB, of TS and mmTS, and level with MixTS ({mixts}) and mTS ({mts}); with "
         "Hoeffding's radius it is behind both. The other worlds are in the single figures. " + _RADII,
         curves.main,
     ),

@@ -8,12 +8,11 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.attribute_prior import AttributePrior
 from newcomer.em.attributes import AttributeTask, add_up, fit_attributes, heldout_gains, over_people
 from newcomer.em.passes import Passes
 from newcomer.errors import FitWarning
 from newcomer.model import Model
-from newcomer.population import Population
+from newcomer.population import AttributePrior, Population
 from newcomer.users import bucket_count
 from tests.oracles import attributes as oracle
 from tests.oracles import binary as integrals

@@ -15,10 +15,10 @@ from newcomer.arrays import Floats
 from newcomer.em.attributes import over_people
 from newcomer.encoding import Column
 from newcomer.errors import PolicyError
-from newcomer.logistic import expected_click
 from newcomer.model import Model
 from newcomer.policies.belief import PriorState
 from newcomer.policies.binary_belief import BinaryState
+from newcomer.transforms import expected_click
 from tests.oracles import attributes as oracle
 from tests.oracles import binary as integrals
 

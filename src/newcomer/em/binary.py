@@ -23,9 +23,9 @@ from newcomer.arrays import Bools, Floats
 from newcomer.em.binary_likelihood import ClickSums, ClickTask, expect_clicks, merge
 from newcomer.em.binary_optimizer import LONGEST, ClickOptimizer, ClickPrior
 from newcomer.em.passes import Passes
-from newcomer.logistic import NOISE, click_moments, logit
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
+from newcomer.transforms import NOISE, click_moments, logit
 
 RIDGE = 4.0  # precision of loadings of one-hot actions
 LEVELS = 0.25  # least variance of the levels of one-hot actions

@@ -23,10 +23,10 @@ from scipy.special import ndtri
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em import binary_loops
-from newcomer.logistic import softplus
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue
 from newcomer.population import Population
+from newcomer.transforms import softplus
 from newcomer.users import bucket_count, bucket_of
 
 NODES = (1, 64, 128, 256, 256)  # of z, by rank; MOST_NODES for more directions

@@ -66,11 +66,28 @@ def command(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, other people.")] = 0,
     real: Annotated[bool, typer.Option("--real", help="Real people: students who rated their lecturers.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="The decision service on made-up people: about a minute.")
+    ] = False,
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="With --serve: newcomers keep coming, until Ctrl-C.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Find in logs what people share, and use it on people who are new."""
+    if keep_running and not serve:
+        raise typer.BadParameter(
+            "it keeps the service running, and there is none without --serve", param_hint="--keep-running"
+        )
+    if serve:
+        if real or json:
+            raise typer.BadParameter("the service is shown with made-up people, in words", param_hint="--serve")
+        from newcomer.cli import demo_serve
+
+        demo_serve.play(out, seed=seed, force=force, keep_running=keep_running)
+        return
     from newcomer import fit, read_logs, summary
     from newcomer.files import write
 

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from newcomer.cli import options, output
 
 if TYPE_CHECKING:
+    from newcomer.logs import Logs
     from newcomer.model import Model
     from newcomer.serve.client import Client
     from newcomer.worlds.people import People
 
-PEOPLE, ACTIONS = 4000, 60
 FEW, FEW_STEPS = 150, 8  # people and rows of each in the logs of the first model
 WAVES, WAVE, STEPS = 3, 240, 10  # of newcomers before and after the new model, people of a wave, decisions of each
 SHARES = (0.25, 0.25)  # random and control: more than in life (0.05), so that a minute is enough
-FIRST, LOGS, NEXT, STORE = "model-1.newcomer", "served.parquet", "model-2.newcomer", "service.sqlite"
+FILES = ("model-1.newcomer", "served.parquet", "model-2.newcomer", "service.sqlite")  # models, logs, store
+ALONE = 8  # of a wave, whose decisions are requests of their own
 BREATH = 1.5  # seconds between waves of --keep-running
 
 
@@ -35,7 +36,6 @@ class Crowd:
     world: People
     seed: int
     met: int = 0
-    ids: list[str] = field(default_factory=list)
 
     def wave(self, size: int, steps: int) -> Iterator[list[tuple[str, Any, Any]]]:
         """Rounds of (user, candidates (K,), answers (K,)) for people who come together."""
@@ -53,24 +53,21 @@ class Crowd:
             ]
 
 
-def play(out: Path, *, seed: int, force: bool, keep_running: bool) -> None:
-    """The loop; see the module."""
+def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
+    """The loop; see the module. `few` are the logs of the first model."""
     from newcomer import Client, fit, read_logs
     from newcomer.files import write
     from newcomer.serve.server import in_background
     from newcomer.serve.service import Config, Service
     from newcomer.serve.store_sqlite import SqliteStore
-    from newcomer.worlds.people import MadeUp
 
     begun = time.monotonic()
-    names = (FIRST, LOGS, NEXT, STORE)
-    first, logs, second, store = (options.free_to_write(out / one, force=force, make_folder=True) for one in names)
-    for old in out.glob(f"{STORE}*"):
+    first, logs, second, store = (options.free_to_write(out / one, force=force, make_folder=True) for one in FILES)
+    for old in out.glob(f"{store.name}*"):
         old.unlink()
-    world = MadeUp.draw(PEOPLE, ACTIONS, seed=seed).world
     _say(f"1. A first model, from few logs: {FEW} made-up people, {FEW_STEPS} films each")
     output.compile_first("array_loops", "sold", "em", "linear", "policies")
-    model = fit(few_logs(world, seed))
+    model = fit(few)
     options.keep(model, first)
     service = Service(SqliteStore(store), Config(random=SHARES[0], control=SHARES[1]), model)
     with in_background(service) as address, Client(address) as client:
@@ -92,7 +89,7 @@ def play(out: Path, *, seed: int, force: bool, keep_running: bool) -> None:
             serve_wave(client, crowd)
             _tell(client.lift().words[0])
         _compare(client, [model, again])
-        _say(f"Done in {time.monotonic() - begun:.0f} s. Files: {', '.join(str(out / one) for one in names)}")
+        _say(f"Done in {time.monotonic() - begun:.0f} s. Files: {', '.join(str(out / one) for one in FILES)}")
         if keep_running:
             _go_on(client, crowd, address)
     output.suggest(
@@ -103,29 +100,18 @@ def play(out: Path, *, seed: int, force: bool, keep_running: bool) -> None:
     )
 
 
-def few_logs(world: People, seed: int) -> Any:
-    """Logs of a few people."""
-    import polars as pl
-
-    from newcomer import Logs
-    from newcomer.cli.demo import frame_of
-
-    rows = frame_of(world.logs(steps=FEW_STEPS, seed=seed))
-    some = rows["user"].unique(maintain_order=True).head(FEW)
-    return Logs.from_frame(rows.filter(pl.col("user").is_in(some.implode())))
-
-
 def serve_wave(client: Client, crowd: Crowd, size: int = WAVE, steps: int = STEPS) -> None:
-    """People come, are decided for and answer, step by step."""
-    for round_ in crowd.wave(size, steps):
-        asked = [{"user": user, "candidates": offered.tolist()} for user, offered, _ in round_]
-        shown = client.decide_batch(asked)
-        client.reward_batch(
-            [
-                {"decision": one["decision"], "reward": float(answers[one["index"]])}
-                for one, (_, _, answers) in zip(shown, round_, strict=True)
-            ]
-        )
+    """People come, are decided for and answer, step by step: most of them in batches, some with a request each."""
+    for people in crowd.wave(size, steps):
+        asked: list[dict[str, Any]] = [{"user": user, "candidates": offered.tolist()} for user, offered, _ in people]
+        alone = [client.decide(one["user"], candidates=one["candidates"]) for one in asked[:ALONE]]
+        shown = [(one.decision, one.index) for one in alone]
+        shown += [(one["decision"], one["index"]) for one in client.decide_batch(asked[ALONE:])]
+        told = [
+            {"decision": decision, "reward": float(answers[index])}
+            for (decision, index), (_, _, answers) in zip(shown, people, strict=True)
+        ]
+        client.reward_batch(told)
 
 
 def _compare(client: Client, models: list[Model]) -> None:

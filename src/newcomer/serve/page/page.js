@@ -40,8 +40,9 @@ function showStatus(status) {
   text($("p50"), number(status.speed.p50)); text($("p99"), number(status.speed.p99));
   text($("users"), status.users.toLocaleString("en")); text($("events"), status.events.toLocaleString("en"));
   spark($("spark"), status.speed.last_minute);
-  bars($("actions"), status.served.map(one => ({name: one.action === null ? "(no id)" : String(one.action), share: one.share,
-    words: `${(100 * one.share).toFixed(0)}%`, arm: ""})));
+  const most = Math.max(...status.served.map(one => one.share), 1e-9);
+  bars($("actions"), status.served.map(one => ({name: one.action === null ? "(no id)" : String(one.action),
+    share: one.share / most, words: `${(100 * one.share).toFixed(0)}%`, arm: ""})));
   rows($("models"), [...status.models].reverse().slice(0, 8).map(one => [
     `${one.id.slice(0, 8)} · ${one.status}${one.generation === null ? "" : `, generation ${one.generation}`}`,
     `rank ${one.facts.rank}, ${number(one.facts.actions)} actions, ${ago(status.now - one.staged)} old`,

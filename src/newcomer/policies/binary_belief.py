@@ -61,8 +61,13 @@ class BinaryState(State):
     # (n, M, 3), of each entry of memory: precision and shift along its features, and 4 p (1 - p)
     sites: Floats = field(metadata=GROWS)
 
-    def __len__(self) -> int:
-        return len(self.sites)
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return self.memory.untouched() & self.small.untouched()
+
+    def lengths(self) -> dict[str, int]:
+        """Sites of entries that somebody uses."""
+        return {"sites": int(self.memory.used.max(initial=0))}
 
     def check(self) -> None:
         """Refuse parts that do not fit together."""
@@ -109,7 +114,7 @@ class BinaryBelief(Learner[BinaryState]):
 
     def in_subspace(self, state: BinaryState) -> Bools:
         """Everybody (n,) is taken for one of the population."""
-        return np.ones(len(state), dtype=np.bool_)
+        return np.ones(len(state.sites), dtype=np.bool_)
 
     def init(self, n: int) -> BinaryState:
         """n users at the prior."""

@@ -40,15 +40,15 @@ import polars as pl
 from experiments import markdown
 from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.attribute_prior import AttributePrior
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.em.attributes import over_people
 from newcomer.encoding import encode, table_of, translate
-from newcomer.evaluation.attributes import regression_of
+from newcomer.evaluation.predictors import regression_of
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
+from newcomer.population import AttributePrior
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
 OUT = Path(__file__).parent / "results" / "attributes.csv"
@@ -250,7 +250,7 @@ def regressed(table: Table, logs: Logs, model: Model) -> Any:
         x = AttributePrior(np.zeros((0, len(made.covariance))), made.covariance).completed(
             encode(made.columns, given, count)
         )
-        beta = model.mean + x @ made.effects.T
+        beta = made.mean + x @ made.effects.T
         if table.features is not None:
             return np.asarray(np.einsum("mad,md->ma", table.features[rows], beta))
         codes = np.vectorize(position.__getitem__)(table.frame["action"].to_numpy()[rows])

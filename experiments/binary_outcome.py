@@ -1,7 +1,8 @@
 """Does a logistic link serve people whose rewards are 0 or 1 better than the Gaussian one?
 
-`python -m experiments.binary_outcome` (about half an hour on one core; `clicks`, `tables`, `taxes` or `films` as an argument
-runs that part alone and keeps the others) writes experiments/results/binary-outcome.csv, a row a case and policy.
+`python -m experiments.binary_outcome` (about half an hour on one core; `clicks`, `tables`, `taxes` or `films` as an
+argument runs that part alone and keeps the others) writes experiments/results/binary-outcome.csv, a row a case and
+policy.
 
 **Simulated clicks.** Twelve templates with base rates from 1% to 8%; a user's log-odds deviate from the base along two
 directions, by template with a standard deviation between 0.6 and 1.3. Logs: 20,000 users, six different templates each.
@@ -12,8 +13,9 @@ of newcomers who begin with the repeatability that a hundred earlier users told 
 
 **Tables** (0/1: an answer of at least 4). Young People (20 logged) and bfi (12 logged), as `newcomer reproduce people`
 plays them: 40 rounds of ten questions, the same answer again, half redrawn, everything redrawn, half of the people
-redraw; and each question once. Newcomers alone and after twenty earlier ones. Films of MovieLens at least 4 stars, each
-once, a hundred people. Three splits of each table. `taxes`, five folds: choices of held-out people among eight of their own rows after 1 to 10 interactions.
+redraw; and each question once. Newcomers alone and after twenty earlier ones; three splits of each table. Films of
+MovieLens at least 4 stars, each once, a hundred people. `taxes`, five folds: choices of held-out people among eight of
+their own rows after 0 to 5 interactions.
 
 **What is tried**, written down before any of it was run:
 

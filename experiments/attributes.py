@@ -250,7 +250,7 @@ def regressed(table: Table, logs: Logs, model: Model) -> Any:
         x = AttributePrior(np.zeros((0, len(made.covariance))), made.covariance).completed(
             encode(made.columns, given, count)
         )
-        beta = model.mean + x @ made.effects.T
+        beta = made.mean + x @ made.effects.T
         if table.features is not None:
             return np.asarray(np.einsum("mad,md->ma", table.features[rows], beta))
         codes = np.vectorize(position.__getitem__)(table.frame["action"].to_numpy()[rows])

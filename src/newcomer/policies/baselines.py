@@ -128,7 +128,9 @@ class PopulationMean(Contract[Counts]):
         """phi^T E[beta] + o (m, K), or its probability where rewards are clicks."""
         if state.shift.shape[1]:
             seen = self._known.describe(query.actions, query.ids, query.codes).rows(len(query.users))
-            return np.asarray(seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, state.shift[query.users]))
+            with np.errstate(invalid="ignore", over="ignore"):
+                seen = attributes.shifted(self.model, seen, state.shift[query.users])
+                return np.asarray(self._known.on_reward_scale(seen).population_mean)
         if self.model.outcome == "gaussian" and query.actions.shape[2] and not np.any(self.model.offsets):
             return calls.mean_rewards(self._known.mean[None], query)
         with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores

@@ -30,7 +30,7 @@ from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import posterior, ridge
-from newcomer.linear.ridge import Ridge, packed_size
+from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, State
 from newcomer.model import Model
 from newcomer.policies import action_memory, attributes, prior_loops, repeatability
@@ -192,17 +192,11 @@ class Belief(Learner[PriorState]):
 
         Information adds up in any order, so the posterior is as if attributes had been known from the start.
         """
-        rank, prior = self.known.factor.shape[1], self.model.attribute_prior
-        mean, covariance = prior.given(x)
-        precision = np.linalg.inv(covariance)
-        shift, added = attributes.widened(state.memory.shift, rank), attributes.widened(state.known, packed_size(rank))
-        before = ridge.symmetric(added[users], rank) + np.eye(rank)
-        moment = np.einsum("nij,nj->ni", precision, mean) - np.einsum("nij,nj->ni", before, shift[users])
-        ridge.inform(state.small, users, precision - before, moment)
         away = [] if self.flat else users[~state.in_subspace[users]].tolist()
         earlier = {user: self._full_prior(state, user) for user in away}
-        shift[users], added[users] = mean, ridge.pack(precision - np.eye(rank))
-        state.memory.shift, state.known = shift, added
+        state.memory.shift, state.known = attributes.condition(
+            self.model, state.small, state.memory.shift, state.known, users, x
+        )
         for user, (old, pull) in earlier.items():
             now, toward = self._full_prior(state, user)
             ridge.inform(state.full, np.array([user]), (now - old)[None], (toward - pull)[None])

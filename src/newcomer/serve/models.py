@@ -25,6 +25,7 @@ import newcomer
 from newcomer import files
 from newcomer.arrays import Floats
 from newcomer.errors import ModelError, NewcomerError, PolicyError
+from newcomer.linear import state_file
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.protocol import Policy
@@ -121,7 +122,7 @@ class Serving:
         if dataclasses.is_dataclass(self.policy):
             parts = (part for part in dataclasses.fields(self.policy) if part.name != "model" and part.init)
             settings = {part.name: repr(getattr(self.policy, part.name)) for part in parts}
-        told = [self.model.id, type(self.policy).__name__, settings, SNAPSHOT_FORMAT, files.FORMAT]
+        told = [self.model.id, type(self.policy).__name__, settings, SNAPSHOT_FORMAT, files.FORMAT, state_file.FORMAT]
         return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -302,22 +302,24 @@ def leading(view: HalvedRows, weights: Floats) -> Floats:
     return np.asarray(scale * (basis @ vectors[:, ::-1][:, :LEADING]))
 
 
-def unseen(sample: ResidualSample, deviation: float, *, random: bool) -> Finding:
-    """Self-selection by what a person likes about one action alone; rewards of the logs have this `deviation`.
+def unseen(sample: ResidualSample, deviation: float, learned: str = "rewards", *, random: bool) -> Finding:
+    """Self-selection by what a person likes about one action alone; rewards of the logs have this `deviation`, on the
+    scale that is `learned`.
 
     With odds of being logged that rise by exp(s) an sd, s small and an action that few log, the mean over those who
     logged it is s sd above the mean over everybody: normal rewards tilted by exp(s r / sd).
     """
     total = float(sample.reward.var()) if len(sample) else 0.0
     size = deviation * float(np.sqrt(sample.spread / total)) if total > 0 else 0.0
-    made = partial(Finding, "unseen self-selection", effect=size, unit="too high a mean of an action, in rewards")
+    made = partial(Finding, "unseen self-selection", effect=size, unit=f"too high a mean of an action, in {learned}")
+    scale = "" if learned == "rewards" else f" in {learned}"
     if random:
         what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: users did"
         what += " not choose what was logged, if they were drawn by these alone."
         return made("fine", what, FINE)
     what = "Whether users logged actions because they like just these, beyond anything shared with others, shows in no"
-    what += f" logs. If users log an action 2.7 times as often when they like it by {size:.2g} more, the mean of an"
-    what += f" action that few log is too high by about {size:.2g}."
+    what += f" logs. If users log an action 2.7 times as often when they like it by {size:.2g} more{scale}, the mean of"
+    what += f" an action that few log is too high by about {size:.2g}."
     advice = "Only random actions rule it out: show a part of the users some, and compare the means."
     return made("unknowable", what, advice)
 

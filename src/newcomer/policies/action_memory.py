@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.array_loops import plain
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, NOBODY, Record, State
 from newcomer.policies import memory_loops
@@ -69,8 +69,15 @@ class ActionMemory(State):
         if len(self.shift) != len(self.used):
             self.shift = np.zeros((len(self.used), 0))
 
-    def __len__(self) -> int:
-        return len(self.used)
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have met nothing."""
+        return np.asarray(self.used == 0)
+
+    def lengths(self) -> dict[str, int]:
+        """Entries and rows that somebody uses."""
+        width = int(self.used.max(initial=0))
+        entries = dict.fromkeys(("keys", "counts", "totals", "slots", "fixed"), width)
+        return entries | {"rows": int(self.slots[:, :width].max(initial=-1)) + 1}
 
     @property
     def entries(self) -> Entries:
@@ -85,25 +92,17 @@ class ActionMemory(State):
     def check(self) -> None:
         """Refuse arrays that do not fit together; loops rely on places being inside the arrays."""
         super().check()
-        width = self.keys.shape
-        self.refuse_unless(all(part.shape == width for part in (self.counts, self.totals, self.slots, self.fixed)))
-        self.refuse_unless(self.keys.ndim == 2 and self.rows.ndim == 3)
-        self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (len(self.used), len(SHARES)))
-        self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.repeats, self.share, self.extra)))
-        self.refuse_unless(all(part.dtype == np.int64 for part in (self.keys, self.slots, self.used)))
-        floats = (
-            self.counts,
-            self.totals,
-            self.fixed,
-            self.rows,
-            self.repeats,
-            self.log_likelihood,
-            self.log_prior,
-            self.share,
+        width, n = self.keys.shape, len(self.used)
+        self.refuse_unless(len(width) == 2 and self.rows.ndim == 3)
+        self.refuse_unless(self.counts.shape == self.totals.shape == self.slots.shape == self.fixed.shape == width)
+        self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (n, len(SHARES)))
+        self.refuse_unless(self.used.shape == self.repeats.shape == self.share.shape == self.extra.shape == (n,))
+        self.refuse_unless(self.shift.ndim == 2 and all_of(np.int64, self.keys, self.slots, self.used))
+        parts = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.log_likelihood, self.log_prior)
+        self.refuse_unless(all_of(np.float64, *parts, self.share, self.extra, self.shift))
+        self.refuse_unless(
+            memory_loops.inside(self.used, np.require(self.slots, requirements=("C", "W")), self.rows.shape[1])
         )
-        self.refuse_unless(all(part.dtype == np.float64 for part in (*floats, self.extra)))
-        self.refuse_unless(bool(np.all((self.used >= 0) & (self.used <= width[1]))))
-        self.refuse_unless(bool(np.all((self.slots >= -1) & (self.slots < max(self.rows.shape[1], 1)))))
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "", record: Record = NOBODY) -> Self:
@@ -114,6 +113,11 @@ class ActionMemory(State):
             now = {"repeats": repeats[:, 0].copy(), "told": log_likelihood, "heard": np.zeros_like(log_likelihood)}
             arrays = {**arrays, **{prefix + name: array for name, array in now.items()}}
         return super().rebuild(arrays, prefix, record)
+
+
+def all_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
+    """Whether all arrays are of this type."""
+    return all(array.dtype == kind for array in arrays)
 
 
 def start(n: int, dim: int, share: float) -> ActionMemory:

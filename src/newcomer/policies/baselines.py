@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from newcomer.array_loops import HUGE
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear.state import LATER, State
 from newcomer.model import Model
 from newcomer.policies import attributes, calls, prior_loops
@@ -34,6 +34,10 @@ class Counts(State):
         if len(self.shift) != len(self.count):
             self.shift = np.zeros((len(self.count), 0))
 
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return np.asarray(self.count == 0)
+
     def check(self) -> None:
         """Refuse anything but one whole number a user."""
         super().check()
@@ -51,6 +55,7 @@ class Uniform(Contract[Counts]):
 
     sampled = True
     by_ids = True
+    shares_rows = True
 
     def init(self, n: int) -> Counts:
         """Nothing seen."""
@@ -94,6 +99,7 @@ class PopulationMean(Contract[Counts]):
     model: Model
 
     by_ids = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         the_model(self.model)

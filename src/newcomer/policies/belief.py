@@ -66,8 +66,9 @@ class PriorState(State):
         if len(self.known) != len(self.in_subspace):
             self.known = np.zeros((len(self.in_subspace), 0))
 
-    def __len__(self) -> int:
-        return len(self.in_subspace)
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return self.memory.untouched() & self.small.untouched()
 
     def check(self) -> None:
         """Refuse parts that do not fit together."""
@@ -395,7 +396,7 @@ class Belief(Learner[PriorState]):
             self._reweigh(state, user, (float(own.share[user]), 0.0), latent=True, least=1.0)
             return
         if not full.complete:
-            fresh = ridge.start(len(state), dim)
+            fresh = ridge.start(len(state.in_subspace), dim)
             full.gram, full.factor, full.carry, full.guard = fresh.gram, fresh.factor, fresh.carry, fresh.guard
         precision, pull = self._full_prior(state, user)
         full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, pull

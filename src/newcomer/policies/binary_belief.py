@@ -67,8 +67,13 @@ class BinaryState(State):
         if len(self.known) != len(self.sites):
             self.known = np.zeros((len(self.sites), 0))
 
-    def __len__(self) -> int:
-        return len(self.sites)
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return self.memory.untouched() & self.small.untouched()
+
+    def lengths(self) -> dict[str, int]:
+        """Sites of entries that somebody uses."""
+        return {"sites": int(self.memory.used.max(initial=0))}
 
     def check(self) -> None:
         """Refuse parts that do not fit together."""
@@ -115,12 +120,12 @@ class BinaryBelief(Learner[BinaryState]):
 
     def in_subspace(self, state: BinaryState) -> Bools:
         """Everybody (n,) is taken for one of the population."""
-        return np.ones(len(state), dtype=np.bool_)
+        return np.ones(len(state.sites), dtype=np.bool_)
 
     def init(self, n: int) -> BinaryState:
         """n users at the prior."""
         begun = self._gaussian.init(n)
-        return BinaryState(begun.small, begun.memory, np.zeros((n, 0, 3)))
+        return BinaryState(begun.small, begun.memory, np.zeros((n, begun.memory.keys.shape[1], 3)))
 
     def apply_repeatability(self, state: BinaryState, given: Repeatability) -> None:
         """Let users who have met nothing yet start with the repeatability of earlier users."""

@@ -39,6 +39,7 @@ class EmpiricalArms(Contract[ActionMemory]):
     width: float = 0.0
 
     by_ids = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         number(self.width, "width")

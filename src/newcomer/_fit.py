@@ -226,7 +226,7 @@ def fit_apart_too(
     splits, plain = folds(reduce(logs, _by_bucket, operator.add)), replace(settings, calibrate=False)
     apart = [(_fitted(logs.some(Among(one.fitted)), plain, run=run).model, one.judged) for one in splits]
     passes = Passes(logs, progress)
-    gain = _heldout_gain(passes, passes, apart, found.model)
+    gain = _heldout_gain(*_judging(passes, passes), apart, found.model)
     return Fitting(replace(found.model, evidence=replace(found.model.evidence, heldout_gain=gain)), tuple(apart))
 
 
@@ -257,16 +257,17 @@ def _fitted(
     outcome: str = "auto",
 ) -> Fitting:
     """What `fit` returns, once everything it was asked has been checked, and the fits beside it."""
+    unbiased = _for_moments(logs, settings)
     ridge, why = (
         (past.ridge, "that of the moments added to")
         if past
-        else second_moment.ridge_for(logs, settings.estimator, settings.ridge)
+        else second_moment.ridge_for(unbiased, settings.estimator, settings.ridge)
     )
-    summary = logs.summary if past is None else past.summary(logs)
-    moment = _second_moment(logs, settings, ridge, past, run)
+    summary = logs.summary if past is None else past.summary(unbiased)
+    moment = _second_moment(unbiased, settings, ridge, past, run)
     why += second_moment.warn_near_square(moment, ridge, logs.dim, stacklevel=3)
     if settings.uncovered == "error":
-        check_coverage(moment.facts(0), logs)
+        check_coverage(moment.facts(0), unbiased)
     # The estimator: the distribution of users, and a basis of the subspace they share.
     passes, people = Passes(logs, run.progress, run.listen), None
     if settings.estimator == "em":
@@ -312,7 +313,7 @@ def _fitted(
     link = None
     if tries_binary(settings.outcome, logs, settings.estimator, begun):
         model, apart, link = _linked(passes, people, begun, settings.outcome, model, apart)
-    gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
+    gain = _heldout_gain(*_judging(passes, people.chosen), apart, model) if measure else None
     facts = replace(people.counted(passes), heldout_gain=gain)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=link)), tuple(apart))
 
@@ -397,13 +398,39 @@ def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ..
     )
 
 
-def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
+def _for_moments(logs: Logs, settings: FitSettings) -> Logs:
+    """The logs whose moments SOLD's half takes: where rows have arms, of the users who were served at random.
+
+    What a policy chose depends on earlier rewards, which the moments must not. EM may learn from all rows, and where too
+    few were served at random, so do its spectrum and its radii.
+    """
+    found, needed = logs.judges, 2 if settings.rank == "auto" else max(2, int(settings.rank))
+    if found is not None and found.summary.usable >= needed:
+        return found
+    if settings.estimator == "em":
+        return logs
+    usable = 0 if found is None else found.summary.usable
+    what = f"{usable:,} of {logs.summary.users:,} users were served at random and have two rows or more"
+    todo = f"sold needs {needed} of them: serve more users at random, or use estimator='em'"
+    raise LogsError(what, todo=todo)
+
+
+def _judging(passes: Passes, few: Passes) -> tuple[Passes | None, Passes]:
+    """Passes over the users who judge a fit, and over some of them: those of the random arm, where there are arms."""
+    found = passes.logs.judges
+    if found is passes.logs:
+        return passes, few
+    judges = None if found is None else Passes(found, passes.progress)
+    return judges, judges or few
+
+
+def _heldout_gain(passes: Passes | None, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
     """What held-out users would have gained: everybody alike, and each by own rows, told by one pass over all.
 
     `few` are passes over a sample of the users, or all: they tell how long a usual history is. Users outside a sample
     were fitted by none of the models `apart`, so that they judge them too.
     """
-    if not apart:
+    if not apart or passes is None:
         return None
     length = usual_length(few.run(lengths_of, operator.add))
     each = heldout_gain.GainPass.of(apart, people=passes.logs.summary.users, length=length)

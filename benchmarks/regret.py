@@ -19,9 +19,8 @@ from scipy.special import stdtrit
 import newcomer as nc
 from benchmarks.measure import machine, markdown
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import exits
 from newcomer.model import Model
-from newcomer.simulate import Player
+from newcomer.simulate import Player, exits
 from newcomer.worlds import Synthetic
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"

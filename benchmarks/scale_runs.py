@@ -20,10 +20,9 @@ import numpy as np
 import newcomer as nc
 from benchmarks import files
 from newcomer.logs.dask import Dask
-from newcomer.logs.engine import Engine
-from newcomer.logs.parallel_read import scatter_file
+from newcomer.logs.read import scatter_file
 from newcomer.logs.reader import Reader
-from newcomer.logs.workers import WorkerPool
+from newcomer.logs.workers import Engine, WorkerPool
 
 BLOCK = 10_000  # users of the kernel's block
 

@@ -24,7 +24,7 @@ def ratings() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Who rated which film, and how: users, titles, stars."""
     folder = Path(os.environ.get("NEWCOMER_DATA", ".")) / "ml-1m"
     if not folder.is_dir():
-        from newcomer.worlds.made_up import MadeUp
+        from newcomer.worlds.people import MadeUp
 
         table, titles = MadeUp.draw(PEOPLE, 40).world.table, np.array([f"film {number:02d}" for number in range(40)])
         user, film = np.divmod(np.arange(table.size), table.shape[1])

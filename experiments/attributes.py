@@ -40,15 +40,15 @@ import polars as pl
 from experiments import markdown
 from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.attribute_prior import AttributePrior
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.em.attributes import over_people
 from newcomer.encoding import encode, table_of, translate
-from newcomer.evaluation.attributes import regression_of
+from newcomer.evaluation.predictors import regression_of
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
+from newcomer.population import AttributePrior
 
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
 OUT = Path(__file__).parent / "results" / "attributes.csv"

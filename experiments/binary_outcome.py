@@ -47,7 +47,6 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.logistic import sigmoid
 from newcomer.logs import Logs
 from newcomer.model import Model
 from newcomer.paper.scale import Setting
@@ -56,6 +55,7 @@ from newcomer.paper.studies.earlier_users import EARLIER, deal, serve
 from newcomer.paper.studies.people import LIKED, LIKES, ONCE, ROUNDS, table_of
 from newcomer.paper.worlds.ratings import Ratings
 from newcomer.paper.worlds.replay import Replay
+from newcomer.transforms import sigmoid
 
 RESULTS = Path(__file__).parent / "results"
 TEMPLATES, LOGGED, EACH, HORIZON, NEWCOMERS, BEFORE, WORLDS = 12, 20_000, 6, 20, 2_000, 100, 5

@@ -35,12 +35,10 @@ from experiments import markdown
 from newcomer._fit import fit, fit_apart_too
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import off_policy
-from newcomer.evaluation.aggregate import STEPS, curves_of, table_rows
-from newcomer.evaluation.cold_start import CHANCE, REWARD, ByPolicy, judge
-from newcomer.evaluation.folds import Fold
+from newcomer.evaluation.cold_start import CHANCE, REWARD, ByPolicy, Fold, judge
+from newcomer.evaluation.off_policy import replay
 from newcomer.evaluation.predictors import MEAN, OURS, POSTERIOR
-from newcomer.evaluation.replay import replay
-from newcomer.evaluation.results import CurveStep, PolicyRow
+from newcomer.evaluation.results import STEPS, CurveStep, PolicyRow, curves_of, table_rows
 from newcomer.evidence import GainStep
 from newcomer.gain import heldout_gain
 from newcomer.gain.per_user import PerUser, UserTable

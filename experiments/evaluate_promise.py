@@ -16,7 +16,7 @@ import polars as pl
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.evaluate import evaluate
-from newcomer.evaluation.replay import served
+from newcomer.evaluation.off_policy import served
 from newcomer.logs import Logs
 from newcomer.paper.worlds.download import find_movielens
 from newcomer.paper.worlds.ratings import read_ratings

@@ -203,9 +203,9 @@ def serve() -> None:
     """The process whose calls are interrupted: a name a line comes in, how the call ended goes out."""
     import newcomer as nc
     from newcomer.cli import main
-    from newcomer.logs import engine
+    from newcomer.logs import workers
 
-    engine.ENOUGH = 0
+    workers.ENOUGH = 0
     logs = nc.read_logs("logs.csv")
     answers, sys.stdout = sys.stdout, sys.stderr
     work = {

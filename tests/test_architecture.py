@@ -26,11 +26,11 @@ FILES = sorted(SOURCE.rglob("*.py"))
 # The flow, a stage a line; a module may import from its own stage and from earlier ones. A stage names folders and
 # top-level modules of the package.
 FLOW = (
-    ("errors", "arrays", "validate", "records", "one_hot", "transforms", "logistic"),
-    ("files", "serialize", "users", "array_loops", "logistic_loops", "encoding", "feature_levels"),
-    ("subspace", "radius", "interval", "findings", "evidence", "population", "attribute_prior"),  # no learning
+    ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
+    ("files", "serialize", "users", "array_loops", "logistic_loops", "encoding"),
+    ("subspace", "radius", "interval", "findings", "evidence", "population"),  # no learning
     ("logs",),
-    ("run",),  # who passes over the logs, and what is kept on the way
+    ("run_settings",),  # who passes over the logs, and what is kept on the way
     ("linear",),
     ("sold",),
     ("em",),
@@ -41,7 +41,7 @@ FLOW = (
     ("_warm_start", "_outcome", "_fit", "checks"),  # fit makes the cheap checks; the others make fits
     ("compile_cache",),
     ("worlds",),
-    ("simulate", "metrics", "clusters", "testing"),
+    ("simulate", "clusters", "testing"),
     ("evaluation",),
     ("charts",),
     ("reporting",),

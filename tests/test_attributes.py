@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import newcomer as nc
 from newcomer.cli.main import app
 from newcomer.errors import LogsError
-from newcomer.evaluation.attributes import regression_of
+from newcomer.evaluation.predictors import regression_of
 from newcomer.linear.ridge import precision
 from newcomer.worlds.world import Episode
 

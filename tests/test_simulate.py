@@ -12,7 +12,7 @@ from scipy import stats
 
 import newcomer as nc
 from newcomer.errors import NewcomerError, PolicyError
-from newcomer.metrics import curves, exits
+from newcomer.simulate import curves, exits
 from newcomer.worlds import Episode, Synthetic, stream
 
 WORLD = Synthetic(dim=5, rank=2, choices=4, seed=2)

@@ -16,7 +16,7 @@ _HOME = {
     "Logs": "logs",
     "read_logs": "logs",
     "fit": "_fit",
-    "Run": "run",
+    "Run": "run_settings",
     "check": "checks.check",
     "Model": "model",
     "load": "model",
@@ -36,7 +36,7 @@ _HOME = {
     "MmTS": "policies.mixtures",
     "MixTS": "policies.mixtures",
     "play": "simulate",
-    "summary": "metrics",
+    "summary": "simulate",
     "evaluate": "evaluation.evaluate",
     "report": "reporting.report",
     "Client": "serve.client",
@@ -78,7 +78,6 @@ if TYPE_CHECKING:
     from newcomer.evaluation.evaluate import evaluate as evaluate
     from newcomer.logs import Logs as Logs
     from newcomer.logs import read_logs as read_logs
-    from newcomer.metrics import summary as summary
     from newcomer.model import Model as Model
     from newcomer.model import load as load
     from newcomer.policies.baselines import PopulationMean as PopulationMean
@@ -97,7 +96,8 @@ if TYPE_CHECKING:
     from newcomer.policies.proball import ProBALLTS as ProBALLTS
     from newcomer.policies.proball import ProBALLUCB as ProBALLUCB
     from newcomer.reporting.report import report as report
-    from newcomer.run import Run as Run
+    from newcomer.run_settings import Run as Run
     from newcomer.serve.client import AsyncClient as AsyncClient
     from newcomer.serve.client import Client as Client
     from newcomer.simulate import play as play
+    from newcomer.simulate import summary as summary

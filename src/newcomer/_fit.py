@@ -41,7 +41,7 @@ from newcomer.logs.read import opened, read_logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.population import Estimate, Population
-from newcomer.run import Run
+from newcomer.run_settings import Run
 from newcomer.sold import second_moment
 from newcomer.sold.dense import check_coverage
 from newcomer.sold.second_moment import SoldSettings

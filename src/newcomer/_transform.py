@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.attribute_prior import AttributePrior
 from newcomer.catalogue import Catalogue
 from newcomer.em import binary_loops, likelihood_loops
 from newcomer.em.binary import repeat_weights
@@ -34,6 +33,7 @@ from newcomer.evidence import Evidence
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
+from newcomer.population import AttributePrior
 from newcomer.records import Shown, freeze
 from newcomer.transforms import Transform, transformed
 

@@ -127,7 +127,7 @@ class CoverageFacts:
 
     `bounded` counts the one-hot actions whose diagonal entry in SOLD's moment the rank would complete to more than the
     mean square of their rewards, which it cannot exceed, and `bounded_actions` names ten of them
-    (`newcomer.sold.joint_coverage`): what is shared cannot be told from such an action's own variance.
+    (`newcomer.sold.correction`): what is shared cannot be told from such an action's own variance.
     """
 
     lambda_A: float

@@ -18,13 +18,13 @@ import numpy as np
 
 from newcomer import __version__, validate
 from newcomer.arrays import Floats, Ints, read_only
-from newcomer.attribute_prior import AttributePrior
 from newcomer.catalogue import Catalogue, listed
 from newcomer.encoding import Column, encode, refuse_unknown, table_of
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
 from newcomer.files import digest, pack, read, unpack, write
 from newcomer.one_hot import OneHot, is_wide
+from newcomer.population import AttributePrior
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm

@@ -23,6 +23,11 @@ PACKAGE = "newcomer."
 # Records and passes are saved under the first name that they had, so that files of earlier versions are read and
 # checkpoints resumed: "module:name" today, and then. What is not listed was never renamed.
 FIRST_NAMES = {
+    "checks.dependence:_look": "checks.attributes:_look",
+    "checks.residuals:CheckSample": "checks.sample:CheckSample",
+    "checks.residuals:Propensities": "checks.sample:Propensities",
+    "checks.residuals:look_at": "checks.sample:look_at",
+    "population:AttributePrior": "attribute_prior:AttributePrior",
     "gain.best_actions:ActionSums": "gain.everybody:Seen",
     "gain.best_actions:look_at": "gain.everybody:look_at",
     "gain.per_user:PerUser": "gain.per_user:PerUser",

@@ -13,7 +13,7 @@ import pytest
 
 from newcomer.charts import palette, pictures, terminal
 from newcomer.errors import NewcomerError
-from newcomer.metrics import curves
+from newcomer.simulate import curves
 
 
 def rows(names=("LinUCB", "ProBALL-UCB"), horizon=40, users=3):

@@ -13,11 +13,28 @@ import newcomer as nc
 from newcomer.checks.check import enough_users
 from newcomer.checks.dependence import leading
 from newcomer.checks.descriptive import agreement
-from newcomer.checks.findings import Draft, Limits, UsersTested, judged
-from newcomer.checks.permutation import DRAWS, PermutationTest, cross_test, flip_test, pair_test
 from newcomer.checks.quick import TESTS, quick_check
-from newcomer.checks.residuals import LEADING, HalvedRows, ResidualSample, drawing_weights, residuals
-from newcomer.checks.sample import LONGEST, look_at, take_sample
+from newcomer.checks.residuals import (
+    LEADING,
+    LONGEST,
+    HalvedRows,
+    ResidualSample,
+    drawing_weights,
+    look_at,
+    residuals,
+    take_sample,
+)
+from newcomer.checks.significance import (
+    DRAWS,
+    Draft,
+    Limits,
+    PermutationTest,
+    UsersTested,
+    cross_test,
+    flip_test,
+    judged,
+    pair_test,
+)
 from newcomer.evidence import Evidence
 from newcomer.findings import Finding, Findings, holm
 from newcomer.logs.workers import WorkerPool
@@ -133,7 +150,7 @@ def test_batches_and_workers_do_not_matter(tmp_path):
 
 
 def test_of_many_users_a_sample_by_hash_is_looked_at(monkeypatch):
-    monkeypatch.setattr("newcomer.checks.sample.MOST", 100)
+    monkeypatch.setattr("newcomer.checks.residuals.MOST", 100)
     logs = WORLD.logs(1000, 5, seed=4)
     found = take_sample(logs)
     assert 60 <= len(found.hashes) <= 140 and found.lengths.sum() == 1000

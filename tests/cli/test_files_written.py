@@ -21,7 +21,7 @@ import pytest
 import newcomer as nc
 from newcomer import files
 from newcomer.charts.pictures import regret_curves
-from newcomer.cli import main, memory_limit
+from newcomer.cli import main
 from newcomer.errors import LogsError, ModelError, NewcomerError, OutputError
 from newcomer.logs.disk_store import Spill
 from newcomer.worlds import Synthetic
@@ -298,12 +298,12 @@ def test_what_becomes_of_the_second_process_is_told(
     stub.write_text(f"#!/bin/sh\n{end}\n")
     stub.chmod(0o700)
     before = {name: signal.getsignal(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGHUP")}
-    monkeypatch.setattr(memory_limit, "limit", lambda: 2_000_000_000)
-    monkeypatch.setattr(memory_limit.sys, "executable", str(stub))
-    assert memory_limit.second_process(["fit", "logs.csv"]) == code
+    monkeypatch.setattr(main, "limit", lambda: 2_000_000_000)
+    monkeypatch.setattr(main.sys, "executable", str(stub))
+    assert main.second_process(["fit", "logs.csv"]) == code
     assert ("not enough memory: raise the limit of 2.0 GB" in capsys.readouterr().err) == (code == 6)
-    monkeypatch.setenv(memory_limit.INSIDE, "1")
-    assert memory_limit.second_process(["fit", "logs.csv"]) is None
+    monkeypatch.setenv(main.INSIDE, "1")
+    assert main.second_process(["fit", "logs.csv"]) is None
     for name, handler in before.items():
         signal.signal(getattr(signal, name), handler)
 

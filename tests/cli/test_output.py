@@ -11,19 +11,21 @@ import pytest
 import typer
 from rich.console import Console, RenderableType
 
+from newcomer.charts.terminal import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.cli import options, output
-from newcomer.cli.bounds import RadiusFindings, bounds_of, verdict
 from newcomer.cli.model_summary import (
     ModelSummary,
+    RadiusFindings,
     RankFindings,
+    bounds_of,
     coverage_line,
     logs_line,
     method_line,
     rank_line,
     tell,
+    verdict,
 )
 from newcomer.cli.progress import Meter
-from newcomer.cli.text_charts import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
 from newcomer.em.passes import Progress
 from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
 

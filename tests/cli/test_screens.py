@@ -17,9 +17,9 @@ from newcomer.checks import dependence
 from newcomer.cli.progress import Meter
 from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.results import CurveStep, HeadlineStep, Interval, PolicyRow, _replay, _rivals, compared
+from newcomer.reporting.markup import SvgLine
 from newcomer.reporting.sections_model import directions_of
 from newcomer.reporting.sections_users import near
-from newcomer.reporting.svg import SvgLine
 
 SOME = Interval(0.2, 0.05, 0.1, 0.3, 100)
 

@@ -8,11 +8,10 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.attribute_prior import AttributePrior
 from newcomer.em.attributes import AttributeTask, add_up, heldout_gains, over_people
 from newcomer.errors import FitWarning
 from newcomer.model import Model
-from newcomer.population import Population
+from newcomer.population import AttributePrior, Population
 from newcomer.users import bucket_count
 from tests.oracles import attributes as oracle
 

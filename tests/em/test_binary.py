@@ -16,11 +16,11 @@ from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
 from newcomer.encoding import Column
 from newcomer.errors import LogsError, ModelError
-from newcomer.logistic import click_moments, sigmoid
 from newcomer.logs import Logs
 from newcomer.logs.workers import WorkerPool
 from newcomer.one_hot import OneHot
 from newcomer.population import Population
+from newcomer.transforms import click_moments, sigmoid
 from newcomer.users import bucket_count
 from tests.oracles import binary as oracle
 

@@ -15,7 +15,7 @@ from newcomer.em.large_logs import shared_by_all
 from newcomer.em.passes import Passes, Progress
 from newcomer.em.shrinkage import start_fit
 from newcomer.em.spikes import PairMoments, Spikes
-from newcomer.logs import disk_store, engine
+from newcomer.logs import disk_store, workers
 from newcomer.logs.workers import WorkerPool
 from newcomer.subspace import distance
 from newcomer.users import balanced_signs, bucket_of
@@ -143,7 +143,7 @@ def test_workers_and_batches_choose_alike(few, monkeypatch):
     alone = estimate_population(Passes(logs))
     monkeypatch.setattr("newcomer.em.passes.CODED", 7000)
     pieces = estimate_population(Passes(logs))
-    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(workers, "ENOUGH", 0)
     monkeypatch.setattr(disk_store, "FEWEST", 50)
     monkeypatch.setattr(disk_store, "TASKS", (1, 12))
     with WorkerPool(2) as crew:
@@ -171,7 +171,7 @@ def test_a_fit_by_all_is_resumed_to_the_same_answer(few, tmp_path):
 
 def test_the_check_asks_all_users_where_a_sample_shows_nothing(monkeypatch):
     logs, _ = world("one-hot")
-    monkeypatch.setattr("newcomer.checks.sample.MOST", SOME)
+    monkeypatch.setattr("newcomer.checks.residuals.MOST", SOME)
     assert nc.check(logs, fit=False)["shared preferences"].verdict == "doubtful"
     monkeypatch.setattr(shared_preferences, "MOST", SOME)
     found = nc.check(logs, fit=False)["shared preferences"]

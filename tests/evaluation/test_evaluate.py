@@ -16,21 +16,20 @@ from experiments import evaluate_coverage
 import newcomer as nc
 from newcomer.cli import main
 from newcomer.evaluation import off_policy, recommenders
-from newcomer.evaluation.cold_start import ByPolicy, ByRidge, concordance, judge
-from newcomer.evaluation.folds import Fold
+from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, concordance, judge
+from newcomer.evaluation.off_policy import pools, replay, served
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS
-from newcomer.evaluation.replay import pools, replay, served
 from newcomer.evaluation.results import Interval
-from newcomer.evaluation.simulated import FittedWorld, menu_of
 from newcomer.gain.deals import deal
 from newcomer.gain.per_user import PerUser, UserTable
 from newcomer.gain.propensities import Menu
 from newcomer.interval import ratio
-from newcomer.logs import disk_store, engine
+from newcomer.logs import disk_store, workers
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.users import bucket_count, folds
 from newcomer.worlds import Synthetic
+from newcomer.worlds.fitted import FittedWorld, menu_of
 from newcomer.worlds.world import check_world, stream
 from tests.optional import MOVIELENS, needs_movielens
 from tests.oracles import evaluate as oracle
@@ -138,15 +137,15 @@ def test_order_names_of_files_and_batches_change_nothing(found):
 @pytest.fixture
 def dealt(monkeypatch):
     """Workers take part whatever the number of rows; the maps of their passes are counted here by name."""
-    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(workers, "ENOUGH", 0)
     monkeypatch.setattr(disk_store, "FEWEST", 100)
-    counts, fold = Counter(), engine.Engine.fold
+    counts, fold = Counter(), workers.Engine.fold
 
     def counted(self, do, tasks, *rest, **named):
         counts[getattr(do.map, "func", do.map).__qualname__] += 1
         return fold(self, do, tasks, *rest, **named)
 
-    monkeypatch.setattr(engine.Engine, "fold", counted)
+    monkeypatch.setattr(workers.Engine, "fold", counted)
     return counts
 
 

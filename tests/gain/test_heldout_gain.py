@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.evaluation.replay import served
+from newcomer.evaluation.off_policy import served
 from newcomer.evidence import Evidence
 from newcomer.gain import best_actions
 from newcomer.gain.deals import choices_of, deal, lengths_of, usual_length

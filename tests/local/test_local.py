@@ -15,9 +15,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from newcomer.local import polish, rounds
-from newcomer.local.certificate import TOLERANCE, violations
-from newcomer.local.problem import pose
+from newcomer.local import rounds, tilts
+from newcomer.local.problem import TOLERANCE, pose, violations
 from newcomer.local.tilts import evaluated, point, steepest, through
 from newcomer.local.upper_bounds import ball_bound, cone_bound, nearest, pair_bounds, pencil
 from tests.oracles import local as oracle
@@ -291,5 +290,5 @@ def test_a_polish_that_runs_away_leaves_the_tilt_as_it_was(monkeypatch):
     def lost(objective, start, **options):
         raise np.linalg.LinAlgError("Singular matrix")
 
-    monkeypatch.setattr(polish, "minimize", lost)
-    assert polish.polished(problem, case.action, tilt, np.ones(3)) is tilt
+    monkeypatch.setattr(tilts, "minimize", lost)
+    assert tilts.polished(problem, case.action, tilt, np.ones(3)) is tilt

@@ -8,7 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import ModelError, PolicyError
 from newcomer.linear.ridge import precision
-from newcomer.local.certificate import TOLERANCE, violations
+from newcomer.local.problem import TOLERANCE, violations
 from newcomer.model import Model
 from newcomer.policies.widths import Theory
 from newcomer.testing import check_policy

@@ -74,7 +74,7 @@ def test_missing_values_and_users_without_a_row_are_legal() -> None:
 
 @pytest.mark.parametrize("memory", [None, 0])
 def test_every_engine_hands_out_the_same(tmp_path: Path, memory: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("newcomer.logs.engine.ENOUGH", 1)
+    monkeypatch.setattr("newcomer.logs.workers.ENOUGH", 1)
     file = tmp_path / "logs.csv"
     rows().write_csv(file)
     direct = nc.Logs.from_frame(rows(), users=people())

@@ -17,17 +17,16 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.attribute_prior import AttributePrior
 from newcomer.cli import main
 from newcomer.em import attributes
 from newcomer.em.attributes import AttributeTask
 from newcomer.errors import EngineError, LogsError, MissingExtra
 from newcomer.logs import dask as ours
 from newcomer.logs import disk_store
-from newcomer.logs import engine as engines
+from newcomer.logs import workers as engines
 from newcomer.logs.reduce import reduce
 from newcomer.logs.workers import WorkerPool
-from newcomer.population import Population
+from newcomer.population import AttributePrior, Population
 from newcomer.sold.moments import merge, moments_of
 from tests.helpers import same_moments, write_parquet
 from tests.logs.candidate_logs import expected, kept, table

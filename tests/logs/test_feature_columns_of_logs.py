@@ -12,7 +12,7 @@ import pytest
 import newcomer as nc
 from newcomer.cli import main
 from newcomer.errors import LogsError, PolicyError
-from newcomer.logs import engine, reader
+from newcomer.logs import reader, workers
 from newcomer.logs.workers import WorkerPool
 from newcomer.model import Model
 
@@ -55,7 +55,7 @@ def test_columns_become_features_alike_from_every_source(
 ) -> None:
     monkeypatch.setattr(reader, "CHUNK_ROWS", 200)
     monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(workers, "ENOUGH", 0)
     half = STEPS * USERS // 2
     for i, part in enumerate((frame[:half], frame[half:])):
         _ = part.write_csv(tmp_path / f"{i}.csv") if how == "csv" else part.write_parquet(tmp_path / f"{i}.parquet")

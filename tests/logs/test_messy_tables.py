@@ -16,7 +16,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError
-from newcomer.logs import engine, reader
+from newcomer.logs import reader, workers
 from newcomer.logs.text_columns import iso_dates
 from newcomer.logs.workers import WorkerPool
 from tests.optional import optional
@@ -34,7 +34,7 @@ def crew() -> Iterator[WorkerPool]:
 def read(request: pytest.FixtureRequest, crew: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> Read:
     monkeypatch.setattr(reader, "CHUNK_BYTES", 64)
     monkeypatch.setattr(reader, "CHUNK_ROWS", 3)
-    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(workers, "ENOUGH", 0)
     how: dict[str, Any] = {
         "memory": {},
         "disk": {"memory": 1},

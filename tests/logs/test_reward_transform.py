@@ -13,8 +13,8 @@ import pytest
 import newcomer as nc
 from newcomer.errors import LogsError, ModelError, PolicyError
 from newcomer.evaluation.cold_start import ByPolicy, judge
-from newcomer.evaluation.replay import replay, served
-from newcomer.logs import engine, reader
+from newcomer.evaluation.off_policy import replay, served
+from newcomer.logs import reader, workers
 from newcomer.logs.workers import WorkerPool
 
 
@@ -142,7 +142,7 @@ def test_every_storage_reads_the_same(plays: dict[str, Any], tmp_path: Path, mon
     path = tmp_path / "plays.csv"
     pl.DataFrame(plays).write_csv(path)
     monkeypatch.setattr(reader, "CHUNK_BYTES", 1 << 14)
-    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(workers, "ENOUGH", 0)
     with WorkerPool(2) as crew:
         ways = ({}, {"memory": 1}, {"grouped": True}, {"engine": crew})
         prints = {nc.read_logs(path, reward_transform="log1p", **way).summary.fingerprint for way in ways}

@@ -17,7 +17,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError, NewcomerError
-from newcomer.logs import disk_store, engine
+from newcomer.logs import disk_store, workers
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
 from newcomer.logs.sample import sample
@@ -37,7 +37,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "ENOUGH", 0)
+    monkeypatch.setattr(workers, "ENOUGH", 0)
     monkeypatch.setattr(disk_store, "FEWEST", 50)
     monkeypatch.setattr(disk_store, "TASKS", (1, 12))
 

@@ -10,10 +10,10 @@ import pytest
 import newcomer as nc
 from newcomer.errors import PolicyError
 from newcomer.linear import ridge
-from newcomer.logistic import click_moments, sigmoid
 from newcomer.logistic_loops import tilted
 from newcomer.model import Model
 from newcomer.policies import memory_loops
+from newcomer.transforms import click_moments, sigmoid
 from tests.oracles import binary as oracle
 
 ACTIONS = 6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.checks import quick, sample
+from newcomer.checks import quick, residuals
 from newcomer.checks.descriptive import spelling
 from newcomer.cli import main
 from newcomer.errors import NewcomerError, OutputError
@@ -20,10 +20,19 @@ from newcomer.evaluation.results import Evaluation, HeadlineStep, Interval, Lear
 from newcomer.evidence import whole_percents
 from newcomer.findings import Finding, Findings, Picture
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect
-from newcomer.reporting.html import Markup, tag
+from newcomer.reporting.markup import (
+    Bar,
+    Markup,
+    SvgAxis,
+    SvgLine,
+    bar_chart,
+    line_chart,
+    round_ticks,
+    share_chart,
+    tag,
+)
 from newcomer.reporting.page import commands, page_of
 from newcomer.reporting.sections_model import directions_of
-from newcomer.reporting.svg import Bar, SvgAxis, SvgLine, bar_chart, line_chart, round_ticks, share_chart
 from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.pages import NAMES, logs_of, page, tasteful, too_few
@@ -269,7 +278,7 @@ def test_what_is_asked_for_wrongly_is_one_sentence(folder: Path) -> None:
 def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr(
-        quick, "take_sample", lambda *given, **named: made.append(1) or sample.take_sample(*given, **named)
+        quick, "take_sample", lambda *given, **named: made.append(1) or residuals.take_sample(*given, **named)
     )
     logs = Synthetic.learnable(dim=6, seed=1).logs(80, 6, seed=1)
     page = nc.report(logs, folder / "once.html", quick=True)

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 import newcomer as nc
 from newcomer.cli.model_summary import coverage_line, summary_of
 from newcomer.logs.batch import Batch
-from newcomer.sold.correction import correction_of, coverage_of, second_moment
-from newcomer.sold.joint_coverage import JointCorrection, complete_diagonal, completion_factor, leading
+from newcomer.sold.correction import (
+    JointCorrection,
+    complete_diagonal,
+    completion_factor,
+    correction_of,
+    coverage_of,
+    leading,
+    second_moment,
+)
 from newcomer.sold.moments import merge, moments_of
 from newcomer.sold.rank_test import flip_tests
 from newcomer.subspace import distance, top_eigenvectors

@@ -28,7 +28,7 @@ from scipy.optimize import isotonic_regression
 from newcomer.charts.palette import colours, dashes
 from newcomer.errors import MissingExtra, NewcomerError, nearest
 from newcomer.files import write
-from newcomer.metrics import curves, exits
+from newcomer.simulate import curves, exits
 
 try:
     import altair as alt

@@ -1,12 +1,23 @@
-"""Line charts in plain text, for terminals and logs: each series has a letter, so the chart needs no colour."""
+"""Line charts in plain text, for terminals and logs: each series has a letter, so the chart needs no colour.
+
+What a fit found, as Rich renderables: pure functions from plain numbers, so that they can be looked at and tested.
+
+The scree plot draws square roots of eigenvalues (how far users reach along a direction); the part of a bar that
+chance alone would give is shaded, so the picture can be read without colours.
+"""
 
 from __future__ import annotations
 
+import math
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
 
 from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError
@@ -98,3 +109,125 @@ def _legend(lines: Mapping[str, tuple[Floats, Floats]], width: int) -> list[str]
         f"  {mark} {name if len(name) <= room else name[: room - 3] + '...':<{room}}  {y[np.argmax(x)]:>10.4g}"
         for mark, (name, (x, y)) in zip(_MARKS, lines.items(), strict=False)
     ]
+
+
+ROWS = 12  # eigenvalues drawn; more do not fit a screen
+WIDTH = 40  # cells of the longest bar, where there is room
+BESIDE = 22  # columns that stand beside a bar: its number, the eigenvalue, "kept", and the gaps
+
+
+class FitToWidth:
+    """Something that is made for the columns there are: `make(columns)` is called when it is printed."""
+
+    def __init__(self, make: Callable[[int], RenderableType]) -> None:
+        self.make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.make(options.max_width)
+
+
+@dataclass(frozen=True)
+class Glyphs:
+    """Characters of the plot."""
+
+    signal: str = "█"
+    chance: str = "▒"
+    beyond: str = "·"
+
+
+BLOCKS = Glyphs()
+ASCII = Glyphs(signal="#", chance="=", beyond=".")
+
+
+def glyphs_for(encoding: str) -> Glyphs:
+    """Blocks where the terminal has them, ASCII elsewhere.
+
+    >>> glyphs_for("ascii").signal
+    '#'
+    """
+    return BLOCKS if encoding.lower().replace("-", "").startswith("utf") else ASCII
+
+
+def rows_shown(values: Sequence[float], rank: int) -> int:
+    """How many eigenvalues to draw: the kept ones and up to four of the others, within the screen.
+
+    >>> rows_shown([1.0] * 50, 2), rows_shown([1.0] * 50, 40)
+    (6, 12)
+    """
+    return min(len(values), max(min(rank + 4, ROWS), min(rank, ROWS)))
+
+
+def scree(
+    values: Sequence[float],
+    band: Sequence[float],
+    *,
+    rank: int,
+    total: int,
+    glyphs: Glyphs = BLOCKS,
+    columns: int = WIDTH + BESIDE,
+) -> Table:
+    """One bar an eigenvalue, of `total`, with what chance would give (`band`, same length or empty) shaded in it."""
+    width = min(WIDTH, max(columns - BESIDE, 1))
+    shown = rows_shown(values, rank)
+    limits = list(band) or [0.0] * shown
+    top = max([*values[:shown], *limits[:shown], 1e-300])
+    table = Table.grid(padding=(0, 1))
+    for right in (True, False, True, False):
+        table.add_column(justify="right" if right else "left", no_wrap=True)
+    for i in range(shown):
+        kept = i < rank
+        bar = scree_bar(_length(values[i], top, width), _length(limits[i], top, width), kept=kept, glyphs=glyphs)
+        table.add_row(f"   {i + 1}", bar, number(values[i]), Text("kept" if kept else "", style="green"))
+    if shown < total:
+        table.add_row("", Text(f"and {total - shown:,} more", style="dim"), "", "")
+    return table
+
+
+def scree_bar(length: int, chance: int, *, kept: bool, glyphs: Glyphs) -> Text:
+    """A bar of `length` cells whose first `chance` cells are what chance gives."""
+    return Text.assemble(
+        (glyphs.chance * min(length, chance), "cyan" if kept else "dim"),
+        (glyphs.signal * max(length - chance, 0), "cyan"),
+        (glyphs.beyond * max(chance - length, 0), "dim"),
+    )
+
+
+def scree_legend(chance: str, glyphs: Glyphs = BLOCKS, columns: int = 80) -> Text:
+    """How to read the plot; `chance` says how the band was found. One line, or as many as it takes."""
+    parts = [f"{glyphs.chance}{glyphs.beyond} within chance ({chance})"] if chance else []
+    parts += [f"{glyphs.signal} beyond it" if chance else f"{glyphs.signal} eigenvalues", "(bars: square roots)"]
+    line = "     " + "   ".join(parts)
+    return Text(line if len(line) <= columns else "\n".join(parts), style="dim")
+
+
+def _length(value: float, top: float, width: int) -> int:
+    """Cells of a bar: the square root of an eigenvalue, `top` filling the width; a negative one has none."""
+    return round(width * math.sqrt(max(value, 0.0) / top))
+
+
+def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+    """Labelled lines, the labels in a column of their own."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True, min_width=8)
+    table.add_column(overflow="fold")
+    for label, content in rows:
+        table.add_row(label, content)
+    return table
+
+
+def number(value: float) -> str:
+    """Three significant figures without needless exponents.
+
+    >>> number(27.931), number(5168.2), number(1e-9)
+    ('27.9', '5,168', '1.0e-09')
+    """
+    if not math.isfinite(value):
+        return "infinite" if math.isinf(value) else "unknown"
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:#.3g}".rstrip(".")
+    return f"{value:.1e}"
+
+
+def count(amount: int, word: str, plural: str = "") -> str:
+    """`1 user`, `5,000 users`."""
+    return f"{amount:,} {word if amount == 1 else plural or word + 's'}"

@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.findings import Draft
+from newcomer.checks.significance import Draft
 from newcomer.findings import ARMS, Finding, Findings
 from newcomer.logs.arms import OBSERVED, RANDOM
 from newcomer.logs.batch import Batch

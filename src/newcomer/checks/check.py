@@ -21,7 +21,7 @@ from newcomer.interval import shown
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.model import Model
-from newcomer.run import Run
+from newcomer.run_settings import Run
 
 
 def check(

@@ -16,8 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.residuals import ResidualSample
-from newcomer.checks.sample import CheckSample, Propensities
+from newcomer.checks.residuals import CheckSample, Propensities, ResidualSample
 from newcomer.evidence import HEAVY_TAILS
 from newcomer.findings import SPELLING, Finding, Picture, Verdict
 from newcomer.logs.logs import Logs

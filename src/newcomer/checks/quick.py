@@ -11,13 +11,11 @@ import numpy as np
 
 from newcomer.checks import dependence
 from newcomer.checks.arms import NOBODY, arms_finding, count_arms, propensities_by_arm
-from newcomer.checks.attributes import attributes_and_logging
-from newcomer.checks.dependence import self_selection, unseen
+from newcomer.checks.dependence import attributes_and_logging, self_selection, unseen
 from newcomer.checks.descriptive import coverage, propensities, repeats, rewards, spelling
-from newcomer.checks.findings import Draft, UsersTested, judged
-from newcomer.checks.residuals import HalvedRows, ResidualSample
-from newcomer.checks.sample import take_sample
+from newcomer.checks.residuals import HalvedRows, ResidualSample, take_sample
 from newcomer.checks.shared_preferences import asked_of_all, shared_preferences, unknowable
+from newcomer.checks.significance import Draft, UsersTested, judged
 from newcomer.findings import LOGGING, SHARED, Finding, Findings
 from newcomer.logs.logs import Logs
 

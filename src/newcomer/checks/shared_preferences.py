@@ -23,10 +23,8 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.checks.findings import Draft, in_bins, leading_pair
-from newcomer.checks.permutation import PermutationTest, cross_test
-from newcomer.checks.residuals import HalvedRows
-from newcomer.checks.sample import MOST
+from newcomer.checks.residuals import MOST, HalvedRows
+from newcomer.checks.significance import Draft, PermutationTest, cross_test, in_bins, leading_pair
 from newcomer.em.large_logs import shared_by_all
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_fit

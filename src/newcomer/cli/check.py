@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from newcomer.cli import model_summary, options, output, schema
-from newcomer.cli.option_words import in_options
+from newcomer.charts.terminal import facts
+from newcomer.cli import model_summary, options, output
+from newcomer.cli.output import in_options
 from newcomer.cli.progress import Meter
-from newcomer.cli.text_charts import facts
 from newcomer.findings import SPELLING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
     from newcomer.findings import Findings
 
-    return schema.schema_of("check", {"logs": str, "advice": list[str], "verdict": str}, Findings)
+    return output.schema_of("check", {"logs": str, "advice": list[str], "verdict": str}, Findings)
 
 
 @options.reads_logs
@@ -41,7 +41,7 @@ def command(
     ] = None,
     workers: options.Workers = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""
     from newcomer import Run, check

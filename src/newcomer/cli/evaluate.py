@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.cli import model_summary, options, output, schema
-from newcomer.cli.option_words import in_options
+from newcomer.charts.terminal import facts
+from newcomer.cli import model_summary, options, output
+from newcomer.cli.output import in_options
 from newcomer.cli.progress import Meter
-from newcomer.cli.text_charts import facts
 
 if TYPE_CHECKING:
     from newcomer.evaluation.results import Evaluation
@@ -23,7 +23,7 @@ def shape() -> dict[str, Any]:
     from newcomer.evaluation.results import Evaluation
 
     keys = {"logs": str, "advice": list[str], "verdict": str, "sentences": list[str]}
-    return schema.schema_of("evaluate", keys, Evaluation)
+    return output.schema_of("evaluate", keys, Evaluation)
 
 
 @options.reads_logs
@@ -39,7 +39,7 @@ def command(
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Tell from LOGS whether newcomers would be served better, and how sure that is.
 

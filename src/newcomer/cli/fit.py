@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, output, schema
+from newcomer.cli import options, output
 from newcomer.cli.model_summary import ModelSummary, show, summary_of
-from newcomer.cli.option_words import in_options
+from newcomer.cli.output import in_options
 from newcomer.cli.progress import Meter
 from newcomer.errors import FitWarning
 from newcomer.findings import SPELLING
@@ -23,7 +23,7 @@ LOGARITHM = "--reward-transform log1p"
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return schema.schema_of("fit", {"model": str, "advice": list[str]}, ModelSummary)
+    return output.schema_of("fit", {"model": str, "advice": list[str]}, ModelSummary)
 
 
 @options.reads_logs
@@ -57,7 +57,7 @@ def command(
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Find what the users of LOGS share, and save it as a model.
 

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.cli import options, output, schema
-from newcomer.cli.bounds import bounds_of
-from newcomer.cli.model_summary import ModelSummary, show, summary_of
-from newcomer.cli.text_charts import facts
+from newcomer.charts.terminal import facts
+from newcomer.cli import options, output
+from newcomer.cli.model_summary import ModelSummary, bounds_of, show, summary_of
 
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return schema.schema_of("inspect", {"model": str}, ModelSummary)
+    return output.schema_of("inspect", {"model": str}, ModelSummary)
 
 
 def command(
@@ -23,7 +22,7 @@ def command(
     bounds: Annotated[bool, typer.Option("--bounds", help="The paper's bounds on the error, too.")] = False,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Show what MODEL knows and how sure it is."""
     from newcomer.model import load

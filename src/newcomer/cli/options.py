@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from newcomer._warm_start import SavedMoments
     from newcomer.findings import Findings
     from newcomer.logs import Logs
-    from newcomer.logs.engine import Engine
+    from newcomer.logs.workers import Engine
     from newcomer.model import Model
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}

@@ -2,6 +2,15 @@
 
 Rich honours NO_COLOR and leaves colours out when the output is not a terminal; `--json` is one object on one line.
 A reader of the output may stop reading (`| head -1`): the rest goes nowhere, and the command ends as it would have.
+
+From arguments of Python to options of the command line, for errors, advice and notes alike.
+
+The library says `pass epoch='s'`, because most people meet it in Python. On a screen of a command that is `--epoch s`.
+
+What `--json` prints, as JSON Schema: `newcomer fit --json-schema` prints it, for programs that read the output.
+
+The schemas are made from the records that are printed, so that they cannot fall behind them. Numbers may be null:
+JSON knows no infinity. Objects may gain keys within a `version`; keys that are there keep their meaning.
 """
 
 from __future__ import annotations
@@ -9,17 +18,21 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from types import NoneType, UnionType
+from typing import Any, Literal, TextIO, Union, get_args, get_origin, get_type_hints
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
-from newcomer.cli.option_words import in_options
 from newcomer.errors import one_line
 
 NARROWEST = 24  # columns; narrower terminals are treated as if they had these
@@ -158,3 +171,125 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+OPTIONS: dict[str, str] = {}  # every option of the commands by its name in Python; filled where the commands are
+_VALUE = r"'[^']*'|\"[^\"]*\"|[\w.+-]+"
+
+
+def in_options(text: str, options: Mapping[str, str] = OPTIONS) -> str:
+    """The sentence with each `name=value` written as an option, where the command line has one of this name.
+
+    `options` maps names of arguments to options, as `{"epoch": "--epoch"}`. A sentence that tells both says it once.
+
+    >>> known = {"epoch": "--epoch", "grouped": "--grouped", "items": "--items", "column": "--column"}
+    >>> in_options("pass epoch='s', drop grouped=True, or pass items=", known)
+    'pass --epoch s, drop --grouped, or pass --items'
+    >>> in_options("rename with columns={'user': 'uid'} or --column user=uid", known)
+    'rename with --column user=uid'
+    >>> in_options("columns={'user': ...} (--column user=...) chooses others", known)
+    '--column user=... chooses others'
+    >>> in_options("clip='auto' (--clip auto) limits", {"clip": "--clip"})
+    '--clip auto limits'
+    """
+    if "column" in options:
+        text = re.sub(r"\bcolumns=\{([^{}]*)\}", _renames, text)
+        text = re.sub(r"\bcolumns=", "--column", text)
+    names = "|".join(sorted(map(re.escape, options), key=len, reverse=True))
+    if names:
+        text = re.sub(
+            rf"(?<![\w.'/-])({names})=(?:((?>{_VALUE}))(?![\w(=/])|(?=[\s,;:)]|$))",
+            lambda found: _option(found, options),
+            text,
+        )
+    return _once(text, options.values())
+
+
+def _option(found: re.Match[str], options: Mapping[str, str]) -> str:
+    """One `name=value`: flags are True and have no value to show."""
+    option, value = options[found[1]], (found[2] or "").strip("'\"")
+    return option if value in ("", "True") else f"{option} {value}"
+
+
+def _renames(found: re.Match[str]) -> str:
+    """`{'user': 'uid'}`, `{'features': ['x', 'y']}` or `{'action': None}` as values of --column."""
+    pairs = re.findall(r"'(\w+)': (\[[^\]]*\]|'[^']*'|None|\.\.\.)", found[1])
+    told = [f"--column {ours}={'' if theirs == 'None' else _listed(theirs)}" for ours, theirs in pairs]
+    return " ".join(told) or "--column"
+
+
+def _listed(theirs: str) -> str:
+    return ",".join(part.strip().strip("'") for part in theirs.strip("[]").split(","))
+
+
+def _once(text: str, options: Iterable[str]) -> str:
+    """`A or A` and `A (A)`, which come of sentences that tell the argument and the option, as `A`."""
+    for option in set(options):
+        said = rf"({re.escape(option)}(?: [\w.]+=[\w.,]*| \w+)?)"
+        text = re.sub(rf"{said}(?: or \1(?![\w=])| \(\1\))", r"\1", text)
+    return text
+
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_PLAIN = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
+
+
+def schema_of(command: str, keys: Mapping[str, Any], record: Any = None) -> dict[str, Any]:
+    """The schema of one command's object: `version` and `command`, its own `keys`, then those of a record.
+
+    >>> made = schema_of("fit", {"model": str})
+    >>> made["required"], made["properties"]["model"]
+    (['version', 'command', 'model'], {'type': 'string'})
+    """
+    head: dict[str, Any] = {"version": {"const": 1}, "command": {"const": command}}
+    own = {name: of_type(kind) for name, kind in keys.items()}
+    rest = of_type(record)["properties"] if record is not None else {}
+    properties = {**head, **own, **rest}
+    title = f"newcomer {command} --json"
+    return {"$schema": DRAFT, "title": title, "type": "object", "properties": properties, "required": [*properties]}
+
+
+def of_type(kind: Any) -> dict[str, Any]:
+    """The schema of values of a type: records, numbers, text, tuples, lists, mappings from text, and unions.
+
+    >>> of_type(tuple[float, ...])
+    {'type': 'array', 'items': {'type': ['number', 'null']}}
+    >>> of_type(int | None)
+    {'anyOf': [{'type': 'integer'}, {'type': 'null'}]}
+    """
+    if kind is float:
+        return {"type": ["number", "null"]}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if is_dataclass(kind):
+        # Findings name records for the type checker alone, so that `--help` need not load them.
+        homes = [vars(import_module(f"newcomer.{home}")) for home in ("findings", "evidence")]
+        hints = get_type_hints(kind, localns=homes[0] | homes[1])
+        parts = {one.name: of_type(hints[one.name]) for one in fields(kind)}
+        return {"type": "object", "properties": parts, "required": list(parts)}
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return {"enum": list(arguments)}
+    if get_origin(kind) in (UnionType, Union):
+        return {"anyOf": [of_type(one) for one in arguments]}
+    if get_origin(kind) in (tuple, list):
+        if get_origin(kind) is tuple and Ellipsis not in arguments:
+            size = len(arguments)
+            return {"type": "array", "prefixItems": [of_type(one) for one in arguments], "minItems": size,
+                    "maxItems": size}  # fmt: skip
+        return {"type": "array", "items": of_type(arguments[0])}
+    if get_origin(kind) is dict:
+        return {"type": "object", "additionalProperties": of_type(arguments[1])}
+    raise NotImplementedError(f"no schema for {kind!r}")
+
+
+def option(made: Callable[[], dict[str, Any]]) -> Any:
+    """The option `--json-schema` of a command: prints the schema and leaves, whatever else was typed."""
+
+    def show(wanted: bool) -> None:
+        if wanted:
+            print(json.dumps(made(), indent=2))
+            raise typer.Exit
+
+    told = "Show the JSON Schema of --json, and leave."
+    return typer.Option("--json-schema", help=told, is_eager=True, callback=show)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from newcomer.cli import model_summary, options, output, schema
-from newcomer.cli.option_words import in_options
+from newcomer.cli import model_summary, options, output
+from newcomer.cli.output import in_options
 from newcomer.cli.progress import Meter
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def shape() -> dict[str, Any]:
         "trouble": dict[str, str],
         "decision": Decision,
     }
-    return schema.schema_of("report", keys)
+    return output.schema_of("report", keys)
 
 
 @options.reads_logs
@@ -51,7 +51,7 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite PAGE.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Check LOGS, fit them, measure what newcomers would gain, and write it all on one page.
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.cli import options, output, schema
-from newcomer.cli.text_charts import facts
+from newcomer.charts.terminal import facts
+from newcomer.cli import options, output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,7 @@ INTERVAL = 30.0  # seconds between lines without a terminal
 
 def shape() -> dict[str, Any]:
     """The JSON Schema of `--json`: where the files of each figure are, or, with `--list`, its claim."""
-    made = schema.schema_of("reproduce", {"figures": dict[str, dict[str, str] | str], "seconds": float})
+    made = output.schema_of("reproduce", {"figures": dict[str, dict[str, str] | str], "seconds": float})
     return {**made, "required": ["version", "command", "figures"]}
 
 
@@ -42,7 +42,7 @@ def command(
     work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, schema.option(shape)] = False,
+    json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Make the paper's figures: every claim beside what comes out."""
     from newcomer.paper import catalogue

@@ -29,14 +29,13 @@ import numpy as np
 from scipy.special import stdtrit
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.attribute_prior import AttributePrior
 from newcomer.em.likelihood import information_of
 from newcomer.em.passes import Passes
 from newcomer.encoding import Column
 from newcomer.evidence import AttributeGain
 from newcomer.logs.attributes import UserTable
 from newcomer.logs.batch import Batch
-from newcomer.population import Population
+from newcomer.population import AttributePrior, Population
 from newcomer.users import bucket_count, bucket_of
 
 FOLDS = 16  # of users, by whom attributes are chosen

@@ -37,10 +37,10 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em import binary_loops
 from newcomer.em.optimizer import MEMORY, SUFFICIENT, solve_rows
 from newcomer.em.passes import Passes
-from newcomer.logistic import NOISE, click_moments, logit, softplus
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
+from newcomer.transforms import NOISE, click_moments, logit, softplus
 from newcomer.users import bucket_count, bucket_of
 
 NODES = (1, 64, 128, 256, 256)  # of z, by rank; MOST_NODES for more directions

@@ -1,6 +1,6 @@
 """How sure a basis by EM is: the population fitted to parts of the users, whose disagreement tells its error.
 
-`newcomer.sold.calibration` has the formulas. Eighths of the users are tried first (every user is read once per step,
+`newcomer.sold.radius_terms` has the formulas. Eighths of the users are tried first (every user is read once per step,
 whatever the number of parts), unless the moments of halves are already far apart. Every part starts from its own
 moments: started from the common fit, parts would inherit its errors and agree by descent.
 """
@@ -16,7 +16,7 @@ from newcomer.em.shrinkage import FitStart, HeldoutFold, noise_floor
 from newcomer.em.spikes import PairMoments
 from newcomer.population import Population
 from newcomer.radius import Draws
-from newcomer.sold.calibration import FAR, PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
+from newcomer.sold.radius_terms import FAR, PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
 from newcomer.users import Split, balanced_signs, dealt
 
 ROOM = 1_000_000  # entries of W up to which there is memory for so many ascents at once

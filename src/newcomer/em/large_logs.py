@@ -32,7 +32,7 @@ from newcomer.em.shrinkage import USUAL, FitStart
 from newcomer.em.spikes import PairMoments
 from newcomer.evidence import RankComparison
 from newcomer.population import Population
-from newcomer.sold.calibration import splits
+from newcomer.sold.radius_terms import splits
 from newcomer.users import FOLDS, Split, dealt
 
 NEARLY = 0.9  # share of the held-out gain of moments of all users with which the fit of a sample is as good

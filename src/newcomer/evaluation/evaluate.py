@@ -3,13 +3,16 @@
 A fit holds out people by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
 worth to these (`newcomer.gain`). That is the first answer here too, to the number. Behind it, for the same fits without
 the same people: what other predictors are worth after t interactions (cold_start.py), policies that begin from nothing
-(replay.py), values by propensities (off_policy.py), and fits to fewer users. Last, policies play in a world drawn
-from the first of these fits (simulated.py), which is a simulation and is called one.
+and values by propensities (off_policy.py), and fits to fewer users. Last, policies play in a world drawn
+from the first of these fits (worlds/fitted.py), which is a simulation and is called one.
+
+How far an evaluation is: stages of known weight, so that a bar can show one share and one time left for all.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -20,16 +23,30 @@ from newcomer._fit import Fitting, fit_apart_too
 from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
-from newcomer.evaluation import replay
-from newcomer.evaluation.aggregate import STEPS, curves_of, learning_of, simulated_rows, table_rows
-from newcomer.evaluation.attributes import attribute_steps
-from newcomer.evaluation.cold_start import REWARD, ByPolicy, judge
-from newcomer.evaluation.folds import Fold, shares_of
+from newcomer.evaluation import off_policy
+from newcomer.evaluation.cold_start import REWARD, ByPolicy, Fold, judge, shares_of
 from newcomer.evaluation.off_policy import misfit, rows_of, weigh
-from newcomer.evaluation.predictors import ARMS, MEAN, OURS, Predictors, left_out, named, policies, predictors_of
-from newcomer.evaluation.progress import Stages
-from newcomer.evaluation.results import Evaluation, HeadlineStep, PolicyRow
-from newcomer.evaluation.simulated import FittedWorld, menu_of
+from newcomer.evaluation.predictors import (
+    ARMS,
+    MEAN,
+    OURS,
+    Predictors,
+    attribute_steps,
+    left_out,
+    named,
+    policies,
+    predictors_of,
+)
+from newcomer.evaluation.results import (
+    STEPS,
+    Evaluation,
+    HeadlineStep,
+    PolicyRow,
+    curves_of,
+    learning_of,
+    simulated_rows,
+    table_rows,
+)
 from newcomer.evidence import GainStep, HeldoutGain
 from newcomer.findings import Findings
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
@@ -45,9 +62,10 @@ from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorTS, PriorUCB
-from newcomer.run import Run
+from newcomer.run_settings import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
+from newcomer.worlds.fitted import FittedWorld, menu_of
 
 JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
 PLAYED = 800  # held-out users for whom policies play from the beginning
@@ -172,7 +190,7 @@ class Plan:
         people = round(able * float(np.mean(np.any(held_out, axis=0))))
         known = logs.action_ids is not None and logs.by_action
         why = why_not(logs, seen.propensities, seen.candidates, known)
-        rounds = int(np.clip(length // 2, 1, max(replay.ROUNDS)))
+        rounds = int(np.clip(length // 2, 1, max(off_policy.ROUNDS)))
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
         sample = facts.sample.users if facts is not None and facts.sample is not None else None
         return cls(logs, seed, quick, choices, rounds, look, folds, people, why, sample)
@@ -275,7 +293,7 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     judged = judge(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
     told = stages.begin(plan.weights["replay"])
     some = fold.held_out(plan.logs, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
-    played = replay.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
+    played = off_policy.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
     learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
     return FoldResult(made, judged, played, weighed, learned)
@@ -323,7 +341,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> E
         headline=headline,
         curves=curves_of(judged),
         attributes=attribute_steps(judged, STEPS, REWARD, OURS, MEAN),
-        replay=table_rows(played, replay.ROUNDS),
+        replay=table_rows(played, off_policy.ROUNDS),
         off_policy=off_policy,
         why_no_off_policy=why,
         simulation=() if plan.quick else _simulated(plan, first),
@@ -377,3 +395,52 @@ def _simulated(plan: Plan, first: Predictors) -> tuple[PolicyRow, ...]:
     world = FittedWorld(first.model, menu, choices=plan.choices)
     chosen = policies(first, ROUNDS)
     return simulated_rows(play(chosen, world, horizon=ROUNDS, users=SIMULATED, seed=plan.seed, progress=False))
+
+
+UNITS = 1000  # that a weight of one is told as
+PASSES = 25.0  # of a fit until half of its share is behind it; how many there will be nobody knows
+
+
+class Stages:
+    """Tells `progress(done, total)` about stages that follow one another; `total` is the sum of their weights."""
+
+    def __init__(self, progress: Progress | None, total: float) -> None:
+        self._progress, self._total = progress, total
+        self._done = self._weight = 0.0
+
+    def begin(self, weight: float) -> Progress:
+        """The next stage, a pass: what it calls with (rows done, rows in all)."""
+        self._enter(weight)
+        return lambda done, total: self._tell(done / max(total, 1))
+
+    def begin_fit(self, weight: float) -> Progress:
+        """The next stage, a fit of unknown length: every pass brings it nearer to its end, and none reaches it."""
+        self._enter(weight)
+        return self._counting()
+
+    def end(self) -> None:
+        """All stages are behind us."""
+        self._enter(0.0)
+        self._done = self._total
+        self._tell(0.0)
+
+    def _enter(self, weight: float) -> None:
+        self._done, self._weight = self._done + self._weight, weight
+        self._tell(0.0)
+
+    def _counting(self) -> Callable[[int, int], None]:
+        passes, last = 0.0, 0
+
+        def tell(done: int, total: int) -> None:
+            nonlocal passes, last
+            passes += done <= last
+            last = done
+            far = passes + done / max(total, 1)
+            self._tell(far / (far + PASSES))
+
+        return tell
+
+    def _tell(self, share: float) -> None:
+        if self._progress is not None:
+            now = min(self._done + share * self._weight, self._total)
+            self._progress(round(UNITS * now), round(UNITS * self._total))

@@ -1,25 +1,43 @@
-"""Who is compared: predictors of rewards, and policies that play. What cannot be had is left out, with the reason."""
+"""Who is compared: predictors of rewards, and policies that play. What cannot be had is left out, with the reason.
+
+What attributes of users are worth: before the first interaction and after some, against plain regression on them.
+
+The same held-out users choose among the same rows by PriorUCB with their attributes, by PriorUCB that is not told them,
+by the population mean, and by a ridge regression of rewards on products of attributes and features, which knows no
+shared directions. All differences are paired.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from newcomer._fit import fit
+from newcomer.arrays import Floats
+from newcomer.em.attributes import MOST, AllInformation, AttributeTask, add_up, heldout_gains
+from newcomer.encoding import Column, translate
 from newcomer.errors import NewcomerError
-from newcomer.evaluation.attributes import ALONE, BLIND, REGRESSED, regression_of
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Predictor
 from newcomer.evaluation.recommenders import DENSE, recommenders
+from newcomer.gain.deals import Deal
+from newcomer.gain.per_user import UserTable
+from newcomer.interval import FEWEST, Interval, shown
+from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
+from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean, Uniform
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.linear import LinTS, LinUCB
 from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.policies.proball import ProBALLTS, ProBALLUCB
-from newcomer.users import UserSample
+from newcomer.population import AttributePrior, Population
+from newcomer.records import Shown
+from newcomer.users import UserSample, bucket_count
 
 OURS, MEAN, ARMS = "PriorUCB", "PopulationMean", "EmpiricalArms"
 POSTERIOR, FORGETFUL, SUBSPACE, RIDGE = "posterior", "posterior without memory", "SOLD's subspace", "ridge"
@@ -127,3 +145,97 @@ def _recommenders(logs: Logs, model: Model, notes: list[str]) -> dict[str, Any]:
         notes.append(f"EASE is left out: it inverts a matrix of all actions, of which there are more than {DENSE:,}.")
     made = recommenders(logs, model)
     return {name.split(",")[0]: policy for name, policy in made.items() if policy.own}
+
+
+BLIND, ALONE, REGRESSED = "PriorUCB without attributes", "attributes alone", "regression on attributes"
+SHRINKAGES = (0.01, 0.03, 0.1, 0.3)  # of effects, in deviations of rewards
+
+
+@dataclass(frozen=True)
+class AttributeStep(Shown):
+    """One choice after so many interactions: the gain over the population mean with attributes and `without`, what they
+    `added` (paired), and the gain over plain regression on attributes (None where that is too large to be made).
+    """
+
+    interactions: int
+    people: int
+    gain: Interval
+    without: Interval
+    added: Interval
+    over_regression: Interval | None = None
+
+
+def attribute_steps(
+    judged: UserTable, steps: tuple[int, ...], reward: int, ours: str, mean: str
+) -> tuple[AttributeStep, ...]:
+    """What attributes were worth after each number of interactions; nothing where the model has none."""
+    if BLIND not in judged.names:
+        return ()
+    found = []
+    for place, t in enumerate(steps):
+        own, blind, common = (judged.of(name)[:, place, reward] for name in (ours, BLIND, mean))
+        people = int(np.isfinite(own).sum())
+        if people < FEWEST:
+            continue
+        gain, without, added = (Interval.of(one, judged.folds) for one in (own - common, blind - common, own - blind))
+        other = judged.of(REGRESSED)[:, place, reward] if REGRESSED in judged.names else None
+        over = None if other is None else Interval.of(own - other, judged.folds)
+        found.append(AttributeStep(t, people, gain, without, added, over))
+    return tuple(found)
+
+
+def attribute_sentences(steps: tuple[AttributeStep, ...]) -> list[str]:
+    """What attributes are worth, in words."""
+    if not steps:
+        return []
+    first = steps[0]
+    said = f"Before the first interaction attributes are worth {shown(first.gain)} over the population mean"
+    if first.over_regression is not None:
+        said += f", and {shown(first.over_regression)} over plain regression on them"
+    later = [f"{shown(one.added)} after {one.interactions}" for one in steps[1:]]
+    return [f"{said}.", *([f"They add to what interactions tell: {', '.join(later)}."] if later else [])]
+
+
+@dataclass(frozen=True, eq=False)
+class ByRegression:
+    """Expected rewards phi^T m + o + phi^T Theta x, whatever is known of a user but attributes x."""
+
+    model: Model
+    effects: Floats  # Theta (d, p)
+    columns: tuple[Column, ...]
+    covariance: Floats
+
+    def expected(self, batch: Batch, dealt: Deal, names: Any) -> Floats:
+        """The same after any number of interactions."""
+        users = np.searchsorted(batch.offsets, dealt.candidates[:, 0], side="right") - 1
+        assert batch.attributes is not None
+        x = translate(batch.attributes[users], batch.attribute_columns, self.columns)
+        x = AttributePrior(np.zeros((0, x.shape[1])), self.covariance).completed(x)
+        beta = self.model.mean + x @ self.effects.T
+        features = batch.take(dealt.candidates.ravel()).reshape(*dealt.candidates.shape, batch.dim)
+        scores = np.einsum("mad,md->ma", features, beta)
+        if batch.actions is not None and len(self.model.offsets) > 1:
+            scores = scores + self.model.offsets[batch.actions[dealt.candidates]]
+        return np.asarray(scores)
+
+
+def regression_of(logs: Logs, model: Model) -> ByRegression | None:
+    """Ridge regression on attribute x feature, its ridge chosen by held-out users; None where it is too large."""
+    people = logs.people
+    if people is None or not people.width * logs.dim <= MOST:
+        return None
+    spread, actions = logs.summary.reward_deviation**2, len(logs.action_ids or ())
+    each = np.full(actions, spread) if actions else None  # a variance for each action that rows name
+    offsets = np.array(model.offsets) if actions and len(model.offsets) == actions else None
+    mean = Population(model.mean, np.zeros((logs.dim, 0)), spread, each, offsets)
+    directions, every = np.eye(logs.dim), np.ones(bucket_count(logs.dim), dtype=np.bool_)
+    prior = AttributePrior(np.zeros((0, people.width)), people.covariance)
+    task = AttributeTask(mean, directions, 0, every)
+    look = partial(add_up, tasks=(task,), prior=prior, entries=tuple(range(people.width)))
+    found: AllInformation = reduce(logs, look, add)
+    sums, shape = found.each[0], (logs.dim, people.width)
+    taus = [np.full(shape, tau * max(logs.summary.reward_deviation, 1e-300)) for tau in SHRINKAGES]
+    best = max(taus, key=lambda tau: float(heldout_gains(sums, tau).sum()))
+    precision = sums.precision.sum(axis=0) + np.diag(1.0 / best.ravel() ** 2)
+    effects = np.linalg.solve(precision, sums.score.sum(axis=0)).reshape(shape)
+    return ByRegression(model, effects, people.columns, people.covariance)

@@ -35,11 +35,10 @@ from newcomer.evidence import BestAction, Everybody, Summary
 from newcomer.gain.per_user import PerUser
 from newcomer.gain.propensities import Menu, inconsistent, why_not
 from newcomer.interval import FEWEST, LEVEL, Interval, ratio
-from newcomer.logistic import expected_click
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
-from newcomer.transforms import raw
+from newcomer.transforms import expected_click, raw
 from newcomer.users import UserSample, bucket_of
 
 TOLD = 5  # actions that are told

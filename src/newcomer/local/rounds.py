@@ -14,10 +14,9 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.local.ascent_loops import Ascent
-from newcomer.local.polish import more_starts, polished
 from newcomer.local.problem import Problem, widths
 from newcomer.local.tilt_loops import Tilted
-from newcomer.local.tilts import climbed, evaluated, flat, point, steepest, through
+from newcomer.local.tilts import climbed, evaluated, flat, more_starts, point, polished, steepest, through
 from newcomer.local.upper_bounds import ball_bound, nearest, pair_bounds, pencil
 
 STUCK = 1e5  # steepness, in tolerances, that no smooth maximum has

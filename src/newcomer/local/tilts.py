@@ -3,16 +3,31 @@
 A tilt is a (d + k, 2) array, Y above X, for the subspace of W = U_hat + Y X^T (see `tilt_loops`). Different Y and X
 with the same product are the same subspace. With k <= 2 the rows X are fixed to those of the identity, and Y alone
 moves.
+
+Where |beta| <= R matters: more starts, and a polish with every constraint explicit.
+
+Where ellipsoid and ball barely meet within the best subspace, the value falls to -inf right beside its maximum, and
+ascending on it stops short. Over x = (theta, Y, X), with W = U_hat + Y X^T and beta = W theta, every constraint of the
+problem is a smooth function, so sequential quadratic programming (SciPy's SLSQP) goes on from there. Its cost grows
+with the cube of the number of unknowns; beyond LARGEST it is left out.
+
+Each constraint below is a function that gives its amount, not negative where it holds, and its gradients with respect
+to theta (k,) and W (d, k). SLACK tightens it, so that the result meets it in spite of rounding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.optimize import minimize
 
 from newcomer.arrays import Floats
 from newcomer.local.ascent_loops import Ascent, write_climb
 from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import Section, Tilted, read, room_of, write_maximum, write_tilted
+from newcomer.local.upper_bounds import support
 
 TINY = 1e-300
 
@@ -124,3 +139,133 @@ def point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats
     rest = problem.basis - pair @ (pair.T @ problem.basis)
     leading = np.linalg.svd(rest, full_matrices=False)[0][:, : problem.rank - 1]
     return beta, np.linalg.qr(np.column_stack([unit, leading]))[0]
+
+
+LARGEST = 130
+RANDOM_STARTS = 4
+SLACK = 1e-7
+
+# An amount, and its gradients in theta and W.
+Amount = tuple[float, Floats, Floats]
+
+
+def more_starts(problem: Problem, action: Floats) -> Iterator[Floats]:
+    """Tilts to ascend from besides the usual ones: the maximiser over cone and ball alone, and a few at random.
+
+    The random ones are the same every time, so that a round has one answer.
+    """
+    beta = support(problem, action)
+    yield through(problem, beta, problem.moment - problem.gram @ beta)
+    rng = np.random.default_rng(0)
+    for _ in range(RANDOM_STARTS):
+        outside, inside = rng.standard_normal((problem.dim, 2)), rng.standard_normal((problem.rank, 2))
+        yield widened(problem, tilt_of(problem, outside, inside))
+
+
+def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> Floats:
+    """The tilt at which sequential quadratic programming from (tilt, theta) ends; the same tilt if it runs away."""
+    unknowns = Unknowns(problem, tilt[problem.dim :])
+    start = unknowns.join(theta, tilt)
+    if start.size > LARGEST:
+        return tilt
+
+    def reward(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+        return -float(action @ (frame @ theta)), -frame.T @ action, -np.outer(action, theta)
+
+    limits = [inner_room, outer_room, ball_room, *([sines_room] if problem.tilt < 1.0 else [])]
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            end = minimize(
+                unknowns.amount(reward),
+                start,
+                jac=unknowns.gradient(reward),
+                method="SLSQP",
+                constraints=[
+                    {"type": "ineq", "fun": unknowns.amount(limit), "jac": unknowns.gradient(limit)} for limit in limits
+                ],
+                options={"maxiter": 200, "ftol": 1e-10},
+            )
+    except np.linalg.LinAlgError:  # a step so long that I + B^T B is singular to rounding
+        return tilt
+    return unknowns.tilt(end.x) if np.isfinite(end.x).all() else tilt
+
+
+def inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+    """a1^2 - |beta - beta_1(U)|_V^2, where beta_1(U) = W c solves the normal equations W^T V W c = W^T b.
+
+    By Pythagoras the squared distance is |beta - beta_2|_V^2 - gap(U), and gap(U) is the minimum of |W c - beta_2|_V^2
+    over c, which therefore need not be differentiated.
+    """
+    centre = np.linalg.solve(frame.T @ problem.gram @ frame, frame.T @ problem.moment)
+    miss, left = _miss(problem, frame @ theta), _miss(problem, frame @ centre)
+    shift = frame @ (theta - centre)
+    amount = float(problem.inner * (1.0 - SLACK) - shift @ problem.gram @ shift)
+    return amount, -2.0 * frame.T @ miss, -2.0 * (np.outer(miss, theta) - np.outer(left, centre))
+
+
+def outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+    """a2^2 - |beta - beta_2|_V^2."""
+    shift = frame @ theta - problem.mean
+    miss = _miss(problem, frame @ theta)
+    amount = float(problem.outer * (1.0 - SLACK) - shift @ problem.gram @ shift)
+    return amount, -2.0 * frame.T @ miss, -2.0 * np.outer(miss, theta)
+
+
+def ball_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+    """R^2 - |beta|^2."""
+    beta = frame @ theta
+    amount = float(problem.bound**2 * (1.0 - SLACK) - beta @ beta)
+    return amount, -2.0 * frame.T @ beta, -2.0 * np.outer(beta, theta)
+
+
+def sines_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+    """Delta^2 / 2 - tr(B^T B (I + B^T B)^-1), B = W - U_hat: the squared sines that are left of those allowed."""
+    away = frame - problem.basis
+    squares = away.T @ away
+    inverse = np.linalg.inv(np.eye(problem.rank) + squares)
+    amount = float(problem.tilt * (1.0 - SLACK) - np.sum(inverse * squares))
+    return amount, np.zeros(problem.rank), -2.0 * away @ inverse @ inverse
+
+
+def _miss(problem: Problem, beta: Floats) -> Floats:
+    """V beta - b = V (beta - beta_2): half the gradient of |beta - beta_2|_V^2."""
+    miss: Floats = problem.gram @ beta - problem.moment
+    return miss
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The flat x = (theta, Y, X) of an optimiser; with k <= 2 the rows X (k, 2) are fixed and left out of it."""
+
+    problem: Problem
+    rows: Floats
+
+    def join(self, theta: Floats, tilt: Floats) -> Floats:
+        """x of (theta, tilt)."""
+        return np.concatenate([theta, tilt[: None if self.problem.rank > 2 else self.problem.dim].ravel()])
+
+    def tilt(self, x: Floats) -> Floats:
+        """The tilt in x, its part in U_hat taken away."""
+        d, k = self.problem.basis.shape
+        outside = x[k : k + 2 * d].reshape(d, 2)
+        outside = outside - self.problem.basis @ (self.problem.basis.T @ outside)
+        return np.concatenate([outside, x[k + 2 * d :].reshape(k, 2) if k > 2 else self.rows])
+
+    def amount(self, function: Callable[[Problem, Floats, Floats], Amount]) -> Callable[[Floats], float]:
+        """The amount as a function of x."""
+        return lambda x: self._at(function, self.tilt(x), x)[0]
+
+    def gradient(self, function: Callable[[Problem, Floats, Floats], Amount]) -> Callable[[Floats], Floats]:
+        """Its gradient in x: with G that in W less its part in U_hat, G X in Y and G^T Y in X."""
+        d, basis = self.problem.dim, self.problem.basis
+
+        def slope(x: Floats) -> Floats:
+            tilt = self.tilt(x)
+            _, on_theta, on_frame = self._at(function, tilt, x)
+            on_frame = on_frame - basis @ (basis.T @ on_frame)
+            return self.join(on_theta, np.concatenate([on_frame @ tilt[d:], on_frame.T @ tilt[:d]]))
+
+        return slope
+
+    def _at(self, function: Callable[[Problem, Floats, Floats], Amount], tilt: Floats, x: Floats) -> Amount:
+        return function(self.problem, x[: self.problem.rank], frame_of(self.problem, tilt))

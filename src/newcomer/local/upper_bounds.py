@@ -12,7 +12,7 @@ beta = F beta', r = F^-T r' (docs/local-ucb.md, Theorem 4). The bounds are Lagra
 
 * the cone relaxation (beta in the ellipsoid of squared radius min(a2^2, a1^2 + gap_max) and in the cone): two
   multipliers, one of them in closed form;
-* the pair relaxation (beta and r = b - V beta_1(U) together): five multipliers (`dual_loops`), never above the cone
+* the pair relaxation (beta and r = b - V beta_1(U) together): five multipliers (`ascent_loops`), never above the cone
   relaxation;
 * the ball |beta| <= R with the cone, in closed form.
 """
@@ -27,7 +27,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from newcomer.arrays import Floats
-from newcomer.local.dual_loops import PairDual, pair_bound
+from newcomer.local.ascent_loops import PairDual, pair_bound
 from newcomer.local.problem import Problem, widths
 
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0

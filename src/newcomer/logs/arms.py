@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from newcomer.logs.histories import Histories
-from newcomer.logs.subset import gather
+from newcomer.logs.memory_store import gather
 
 RANDOM, TREATED, OBSERVED = "random", "treated", "observed"
 Judges = Literal["all", "random", "nobody"]

@@ -17,12 +17,12 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats, Hashes, read_only
-from newcomer.attribute_prior import covariance_of
 from newcomer.encoding import Column
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.frames import is_table, to_polars
 from newcomer.logs.histories import hash_users
 from newcomer.logs.reader import read_table
+from newcomer.population import covariance_of
 from newcomer.users import mix
 
 FEW, FEWER = 20, 5  # people who have a level, below which it is not kept; and where there are less than MANY people

@@ -1,4 +1,4 @@
-"""Dask: the engine of a cluster. Futures on the contract of `newcomer.logs.engine`, and nothing else of Dask.
+"""Dask: the engine of a cluster. Futures on the contract of `newcomer.logs.workers`, and nothing else of Dask.
 
 What it needs: workers that have newcomer installed, in the client's version, and that see the logs and one folder for
 shuffled rows under the same paths as the client (a network file system; on one machine any folder will do). The folder
@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from newcomer import validate
 from newcomer.errors import EngineError, LogsError, MissingExtra
 from newcomer.logs.disk_store import Scratch
-from newcomer.logs.engine import Engine, Work
+from newcomer.logs.workers import Engine, Work
 
 Partial = TypeVar("Partial")
 PATIENCE = 20.0  # seconds in which a scheduler must answer

@@ -2,9 +2,9 @@
 
 A log is rows (user, step, action or features, reward). `read_logs` takes a row of a file this way:
 
-    Reader.of         files found, and how each is written                                files.py, inspection.py
-    resolve           which column plays which part: a Layout                             schema.py, time_column.py
-    catalogue_of      the actions and their features: Items                               catalogue.py, items.py
+    Reader.of         files found, and how each is written                                files.py
+    resolve           which column plays which part: a Layout                             schema.py
+    catalogue_of      the actions and their features: Items                               reader.py, items.py
     Reader.rows       a chunk of the file, its columns typed                              reader.py, text_columns.py
     extract           ids, rewards, features checked; the action's position: Rows         schema.py, columns.py
     collect           rows held in memory, or spilled to hash buckets on disk             memory_store.py, disk_store.py
@@ -31,16 +31,14 @@ from newcomer.arrays import Floats
 from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
-from newcomer.logs import engine as engines
-from newcomer.logs.arms import at_random, judges_of
+from newcomer.logs import workers as engines
 from newcomer.logs.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.arms import at_random, judges_of
 from newcomer.logs.attributes import UserTable, read_users
 from newcomer.logs.batch import Batch
-from newcomer.logs.catalogue import catalogue_of, inspect_frame, without_gaps
 from newcomer.logs.checkpoint import Checkpoint
 from newcomer.logs.columns import Epoch, Place, feature_array
 from newcomer.logs.disk_store import DiskStore, Piece
-from newcomer.logs.engine import Engine
 from newcomer.logs.faults import Faults, mentioning
 from newcomer.logs.feature_columns import size_notes
 from newcomer.logs.files import refuse_twins
@@ -56,14 +54,14 @@ from newcomer.logs.frames import (
 )
 from newcomer.logs.histories import Histories
 from newcomer.logs.items import Items, spellings
-from newcomer.logs.memory_store import Clip, Held, Source, collect
-from newcomer.logs.options import FeatureChoice, check_options, checked_clip, column_names
+from newcomer.logs.memory_store import Clip, Held, Keep, Source, collect, keep_parts, keep_users
+from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip, column_names
+from newcomer.logs.reader import catalogue_of, inspect_frame, without_gaps
 from newcomer.logs.reward_histogram import RewardHistogram
-from newcomer.logs.schema import Layout, Missing, Renames, extract, resolve
-from newcomer.logs.subset import Keep, keep_parts, keep_users
+from newcomer.logs.schema import Layout, Missing, Renames, extract, find_time, resolve, time_names
 from newcomer.logs.summary import LogTotals, totals_of
 from newcomer.logs.text_columns import Dates, spellings_note
-from newcomer.logs.time_column import find_time, time_names
+from newcomer.logs.workers import Engine
 from newcomer.one_hot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
 from newcomer.transforms import Transform

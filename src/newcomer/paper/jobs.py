@@ -41,8 +41,7 @@ import polars as pl
 
 from newcomer import __version__
 from newcomer.files import write
-from newcomer.logs.engine import Work
-from newcomer.logs.workers import WorkerPool
+from newcomer.logs.workers import Work, WorkerPool
 from newcomer.model import Model, load
 from newcomer.paper.scale import Scale, Setting
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from newcomer.metrics import curves, totals
 from newcomer.paper.figure import Draw, Figure
 from newcomer.paper.jobs import SLOW, ExitRule, Fit, JobFolder, Play
 from newcomer.paper.players import paper_radius
 from newcomer.paper.scale import REPLAY, SIMULATIONS, Scale
+from newcomer.simulate import curves, totals
 
 KINDS = {"H": "hoeffding", "E": "bernstein", "M": "martingale"}
 POINTS = 100  # rounds of a curve that are kept

@@ -23,11 +23,11 @@ from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.errors import PolicyError
-from newcomer.logistic import click_moments
 from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.calls import Ids
 from newcomer.policies.memory_loops import ANONYMOUS
+from newcomer.transforms import click_moments
 from newcomer.users import mix
 
 SAME = 1e-9  # relative difference up to which loadings are those of the catalogue

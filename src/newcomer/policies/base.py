@@ -55,8 +55,8 @@ from numpy.typing import ArrayLike
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
+from newcomer.encoding import by_entries
 from newcomer.errors import PolicyError
-from newcomer.feature_levels import by_entries
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls

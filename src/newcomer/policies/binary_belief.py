@@ -38,7 +38,6 @@ from newcomer.linear import scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import GROWS, State
-from newcomer.logistic import click_moments, expected_click, sigmoid
 from newcomer.model import Model
 from newcomer.policies import action_memory, calls, click_loops
 from newcomer.policies.action_memory import ActionMemory
@@ -48,6 +47,7 @@ from newcomer.policies.calls import Generators, Query, Rewards, each_once
 from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import MOST, Predicted, Recalled
 from newcomer.policies.repeatability import SHARES, Repeatability, weights_after
+from newcomer.transforms import click_moments, expected_click, sigmoid
 
 SCALE = np.array([1.0, 0.0, 1.0])  # of rewards: a step of 1 from 0 to 1
 

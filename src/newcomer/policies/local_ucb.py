@@ -26,8 +26,7 @@ from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
 from newcomer.linear.state import one_at_a_time
 from newcomer.local import rounds, upper_bounds
-from newcomer.local.certificate import Certificate, largest_violation
-from newcomer.local.problem import Problem, pose, widths
+from newcomer.local.problem import Certificate, Problem, largest_violation, pose, widths
 from newcomer.model import Model
 from newcomer.policies import calls
 from newcomer.policies.base import Contract, the_model

@@ -17,8 +17,7 @@ from newcomer._fit import fit_apart_too
 from newcomer.arrays import Ints
 from newcomer.checks.check import check, enough_users
 from newcomer.errors import NewcomerError
-from newcomer.evaluation.evaluate import evaluated
-from newcomer.evaluation.progress import Stages
+from newcomer.evaluation.evaluate import Stages, evaluated
 from newcomer.evaluation.results import Evaluation
 from newcomer.evidence import Everybody, Evidence, Summary
 from newcomer.findings import Decision, Findings
@@ -28,7 +27,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
-from newcomer.run import Run
+from newcomer.run_settings import Run
 
 OCTAVES = 20  # of lengths of histories: 1, 2-3, 4-7, ...
 WEIGHTS = {"check": 1.0, "fit": 1.0, "evaluate": 4.0}  # how long each takes, about

@@ -13,11 +13,10 @@ from newcomer import __version__
 from newcomer.findings import SPELLING, Decision
 from newcomer.gain.verdict import serving_code
 from newcomer.reporting.contents import ReportContents
-from newcomer.reporting.html import Markup, listed, named, tag
-from newcomer.reporting.sections_attributes import TITLE, attribute_sections
+from newcomer.reporting.markup import Markup, listed, named, tag
 from newcomer.reporting.sections_logs import checks_section, data_section
 from newcomer.reporting.sections_model import model_sections
-from newcomer.reporting.sections_users import everybody_section, people_sections
+from newcomer.reporting.sections_users import TITLE, attribute_sections, everybody_section, people_sections
 
 # Nothing is loaded from anywhere, and nothing runs, whatever found its way into the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

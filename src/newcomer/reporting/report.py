@@ -20,7 +20,7 @@ from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect
 from newcomer.reporting.page import page_of
-from newcomer.run import Run
+from newcomer.run_settings import Run
 
 
 @dataclass(frozen=True)

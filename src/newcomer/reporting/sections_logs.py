@@ -6,8 +6,19 @@ from dataclasses import replace
 
 from newcomer.findings import Finding, Findings, Picture, Verdict, chance
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, as_sentence
-from newcomer.reporting.html import Markup, folded, listed, named, table, tag
-from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, line_chart
+from newcomer.reporting.markup import (
+    Bar,
+    Markup,
+    SvgLine,
+    bar_chart,
+    figure,
+    folded,
+    line_chart,
+    listed,
+    named,
+    table,
+    tag,
+)
 
 BLUE, GREY = "#0072B2", "#6B7280"
 POINTS, BARS = 200, 24  # of a picture that are drawn

@@ -22,8 +22,19 @@ from newcomer.evidence import RankTest, whole_percents
 from newcomer.model import Model
 from newcomer.radius import KINDS
 from newcomer.reporting.contents import ReportContents
-from newcomer.reporting.html import Markup, named, table, tag
-from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, legend, line_chart, share_chart
+from newcomer.reporting.markup import (
+    Bar,
+    Markup,
+    SvgLine,
+    bar_chart,
+    figure,
+    legend,
+    line_chart,
+    named,
+    share_chart,
+    table,
+    tag,
+)
 
 BLUE, GREY, ORANGE, GREEN = "#0072B2", "#6B7280", "#D55E00", "#009E73"
 LEADING = 20  # eigenvalues that are drawn

@@ -1,4 +1,7 @@
-"""The sections on what users gain: the best for everybody, what personalising adds, policies, and more users."""
+"""The sections on what users gain: the best for everybody, what personalising adds, policies, and more users.
+
+The section on attributes of users: what they are worth, before the first interaction and after, and which matter.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +9,27 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 
 from newcomer.charts import palette
-from newcomer.evaluation.results import (
-    CurveStep,
-    Evaluation,
-    Interval,
-    OffPolicyRow,
-    PolicyRow,
-    in_steps,
-    meanings,
-)
+from newcomer.evaluation.predictors import AttributeStep
+from newcomer.evaluation.results import CurveStep, Evaluation, Interval, OffPolicyRow, PolicyRow, in_steps, meanings
 from newcomer.evidence import BestAction, Everybody
 from newcomer.gain.verdict import worth
 from newcomer.interval import shown as in_words
 from newcomer.reporting.contents import ReportContents
-from newcomer.reporting.html import Markup, folded, listed, named, table, tag
+from newcomer.reporting.markup import (
+    Bar,
+    Markup,
+    SvgLine,
+    bar_chart,
+    figure,
+    folded,
+    legend,
+    line_chart,
+    listed,
+    named,
+    table,
+    tag,
+)
 from newcomer.reporting.sections_logs import numbers
-from newcomer.reporting.svg import Bar, SvgLine, bar_chart, figure, legend, line_chart
 
 OURS = ("posterior", "PriorUCB")  # drawn with intervals
 CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
@@ -115,7 +123,7 @@ def _curves(found: Evaluation) -> list[Markup]:
     rows = []
     for step in found.curves:
         told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
-        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, shown(step.saved)])
+        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, gain_shown(step.saved)])
     heads = ["predictor", "interactions", "users", "reward", "right order", "squared error", "error saved"]
     return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
 
@@ -128,7 +136,7 @@ def _gain(found: Evaluation) -> Markup:
     for step in found.headline:
         over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]
         cells = [str(step.interactions), f"{step.people:,}", f"{step.reward.value:.4g}"]
-        rows.append([*cells, *("" if one is None else shown(one) for one in over)])
+        rows.append([*cells, *("" if one is None else gain_shown(one) for one in over)])
     return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
 
 
@@ -225,10 +233,12 @@ def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
     last = sorted((row for row in rows if row.rounds == rounds), key=lambda row: -row.over_mean.value)
     colours = palette.colours([row.policy for row in last])
     bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
-    said = "; ".join(f"{row.policy} {shown(row.over_mean)}" for row in last)
+    said = "; ".join(f"{row.policy} {gain_shown(row.over_mean)}" for row in last)
     label = "reward per round over the population mean"
     caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} users, 95% intervals."
-    cells = [[row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), shown(row.over_mean)] for row in rows]
+    cells = [
+        [row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), gain_shown(row.over_mean)] for row in rows
+    ]
     heads = ["policy", "rounds", "users", "reward per round", "over the population mean"]
     return [figure(bar_chart(title, said, bars, x_label=label), caption), numbers("All numbers", title, heads, cells)]
 
@@ -245,7 +255,7 @@ def _weighed(found: Evaluation) -> list[Markup]:
 
 def _off_policy(row: OffPolicyRow) -> list[str]:
     cells = [row.policy, str(row.interactions), _plain(row.doubly_robust), _plain(row.self_normalised)]
-    return [*cells, shown(row.over_logging), f"{row.effective:,.0f}"]
+    return [*cells, gain_shown(row.over_logging), f"{row.effective:,.0f}"]
 
 
 def _learning(found: Evaluation) -> list[Markup]:
@@ -256,7 +266,7 @@ def _learning(found: Evaluation) -> list[Markup]:
     x, y = [float(i) for i in range(len(steps))], [step.gain.value for step in steps]
     line = SvgLine("gain", x, y, palette.colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps])
     ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
-    said = "; ".join(f"{step.users:,} users {shown(step.gain)}" for step in steps)
+    said = "; ".join(f"{step.users:,} users {gain_shown(step.gain)}" for step in steps)
     title = "Gain by the number of users fitted to"
     label = "gain over the population mean"
     picture = line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
@@ -270,7 +280,7 @@ def _dot(name: str, value: Interval, colour: str) -> Bar:
     return Bar(name, value.value, colour, value.low, value.high, told=told)
 
 
-def shown(value: Interval) -> str:
+def gain_shown(value: Interval) -> str:
     """A difference and its interval, where there are people enough for one."""
     if not isfinite(value.error):
         return UNKNOWN
@@ -279,3 +289,55 @@ def shown(value: Interval) -> str:
 
 def _plain(value: Interval) -> str:
     return f"{value.value:.4g} ({value.low:.4g} to {value.high:.4g})" if isfinite(value.error) else UNKNOWN
+
+
+TITLE = "What you know before the first interaction"
+WITH, WITHOUT = ("with attributes", "#D55E00"), ("without", "#0072B2")
+
+
+def attribute_sections(dossier: ReportContents) -> list[Markup]:
+    """What attributes are worth; nothing where the logs have none."""
+    tried = dossier.model.evidence.attributes if dossier.model else ()
+    if not tried:
+        return []
+    kept = sorted((one for one in tried if one.kept), key=lambda one: -one.explains)
+    said = [named(one.sentence, 300) for one in (*kept, *(one for one in tried if not one.kept))]
+    parts = [listed(said)]
+    steps = dossier.evaluation.attributes if dossier.evaluation else ()
+    if steps and dossier.broken:
+        parts = [tag("p", "These logs are broken: what attributes are worth cannot be told from them."), *parts]
+    elif steps:
+        parts = [_picture(steps), _numbers(steps), *parts]
+    elif not kept:
+        parts = [tag("p", "The fit is the one without them."), *parts]
+    kept_where = (
+        "The model keeps names, levels and averages of these attributes, and no value of any user. To leave one out, "
+        "name the others in --attributes."
+    )
+    return [tag("section", tag("h2", TITLE), *parts, tag("p", kept_where, given={"class": "small"}),
+                given={"id": "attributes"})]  # fmt: skip
+
+
+def _numbers(steps: tuple[AttributeStep, ...]) -> Markup:
+    """A row for each number of interactions."""
+    heads = ["after", "users", "gain with attributes", "gain without", "attributes add", "over regression on them"]
+    rows = [
+        [str(one.interactions), f"{one.people:,}", in_words(one.gain), in_words(one.without), in_words(one.added),
+         "" if one.over_regression is None else in_words(one.over_regression)]
+        for one in steps
+    ]  # fmt: skip
+    return table("Gain over the population mean in one choice, with 95% intervals", heads, rows)
+
+
+def _picture(steps: tuple[AttributeStep, ...]) -> Markup:
+    """Both gains against the number of interactions."""
+    lines = []
+    for (name, colour), part in ((WITH, "gain"), (WITHOUT, "without")):
+        values = [getattr(one, part) for one in steps]
+        x, y = [float(i) for i in range(len(steps))], [one.value for one in values]
+        lines.append(SvgLine(name, x, y, colour, [one.low for one in values], [one.high for one in values]))
+    ticks = [(float(i), str(one.interactions)) for i, one in enumerate(steps)]
+    first = f"Before the first interaction {in_words(steps[0].gain)} with attributes."
+    drawn = line_chart(TITLE, first, lines, x_label="interactions with the newcomer", y_label="gain", x_ticks=ticks)
+    caption = "Gain over the population mean in one choice, of users held out of the fit."
+    return figure(drawn, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in lines])])

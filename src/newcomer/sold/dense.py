@@ -17,7 +17,6 @@ from newcomer.evidence import CoverageFacts, RankTest
 from newcomer.logs.logs import Logs
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
-from newcomer.sold.calibration import sold_draws
 from newcomer.sold.correction import (
     AnyCorrection,
     Coverage,
@@ -28,7 +27,7 @@ from newcomer.sold.correction import (
 )
 from newcomer.sold.coverage import classify_uncovered
 from newcomer.sold.moments import Moments
-from newcomer.sold.radius_terms import ingredients_of
+from newcomer.sold.radius_terms import ingredients_of, sold_draws
 from newcomer.sold.rank_test import flip_tests
 from newcomer.subspace import top_eigenvectors
 

@@ -10,7 +10,7 @@ different length (`newcomer.sold.correction`). The sums are kept
 * of X X^T, X^T X and X^2 per *group*, runs of 1, 1, 2, 4, ... buckets: the predictable steps of the martingale bound;
 * for one-hot features, of d1 d2^T over all users, d_i the diagonal of D_i: how often half 1 met action a and half 2
   action b; and of 1, r and r^2 over the rows of each action, which bound the moment's diagonal
-  (`newcomer.sold.joint_coverage`).
+  (`newcomer.sold.correction`).
 
 Merging is associative and commutative, so the same record serves one array, files larger than memory, and many
 machines.

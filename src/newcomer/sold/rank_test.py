@@ -11,7 +11,7 @@ Two moments are tested the same way: the second moment E[beta beta^T], whose spa
 covariance, which says whether users *differ* (users all alike: second moment of rank 1, covariance of rank 0).
 
 For one-hot features the diagonal is not tested: of the flips it is left out, of the moment it is what the directions
-already found make of it (`newcomer.sold.joint_coverage`).
+already found make of it (`newcomer.sold.correction`).
 """
 
 from __future__ import annotations

@@ -29,9 +29,9 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import Pass
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
-from newcomer.sold.calibration import draws_by
+from newcomer.sold.correction import TOLERANCE, TURNS, completion_factor
 from newcomer.sold.dense import NAMED, SMALLEST_NOISE, named, nothing_reached
-from newcomer.sold.joint_coverage import TOLERANCE, TURNS, completion_factor
+from newcomer.sold.radius_terms import draws_by
 from newcomer.sold.rank_test import FlipTest
 from newcomer.sold.sparse_moments import (
     BlockProducts,

@@ -15,13 +15,13 @@ times d (`SparseMoments`), never d x d.
 The moment of many one-hot actions as a sparse matrix: only pairs of actions that somebody met have an entry.
 
 As long as these pairs fit into memory (`MOST`), the sum of M and the joint coverage are kept entry by entry, and every
-entry is corrected as for few actions (`newcomer.sold.joint_coverage`): the answer is the same. The diagonal is left out
+entry is corrected as for few actions (`newcomer.sold.correction`): the answer is the same. The diagonal is left out
 and completed by turns. With more pairs than that, `newcomer.sold.sparse_moments` has a correction action by action.
 
 SOLD's correction where features are one-hot of many actions: one number an action, and no d x d matrix.
 
 With few actions every entry of the moment is divided by the joint coverage of its two actions
-(`newcomer.sold.joint_coverage`). Here joint coverage is taken to be the product of its margins,
+(`newcomer.sold.correction`). Here joint coverage is taken to be the product of its margins,
 
     E[d1_a d2_b + d1_b d2_a] / 2  ~  w_a w_b / T,      w_a: pairs of action a with any other,
 
@@ -48,7 +48,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from newcomer.arrays import Floats, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import Pass
-from newcomer.sold.joint_coverage import DENSE, TOLERANCE, TURNS
+from newcomer.sold.correction import DENSE, TOLERANCE, TURNS
 from newcomer.users import bucket_count, bucket_of
 
 OCTAVES = 48  # of history lengths, which the ranges of the radius follow from

@@ -26,6 +26,18 @@ People differ in this, too: a share `steady` of them answer as they did, whateve
 
 `limit` is as much as anybody could know: mean and covariance of the complete rows of the people in the logs (of what
 stays of them), as a model.
+
+People who do not exist, for demonstrations and tests where no table of real people is at hand.
+
+They have what real people were found to have (docs/people.md): actions that are liked more and less by everybody, a few
+preferences along shared directions, a per-action effect of their own, and noise that differs between actions. A
+share of the residual, the `retest` of the world, is drawn afresh at each meeting.
+
+Own rows: people whose logged rows are the world. In each round a newcomer is offered some of the rows that this very
+person has, each row once, and the reward is the one that was logged.
+
+No simulator stands behind it: whatever is chosen, what came of it is known. It needs histories of at least `choices`
+rows a round; people with fewer do not come.
 """
 
 from __future__ import annotations
@@ -46,6 +58,7 @@ from newcomer.worlds.world import Episode, stream
 if TYPE_CHECKING:
     from newcomer.logs import Logs
     from newcomer.model import Model
+
 
 SHRINK = 0.05  # of the covariances between questions, so that Sigma can be inverted whatever the number of people
 FIRM = 1e-3  # noise variance of the limit where answers do not change, in units of the residual variance
@@ -330,3 +343,75 @@ def _uses(column: Any, scale: tuple[int, int] | None) -> bool:
 def _require(holds: bool, where: str, todo: str) -> None:
     if not holds:
         raise NewcomerError("these people cannot be played with", where=where, todo=todo)
+
+
+LEVEL, LIKED = 3.0, 0.5  # what the average action is worth, and how much actions differ in that
+STRENGTHS = (0.8, 0.6, 0.5)  # standard deviations of what each shared direction adds to a reward
+OWN = (0.4, 1.2)  # least and largest standard deviation of the residual of an action
+
+
+@dataclass(frozen=True, eq=False)
+class MadeUp:
+    """A world of made-up people, and the truth about them: directions (A, k) and residual deviations (A,)."""
+
+    world: People
+    directions: Floats
+    deviations: Floats
+
+    @classmethod
+    def draw(cls, people: int = 4000, actions: int = 60, *, seed: int = 0, retest: float = 0.5) -> MadeUp:
+        """Draw people and what they think of actions named `film 00`, `film 01`, ...
+
+        >>> MadeUp.draw(50, 12).world.table.shape
+        (50, 12)
+        """
+        rng = stream(seed, "made-up people")
+        liked = LEVEL + LIKED * rng.standard_normal(actions)
+        directions = rng.standard_normal((actions, len(STRENGTHS))) * STRENGTHS
+        deviations = rng.uniform(*OWN, size=actions)
+        preferences = rng.standard_normal((people, len(STRENGTHS))) @ directions.T
+        table = liked + preferences + deviations * rng.standard_normal((people, actions))
+        names = tuple(f"film {number:02d}" for number in range(actions))
+        return cls(People(table, names, held_out=0.1, retest=retest, seed=seed), directions, deviations)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """Newcomers who choose among their own rows: `user`, `action` and `reward` are (rows,).
+
+    `actions` are the ids that a model knows, in its order: features are one-hot. Rows of other actions are left out.
+    """
+
+    user: Ints
+    action: Ints
+    reward: Floats
+    actions: tuple[int | str, ...]
+    choices: int = 5
+
+    @property
+    def dim(self) -> int:
+        """One direction for each action."""
+        return len(self.actions)
+
+    @cached_property
+    def _people(self) -> list[tuple[Ints, Floats]]:
+        """Places of actions, and rewards, of each person."""
+        place = {one: number for number, one in enumerate(self.actions)}
+        codes = np.array([place.get(one, -1) for one in self.action.tolist()], dtype=np.int64)
+        known = np.flatnonzero(codes >= 0)
+        order = known[np.argsort(self.user[known], kind="stable")]
+        cuts = np.flatnonzero(np.diff(self.user[order])) + 1
+        return list(zip(np.split(codes[order], cuts), np.split(self.reward[order], cuts), strict=True))
+
+    def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
+        """One person with enough rows for `horizon` rounds."""
+        able = [one for one in self._people if len(one[0]) >= horizon * self.choices]
+        if not able:
+            raise NewcomerError(
+                "nobody has so many rows", where=f"{horizon} rounds of {self.choices}", todo="play fewer rounds"
+            )
+        codes, reward = able[int(rng.integers(len(able)))]
+        dealt = rng.permutation(len(codes))[: horizon * self.choices].reshape(horizon, self.choices)
+        features = np.zeros((*dealt.shape, self.dim))
+        np.put_along_axis(features, codes[dealt][..., None], 1.0, axis=2)
+        return Episode(features, reward[dealt], reward[dealt], ids=np.array(self.actions)[codes[dealt]])

@@ -163,13 +163,13 @@ class Synthetic:
         With `files` above one, `path` is a directory of that many parts. `grouped=False` writes rows as they happened,
         not user by user, so that users span all files.
         """
-        from newcomer.worlds.log_files import write_rows
+        from newcomer.worlds.world import write_rows
 
         write_rows(self.histories(users, steps, seed), path, users=users, files=files, grouped=grouped)
 
     def write_items(self, path: str | Path) -> None:
         """Write the catalogue as an items table (`action`, `features`)."""
-        from newcomer.worlds.log_files import write_items
+        from newcomer.worlds.world import write_items
 
         if self.catalogue is None:
             raise NewcomerError("this world has no items", where="items=None", todo="make it with items=1000, say")

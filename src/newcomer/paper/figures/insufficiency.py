@@ -24,13 +24,13 @@ from newcomer.arrays import Floats, Ints, symmetric
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs import Logs
 from newcomer.logs.reduce import reduce
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, data_sets, swept
 from newcomer.paper.named_worlds import films
 from newcomer.paper.panels import SIZE
 from newcomer.paper.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.paper.worlds.factorise import Observed, alternate
 from newcomer.paper.worlds.movielens import MovieLens
+from newcomer.simulate import mean_and_error
 from newcomer.sold.moments import merge, moments_of
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic

@@ -28,7 +28,6 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.attribute_prior import AttributePrior
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.errors import NewcomerError
 from newcomer.paper.figure import Point, swept
@@ -36,6 +35,7 @@ from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.worlds.factorise import Factors, factorise
 from newcomer.paper.worlds.ratings import Ratings, read_ratings
 from newcomer.paper.worlds.replay import split_users
+from newcomer.population import AttributePrior
 from newcomer.worlds.world import stream
 
 _Known = tuple[str, int | None, Ratings, Floats]

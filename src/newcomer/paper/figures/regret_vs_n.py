@@ -13,13 +13,13 @@ from pathlib import Path
 import polars as pl
 
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import summary
 from newcomer.paper.figure import Figure
 from newcomer.paper.figures.movielens import caption as films_caption
 from newcomer.paper.jobs import Fit, JobFolder
 from newcomer.paper.lines import Line, newcomer_table, own_lines, prior, proball, run, sold
 from newcomer.paper.panels import SIZE, spread
 from newcomer.paper.scale import FILMS, Scale
+from newcomer.simulate import summary
 
 LAST = Axis("regret", "regret after the last round")
 UCB, TS = ("ProBALL-UCB", "LinUCB"), ("ProBALL-TS", "LinTS")  # a version of ProBALL, and what it is held against

@@ -17,9 +17,9 @@ from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs import Logs
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.scale import Scale, Setting
+from newcomer.simulate import mean_and_error
 from newcomer.subspace import distance
 from newcomer.worlds.biased_logs import softmax_choice
 from newcomer.worlds.synthetic import Synthetic

@@ -12,7 +12,6 @@ from pathlib import Path
 import polars as pl
 
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, data_sets, swept
 from newcomer.paper.lines import KINDS, sold
 from newcomer.paper.named_worlds import true_basis, world_named
@@ -20,6 +19,7 @@ from newcomer.paper.panels import SIZE
 from newcomer.paper.performing import perform_fit
 from newcomer.paper.players import paper_radius
 from newcomer.paper.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, Scale, Setting
+from newcomer.simulate import mean_and_error
 from newcomer.subspace import distance
 
 WORLDS = (LITERAL, BALANCED, PRINTED, LEARNABLE)

@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 from scipy.special import stdtrit
 
-from newcomer.metrics import mean_and_error
 from newcomer.model import Model
 from newcomer.paper.worlds.movielens import MovieLens
-from newcomer.simulate import play
+from newcomer.simulate import mean_and_error, play
 from newcomer.subspace import top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Newcomers

@@ -25,12 +25,12 @@ import polars as pl
 import newcomer as nc
 from newcomer._fit import fit
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.named_worlds import films, real_ratings
 from newcomer.paper.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.people import ANSWERS, CASES, FILMS, ROUNDS, young
+from newcomer.simulate import mean_and_error
 from newcomer.worlds.synthetic import Synthetic
 
 WIDTHS, CURIOSITIES = (0.0, 0.25, 0.5, 1.0), (0.5, 1.0, 2.0)

@@ -21,13 +21,13 @@ import polars as pl
 import newcomer as nc
 from newcomer._fit import fit
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import mean_and_error
 from newcomer.model import Model
 from newcomer.paper.figure import Point, study
 from newcomer.paper.panels import SIZE
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.theory.ball import Ball
 from newcomer.paper.theory.hard import Hard
+from newcomer.simulate import mean_and_error
 from newcomer.worlds.world import stream
 
 DIM, RANK, CHOICES = 10, 2, 20

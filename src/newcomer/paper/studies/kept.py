@@ -15,12 +15,12 @@ import polars as pl
 import newcomer as nc
 from newcomer._fit import fit
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.lines import RANK, RIDGE
 from newcomer.paper.named_worlds import world_named
 from newcomer.paper.scale import SIMULATIONS, Scale, Setting
 from newcomer.paper.studies.comparison import regrets
+from newcomer.simulate import mean_and_error
 
 BLOCKS, NEWCOMERS, EVERY = 10, 30, 50  # newcomers in all are the product of the first two
 KEPT, PLAIN = "ProBALL-UCB", "LinUCB"

@@ -19,13 +19,13 @@ import newcomer as nc
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.evaluation.replay import served
+from newcomer.evaluation.off_policy import served
 from newcomer.logs import Logs
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.people import young
 from newcomer.paper.worlds.ratings import read_ratings
+from newcomer.simulate import mean_and_error
 from newcomer.users import hold_out
 from newcomer.worlds.world import stream
 

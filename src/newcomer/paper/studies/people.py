@@ -28,15 +28,14 @@ import newcomer as nc
 from newcomer._fit import fit
 from newcomer.charts.pictures import draw_lines
 from newcomer.evaluation.recommenders import recommenders
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.named_worlds import real_ratings
 from newcomer.paper.panels import REGRET, ROUND
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.earlier_users import EARLIER, TOLD, after, deal
-from newcomer.worlds.made_up import MadeUp
-from newcomer.worlds.people import People
+from newcomer.simulate import mean_and_error
+from newcomer.worlds.people import MadeUp, People
 
 FILMS = "films, each once"
 AGAIN, WAVERING, ONCE = "same answer again", "half redrawn", "each once"

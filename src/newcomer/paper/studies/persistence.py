@@ -23,10 +23,10 @@ from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs import Logs
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
+from newcomer.simulate import mean_and_error
 from newcomer.worlds.world import Episode, stream
 
 ACTIONS, TRUE, ASSUMED, UNKNOWN = (20, 60), (0.0, 0.25, 0.5, 0.75), (0.0, 0.25, 0.5, 0.75), "unknown"

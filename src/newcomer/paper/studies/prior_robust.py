@@ -19,12 +19,11 @@ import polars as pl
 import newcomer as nc
 from newcomer._fit import fit
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import curves, mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.panels import ROUND
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, truth_of
-from newcomer.simulate import play
+from newcomer.simulate import curves, mean_and_error, play
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 

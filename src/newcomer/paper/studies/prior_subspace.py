@@ -19,10 +19,10 @@ from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.em.pairs import Pairs, pairs_of
 from newcomer.logs.reduce import reduce
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means
+from newcomer.simulate import mean_and_error
 from newcomer.subspace import distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 

@@ -20,11 +20,11 @@ import newcomer as nc
 from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.panels import SIZE
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.theory.guarantees import hybrid_regret, online_regret, radius_rate
+from newcomer.simulate import mean_and_error
 from newcomer.subspace import distance
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import stream

@@ -31,13 +31,13 @@ import polars as pl
 import newcomer as nc
 from newcomer._fit import fit
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means
 from newcomer.paper.studies.earlier_users import EARLIER, TOLD, Dealt, deal, serve
 from newcomer.paper.studies.people import LIKES, ROUNDS, table_of
 from newcomer.policies.repeatability import SHARES, Repeatability
+from newcomer.simulate import mean_and_error
 
 TABLES = ("young", "bfi", "young 0/1", "bfi 0/1")
 STARTS, ALONE, CURIOSITIES = (0.5, 0.25, 0.1), (0.9, 0.5, 0.25), (0.5, 0.25)  # ALONE: where nothing is shared

@@ -29,11 +29,11 @@ from newcomer.em.full_covariance import MOST
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
-from newcomer.metrics import mean_and_error
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.people import table_of
+from newcomer.simulate import mean_and_error
 
 CASES: dict[str, dict[str, Any]] = {
     "same answer again": {},

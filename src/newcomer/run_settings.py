@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from newcomer.em.passes import Progress
     from newcomer.logs.logs import Logs
 
+
 NAMES = {"journal": "checkpoint"}  # what keywords of before are called in a `Run`
 
 

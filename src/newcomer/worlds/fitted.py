@@ -18,13 +18,12 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.gain.per_user import PerUser, gather
-from newcomer.logistic import sigmoid
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.actions import KnownActions
 from newcomer.policies.repeatability import SHARES, starting_weights
-from newcomer.transforms import raw
+from newcomer.transforms import raw, sigmoid
 from newcomer.users import UserSample
 from newcomer.worlds.world import Episode
 

@@ -14,7 +14,7 @@ import numpy as np
 from newcomer import validate
 from newcomer.errors import LogsError, nearest
 from newcomer.logs.columns import Epoch
-from newcomer.logs.encoding import expand_names
+from newcomer.logs.feature_columns import expand_names
 from newcomer.logs.files import TableFile, find_files
 from newcomer.logs.frames import is_table, names_of
 from newcomer.logs.memory_store import Clip

@@ -35,6 +35,7 @@ from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, R
 from newcomer.gain import best_actions, heldout_gain, outcomes
 from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
+from newcomer.logs.arms import RANDOM
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened, read_logs
@@ -226,7 +227,7 @@ def fit_apart_too(
     splits, plain = folds(reduce(logs, _by_bucket, operator.add)), replace(settings, calibrate=False)
     apart = [(_fitted(logs.some(Among(one.fitted)), plain, run=run).model, one.judged) for one in splits]
     passes = Passes(logs, progress)
-    gain = _heldout_gain(*_judging(passes, passes), apart, found.model)
+    gain = _heldout_gain(passes, passes, apart, found.model)
     return Fitting(replace(found.model, evidence=replace(found.model.evidence, heldout_gain=gain)), tuple(apart))
 
 
@@ -313,7 +314,7 @@ def _fitted(
     link = None
     if tries_binary(settings.outcome, logs, settings.estimator, begun):
         model, apart, link = _linked(passes, people, begun, settings.outcome, model, apart)
-    gain = _heldout_gain(*_judging(passes, people.chosen), apart, model) if measure else None
+    gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
     facts = replace(people.counted(passes), heldout_gain=gain)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=link)), tuple(apart))
 
@@ -401,8 +402,8 @@ def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ..
 def _for_moments(logs: Logs, settings: FitSettings) -> Logs:
     """The logs whose moments SOLD's half takes: where rows have arms, of the users who were served at random.
 
-    What a policy chose depends on earlier rewards, which the moments must not. EM may learn from all rows, and where too
-    few were served at random, so do its spectrum and its radii.
+    What a policy chose depends on earlier rewards, which the moments must not. EM may learn from all rows; where too
+    few were served at random, its spectrum and its radii are of all rows too.
     """
     found, needed = logs.judges, 2 if settings.rank == "auto" else max(2, int(settings.rank))
     if found is not None and found.summary.usable >= needed:
@@ -415,30 +416,27 @@ def _for_moments(logs: Logs, settings: FitSettings) -> Logs:
     raise LogsError(what, todo=todo)
 
 
-def _judging(passes: Passes, few: Passes) -> tuple[Passes | None, Passes]:
-    """Passes over the users who judge a fit, and over some of them: those of the random arm, where there are arms."""
-    found = passes.logs.judges
-    if found is passes.logs:
-        return passes, few
-    judges = None if found is None else Passes(found, passes.progress)
-    return judges, judges or few
-
-
-def _heldout_gain(passes: Passes | None, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
+def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
     """What held-out users would have gained: everybody alike, and each by own rows, told by one pass over all.
 
     `few` are passes over a sample of the users, or all: they tell how long a usual history is. Users outside a sample
-    were fitted by none of the models `apart`, so that they judge them too.
+    were fitted by none of the models `apart`, so that they judge them too. Where rows have arms, users of the random
+    arm judge.
     """
-    if not apart or passes is None:
+    judges, arm = passes.logs.judges, ""
+    if not apart or judges is None:
         return None
+    if judges is not passes.logs:
+        passes = few = Passes(judges, passes.progress)
+        arm = RANDOM
     length = usual_length(few.run(lengths_of, operator.add))
     each = heldout_gain.GainPass.of(apart, people=passes.logs.summary.users, length=length)
     if each is None:
         return None
     alike = best_actions.asked(passes.logs, apart), best_actions.join
     seen, found = passes.run_both(alike, (each.map, heldout_gain.join))
-    return each.gain(found, best_actions.told(seen, passes.logs, model))
+    gain = each.gain(found, best_actions.told(seen, passes.logs, model))
+    return gain if gain is None or not arm else replace(gain, arm=arm)
 
 
 def _choice(rank: int | str, begun: WarmStart | None) -> str:

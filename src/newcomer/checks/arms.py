@@ -17,7 +17,7 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.checks.significance import Draft
-from newcomer.findings import ARMS, Finding, Findings
+from newcomer.findings import ARMS, Finding
 from newcomer.logs.arms import OBSERVED, RANDOM
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -79,7 +79,8 @@ def _offered(batch: Batch) -> Floats:
 
 def count_arms(logs: Logs) -> ArmCounts:
     """One pass over all rows."""
-    return reduce(logs, partial(ArmCounts.of, arms=logs.arms), operator.add)
+    found: ArmCounts = reduce(logs, partial(ArmCounts.of, arms=logs.arms), operator.add)
+    return found
 
 
 def arms_finding(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Finding:
@@ -114,7 +115,7 @@ def needed_users(users: int, drafts: Sequence[object]) -> int:
 
 
 def _rounded(value: float) -> int:
-    unit = 10 ** max(len(str(int(value))) - 2, 0)
+    unit = int(10 ** max(len(str(int(value))) - 2, 0))
     return math.ceil(value / unit) * unit
 
 
@@ -131,7 +132,7 @@ def propensities_by_arm(logs: Logs, counts: ArmCounts, random: Finding | None) -
     uneven = int(counts.uneven[place])
     if uneven:
         rows = int(counts.rows[place])
-        what = f"Random: in {uneven:,} of {rows:,} rows the propensity is not 1 over the number of candidates. {others}."
+        what = f"Random: in {uneven:,} of {rows:,} rows the propensity is not 1 over the number of candidates."
         return Finding("propensities", "broken", what, "Mend the propensities or the candidates of the random arm.")
     what = f"Random: 1 over the number of candidates in each row. {random.what}"
     what = f"{what} {others}." if others else what
@@ -145,8 +146,3 @@ def _rule(rows: int, certain: int, unknown: int) -> str:
     if certain == rows:
         return "1 in every row, a rule without chance, which says nothing of what other actions would have paid"
     return f"1 in {certain / rows:.0%} of the rows, else drawn from the shares of a sampled policy"
-
-
-def without_judges(found: Findings) -> bool:
-    """Whether checks found arms and nobody who was served at random."""
-    return any(one.name == ARMS and one.verdict == "doubtful" for one in found)

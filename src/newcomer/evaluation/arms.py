@@ -28,7 +28,7 @@ OTHERS = ("control", "incumbent", RANDOM)  # arms that the treated one is compar
 
 @dataclass(frozen=True)
 class ArmStep(Shown):
-    """The average reward of an arm's users over their first interactions; `over`, how much more the treated arm paid."""
+    """The average reward of an arm's users over their first interactions; `over`, how much more treated users got."""
 
     arm: str
     interactions: int
@@ -118,7 +118,5 @@ def arm_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
         if arm in at and at[arm].over is not None and at[arm].people >= FEWEST
     ]
     users = f"Over their first {t} interactions" if t > 1 else "At their first interaction"
-    return [
-        f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(told)}. Users "
-        "are drawn to arms by lot, so that this is what the service did; the intervals (95%) are for one look."
-    ]
+    got = f"{users} the {at[TREATED].people:,} treated users got {ours.value:.4g} a decision: {', '.join(told)}."
+    return [f"{got} Users are drawn to arms by lot, so that serving did this; intervals (95%) are for one look."]

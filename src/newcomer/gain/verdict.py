@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import ceil
 
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, GainStep, HeldoutGain, Summary
-from newcomer.findings import GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
+from newcomer.findings import ARMS, GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
 from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
 
@@ -178,7 +178,9 @@ def _all_alike(evidence: Evidence) -> str:
     best = f"Best for everybody{_scale(found)}: {_names(found)}." if found.best else "Logs name no actions."
     spelled = next((one for one in evidence.checks or () if one.name == SPELLING), None)
     joined = f" {spelled.what} {_sentence(spelled.advice)}" if spelled else ""
-    return f"{best}{joined} {worth(found)}{_if_random(found, evidence)}"
+    arm = evidence.measured.arm if evidence.measured else ""
+    logged = f" What was logged is here what the {arm} arm showed." if arm else ""
+    return f"{best}{joined} {worth(found)}{logged}{_if_random(found, evidence)}"
 
 
 def _scale(found: Everybody) -> str:
@@ -252,8 +254,9 @@ def _added(
     }[personal]
     first += f": {_when(dict(steps))}" if personal == "yes" else ""
     counts = {one.people for one in outlook.steps}
+    told = ", ".join(_gain(one, with_users=len(counts) > 1) for one in outlook.steps)
     by = f"by {counts.pop():,} held-out users" if len(counts) == 1 else "by held-out users"
-    told = ", ".join(_gain(one, with_users=by == "by held-out users") for one in outlook.steps)
+    by += f" of the {outlook.arm} arm" if outlook.arm else ""
     numbers = f"Gain over the population mean in a choice of {outlook.choices}, {by}, with 95% intervals: {told}."
     return f"{first}. {numbers}{_seen(personal, outlook, checks)}"
 
@@ -322,6 +325,8 @@ def _more(evidence: Evidence) -> str:
     """What to log, where logs do not suffice: longer histories, more users, or larger choices."""
     outlook, summary = evidence.measured, evidence.logs
     if outlook is None or not outlook.steps:
+        if any(one.name == ARMS for one in evidence.checks or ()):
+            return "Serve more users at random: they judge what is learned from all."
         if summary is not None and 2 * summary.usable < summary.users:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
@@ -335,8 +340,9 @@ def _more(evidence: Evidence) -> str:
     if best.gain <= 0 or best.error == 0:
         return _little(evidence, outlook)
     needed = _rounded(best.people * max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2)
+    arm = f" of the {outlook.arm} arm" if outlook.arm else ""
     return (
-        f"If the gain after {times(best.interactions)} is what it seems, about {needed:,} held-out users (here "
+        f"If the gain after {times(best.interactions)} is what it seems, about {needed:,} held-out users{arm} (here "
         f"{best.people:,}) would show it: log more users, or longer histories."
     )
 

@@ -32,7 +32,7 @@ from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import workers as engines
-from newcomer.logs.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.advice import SAMPLE, arm_advice, candidate_advice, intercept_advice, reward_advice, short_advice
 from newcomer.logs.arms import at_random, judges_of
 from newcomer.logs.attributes import UserTable, read_users
 from newcomer.logs.batch import Batch
@@ -327,6 +327,8 @@ class Logs(Shown):
         far = reward_advice(self.summary, self._source.parts, self.action_ids or ())
         far += candidate_advice(self.total)
         said = [*self._notes, *far, *short_advice(self.summary)]
+        if self.judges is not self:
+            said.append(arm_advice(self.summary.users, None if self.judges is None else self.judges.summary.users))
         if self._ignored_items:
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."

@@ -66,15 +66,16 @@ def read_logs(
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> Logs:
-    """Read and check logs from Parquet, CSV, JSON lines or a service's store. What was decided on the way is said in `Logs.advice`.
+    """Read and check logs from Parquet, CSV, JSON lines or a service's store. `Logs.advice` says what was decided.
 
     Parameters
     ----------
     path
         A file, folder or glob, or a list of these; a pipe, or "-" for standard input; a table, as `Logs.from_frame`
-        takes it; or the store of a decision service, `sqlite:///FILE` or `postgresql://...`, which may be running: items
-        and users are then those of the store, unless they are passed. Files may be compressed with gzip. Folders named `key=value` give a column each. The separator of a
-        CSV and decimal commas are found out; true and false, yes and no are numbers.
+        takes it; or the store of a decision service, `sqlite:///FILE` or `postgresql://...`, which may be running:
+        items and users are then those of the store, unless they are passed. Files may be compressed with gzip. Folders
+        named `key=value` give a column each. The separator of a CSV and decimal commas are found out; true and false,
+        yes and no are numbers.
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
         columns, or an array whose row i is action i. A column `name` names them; where there are names and no

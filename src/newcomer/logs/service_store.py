@@ -8,9 +8,9 @@ is read again. Pages are written as Parquet to a private folder, which the reade
 bounded whatever the size of the store.
 
 A row is what `GET /v1/logs` exports (`exported`): decisions and observations with a reward, defaults included, pending
-and void ones left out; `candidates` is null where the whole catalogue could be shown, and `propensity` where the service
-did not decide. Ids, names and features of actions are those of the models that the store has served, attributes
-those of its users.
+and void ones left out; `candidates` is null where the whole catalogue could be shown, and `propensity` where the
+service did not decide. Ids, names and features of actions are those of the models that the store has served,
+attributes those of its users.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeGuard
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -35,8 +35,8 @@ from newcomer.logs.files import LogFile
 
 SCHEMA = 1  # migrations of a store that this version knows (`newcomer.serve.migrations`)
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
-COLUMNS = ("id", "user_id", "at", "model", "arm", "propensity", "action", "features", "candidates", "excluded", "slate")
-COLUMNS += ("slot", "shadow", "status", "reward")
+COLUMNS = ("id", "user_id", "at", "model", "arm", "propensity", "action", "features", "candidates", "excluded")
+OTHERS = ("slate", "slot", "shadow", "status", "reward")
 READ = ("user", "step", "action", "reward", "propensity", "candidates", "arm", "features")
 FIRST, LEAST, MOST = 2_000, 50, 50_000  # rows of the first page, and of any
 PAGE = 8 << 20  # bytes of a page as it is aimed at
@@ -66,8 +66,8 @@ class StoredRow(NamedTuple):
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> StoredRow:
-        """From the values of `COLUMNS`; ids of actions are JSON."""
-        values = dict(zip(COLUMNS, row, strict=True))
+        """From the values of `COLUMNS` and `OTHERS`; ids of actions are JSON."""
+        values = dict(zip((*COLUMNS, *OTHERS), row, strict=True))
         user = values.pop("user_id")
         for name in ("action", "shadow", "candidates", "excluded"):
             values[name] = None if values[name] is None else json.loads(values[name])
@@ -125,11 +125,11 @@ def table_of(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
     kinds: dict[str, Any] = dict.fromkeys(("user", "arm", "decision", "slate", "model", "status"), pl.String)
     kinds |= dict.fromkeys(("step", "slot"), pl.Int64) | dict.fromkeys(("reward", "propensity", "at"), pl.Float64)
     kinds |= {"action": kind, "shadow": kind, "candidates": pl.List(kind), "features": pl.List(pl.Float64)}
-    order = tuple(rows[0]) if rows else (*READ[:-1], "decision", "slate", "slot", "shadow", "model", "at", "status")
+    order = (*READ[:-1], "decision", "slate", "slot", "shadow", "model", "at", "status", "features")
     return pl.DataFrame(list(rows), schema={name: kinds[name] for name in order}, orient="row")
 
 
-def is_store(path: object) -> bool:
+def is_store(path: object) -> TypeGuard[str]:
     """Whether this is the address of a store, and no path.
 
     >>> is_store("sqlite:///service.store"), is_store("logs.csv")
@@ -216,8 +216,8 @@ class _Postgres:
             import asyncpg
         except ImportError as error:
             raise MissingExtra.of("serve", purpose="stores") from error
-        self.name, self.errors = shown_address(url), (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
-        self.errors += (asyncio.TimeoutError, TimeoutError, ValueError)
+        self.name = shown_address(url)
+        self.errors = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, ValueError)
         self.loop, self.thread = asyncio.new_event_loop(), ThreadPoolExecutor(1, "newcomer-store")
         only_reads = {"default_transaction_read_only": "on", "application_name": "newcomer logs"}
         try:
@@ -417,7 +417,9 @@ def _moved(connection: Connection) -> tuple[int, int]:
 def _pages(connection: Connection) -> Iterator[list[StoredRow]]:
     """Rows with a reward that are not void, by id; rows that came after the first look are left out."""
     last, after, size = int(connection.all("SELECT value FROM counter")[0][0]), "", FIRST
-    sql = f"SELECT {', '.join(COLUMNS)} FROM events WHERE id > $1 AND reward IS NOT NULL AND status <> 'void'"
+    sql = (
+        f"SELECT {', '.join((*COLUMNS, *OTHERS))} FROM events WHERE id > $1 AND reward IS NOT NULL AND status <> 'void'"
+    )
     while True:
         rows = connection.all(f"{sql} ORDER BY id LIMIT $2", after, size)
         if not rows:

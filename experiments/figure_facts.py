@@ -119,9 +119,19 @@ def main(results: Path) -> Facts:
         "with Hoeffding sets it nears LinUCB": all(
             abs(gap(p, "H-ProBALL-UCB", "LinUCB").mean) < 0.05 * sum(rows[p, "LinUCB"]) / 30 for p in (1, 2)
         ),
-        "not all others": gap(3, "M-ProBALL-TS", "mTS").more and not gap(3, "M-ProBALL-TS", "MixTS").less,
+        "of the samplers it outperforms TS and mmTS": gap(3, "M-ProBALL-UCB", "LinTS").less
+        and gap(3, "M-ProBALL-UCB", "mmTS").less,
+        "and is level with MixTS and mTS": gap(3, "M-ProBALL-UCB", "MixTS").level
+        and gap(3, "M-ProBALL-UCB", "mTS").level,
+        "with Hoeffding sets it is behind MixTS and mTS": gap(3, "H-ProBALL-UCB", "MixTS").more
+        and gap(3, "H-ProBALL-UCB", "mTS").more,
+        "of the optimistic ones all but LinUCB on true features": all(
+            gap(2, "M-ProBALL-UCB", name).less for name in ("LinUCB", "mUCB", "mmUCB")
+        ),
     }
-    return Facts({"near": near.words}, claims) | radii(results)
+    words = {"near": near.words, "mixts": gap(3, "M-ProBALL-UCB", "MixTS").signed}
+    words["mts"] = gap(3, "M-ProBALL-UCB", "mTS").signed
+    return Facts(words, claims) | radii(results)
 
 
 def eigenvalues(results: Path) -> Facts:
@@ -303,15 +313,23 @@ def ts(results: Path) -> Facts:
 def ts_rating(results: Path) -> Facts:
     """Ratings of the samplers."""
     ends = Ends.of(results, "movielens-ts-rating", "reward")
-    behind = {
-        "none is rated higher than with MixTS or mTS": not any(
-            ends.ahead(w, line, Line(name))
-            for w in FILMS
-            for line in ends.variants(w, "ProBALL-TS")
-            for name in ("MixTS", "mTS")
-        )
+    variants = [(w, line) for w in FILMS for line in ends.variants(w, "ProBALL-TS")]
+    kept = {world: ends.kept(world, "ProBALL-TS") for world in FILMS}
+    claims = {
+        "every variant is rated lower than MixTS and mTS": all(
+            ends.ahead(w, Line(name), line) for w, line in variants for name in ("MixTS", "mTS")
+        ),
+        "literal: every variant is rated lower than mmTS": all(
+            ends.ahead(w, Line("mmTS"), line) for w, line in variants if w == LITERAL
+        ),
+        "balanced: in the subspace it is rated higher than mmTS": ends.ahead(BALANCED, kept[BALANCED], Line("mmTS")),
     }
-    return _rated(ends, "ProBALL-TS", "LinTS") | Facts(claims=behind)
+    words = {
+        f"{name}_{kind}": ends.gap(world, kept[world], Line(policy)).words
+        for kind, world in (("literal", LITERAL), ("balanced", BALANCED))
+        for name, policy in (("lints", "LinTS"), ("mixts", "MixTS"), ("mmts", "mmTS"))
+    }
+    return _rated(ends, "ProBALL-TS", "LinTS") | Facts(words, claims)
 
 
 def lowdim(results: Path) -> Facts:

@@ -29,8 +29,8 @@ FLOW = (
     ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
     ("files", "serialize", "users", "array_loops", "logistic_loops", "encoding"),
     ("subspace", "radius", "interval", "findings", "evidence", "population"),  # no learning
-    ("logs",),
     ("run_settings",),  # who passes over the logs, and what is kept on the way
+    ("logs",),
     ("linear",),
     ("sold",),
     ("em",),

@@ -83,7 +83,8 @@ def policies(model):
     for kind in (nc.ProBALLUCB, nc.ProBALLTS):
         for tau, tau_prime in ((0.0, 0.0), (2.0, 0.0), (0.5, 0.5), (1e9, 0.0)):
             yield kind(model, tau=tau, tau_prime=tau_prime, radius=1.0, **settings)
-        yield kind(model, exit="savings", radius=0.5, reward_bound=2.0, **settings)
+        for name in ("savings", "containment"):
+            yield kind(model, exit=name, radius=0.5, reward_bound=2.0, **settings)
     yield nc.PriorUCB(model)
     yield nc.PriorTS(model)
     named = replace(

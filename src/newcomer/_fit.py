@@ -44,7 +44,7 @@ from newcomer.model import Model
 from newcomer.population import Estimate, Population
 from newcomer.run_settings import Run
 from newcomer.sold import second_moment
-from newcomer.sold.dense import check_coverage
+from newcomer.sold.coverage import check_coverage
 from newcomer.sold.second_moment import SoldSettings
 from newcomer.users import bucket_count, bucket_of, folds
 

@@ -25,7 +25,7 @@ from newcomer.cli.model_summary import (
     tell,
     verdict,
 )
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter
 from newcomer.em.passes import Progress
 from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
 

@@ -47,6 +47,7 @@ EXAMPLES = {
             literal(dim, tau=dim / 3),
             literal(dim, tau=dim / 9, tau_prime=0.5, widths="theoretical"),
             literal(dim, exit="savings", reward_bound=0.6),
+            literal(dim, exit="containment", reward_bound=0.6),
         )
     ],
     "ProBALLTS": lambda dim, rank: [
@@ -55,6 +56,7 @@ EXAMPLES = {
             literal(dim, tau=1e9),
             literal(dim, tau=dim / 3, tau_prime=0.1),
             literal(dim, exit="savings", reward_bound=0.6),
+            literal(dim, exit="containment", reward_bound=0.6),
         )
     ],
     "LocalUCB": lambda dim, rank: [nc.LocalUCB(make_model(dim, rank), horizon=20, radius=0.5, reward_bound=4.0)],

@@ -15,9 +15,8 @@ import numpy as np
 from newcomer.arrays import Floats
 from newcomer.evidence import HEAVY_TAILS, LIMITS, Summary
 from newcomer.logs.histories import Histories
-from newcomer.logs.reward_histogram import FAR as FAR_OUTSIDE
-from newcomer.logs.reward_histogram import TAIL
-from newcomer.logs.summary import LogTotals
+from newcomer.logs.summary import FAR as FAR_OUTSIDE
+from newcomer.logs.summary import TAIL, LogTotals
 from newcomer.transforms import Transform, raw
 
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
@@ -152,6 +151,6 @@ def arm_advice(users: int, random: int | None) -> str:
         return "Rows have arms, and nobody was served at random: what is learned from them cannot be judged by them."
     were = "user was" if random == 1 else "users were"
     return (
-        f"Rows have arms: {random:,} of {users:,} {were} served at random, and these rows judge (checks, gains, SOLD and "
-        "radii); EM learns from the rows of all arms."
+        f"Rows have arms: {random:,} of {users:,} {were} served at random, and these rows judge (checks, gains, SOLD "
+        "and radii); EM learns from the rows of all arms."
     )

@@ -65,9 +65,8 @@ from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
-from newcomer.transforms import Transform
+from newcomer.transforms import LEAST, Transform, raw, transformed
 
-FAR = 3.0  # times the largest reward of the logs: a reward beyond it is likely in other units
 # Former names of hooks, and their names now.
 FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
 
@@ -388,7 +387,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         """Whether rewards for ids that the catalogue has were learned in a short way."""
         codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
         paid = None if codes is None else calls.plain_rewards(reward)
-        if codes is None or paid is None:
+        if codes is None or paid is None or not len(paid) or paid.min() < self._plausible[0]:
             return False
         who = calls.everyone(len(state)) if users is None else positions(users, len(state))
         return len(codes) == len(paid) == len(who) and self.learn_codes(state, who, codes, paid)
@@ -504,19 +503,46 @@ class Contract(Shown, ABC, Generic[Kind]):
         """The policy's model, None if it has none."""
         return getattr(self, "model", None)
 
-    @cached_property
+    @property
     def largest_reward(self) -> float:
         """The size beyond which a reward is far outside those of the logs; infinite if nothing is known of these."""
+        return self._plausible[1]
+
+    @cached_property
+    def _plausible(self) -> tuple[float, float]:
+        """Rewards, as they are learned, that may be in the units of the logs: at most one range beyond the logged one.
+
+        With a transform the range is that of raw rewards, in which people make mistakes of units.
+        """
+        least, most = self._logged_range
+        if not most > least:
+            return -np.inf, np.inf
+        wide = np.array([2 * least - most, 2 * most - least])
+        if self._transform is None:
+            return float(wide[0]), float(wide[1])
+        below = wide <= LEAST
+        low, high = transformed(np.where(below, 0.0, wide), self._transform)
+        return (-np.inf if below[0] else float(low)), float(high)
+
+    @cached_property
+    def _logged_range(self) -> tuple[float, float]:
+        """The least and the largest raw reward of the logs; both 0 if nothing is known of these."""
         logs = getattr(getattr(self._model, "evidence", None), "logs", None)
-        return FAR * logs.max_reward if logs is not None and logs.max_reward > 0 else np.inf
+        if logs is None:
+            return 0.0, 0.0
+        least = -logs.max_reward if logs.least_reward is None else logs.least_reward
+        low, high = raw(np.array([least, logs.max_reward]), self._transform)
+        return float(low), float(high)
 
     def _warn_of_range(self, reward: Floats) -> None:
         """Point out, once a model, rewards in other units than those of the logs; they are learned all the same."""
-        worst = float(np.abs(reward).max())
-        if worst > self.largest_reward and self._catalogue is not None:
+        low, high = self._plausible
+        far = reward[(reward < low) | (reward > high)]
+        if len(far) and self._catalogue is not None:
+            least, most = self._logged_range
             sentence = (
-                f"A reward of size {worst:g} is far outside those of the logs, of which the largest is"
-                f" {self.largest_reward / FAR:g}: pass rewards in the units of the logs."
+                f"A reward of {float(raw(far[:1], self._transform)[0]):g} is far outside those of the logs, which lie"
+                f" between {least:g} and {most:g}: pass rewards in the units of the logs."
             )
             self._catalogue.warn_once("range", lambda: sentence)
 

@@ -1,4 +1,4 @@
-"""When does a user leave the shared subspace? Three exits, each of which sets `in_subspace` as rewards come.
+"""When does a user leave the shared subspace? Four exits, each of which sets `in_subspace` as rewards come.
 
 Literal: the paper's rule (Algorithm 2 of ProBALL). With U (d x k), V = I + sum phi phi^T, V_U = U^T V U, round t is
 played in the subspace while
@@ -28,6 +28,18 @@ there is no guarantee. R Delta is the worst case over actions, and the plug-in R
 the exit is cautious: with unit features in d = 20, k = 2 and T = 200 it was never taken at R Delta = 1.2, after 75
 rounds on average at 1.9, and after the first at 2.9. |phi|_{V^-1} needs the full system from the first round on, so
 this exit costs LinUCB's memory, and more than its time.
+
+Containment: the paper's picture of ProBALL, of which its rule is a proxy; leave for good once a ball around the
+estimate in the subspace, which holds what the logs allow, contains all of LinUCB's ellipsoid, so that the logs add
+nothing. With beta_1 = U V_U^-1 U^T b the ball is that of the lemma on beta_1: in the span of U the estimate is within
+alpha_1 + R Delta kappa in the norm of V_U, and out of it beta has length R Delta at most, hence
+
+    rho^2 = (alpha_1 + R Delta kappa)^2 / lambda_min(V_U) + (R Delta)^2,
+
+and a user leaves if the largest |beta - beta_1| over |beta - beta_2|_V <= alpha_2 is at most rho (`farthest`, exactly).
+A radius of 0 never leaves: some point of the ellipsoid is alpha_2 / sqrt(lambda_min(V)) away or more, and lambda_min(V)
+<= lambda_min(V_U). No bound on regret comes with it. (In the plane the smallest ball around the offline set of
+LOCAL-UCB can be computed, and paper/figures/geometry.py draws that one.)
 
 Outlier: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior
 the standardised one-step errors u_t = (r_t - prediction) / deviation of a newcomer are independent N(0, 1), however
@@ -60,7 +72,7 @@ from math import sqrt
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.linear import learning_loops, scoring_loops
+from newcomer.linear import learning_loops, ridge, scoring_loops
 from newcomer.linear.state import State
 from newcomer.policies import exit_loops, two_systems
 from newcomer.policies.calls import Rewards, each_once
@@ -202,6 +214,72 @@ class Savings:
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
         """There is no shorter way."""
         return False
+
+
+@dataclass(frozen=True, eq=False)
+class Containment:
+    """Leave once the ball contains the ellipsoid; `low`, `high` are alpha_1, alpha_2, `bias` is R Delta."""
+
+    low: float
+    high: float
+    bias: float
+    basis: Floats
+
+    def settings(self) -> dict[str, str | float]:
+        """What a state under this exit depends on."""
+        return {"exit": "containment", "widths": f"{self.low!r}, {self.high!r}", "reward_bound * radius": self.bias}
+
+    def start(self, n: int) -> tuple[TwoSystems, Ledger]:
+        """n newcomers, both systems kept up from the start; C is needed for kappa."""
+        rank, dim = self.basis.shape
+        return two_systems.start(n, dim, rank, built=True), _ledger(n, rank, dim)
+
+    def learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
+        """Take rewards into the systems, and compare the ball with the ellipsoid of each user who is still inside."""
+        lean = Lean(ledger.cross, ledger.kappa, ledger.squares, 0.0, 0.0)  # a rule that never leaves, for its kappa
+        for part in each_once(observed):
+            users, inside = part.users, systems.in_subspace[part.users]
+            two_systems.learn(systems, self.basis, part, keep=False)
+            small = systems.small
+            exit_loops.ask_rule(lean, self.basis, small.factor, small.count, systems.in_subspace, users, part.features)
+            for user, stays in zip(users, inside, strict=True):
+                systems.in_subspace[user] = stays and not self.contained(systems, float(ledger.kappa[user]), int(user))
+
+    def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
+        """There is no shorter way."""
+        return False
+
+    def contained(self, systems: TwoSystems, kappa: float, user: int) -> bool:
+        """Whether the ball of a user contains the ellipsoid."""
+        small, full = systems.small, systems.full
+        lean = self.bias * kappa if kappa > 0 else 0.0  # an infinite radius times no lean at all is zero
+        inverse = np.linalg.norm(ridge.unpack(small.factor[user], small.dim), 2) ** 2  # 1 / lambda_min(V_U)
+        rho = np.hypot((self.low + lean) * sqrt(inverse), self.bias)
+        apart = full.mean[user] - small.mean[user] @ self.basis
+        spread = self.high * ridge.unpack(full.factor[user], full.dim)
+        return bool(farthest(apart, spread) <= rho)
+
+
+def farthest(centre: Floats, factor: Floats) -> float:
+    """The largest |centre + W^T y| over |y| <= 1, for a centre (d,) and W (d, d).
+
+    With s_i the singular values of W and c_i the centre in its right singular vectors, the square is the least lambda +
+    sum_i c_i^2 lambda / (lambda - s_i^2) over lambda >= max s_i^2 (the S-lemma). It is convex, and its slope, 1 - sum_i
+    c_i^2 s_i^2 / (lambda - s_i^2)^2, is positive from max s_i^2 + |c| max s_i on.
+
+    >>> farthest(np.array([3.0, 0.0]), np.diag([1.0, 2.0])), farthest(np.zeros(2), np.diag([1.0, 2.0]))
+    (4.0, 2.0)
+    """
+    _, lengths, turn = np.linalg.svd(factor)
+    shares, squares = (turn @ centre) ** 2, lengths**2
+    least = float(squares[0])
+    most = least + float(np.linalg.norm(centre)) * float(lengths[0])
+    floor = 1e-30 * most  # where rounding leaves nothing of a difference
+    for _ in range(80 if most > least else 0):
+        middle = 0.5 * (least + most)
+        rising = (shares * squares / np.maximum(middle - squares, floor) ** 2).sum() < 1.0
+        least, most = (least, middle) if rising else (middle, most)
+    return sqrt(most + float((shares * most / np.maximum(most - squares, floor)).sum())) if most > 0 else 0.0
 
 
 @dataclass

@@ -16,7 +16,8 @@ kappa_t is at most sqrt(t - 1), whatever the actions (docs/theory.md), so the th
 It says little for short horizons: with tau = 1, tau' = 0 and a radius of at most 1 the subspace *cannot be left before
 t = d^2* (2,500 rounds at d = 50), whatever the rewards. The rule never looks at rewards. The paper's experiments use
 tau' = 0 and radii far above 1, and tune tau. That is `exit="literal"`; `exit="savings"` is ours, has no tau, and leaves
-once the subspace has cost more than it saved (exits.py, with its guarantee).
+once the subspace has cost more than it saved (exits.py, with its guarantee); `exit="containment"` is the paper's
+picture, of which the literal rule is a proxy: leave once a ball around the offline set contains LinUCB's ellipsoid.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ from newcomer.model import Model
 from newcomer.policies import calls, two_systems
 from newcomer.policies.base import Contract, the_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
-from newcomer.policies.exits import Ledger, Literal, Savings
+from newcomer.policies.exits import Containment, Ledger, Literal, Savings
 from newcomer.policies.learner import Learner
 from newcomer.policies.two_systems import TwoSystems
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
 from newcomer.validate import number, one_of, whole
 
-EXITS = ("literal", "savings")
+EXITS = ("literal", "savings", "containment")
 
 
 @dataclass
@@ -64,7 +65,7 @@ class _Plan(Learner[ProBALLState]):
     low: float  # alpha_1, apart from kappa
     high: float  # alpha_2
     widening: float  # R Delta tau', by which alpha_1 grows with kappa; 0 if it does not
-    exit: Literal | Savings
+    exit: Literal | Savings | Containment
 
     def state_settings(self) -> dict[str, str | float]:
         """Who is in the subspace, and what is kept, depends on the exit."""
@@ -108,10 +109,11 @@ def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
     low, high = resolve(policy.widths, shape, policy.horizon, policy.theory)
     _check_exit(policy)
     basis = np.array(model.basis.T, dtype=np.float64, order="C")
-    if policy.exit == "savings":
+    if policy.exit != "literal":
         bound = plug_in_bound(model) if policy.reward_bound is None else float(policy.reward_bound)
         cost = bound * radius if radius > 0 else 0.0  # a radius of zero costs nothing, whatever the bound
-        return _Plan(basis, low, high, 0.0, Savings(low, high, cost, basis))
+        kind = Savings if policy.exit == "savings" else Containment
+        return _Plan(basis, low, high, 0.0, kind(low, high, cost, basis))
     # An infinite radius times a tau of zero is zero: such a policy never leaves.
     pull, bend = (radius * weight if weight > 0 else 0.0 for weight in (policy.tau, policy.tau_prime))
     widening = policy.theory.bound * bend if policy.widths == "theoretical" else 0.0
@@ -125,9 +127,10 @@ def _check_exit(policy: ProBALLUCB | ProBALLTS) -> None:
     if bound is not None:
         number(bound, "reward_bound", least=1e-12)
     if name == "literal" and bound is not None:
-        raise PolicyError("the literal exit has no use for a reward_bound", todo="pass exit='savings', or leave it out")
-    if name == "savings" and (policy.tau, policy.tau_prime) != (1.0, 0.0):
-        raise PolicyError("tau and tau_prime are of the literal exit", todo="leave them out with exit='savings'")
+        todo = "pass exit='savings' or exit='containment', or leave it out"
+        raise PolicyError("the literal exit has no use for a reward_bound", todo=todo)
+    if name != "literal" and (policy.tau, policy.tau_prime) != (1.0, 0.0):
+        raise PolicyError("tau and tau_prime are of the literal exit", todo=f"leave them out with exit={name!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +139,7 @@ class ProBALLUCB(Contract[ProBALLState]):
 
     `radius` is Delta, the model's own by default; `widths` is "practical", "theoretical" or (alpha_1, alpha_2);
     `theory` holds R, delta and C of the theoretical widths. `exit` is "literal", the paper's rule with `tau` and
-    `tau_prime`, or "savings", which takes `reward_bound` for R, by default LocalUCB's plug-in.
+    `tau_prime`, "savings" or "containment", which take `reward_bound` for R, by default LocalUCB's plug-in.
 
     >>> model = Model(np.eye(2)[:, :1], np.ones(2), np.zeros(2), np.eye(2)[:, :1], noise_variance=1.0)
     >>> policy = ProBALLUCB(model, horizon=100, radius=1.0, widths=(1.0, 1.0))

@@ -1,7 +1,8 @@
 """main: the paper's first figure, four panels side by side.
 
-Simulation, optimistic and Thompson algorithms on MovieLens, and regret against N, drawn from the same runs as the
-figures of their own, at one tau for each world (`Scale.shown`).
+Simulation, ProBALL-UCB against optimistic and against Thompson algorithms on MovieLens, and regret against N, drawn
+from the same runs as the figures of their own, at one tau for each world (`Scale.shown`). The third panel has
+ProBALL-TS as well.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def _curves(kept: JobFolder) -> list[tuple[str, list[Line]]]:
     return [
         (LEARNABLE, simulation.lines(kept, simulation.ABLATION)),
         (BALANCED, movielens.ucb_lines(kept)),
-        (BALANCED, movielens.ts_lines(kept)),
+        (BALANCED, movielens.against_samplers(kept)),
     ]
 
 

@@ -45,6 +45,11 @@ def ts_lines(kept: JobFolder) -> list[Line]:
     return lines(kept, TS, ("ProBALL-TS",))
 
 
+def against_samplers(kept: JobFolder) -> list[Line]:
+    """The third panel of `main`, as its caption has it: ProBALL-UCB against the Thompson samplers, and ProBALL-TS."""
+    return lines(kept, TS, ("ProBALL-UCB", "ProBALL-TS"))
+
+
 def caption(scale: Scale) -> str:
     """What the paper does not state."""
     return (

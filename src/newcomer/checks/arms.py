@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.checks.significance import Draft
-from newcomer.findings import ARMS, Finding
+from newcomer.findings import ARMS, LIFT, Finding
+from newcomer.gain.arms import arm_steps, lift_of
+from newcomer.interval import shown
 from newcomer.logs.arms import OBSERVED, RANDOM
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
@@ -84,22 +86,41 @@ def count_arms(logs: Logs) -> ArmCounts:
 
 
 def arms_finding(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Finding:
-    """Which arms there are, and what was judged by whom; `drafts` are the tests, which know how sure they are."""
+    """Which arms there are, what was judged by whom, and what treated users got beyond the control arm.
+
+    `drafts` are the tests, which know how sure they are.
+    """
+    made = partial(_told, logs, counts, drafts)
+    lift = lift_of(arm_steps(logs))
+    if lift is None or lift.over is None:
+        return made(None, None)
+    p_value = math.erfc(abs(lift.over.value) / max(lift.over.error, 1e-300) / math.sqrt(2.0))
+    found = made(lift.over.value, p_value)
+    first = f"first {lift.interactions} interactions" if lift.interactions > 1 else "first interaction"
+    said = f" Over the {first} treated users got {shown(lift.over)} over the control arm, who are served the best for"
+    return replace(found, what=f"{found.what}{said} everybody.")
+
+
+def _told(
+    logs: Logs, counts: ArmCounts, drafts: Sequence[object], lift: float | None, p_value: float | None
+) -> Finding:
+    """The finding, with the lift of the treated arm where there is one."""
+    made = partial(Finding, ARMS, effect=lift, unit="" if lift is None else LIFT, p_value=p_value)
     each = [f"{n:,} {name}" for name, n in zip(logs.arms, counts.users.tolist(), strict=True) if n]
     mixed = f"; {counts.mixed:,} have rows of several arms and judge nothing" if counts.mixed else ""
     told = f"Users by arm: {', '.join(each)}{mixed}."
     if logs.judges is None:
-        return Finding(ARMS, "doubtful", f"{told} {NOBODY}", f"{SERVE}: they judge what is learned from the others.")
+        return made("doubtful", f"{told} {NOBODY}", f"{SERVE}: they judge what is learned from the others.")
     users = logs.judges.summary.usable
     told += f" How actions were chosen, drift and shared preferences are judged by the {users:,} users of the random"
     told += " arm who have two rows or more; coverage and rewards by all rows, propensities arm by arm. What the other"
     told += " arms show depends on preferences, as it should."
     needed = needed_users(users, drafts)
     if needed <= users:
-        return Finding(ARMS, "fine", told, "Nothing to do.", effect=float(users), unit="users of the random arm")
+        return made("fine", told, "Nothing to do.")
     few = f" They are too few for some of this: about {needed:,} would do."
     advice = f"{SERVE} for longer, or with a larger share."
-    return Finding(ARMS, "unknowable", told + few, advice, effect=float(users), unit="users of the random arm")
+    return made("unknowable", told + few, advice)
 
 
 def needed_users(users: int, drafts: Sequence[object]) -> int:

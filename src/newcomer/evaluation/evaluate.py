@@ -24,7 +24,6 @@ from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import off_policy
-from newcomer.evaluation.arms import arm_steps
 from newcomer.evaluation.cold_start import REWARD, ByPolicy, Fold, judge, shares_of
 from newcomer.evaluation.off_policy import misfit, rows_of, weigh
 from newcomer.evaluation.predictors import (
@@ -50,6 +49,7 @@ from newcomer.evaluation.results import (
 )
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
+from newcomer.gain.arms import arm_steps
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
 from newcomer.gain.heldout_gain import deals_of, judges_of
 from newcomer.gain.per_user import Progress, UserTable

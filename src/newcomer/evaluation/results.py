@@ -19,11 +19,11 @@ import polars as pl
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError, nearest
-from newcomer.evaluation.arms import ArmStep, arm_sentences
 from newcomer.evaluation.cold_start import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
+from newcomer.gain.arms import ArmStep, arm_sentences
 from newcomer.gain.per_user import UserTable
 from newcomer.gain.verdict import LOOK, times
 from newcomer.interval import FEWEST, Interval, shown

@@ -15,7 +15,20 @@ from __future__ import annotations
 from math import ceil
 
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, GainStep, HeldoutGain, Summary
-from newcomer.findings import ARMS, GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
+from newcomer.findings import (
+    ARMS,
+    GAIN,
+    LIFT,
+    LOGGING,
+    SHARED,
+    SPELLING,
+    Answer,
+    Decision,
+    Finding,
+    Findings,
+    Known,
+    chance,
+)
 from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
 
@@ -40,6 +53,9 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         return _broken(checks)
     steps, start = by_step(outlook, summary)
     everybody, personal = _everybody(outlook, summary), _personal(outlook, steps, start)
+    arms = by_arms(checks)
+    if arms is not None:
+        personal = arms
     answer = _answer(logs, everybody, personal)
     doubts = wrong(checks, "doubtful")
     return Decision(
@@ -50,12 +66,34 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         start=start,
         steps=steps,
         sentences=(
-            _first(answer, start, doubts, evidence),
+            _first(answer, start, doubts, evidence) if arms is None else _first_by_arms(arms, doubts),
             _all_alike(evidence),
-            _added(outlook, steps, personal, checks),
+            _added(outlook, steps, _personal(outlook, steps, start), checks),
             _advice(answer, personal, evidence, doubts),
         ),
     )
+
+
+def by_arms(checks: Findings | None) -> Known | None:
+    """Whether personalising adds to the best for everybody, by arms of an experiment; None where these do not tell.
+
+    Users are drawn to arms by lot: where treated and control differ clearly, nothing that is computed from logs says it
+    better.
+    """
+    found = next((one for one in checks or () if one.name == ARMS and one.unit == LIFT), None)
+    if checks is None or found is None or found.effect is None or found.p_value is None or found.p_value > checks.level:
+        return None
+    return "yes" if found.effect > 0 else "no"
+
+
+def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
+    """The answer where arms give it."""
+    names = f"; the logs leave doubts ({', '.join(one.name for one in doubts)})" if doubts else ""
+    if known == "yes":
+        return (
+            f"{'Only with care' if doubts else 'Yes'}: personalise; treated users get more than the control arm{names}."
+        )
+    return f"Serve everybody the best: treated users get less than the control arm, who are served that{names}."
 
 
 def trust(checks: Findings | None) -> str:

@@ -77,6 +77,12 @@ def _look(batch: Batch, *, arms: tuple[str, ...]) -> Floats:
     return sums
 
 
+def lift_of(steps: tuple[ArmStep, ...]) -> ArmStep | None:
+    """Treated users against those of the control arm, over the most first interactions that 30 users of both have."""
+    able = [one for one in steps if one.arm == "control" and one.over is not None and one.over.people >= FEWEST]
+    return max(able, key=lambda one: one.interactions, default=None)
+
+
 def _moments(sums: Floats) -> tuple[float, float, float]:
     """Users, mean, and variance of the mean, from (3,) sums."""
     n = float(sums[0])

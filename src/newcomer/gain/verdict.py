@@ -36,6 +36,7 @@ LOOK = 5  # interactions after which every command tells the gain first, where h
 SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
 TRIAL = 50  # actions that a randomised test may have
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
+NEXT = "It is served already: fit the next model from these rows, stage and promote it, and go on comparing."
 PROMISE = "what is learned from them promises nothing"
 
 
@@ -68,8 +69,8 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         sentences=(
             _first(answer, start, doubts, evidence) if arms is None else _first_by_arms(arms, doubts),
             _all_alike(evidence),
-            _added(outlook, steps, _personal(outlook, steps, start), checks),
-            _advice(answer, personal, evidence, doubts),
+            f"{_lift(checks)}{_added(outlook, steps, _personal(outlook, steps, start), checks)}",
+            NEXT if arms == answer == "yes" else _advice(answer, personal, evidence, doubts),
         ),
     )
 
@@ -86,14 +87,24 @@ def by_arms(checks: Findings | None) -> Known | None:
     return "yes" if found.effect > 0 else "no"
 
 
+def _lift(checks: Findings | None) -> str:
+    """What arms say, before what held-out users do."""
+    if by_arms(checks) is None:
+        return ""
+    found = next(one for one in checks or () if one.name == ARMS)
+    sure = chance(found.p_value or 0.0)
+    return (
+        f"By arms: treated users get {found.effect:+.3g} a decision over the control arm ({sure}). By held-out users: "
+    )
+
+
 def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
     """The answer where arms give it."""
     names = f"; the logs leave doubts ({', '.join(one.name for one in doubts)})" if doubts else ""
     if known == "yes":
-        return (
-            f"{'Only with care' if doubts else 'Yes'}: personalise; treated users get more than the control arm{names}."
-        )
-    return f"Serve everybody the best: treated users get less than the control arm, who are served that{names}."
+        word = "Only with care" if doubts else "Yes"
+        return f"{word}: personalise; treated users get more than those of the control arm{names}."
+    return f"Serve everybody the best: treated users get less than those of the control arm, who get that{names}."
 
 
 def trust(checks: Findings | None) -> str:

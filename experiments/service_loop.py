@@ -4,7 +4,8 @@
 of it. The truth of a seed is a model of `ACTIONS` one-hot actions and two directions of preference. The first model is
 fitted to `FIRST` users ("few", "many") who were logged at random, `ROWS` rows each. A generation serves `USERS`
 newcomers for `ROWS` decisions each, by the service itself on an SQLite store, 90% treated, 5% control, 5% random; the
-next model is fitted to everything that the store has by then (`nc.read_logs("sqlite:///...")`), by EM, with no other setting.
+next model is fitted to everything that the store has by then (`nc.read_logs("sqlite:///...")`), by EM: to the "store
+alone", or "from the first model", whose logs are not in the store (`fit(logs, start=first, add=True)`).
 
 Each model is judged by the same `JUDGES` other newcomers of the truth, whom PriorUCB serves for ten rounds from the
 whole catalogue: `regret` is summed over rounds and averaged over newcomers. Differences to the first model are paired
@@ -17,6 +18,7 @@ import asyncio
 import json
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +39,11 @@ SEEDS = range(20)
 FIRST = {"few": 40, "many": 400}  # users of the first model
 ACTIONS, RANK, NOISE = 20, 2, 0.5
 USERS, ROWS, GENERATIONS = 400, 10, 3
+HOW = ("store alone", "from the first model")  # how the next models are fitted
 JUDGES, ROUNDS = 1000, 10
 TOGETHER = 100  # newcomers who are served at the same time
 RESULTS = Path(__file__).parent / "results" / "service-loop.csv"
-START = "| first model | generation |"  # of the table on the page
+START = "| next models | first model |"  # of the table on the page
 
 
 def truth_of(seed: int, actions: int = ACTIONS) -> Model:
@@ -49,7 +52,7 @@ def truth_of(seed: int, actions: int = ACTIONS) -> Model:
     factor = 0.5 * rng.standard_normal((actions, RANK))
     mean = 1.0 + 0.3 * rng.standard_normal(actions)
     basis = np.linalg.qr(factor)[0]
-    ids = tuple(f"a{i}" for i in range(actions))
+    ids = tuple(f"a{i:02}" for i in range(actions))  # in the order in which a fit sorts them, as `play` supposes
     return Model(basis, np.ones(actions), mean, factor, NOISE**2, action_ids=ids, one_hot=True)
 
 
@@ -102,29 +105,30 @@ def regret_of(models: list[Model], truth: Model, seed: int, judges: int = JUDGES
     return [float(found[name]) for name in policies]
 
 
-def generations(seed: int, first: int, folder: Path) -> list[Model]:
+def generations(seed: int, first: int, how: str, folder: Path) -> list[Model]:
     """The models of one loop."""
-    truth, url = truth_of(seed), f"sqlite:///{folder}/{seed}-{first}.store"
+    truth, url = truth_of(seed), f"sqlite:///{folder}/{seed}-{first}-{how.split()[0]}.store"
     models = [nc.fit(logged_at_random(truth, first, ROWS, seed))]
     for generation in range(1, GENERATIONS):
         number = 1000 * seed + 10 * generation
         asyncio.run(serve(url, models[-1], truth, USERS, ROWS, number, Config()))
         logs = nc.read_logs(url)
-        models.append(nc.fit(logs))
+        start = {"start": models[0], "add": True} if how == HOW[1] else {}
+        models.append(nc.fit(logs, **start))
         logs.close()
     return models
 
 
-def run(seeds: range = SEEDS) -> pl.DataFrame:
-    """Every seed and size; a row for each model."""
+def run(seeds: range = SEEDS, hows: tuple[str, ...] = HOW) -> pl.DataFrame:
+    """Every seed, way and size; a row for each model."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
-            for name, users in FIRST.items():
-                models = generations(seed, users, Path(folder))
+            for how, (name, users) in product(hows, FIRST.items()):
+                models = generations(seed, users, how, Path(folder))
                 regrets = regret_of(models, truth_of(seed), seed)
                 for number, (model, regret) in enumerate(zip(models, regrets, strict=True), start=1):
-                    facts = {"seed": seed, "first": name, "generation": number}
+                    facts = {"seed": seed, "next": how, "first": name, "generation": number}
                     rows.append(facts | {"rank": model.rank, "regret": regret})
                 print(f"seed {seed}, {name}: {', '.join(f'{one:.3f}' for one in regrets)}", file=sys.stderr, flush=True)
                 pl.DataFrame(rows).write_csv(RESULTS, float_precision=5)
@@ -134,15 +138,16 @@ def run(seeds: range = SEEDS) -> pl.DataFrame:
 def table(found: pl.DataFrame) -> str:
     """The table of the page."""
     told = []
-    for name, users in FIRST.items():
-        own = found.filter(pl.col("first") == name).sort("seed")
+    for how, (name, users) in product(HOW, FIRST.items()):
+        own = found.filter((pl.col("first") == name) & (pl.col("next") == how)).sort("seed")
         by = [own.filter(pl.col("generation") == one)["regret"].to_numpy() for one in range(1, GENERATIONS + 1)]
         for number, regret in enumerate(by, start=1):
             more = Interval.of(100.0 * (regret - by[0]) / by[0].mean())
             change = "" if number == 1 else f"{more.value:+.1f}% ({more.low:+.1f} to {more.high:+.1f})"
-            told.append([f"{users} users", str(number), f"{regret.mean():.2f}", change])
-    return markdown.table(["first model", "generation", "regret of 10 rounds", "against the first model"], told)
+            told.append([how, f"{users} users", str(number), f"{regret.mean():.2f}", change])
+    heads = ["next models", "first model", "generation", "regret of 10 rounds", "against the first model"]
+    return markdown.table(heads, told)
 
 
 if __name__ == "__main__":
-    print(table(run()))
+    print(table(run(hows=HOW if len(sys.argv) < 2 else (HOW[int(sys.argv[1])],))))

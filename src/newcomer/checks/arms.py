@@ -115,6 +115,8 @@ def _told(
     told += f" How actions were chosen, drift and shared preferences are judged by the {users:,} users of the random"
     told += " arm who have two rows or more; coverage and rewards by all rows, propensities arm by arm. What the other"
     told += " arms show depends on preferences, as it should."
+    if not any(isinstance(one, Draft) for one in drafts):
+        return made("unknowable", f"{told} They are too few for any test.", f"{SERVE}: a few hundred of them.")
     needed = needed_users(users, drafts)
     if needed <= users:
         return made("fine", told, "Nothing to do.")

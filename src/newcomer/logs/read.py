@@ -152,7 +152,7 @@ def read_logs(
         )
     limits, store = checked_clip(clip, options.reward_transform), None
     if is_store(path):
-        store = read_store(path, None if engine is None else engine.room())
+        store = read_store(path, Scratch if engine is None else engine.room)
         path, items, features, users = store.given(items, features, users)
     chosen = FeatureChoice.of(features, items, columns)
     with chosen.resolving():

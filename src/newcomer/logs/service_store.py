@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -382,13 +382,13 @@ class StoreLogs:
         return pl.concat([seen, known.rename(seen.name)])
 
 
-def read_store(url: str, scratch: Scratch | None = None) -> StoreLogs:
-    """The rows of a store in a private folder, below nobody's reach but the owner's; the store is closed again."""
+def read_store(url: str, room: Callable[[], Scratch] = Scratch) -> StoreLogs:
+    """The rows of a store, in a private folder that `room` makes; the store is closed again."""
     with closing(opened(url)) as connection:
         name = shown_address(url)
         served = Served.of(connection, name)
         for _ in range(TRIES):
-            folder = Scratch() if scratch is None else Scratch(scratch.path)
+            folder = room()
             before = _moved(connection)
             try:
                 paths, left = _written(connection, served, folder)

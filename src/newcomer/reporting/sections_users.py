@@ -98,7 +98,8 @@ def people_sections(dossier: ReportContents) -> list[Markup]:
     decided = len(found.decision.sentences) if found and found.decision else 0  # they stand at the top of the page
     if found is None or found.look is None:
         why = found.sentences()[decided] if found else dossier.why("evaluate")
-        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"))]
+        arms = _arms(found) if found else []
+        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"), *arms)]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
     if dossier.broken:
         why = "These logs are broken, and so is what was measured on held-out users of them."

@@ -56,7 +56,7 @@ from newcomer.logs.items import Items, spellings
 from newcomer.logs.memory_store import Clip, Held, Keep, Source, collect, keep_parts, keep_users
 from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip, column_names
 from newcomer.logs.reader import catalogue_of, inspect_frame, without_gaps
-from newcomer.logs.schema import Layout, Missing, Renames, extract, find_time, resolve, time_names
+from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Missing, Renames, extract, find_time, resolve, time_names
 from newcomer.logs.summary import LogTotals, RewardHistogram, totals_of
 from newcomer.logs.text_columns import Dates, spellings_note
 from newcomer.logs.workers import Engine
@@ -299,7 +299,8 @@ class Logs(Shown):
         try:
             faults.refuse()
         except LogsError as error:
-            raise mentioning(error, spellings(catalogue)) from error
+            times = [note for note in layout.notes if LOOKS_LIKE_TIME in note]
+            raise mentioning(error, [*times, *spellings(catalogue)]) from error
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
         users = [] if layout.tidy_ids else spellings_note(rows.users, "user")
         return cls(

@@ -33,7 +33,7 @@ from newcomer.files import unpack
 from newcomer.logs.disk_store import Scratch, no_room
 from newcomer.logs.files import LogFile
 
-SCHEMA = 1  # migrations of a store that this version knows (`newcomer.serve.migrations`)
+SCHEMA = 2  # migrations of a store that this version knows, which are in `newcomer.serve.migrations`
 SQLITE, POSTGRES = "sqlite:///", ("postgresql://", "postgres://")
 COLUMNS = ("id", "user_id", "at", "model", "arm", "propensity", "action", "features", "candidates", "excluded")
 OTHERS = ("slate", "slot", "shadow", "status", "reward")

@@ -28,9 +28,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 FLOW = (
     ("errors", "arrays", "validate", "records", "one_hot", "transforms"),
     ("files", "serialize", "users", "array_loops", "logistic_loops", "encoding"),
-    ("subspace", "radius", "interval", "findings", "evidence", "population"),  # no learning
-    ("logs",),
+    ("subspace", "radius", "interval", "confidence_sequence", "findings", "evidence", "population"),  # no learning
     ("run_settings",),  # who passes over the logs, and what is kept on the way
+    ("logs",),
     ("linear",),
     ("sold",),
     ("em",),

@@ -10,7 +10,7 @@ as PriorUCB would serve them (`newcomer.gain`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -43,7 +43,7 @@ from newcomer.model import Model
 from newcomer.population import Estimate, Population
 from newcomer.run_settings import Run
 from newcomer.sold import second_moment
-from newcomer.sold.dense import check_coverage
+from newcomer.sold.coverage import check_coverage
 from newcomer.sold.second_moment import SoldSettings
 from newcomer.users import bucket_count, bucket_of, folds
 
@@ -306,32 +306,40 @@ def _fitted(
     )
     if people is None or found.facts is None:
         return Fitting(model)
-    apart = [(_with(model, one), judged) for one, judged in people.held_out]
+    plain = Fitting(model, [(_with(model, one), judged) for one, judged in people.held_out])
+    fitted, link = plain, None
     if logs.people is not None:
-        model, apart = _with_attributes(passes, people, model, apart)
-    link = None
+        fitted = _with_attributes(passes, people.population, people.held_out, plain)
     if tries_binary(settings.outcome, logs, settings.estimator, begun):
-        model, apart, link = _linked(passes, people, begun, settings.outcome, model, apart)
+        fitted, link = _linked(passes, people, begun, settings.outcome, plain, fitted)
+    model, apart = fitted.model, fitted.apart
     gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
     facts = replace(people.counted(passes), heldout_gain=gain)
     return Fitting(replace(model, evidence=replace(model.evidence, population=facts, outcome=link)), tuple(apart))
 
 
 def _linked(
-    passes: Passes, people: FittedPopulation, begun: WarmStart | None, outcome: str, model: Model, apart: list[Any]
-) -> tuple[Model, list[Any], OutcomeFacts]:
-    """The model and the fits apart by the link that is asked for, or that held-out users call for, and why."""
+    passes: Passes,
+    people: FittedPopulation,
+    begun: WarmStart | None,
+    outcome: str,
+    plain: Fitting,
+    gaussian: Fitting,
+) -> tuple[Fitting, OutcomeFacts]:
+    """The fits by the link that is asked for, or that held-out users call for, and why; `plain` knows no attributes."""
     found = fit_binary(passes, people, begun)
-    clicks = [(as_clicks(model, one), judged) for one, judged in found.held_out]
+    binary = Fitting(
+        as_clicks(plain.model, found.population),
+        [(as_clicks(plain.model, one), judged) for one, judged in found.held_out],
+    )
+    if passes.logs.people is not None:
+        binary = _with_attributes(passes, found.population, found.held_out, binary)
     if outcome == "binary" or begun is not None:
-        why = OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
-    else:
-        logs = people.judges.logs
-        length = round(logs.summary.rows / max(logs.summary.users, 1))
-        why = outcomes.compare(people.judges.run, apart, clicks, people=logs.summary.users, length=length)
-    if why.chosen == "gaussian":
-        return model, apart, why
-    return as_clicks(model, found.population), clicks, why
+        return binary, OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
+    logs = people.judges.logs
+    length = round(logs.summary.rows / max(logs.summary.users, 1))
+    why = outcomes.compare(people.judges.run, gaussian.apart, binary.apart, people=logs.summary.users, length=length)
+    return gaussian if why.chosen == "gaussian" else binary, why
 
 
 def _second_moment(
@@ -370,16 +378,19 @@ def _with(model: Model, other: Population) -> Model:
 
 
 def _with_attributes(
-    passes: Passes, people: FittedPopulation, model: Model, apart: list[tuple[Model, Bools]]
-) -> tuple[Model, list[tuple[Model, Bools]]]:
+    passes: Passes, population: Population, held_out: Sequence[tuple[Population, Bools]], fitted: Fitting
+) -> Fitting:
     """The models with what attributes of users say, where held-out users are predicted better with them."""
-    found, others, gains = fit_attributes(passes, people.population, people.held_out)
-    model = replace(model, evidence=replace(model.evidence, attributes=gains))
+    clicks = fitted.model.outcome == "binary"
+    found, others, gains = fit_attributes(passes, population, held_out, clicks=clicks)
+    model = replace(fitted.model, evidence=replace(fitted.model.evidence, attributes=gains))
     if found is None or passes.logs.people is None:
-        return model, apart
+        return Fitting(model, fitted.apart)
     columns = tuple(one for one, gain in zip(passes.logs.people.columns, gains, strict=True) if gain.kept)
-    both = zip(apart, others, strict=True)
-    return _knowing(model, found, columns), [(_knowing(one, fit, columns), judged) for (one, judged), fit in both]
+    both = zip(fitted.apart, others, strict=True)
+    return Fitting(
+        _knowing(model, found, columns), [(_knowing(one, fit, columns), judged) for (one, judged), fit in both]
+    )
 
 
 def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ...]) -> Model:

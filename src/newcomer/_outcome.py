@@ -40,8 +40,6 @@ def check_outcome(outcome: str, logs: Logs, estimator: str) -> None:
     if estimator != "em":
         what = f"estimator='{estimator}' has no logistic link: it is linear in rewards"
         raise ModelError(what, todo="use estimator='em', or outcome='gaussian'")
-    if logs.people is not None:
-        raise ModelError("attributes of users need outcome='gaussian'", todo="leave out users=, or the outcome")
     if logs.reward_transform is not None:
         raise ModelError("outcome='binary' takes rewards as they are", todo="leave out reward_transform=")
     if not is_binary(logs.summary):
@@ -53,7 +51,7 @@ def tries_binary(outcome: str, logs: Logs, estimator: str, begun: WarmStart | No
     """Whether a fit of clicks is made; a refit has the outcome of the model it starts from, unless asked otherwise."""
     if outcome != "auto":
         return outcome == "binary"
-    fits = estimator == "em" and logs.reward_transform is None and logs.people is None and is_binary(logs.summary)
+    fits = estimator == "em" and logs.reward_transform is None and is_binary(logs.summary)
     return fits and (begun is None or begun.clicks is not None)
 
 

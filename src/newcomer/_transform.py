@@ -26,7 +26,7 @@ from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.em import binary_loops, likelihood_loops
-from newcomer.em.binary import repeat_weights
+from newcomer.em.binary_likelihood import repeat_weights
 from newcomer.encoding import Column, translate
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
@@ -211,9 +211,8 @@ def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
     size = seen.product.shape[1] - 1
     means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
     likelihood_loops.coordinates(seen, means, covariances)
-    if prior.attributes and batch.attributes is not None:
-        assert prior.attribute_prior is not None
-        x = translate(batch.attributes, batch.attribute_columns, prior.attributes)
+    x = _encoded(batch, prior)
+    if x is not None and prior.attribute_prior is not None:
         means, covariances = _with_attributes(means, covariances, prior.attribute_prior, x)
     return Coordinates(batch.users, counts, means, covariances)
 
@@ -224,15 +223,28 @@ def _clicks(
     """The posteriors where rewards are clicks; rows that are sorted by user, `counts` (n,) of each."""
     if ((rewards < 0) | (rewards > 1)).any():
         raise ModelError("the model has outcome 'binary', and rewards outside 0 to 1 are no clicks")
-    users, ends, size = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts), product.shape[1] - 1
+    users, size = np.repeat(np.arange(len(counts)), counts), product.shape[1] - 1
     odds = np.ascontiguousarray(product)
     if prior.offsets.any():
         odds, codes = odds[codes], np.arange(len(codes))
         odds[:, 0] += prior.offsets[actions]
     weights = repeat_weights(users, actions, prior.share) if prior.share > 0 else np.ones(len(codes))
-    means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
-    binary_loops.coordinates(odds, codes, np.array(rewards), weights, ends - counts, ends, means, covariances)
+    means, covariances = np.zeros((len(counts), size)), np.tile(np.eye(size), (len(counts), 1, 1))
+    x = _encoded(batch, prior)
+    if x is not None and prior.attribute_prior is not None:
+        means, covariances = prior.attribute_prior.given(x)
+    ends, nothing, sites = np.cumsum(counts), np.zeros(len(codes)), np.zeros((len(codes), 2))
+    means = np.ascontiguousarray(means)
+    rows = odds, codes, nothing, np.array(rewards), weights, ends - counts, ends
+    binary_loops.coordinates(*rows, means, covariances, sites)
     return Coordinates(batch.users, counts, means, covariances)
+
+
+def _encoded(batch: Batch, prior: UserModel) -> Floats | None:
+    """The attributes (n, p) of the users of a batch as the model takes them; None without."""
+    if not prior.attributes or batch.attributes is None:
+        return None
+    return translate(batch.attributes, batch.attribute_columns, prior.attributes)
 
 
 def _with_attributes(means: Floats, covariances: Floats, prior: AttributePrior, x: Floats) -> tuple[Floats, Floats]:

@@ -27,7 +27,7 @@ from newcomer.arrays import Floats, Ints, read_only
 from newcomer.errors import ModelError, warn_caller
 from newcomer.one_hot import OneHot
 
-SEVERAL = 3  # unknown ids among rewards before a warning: a single new action is an ordinary thing
+SEVERAL = 3  # different unknown ids among rewards before a warning
 EXAMPLES = 3  # unknown ids that the warning names
 PLAIN = frozenset({int, str})  # types of ids that the dictionary takes as they are: True and 1.0 equal 1, and are none
 
@@ -43,6 +43,7 @@ class Catalogue:
     offsets: Floats  # (A,), or (1,)
     tidy: bool = False  # ids that differ in case, or in blanks at their ends, are the same
     _said: set[str] = field(default_factory=set, repr=False)  # warnings that were given
+    _unknown_met: list[Any] = field(default_factory=list, repr=False)  # unknown ids that came with rewards
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -81,12 +82,19 @@ class Catalogue:
     def recognise(self, ids: NDArray[Any], *, observed: bool = False) -> Ints:
         """The `codes` of a call to a policy, in the shape of the ids; most ids unknown: a warning, once a model.
 
-        With `observed`, ids that came with rewards, a few new ones alone are nothing to warn of.
+        With `observed`, ids that came with rewards, it takes `SEVERAL` different ones, in one call or in several: a
+        single new action is an ordinary thing, and rewards come one at a time.
         """
         codes = self.codes(ids.ravel()).reshape(ids.shape)
         lost = int(np.count_nonzero(codes < 0))
-        if lost and len(self) and 2 * lost > codes.size and (lost >= SEVERAL or not observed):
-            self.warn_once("unknown ids", lambda: self._unknown_sentence(ids, codes))
+        if lost and len(self) and 2 * lost > codes.size:
+            unknown, count = list(dict.fromkeys(ids[codes < 0].tolist())), f"{lost:,} of {codes.size:,}"
+            if observed and lost < SEVERAL:
+                self._unknown_met.extend(one for one in unknown if one not in self._unknown_met)
+                unknown, count = self._unknown_met, f"{len(self._unknown_met):,}"
+            if not observed or len(unknown) >= SEVERAL:
+                self.warn_once("unknown ids", lambda: self._unknown_sentence(unknown, count))
+                self._unknown_met.clear()
         return codes
 
     def warn_once(self, about: str, sentence: Any) -> None:
@@ -95,11 +103,10 @@ class Catalogue:
             self._said.add(about)
             warn_caller(f"{sentence()} This is said once.")
 
-    def _unknown_sentence(self, ids: NDArray[Any], codes: Ints) -> str:
-        unknown = list(dict.fromkeys(ids[codes < 0].tolist()))
+    def _unknown_sentence(self, unknown: list[Any], count: str) -> str:
         examples = ", ".join(validate.shown(one) for one in unknown[:EXAMPLES])
         return (
-            f"{np.count_nonzero(codes < 0):,} of {codes.size:,} ids are not among the {len(self):,} actions of the"
+            f"{count} ids are not among the {len(self):,} actions of the"
             f" model ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
             " ones."
         )

@@ -66,6 +66,11 @@ class Summary(Shown):
     reward_transform: str | None = None
 
     @property
+    def learned(self) -> str:
+        """What is learned, in words: the scale of every mean, deviation and variance of rewards here."""
+        return "rewards" if self.reward_transform is None else "log(1 + reward)"
+
+    @property
     def remedy(self) -> str:
         """What helps against rewards far outside all others and against heavy tails, as an option."""
         if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
@@ -241,8 +246,8 @@ class Forecast:
         parts = ((COMMON, self.common), *differ, *very, left)
         return tuple((name, value / total if total > 0 else 0.0) for name, value in parts)
 
-    def parts(self, persistence: float | None = 0.0) -> str:
-        """What the variance of rewards is made of, in plain words.
+    def parts(self, persistence: float | None = 0.0, learned: str = "rewards") -> str:
+        """What the variance of rewards, or of what is `learned` of them, is made of, in plain words.
 
         >>> print(Forecast(0.5, 0.2, 0.3, level=0.2).parts().split(", ")[2])
         0% preferences (what changes an order)
@@ -251,7 +256,7 @@ class Forecast:
         each = [
             f"{whole}% {name}{_in_short(name)}" for whole, (name, _) in zip(whole_percents(shares), shares, strict=True)
         ]
-        return f"Of the variance of rewards {', '.join(each).replace('% ', '% is ', 1)}."
+        return f"Of the variance of {learned} {', '.join(each).replace('% ', '% is ', 1)}."
 
 
 COMMON, LEVEL, PREFERENCES = "common to all users", "the user's level", "preferences"

@@ -137,8 +137,6 @@ class Model(Shown):
         if self.reward_transform is not None:
             validate.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
         validate.one_of(self.outcome, "outcome", OUTCOMES, kind=ModelError)
-        if self.attributes and self.outcome != "gaussian":
-            raise ModelError("attributes of users are of models with outcome 'gaussian'", todo="leave one of them out")
         for name in ("estimator", "fingerprint"):
             validate.instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot", "tidy_ids"):

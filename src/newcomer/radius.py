@@ -132,14 +132,21 @@ class Draws:
                 return count, error
         return 0, 1.0
 
-    def sentence(self) -> str:
+    def sentence(self, directions: int | None = None) -> str:
         """What is known of the directions of the basis, leading ones first, in words; empty where nothing was kept.
+
+        Users differ along so many `directions`; where the basis has more, it spans the population mean as well.
 
         >>> Draws(2, (9.0, 8.0), (9.0, 8.0), True, leading=((0.01, 0.01), (9.0, 8.0)), dim=5000).sentence()
         'Of 2 directions 1 is known to within 0.01 (sine of the angle to the truth); the 2nd is not'
+        >>> draws = Draws(2, (9.0, 8.0), (9.0, 8.0), True, leading=((0.01, 0.01), (9.0, 8.0)), dim=5000)
+        >>> draws.sentence(1).split(" to within")[0]
+        'Of the population mean and 1 direction together, 1 of 2 dimensions is known'
         """
         count, error = self.sure
         every = len(self.leading)
+        if directions and directions < every:
+            return self._with_mean(directions)
         if not every:
             return ""
         if not count:
@@ -148,6 +155,18 @@ class Draws:
         if count == every:
             return f"All {every} directions are {known}" if every > 1 else f"The direction is {known}"
         return f"Of {every} directions {count} {'are' if count > 1 else 'is'} {known}; the {_ordinal(count + 1)} is not"
+
+    def _with_mean(self, directions: int) -> str:
+        """The same of a basis that spans the population mean and the directions along which users differ."""
+        (count, error), every = self.sure, len(self.leading)
+        both = f"the population mean and {directions} direction{'s' * (directions != 1)} together"
+        if not count:
+            return f"None of the {every} dimensions of {both} is known"
+        known = f"known to within {error:.2f} (sine of the angle to the truth)"
+        if count == every:
+            return f"All {every} dimensions of {both} are {known}"
+        are = "are" if count > 1 else "is"
+        return f"Of {both}, {count} of {every} dimensions {are} {known}; the {_ordinal(count + 1)} is not"
 
     def error(self, count: int, delta: float = 0.05) -> float:
         """The distance (spectral) that the error of the leading `count` directions stays below, by their own draws."""

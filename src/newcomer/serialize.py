@@ -31,7 +31,7 @@ FIRST_NAMES = {
     "gain.best_actions:ActionSums": "gain.everybody:Seen",
     "gain.best_actions:look_at": "gain.everybody:look_at",
     "gain.per_user:PerUser": "gain.per_user:PerUser",
-    "logs.reward_histogram:RewardHistogram": "logs.intake.sketch:Sketch",
+    "logs.summary:RewardHistogram": "logs.intake.sketch:Sketch",
     "logs.summary:LogTotals": "logs.intake.survey:Survey",
     "em.pairs:Pairs": "population.all_pairs:Pairs",
     "em.pairs:SparsePairs": "population.all_pairs:SparsePairs",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import reduce as fold
 
 import numpy as np
@@ -10,7 +11,7 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.checks.check import enough_users
+from newcomer.checks.check import enough_users, with_gain
 from newcomer.checks.dependence import leading
 from newcomer.checks.descriptive import agreement
 from newcomer.checks.quick import TESTS, quick_check
@@ -368,8 +369,11 @@ def drafted(p_value: float, size: float = 0.53, spread: float = 0.2, **given) ->
 
 def test_what_chance_gives_is_not_contradicted():
     (found,) = judged([drafted(0.072)], 0.05, UsersTested(500, 500))
-    assert found.verdict == "unknowable" and "within chance (p = 0.072)" in found.what
-    assert "chance explains it" not in found.what and "These 500 users are too few" in found.what
+    assert found.verdict == "unknowable" and "chance is not ruled out (p = 0.072, by a test that" in found.what
+    assert "within chance" not in found.what and "These 500 users are too few" in found.what
+    assert "of the effects that chance alone gives, one in twenty is above 0.31" in found.what  # and 0.49 is seen
+    (small,) = judged([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
+    assert "this is within chance (p = 0.072)" in small.what
     both = judged([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
     assert "p = 0.06 with all tests counted" in both[0].what
 
@@ -542,6 +546,39 @@ def test_enough_users_are_told_by_held_out_users():
     # What more users would add is measured by `evaluate`, not projected.
     assert "600 held-out users gain" in told.what and "1,200" not in told.what
     assert found.decision.personal == "yes" and enough_users(None, found.decision, "too few").verdict == "broken"
+
+
+def test_no_finding_contradicts_the_decision():
+    """Held-out users may gain where halves of histories do not agree; then no advice says to serve everybody alike."""
+    shared = Finding("shared preferences", "doubtful", "Halves do not agree.", "Serve everybody the best.", p_value=0.4)
+    yes = nc.check(Synthetic.learnable(dim=8, seed=1).logs(300, 10, seed=1)).decision
+    assert yes.personal == "yes"
+    told = with_gain(Findings((shared,)), None, yes)["shared preferences"]
+    assert told.verdict == "fine" and "the decision follows them" in told.what and "everybody" not in told.advice
+    no = replace(yes, personal="not clear")
+    assert with_gain(Findings((shared,)), None, no)["shared preferences"] == shared
+
+
+def test_heavy_tails_may_hide_preferences_and_the_finding_says_so():
+    rng = np.random.default_rng(3)
+    user, action = np.repeat(np.arange(200), 6), rng.integers(0, 10, 1200)
+    logs = nc.Logs.from_arrays(user=user, action=action, reward=np.floor(np.exp(2.5 * rng.standard_normal(1200))))
+    assert "heavy tails" in logs.summary.hiding
+    found = quick_check(logs)["shared preferences"]
+    assert found.verdict == "unknowable" and "heavy tails of the rewards may hide" in found.what
+    assert "log1p" in found.advice and "best" not in found.advice
+    assert "with heavy tails, which" in quick_check(logs)["rewards"].what
+
+
+def test_what_is_told_of_logarithms_says_so():
+    rng = np.random.default_rng(3)
+    user, action = np.repeat(np.arange(100), 6), rng.integers(0, 10, 600)
+    count = np.floor(np.exp(2.0 + rng.standard_normal(600)))
+    logs = nc.Logs.from_arrays(user=user, action=action, reward=count, reward_transform="log1p")
+    found = quick_check(logs)
+    assert found["rewards"].what.startswith("Log(1 + reward) goes from ")
+    assert "more in log(1 + reward)" in found["unseen self-selection"].what
+    assert "usually move log(1 + reward) by" in found["newcomers unlike the logged"].what
 
 
 def test_a_fit_keeps_what_checks_found_and_its_id(tmp_path):

@@ -25,7 +25,7 @@ from newcomer.cli.model_summary import (
     tell,
     verdict,
 )
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter
 from newcomer.em.passes import Progress
 from newcomer.evidence import CoverageFacts, RidgeChoice, SampleFacts, Summary
 
@@ -217,9 +217,9 @@ def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
 
 def test_directions_of_preference_are_not_confused_with_the_population_mean() -> None:
     em = {"estimator": "em", "rank": 3}
-    assert "differ along 2 directions (rank 3 of 50 with the population mean)" in rank_line(
-        findings(**em, directions=2)
-    )
+    told = rank_line(findings(**em, directions=2))
+    assert "differ along 2 directions (with the population mean beside them the subspace has rank 3 of 50)" in told
+    assert "of the spectrum below, which has the population mean in it, 2 eigenvalues stand out" in told
     none = rank_line(findings(estimator="em", rank=1, directions=0))
     assert "no differences in preferences are detectable" in none and "the population mean alone" in none
 

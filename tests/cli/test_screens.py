@@ -14,7 +14,7 @@ from rich.console import Console
 import newcomer as nc
 from newcomer.charts import palette
 from newcomer.checks import dependence
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter
 from newcomer.errors import LogsError, ModelError
 from newcomer.evaluation.results import CurveStep, HeadlineStep, Interval, PolicyRow, _replay, _rivals, compared
 from newcomer.reporting.markup import SvgLine

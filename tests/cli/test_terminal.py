@@ -21,8 +21,7 @@ import pytest
 from rich.console import Console
 
 from newcomer.cli import demo, fit, inspect, main, reproduce
-from newcomer.cli.output import in_options
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter, in_options
 from newcomer.em.passes import Progress
 from newcomer.errors import LogsError, NewcomerError, one_line
 from newcomer.worlds import Synthetic

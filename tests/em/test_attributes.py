@@ -8,12 +8,14 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.em.attributes import AttributeTask, add_up, heldout_gains, over_people
+from newcomer.em.attributes import AttributeTask, add_up, fit_attributes, heldout_gains, over_people
+from newcomer.em.passes import Passes
 from newcomer.errors import FitWarning
 from newcomer.model import Model
 from newcomer.population import AttributePrior, Population
 from newcomer.users import bucket_count
 from tests.oracles import attributes as oracle
+from tests.oracles import binary as integrals
 
 
 def world(
@@ -149,3 +151,113 @@ def test_a_refit_from_a_model_with_attributes_says_that_the_logs_have_none() -> 
     )
     with pytest.warns(FitWarning, match="has attributes of users"):
         assert nc.fit(plain, start=model, calibrate=False).attributes == ()
+
+
+# Clicks: the same attributes through log-odds.
+
+LEVELS, LOADINGS = np.array([-1.0, -0.3, 0.4, -1.5, 0.0]), np.array([[0.9], [-0.6], [0.4], [1.2], [-1.0]])
+
+
+def clicks(seed: int, n: int, effects: Floats, rows: int = 4) -> tuple[nc.Logs, Floats, Floats, Floats]:
+    """Clicks on five actions of n users with one attribute, whose log-odds differ by `effects` (5,) a deviation of it;
+    (logs, actions (n, rows), rewards (n, rows), attribute (n,), centred, in deviations)."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=n)
+    x = (x - x.mean()) / x.std()
+    odds = LEVELS + rng.normal(size=(n, 1)) @ LOADINGS.T + x[:, None] * effects
+    action = np.argsort(rng.random((n, 5)), axis=1)[:, :rows]
+    reward = (rng.random((n, rows)) < 1 / (1 + np.exp(-np.take_along_axis(odds, action, axis=1)))).astype(np.float64)
+    people = pl.DataFrame({"user": np.arange(n), "age": x, "shoe": rng.normal(size=n)})
+    user = np.repeat(np.arange(n), rows)
+    return nc.Logs.from_arrays(user=user, action=action.ravel(), reward=reward.ravel(), users=people), action, reward, x
+
+
+def integral(action: Floats, reward: Floats, x: Floats, effects: Floats) -> float:
+    """The log-likelihood of all users, each integrated over z numerically."""
+    return sum(
+        integrals.log_likelihood(LEVELS[a] + effects[a] * one, LOADINGS[a], r)
+        for a, r, one in zip(action, reward, x, strict=True)
+    )
+
+
+@pytest.mark.parametrize("at", [0.0, 0.5])
+def test_information_about_clicks_is_the_slope_and_the_curvature_of_the_integral(at: float) -> None:
+    """Along the shared direction, and along one action by itself; around no effects and around some."""
+    logs, action, reward, x = clicks(0, 300, 0.6 * LOADINGS[:, 0])
+    (batch,) = logs.batches()
+    population = Population(LEVELS, LOADINGS, 3.0, by_action=np.full(5, 3.0))
+    directions = np.column_stack([LOADINGS, np.eye(5)[:, :1]])
+    for place, direction in enumerate(directions.T):
+        point = np.zeros((2, 1))
+        point[place] = at
+        task = AttributeTask(population, directions, 1, np.ones(bucket_count(5), dtype=np.bool_), True, point)
+        (found,) = add_up(batch, (task,), AttributePrior(np.zeros((0, 1)), np.zeros((1, 1))), (0,)).each
+        H, g = found.precision.sum(axis=0)[place, place], found.score.sum(axis=0)[place]
+        low, middle, high = (integral(action, reward, x, (at + move) * direction) for move in (-0.01, 0.0, 0.01))
+        # The quadratic g t - H t^2 / 2 has the slope and the curvature of the likelihood where it was made.
+        assert g - H * at == pytest.approx((high - low) / 0.02, abs=0.02 * np.sqrt(H) * np.sqrt(300))
+        assert H == pytest.approx(-(high - 2 * middle + low) / 0.01**2, rel=0.04)
+
+
+def test_effects_on_clicks_are_the_maximum_of_the_penalised_integral() -> None:
+    truth = 0.9 * LOADINGS[:, 0]
+    logs, action, reward, x = clicks(1, 500, truth)
+    fit, _, gains = fit_clicks_alone(logs)
+    assert [one.kept for one in gains] == [True, False]
+    assert fit is not None
+    found = (fit.factor @ fit.prior.effects)[:, 0]
+    size = found @ LOADINGS[:, 0] / (LOADINGS[:, 0] @ LOADINGS[:, 0])
+    grid = np.linspace(0.6, 1.2, 9)
+    heights = [integral(action, reward, x, t * LOADINGS[:, 0]) - 0.5 * (t / 0.5) ** 2 for t in grid]
+    curve, slope, _ = np.polyfit(grid, heights, 2)
+    best = -slope / (2 * curve)
+    assert size == pytest.approx(best, abs=0.05) and np.allclose(found, size * LOADINGS[:, 0], atol=1e-9)
+
+
+def fit_clicks_alone(logs: nc.Logs):  # type: ignore[no-untyped-def]
+    """Effects of attributes, given the true distribution of everybody else."""
+    population = Population(LEVELS, LOADINGS, np.pi**2 / 3, by_action=np.full(5, np.pi**2 / 3))
+    return fit_attributes(Passes(logs), population, [], clicks=True)
+
+
+def test_a_fit_of_clicks_keeps_the_attribute_that_matters() -> None:
+    logs, _, _, x = clicks(2, 2500, 0.8 * LOADINGS[:, 0])
+    model = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
+    assert model.outcome == "binary" and [one.name for one in model.attributes] == ["age"]
+    odds = model.prior(pl.DataFrame({"age": [-1.0, 1.0]}))[0][:, np.argsort(np.asarray(model.action_ids))]
+    assert (odds[1] - odds[0]) / 2 == pytest.approx(0.8 * LOADINGS[:, 0], abs=0.25)
+    assert model == Model.from_bytes(model.to_bytes())
+    auto = nc.fit(logs, rank=1, calibrate=False)
+    assert auto.evidence.outcome is not None and auto.outcome == auto.evidence.outcome.chosen
+    assert [one.name for one in auto.attributes] == ["age"]
+    # Permuted among people, attributes leave the fit without them.
+    people = pl.DataFrame({"user": np.random.default_rng(5).permutation(2500), "age": x})
+    other = nc.fit(logs.with_users(people), outcome="binary", rank=1, calibrate=False)
+    assert other.attributes == () and other.outcome == "binary"
+
+
+def test_clicks_where_nothing_else_is_shared_have_effects_of_attributes_alone() -> None:
+    """Rank 0: a row that z says nothing of is worth its slope, and effects go along single actions."""
+    rng = np.random.default_rng(6)
+    n, effects = 2000, np.array([0.9, -0.9, 0.5, -0.5, 0.0, 0.7])
+    x = rng.choice([-1.0, 1.0], n)
+    action = np.argsort(rng.random((n, 6)), axis=1)[:, :3]
+    odds = -1.0 + x[:, None] * effects[action]
+    reward = (rng.random(action.shape) < 1 / (1 + np.exp(-odds))).astype(np.float64)
+    people = pl.DataFrame({"user": np.arange(n), "loyal": x > 0})
+    logs = nc.Logs.from_arrays(
+        user=np.repeat(np.arange(n), 3), action=action.ravel(), reward=reward.ravel(), users=people
+    )
+    order = np.argsort(np.asarray(logs.action_ids))
+    nothing = Population(np.full(6, -1.0), np.zeros((6, 0)), np.pi**2 / 3, by_action=np.full(6, np.pi**2 / 3))
+    fit, _, _ = fit_attributes(Passes(logs), nothing, [], clicks=True)
+    assert fit is not None
+    assert (fit.factor @ fit.prior.effects)[order, 0] == pytest.approx(effects, abs=0.2)
+
+
+def test_engines_find_the_same_effects_on_clicks() -> None:
+    logs, _, _, _ = clicks(3, 800, 0.8 * LOADINGS[:, 0])
+    alone = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
+    shared = nc.fit(logs, outcome="binary", rank=1, calibrate=False, run=nc.Run(workers=2))
+    assert alone.attributes == shared.attributes
+    assert np.allclose(alone.factor @ alone.attribute_effects, shared.factor @ shared.attribute_effects, atol=1e-6)

@@ -6,15 +6,15 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.em import binary
-from newcomer.em.binary import ClickOptimizer, ClickPrior, ClickStart, ClickSums, ClickTask, expect_clicks, nodes_of
+from newcomer.em import binary, binary_likelihood
+from newcomer.em.binary import ClickStart
+from newcomer.em.binary_likelihood import ClickSums, ClickTask, expect_clicks, nodes_of
+from newcomer.em.binary_optimizer import ClickOptimizer, ClickPrior
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
-from newcomer.encoding import Column
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs import Logs
 from newcomer.logs.workers import WorkerPool
@@ -52,7 +52,7 @@ def everybody(logs: Logs) -> np.ndarray:
 
 def one_pass(logs: Logs, population: Population) -> ClickSums:
     tasks = (ClickTask(population, everybody(logs)),)
-    found: tuple[ClickSums, ...] = Passes(logs).run(partial(expect_clicks, tasks=tasks), binary.merge)
+    found: tuple[ClickSums, ...] = Passes(logs).run(partial(expect_clicks, tasks=tasks), binary_likelihood.merge)
     return found[0]
 
 
@@ -152,7 +152,7 @@ def test_engines_and_batches_do_not_matter() -> None:
     parts = [expect_clicks(batch, (ClickTask(population, everybody(logs)),)) for batch in logs.batches(rows=100)]
     total = parts[0]
     for part in parts[1:]:
-        total = binary.merge(total, part)
+        total = binary_likelihood.merge(total, part)
     with WorkerPool(2) as pool:
         shared = one_pass(logs.on(pool), population)
     for other in (total[0], shared):
@@ -242,17 +242,6 @@ def test_a_fit_that_was_interrupted_is_resumed(tmp_path) -> None:
     assert again.id == whole.id
 
 
-def test_attributes_of_users_are_of_the_gaussian_link() -> None:
-    logs, _, _ = click_logs(3, users=200)
-    known = logs.with_users(pl.DataFrame({"user": np.arange(200), "age": np.arange(200) % 40}))
-    with pytest.raises(ModelError, match="attributes of users need outcome='gaussian'"):
-        nc.fit(known, outcome="binary", rank=1)
-    assert nc.fit(known, rank=1, calibrate=False).evidence.outcome is None
-    model = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
-    with pytest.raises(ModelError, match="outcome 'gaussian'"):
-        replace(model, attributes=(Column("age", "number"),), attribute_effects=[[0.5]], attribute_covariance=[[1.0]])
-
-
 def test_workers_find_the_same_model() -> None:
     logs, _, _ = click_logs(14, users=600, rank=1)
     alone = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
@@ -285,6 +274,6 @@ def test_what_makes_no_sense_is_refused_in_a_sentence() -> None:
 
 
 def test_many_actions_have_fewer_nodes_and_the_same_answer() -> None:
-    assert len(nodes_of(3, 100_000)) == binary.FEW_NODES
+    assert len(nodes_of(3, 100_000)) == binary_likelihood.FEW_NODES
     start = ClickStart(Population(np.full(4, 0.1), np.zeros((4, 0)), 0.09, by_action=np.full(4, 0.09)), 0, OneHot(4))
     assert np.allclose(start.population(0).mean, np.log(0.1 / 0.9))

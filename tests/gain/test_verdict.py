@@ -115,11 +115,14 @@ def test_words_follow_the_number_of_interactions():
     found = decide(evidence(step(2, 0.01), step(5, 0.02), step(20, 0.3)))
     assert "not after 2 or 5 interactions, yes after 20" in found.sentences[2] and found.start == 20
     assert found.steps == ((2, "not clear"), (5, "not clear"), (20, "yes"))
+    few = decide(evidence(step(2, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=31)))
+    assert "not after 2 interactions, yes after 5, too few users to tell after 20" in few.sentences[2]
 
 
 def test_advice_follows_from_the_evidence():
     short = decide(evidence(step(1, 0.05), step(2, 0.05), rows=4))
-    assert "the 4 rows of a usual user are too few" in short.sentences[3]
+    assert "To measure what 5 interactions are worth, log histories of 15 rows or more" in short.sentences[3]
+    assert "a usual user has 4" in short.sentences[3] and "served from the first row on" in short.sentences[3]
     many = decide(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
     tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))

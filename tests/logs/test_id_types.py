@@ -82,6 +82,17 @@ def test_a_call_of_unknown_ids_says_so_once_with_three_of_them(policy: Any, call
         getattr(served, call)(state, ids=["film-1", "film-2", "3", "film-3"], **rest)
 
 
+def test_unknown_ids_that_come_with_rewards_one_at_a_time_say_so_too() -> None:
+    served = nc.PriorUCB(nc.fit(logs_of(int), rank=1, estimator="sold"))
+    state = served.start(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for new in ("nope", "nope", "neither"):
+            served.update(state, ids=[new], reward=[1.0])
+    with pytest.warns(UserWarning, match=r"3 ids are not among the 12 actions .*\('nope', 'neither', 'third'\)"):
+        served.update(state, ids=["third"], reward=[1.0])
+
+
 def test_half_of_the_ids_may_be_new_without_a_word() -> None:
     served = nc.PriorUCB(nc.fit(logs_of(int), rank=1, estimator="sold"))
     with warnings.catch_warnings():

@@ -79,6 +79,14 @@ def test_missing_times_are_dropped_where_gaps_are(read: Any) -> None:
     assert logs.ordered and rewards(logs) == [1.0, 0.25, 0.5] and "visit_date in 1" in told(logs)
 
 
+def test_gaps_of_times_are_told_with_the_other_gaps(read: Any) -> None:
+    """What the error counts is what is then left out."""
+    gaps = {"visit_date": ["2024-01-02", None, "2024-01-02", "2024-01-01"], "reward": [None, 0.0, 0.5, 0.25]}
+    with pytest.raises(LogsError, match="reward is missing.*visit_date looks like.*missing in 1 of 4 rows"):
+        read(gaps)
+    assert "2 of 4 rows have a missing value" in told(read(gaps, missing="drop"))
+
+
 @pytest.mark.parametrize("columns", [{}, {"watch_time": [4, 3, 2, 1]}, {"birth_date": [4, 3, 2, 1]}])
 def test_other_columns_are_no_times(read: Any, columns: Any) -> None:
     logs = read(columns)

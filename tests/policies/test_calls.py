@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,16 +80,15 @@ def logged(rewards):
     return nc.Logs.from_arrays(user=np.arange(len(rewards)) // 3, action=ids, reward=rewards).summary
 
 
-@pytest.mark.parametrize(("largest", "reward"), [(1.0, 500.0), (5.0, 485.0), (5.0, -16.0)])
+@pytest.mark.parametrize(("largest", "reward"), [(1.0, 500.0), (5.0, 485.0), (5.0, -6.0)])
 def test_a_reward_in_other_units_than_the_logs_warns_once_and_is_learned(largest, reward):
     summary = logged(np.linspace(0.0, largest, 60))
     for kind in (nc.PriorUCB, nc.EmpiricalArms, nc.PopulationMean):
         policy = kind(make_model(evidence=Evidence(logs=summary)))
         state = policy.start(1)
         before = state.to_bytes()
-        with pytest.warns(
-            UserWarning, match=f"A reward of size {abs(reward):g} is far outside those of the logs"
-        ) as said:
+        sentence = f"A reward of {reward:g} is far outside those of the logs, which lie between 0 and {largest:g}"
+        with pytest.warns(UserWarning, match=sentence) as said:
             policy.update(state, ids=["film-1"], reward=[reward])
         assert said[0].filename == __file__ and state.to_bytes() != before
         with warnings.catch_warnings():
@@ -96,12 +96,23 @@ def test_a_reward_in_other_units_than_the_logs_warns_once_and_is_learned(largest
             policy.update(state, ids=["film-1"], reward=[reward])
 
 
+def test_units_are_compared_on_the_raw_scale_where_logarithms_are_learned():
+    summary = replace(logged(np.log1p(np.linspace(0.0, 40.0, 60))), reward_transform="log1p")
+    policy = nc.PriorUCB(make_model(evidence=Evidence(logs=summary), reward_transform="log1p"))
+    state = policy.start(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.update(state, ids=["film-1"], reward=[79.0])
+    with pytest.warns(UserWarning, match="A reward of 200 is far outside .* between 0 and 40"):
+        policy.update(state, ids=["film-1"], reward=[200.0])
+
+
 def test_rewards_near_those_of_the_logs_and_missing_ones_do_not_warn():
     policy = nc.PriorUCB(make_model(evidence=Evidence(logs=logged(np.linspace(0.0, 5.0, 60)))))
     state = policy.start(2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        policy.update(state, ids=["film-1", "film-2"], reward=[14.0, np.nan])
+        policy.update(state, ids=["film-1", "film-2"], reward=[9.0, np.nan])
 
 
 def test_facts_of_a_state_say_its_size_in_memory_and_as_bytes(policy):

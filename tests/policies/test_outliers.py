@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import newcomer as nc
 from newcomer.cli.model_summary import rank_line, summary_of
 from newcomer.errors import LogsError
-from newcomer.logs import reader, reward_histogram
-from newcomer.logs.reward_histogram import RewardHistogram
+from newcomer.logs import reader, summary
+from newcomer.logs.summary import RewardHistogram
 
 DIM, RANK = 8, 2
 
@@ -135,8 +135,8 @@ def test_the_sketch_is_exact_while_values_are_few(values: list[float], data: st.
 
 @pytest.mark.parametrize("centre", [0.0, 1e6, -1e9])
 def test_a_full_sketch_is_the_same_in_any_order_and_close(monkeypatch: pytest.MonkeyPatch, centre: float) -> None:
-    monkeypatch.setattr(reward_histogram, "LIMIT", 1 << 10)
-    monkeypatch.setattr(reward_histogram, "CHUNK", 1 << 12)
+    monkeypatch.setattr(summary, "LIMIT", 1 << 10)
+    monkeypatch.setattr(summary, "HISTOGRAM_CHUNK", 1 << 12)
     rng = np.random.default_rng(0)
     values = centre + np.concatenate([rng.normal(size=30_000), 1e12 * rng.standard_t(1, size=50), np.zeros(100)])
     first = RewardHistogram().seeing(values)
@@ -155,7 +155,7 @@ def test_robust_numbers_do_not_depend_on_order_chunks_or_storage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clip: Any
 ) -> None:
     arrays, _ = people(150, degrees=2.0, seed=3)
-    monkeypatch.setattr(reward_histogram, "LIMIT", 1 << 7)
+    monkeypatch.setattr(summary, "LIMIT", 1 << 7)
     frame = pl.DataFrame({**arrays, "step": np.arange(1500)})
     shuffled = frame[np.random.default_rng(0).permutation(1500)]
     for i in range(3):

@@ -421,6 +421,16 @@ def test_the_page_tells_no_more_than_the_logs_show(dossier: ReportContents) -> N
     assert sum(whole_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))) == 100
 
 
+def test_directions_are_told_on_the_scale_that_is_learned(dossier: ReportContents) -> None:
+    assert dossier.model is not None and dossier.model.evidence.logs is not None
+    assert "change of the expected reward" in page_of(dossier)
+    logs = replace(dossier.model.evidence.logs, reward_transform="log1p")
+    counts = replace(dossier.model, reward_transform="log1p", evidence=replace(dossier.model.evidence, logs=logs))
+    text = page_of(replace(dossier, model=counts))
+    assert "change of the expected log(1 + reward)" in text and "change of the expected reward" not in text
+    assert "+0.69 doubles 1 + reward" in text and "Of the variance of log(1 + reward)" in text
+
+
 def test_commands_of_the_page_join_spellings_and_serve(dossier: ReportContents) -> None:
     assert dossier.findings is not None
     spelled = replace(dossier.findings, findings=(*dossier.findings, *spelling(["Tea", "tea "])))

@@ -15,7 +15,7 @@ from newcomer._fit import fit as fit_model
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
 from newcomer.evidence import Evidence, HeldoutGain
-from newcomer.findings import Decision, Finding, Findings, Picture
+from newcomer.findings import SHARED, Decision, Finding, Findings, Picture
 from newcomer.gain.verdict import decide, look_of, times
 from newcomer.interval import shown
 from newcomer.logs.logs import Logs
@@ -63,13 +63,32 @@ def check(
         model = fit_model(logs, run=run)
     except LogsError as error:
         decision = decide(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
-        return replace(found, findings=(*found.findings, enough_users(None, decision, str(error))), decision=decision)
+        return replace(with_gain(found, None, decision, str(error)), decision=decision)
     decision = decide(replace(model.evidence, checks=found))
-    return replace(found, findings=(*found.findings, enough_users(model, decision)), decision=decision)
+    return replace(with_gain(found, model, decision), decision=decision)
 
 
 ENOUGH_USERS = "enough users"
 UNIT = "reward over the population mean"
+
+
+def with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
+    """The findings beside a fit: whether users are enough, and no advice that the decision contradicts.
+
+    Held-out users may gain where the test of shared preferences sees none: it asks halves of histories, they are asked
+    for what is served.
+    """
+    told = [_beside(one, decision) if one.name == SHARED else one for one in found.findings]
+    return replace(found, findings=(*told, enough_users(model, decision, why)))
+
+
+def _beside(shared: Finding, decision: Decision) -> Finding:
+    """The finding on shared preferences, beside a decision to personalise."""
+    if decision.personal != "yes" or shared.verdict not in ("doubtful", "unknowable"):
+        return shared
+    what = f"{shared.what} Held-out users gain by personalising all the same, and the decision follows them."
+    advice = "Nothing to do." if shared.verdict == "doubtful" else shared.advice
+    return replace(shared, verdict="fine" if shared.verdict == "doubtful" else shared.verdict, what=what, advice=advice)
 
 
 def enough_users(model: Model | None, decision: Decision, why: str = "") -> Finding:

@@ -139,7 +139,8 @@ def rewards(logs: Logs) -> Finding:
     end, share = max(ends.items(), key=lambda one: one[1])
     most = values[0] if end == "lowest" else values[-1]
     made = partial(Finding, "rewards", effect=float(share), unit=f"of rewards are the {end}", picture=picture)
-    span = f"Rewards go from {values[0]:g} to {values[-1]:g}"
+    span = f"{summary.learned[:1].upper()}{summary.learned[1:]} go{'es' * (summary.learned != 'rewards')} from "
+    span += f"{values[0]:g} to {values[-1]:g}"
     if len(values) == 2:
         rarer = int(counts.min())
         what = f"Rewards take two values, {values[0]:g} and {values[1]:g}; {rarer:,} are the rarer one."
@@ -147,7 +148,8 @@ def rewards(logs: Logs) -> Finding:
         advice = "Log more: so few of one kind say little." if verdict == "doubtful" else NOTHING
         return made(verdict, what, advice)
     if summary.far_rewards or summary.tail_share > HEAVY_TAILS:
-        what = f"{span}, with {summary.hiding}, which may hide how users differ."
+        tails = "heavy tails" if not summary.far_rewards else summary.hiding
+        what = f"{span}, with {tails}, which may hide how users differ."
         return made("doubtful", what, f"Correct rewards that are mistakes; for those that are not, {summary.remedy}.")
     if share > CROWDED:
         what = f"{span}, and {share:.0%} of them are {most:g}, the {end}: preferences"

@@ -13,7 +13,7 @@ from newcomer.checks import dependence
 from newcomer.checks.dependence import attributes_and_logging, self_selection, unseen
 from newcomer.checks.descriptive import coverage, propensities, repeats, rewards, spelling
 from newcomer.checks.residuals import HalvedRows, ResidualSample, take_sample
-from newcomer.checks.shared_preferences import asked_of_all, shared_preferences, unknowable
+from newcomer.checks.shared_preferences import asked_of_all, behind_tails, shared_preferences, unknowable
 from newcomer.checks.significance import Draft, UsersTested, judged
 from newcomer.findings import LOGGING, SHARED, Finding, Findings
 from newcomer.logs.logs import Logs
@@ -36,12 +36,14 @@ def quick_check(
     tested = UsersTested(logs.summary.users, len(sample), getattr(logs, "ordered", True))
     told = judged([*drafts, *tests], level, tested)
     if not why:
-        told = [asked_of_all(logs, one, level, progress) if one.name == SHARED else one for one in told]
+        shared = next(one for one in told if one.name == SHARED)
+        shared = behind_tails(asked_of_all(logs, shared, level, progress), logs.summary, level)
+        told = [shared if one.name == SHARED else one for one in told]
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
-    deviation = logs.summary.reward_deviation
+    deviation, learned = logs.summary.reward_deviation, logs.summary.learned
     random = found.propensities is not None and weighed.verdict == "fine"
-    hidden = unknowable(next(one for one in told if one.name == SHARED), shown, deviation, random=random)
-    first = unseen(sample, deviation, random=random)
+    hidden = unknowable(next(one for one in told if one.name == SHARED), shown, deviation, learned, random=random)
+    first = unseen(sample, deviation, learned, random=random)
     known = attributes_and_logging(logs, level=level, seed=seed)
     told = told if known is None else [*told, known]
     return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(sample))

@@ -28,6 +28,7 @@ from newcomer.checks.significance import Draft, PermutationTest, cross_test, in_
 from newcomer.em.large_logs import shared_by_all
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_fit
+from newcomer.evidence import Summary
 from newcomer.findings import SHARED, Finding, chance
 from newcomer.logs.logs import Logs
 
@@ -83,6 +84,18 @@ def asked_of_all(logs: Logs, sample: Finding, level: float, progress: Callable[[
     return replace(sample, verdict=verdict, what=what, advice=advice, effect=share, p_value=p_value)
 
 
+def behind_tails(found: Finding, summary: Summary, level: float) -> Finding:
+    """The finding, where the test sees nothing and heavy tails, or a few far rewards, may be why: nothing is known."""
+    if not summary.hiding or found.p_value is None or found.p_value <= level:
+        return found
+    what = f"{found.what.removesuffix('.')}: {summary.hiding} may hide that they do."
+    return replace(found, verdict="unknowable", what=what, advice=f"{_capital(summary.remedy)}; check again with it.")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _without_level(view: HalvedRows) -> Floats:
     """(e - mean of its half) z, (R, leading); halves of a single row keep e as it is."""
     e = view.residual[:, None]
@@ -102,10 +115,13 @@ def robustness(share: float) -> float:
     return (math.sqrt(odds**2 + 4 * odds) - odds) / 2
 
 
-def unknowable(shared: Finding, shown: Draft | None, deviation: float, *, random: bool = False) -> list[Finding]:
+def unknowable(
+    shared: Finding, shown: Draft | None, deviation: float, learned: str = "rewards", *, random: bool = False
+) -> list[Finding]:
     """What no check of these logs can tell, and how strong it would have to be."""
     share = shared.effect or 0.0
-    return [_hidden(share, shown.chance if shown else None, random=random), _outliers(share, deviation), _later(share)]
+    hidden = _hidden(share, shown.chance if shown else None, random=random)
+    return [hidden, _outliers(share, deviation, learned), _later(share)]
 
 
 def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Finding:
@@ -125,11 +141,12 @@ def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Fin
     return Finding("hidden causes", "unknowable", what, advice, effect=needed, unit="of both variances")
 
 
-def _outliers(share: float, deviation: float) -> Finding:
+def _outliers(share: float, deviation: float, learned: str) -> Finding:
     """Newcomers who are not like the logged."""
     size = math.sqrt(max(share, 0.0)) * deviation
+    moved = "a reward" if learned == "rewards" else learned
     what = "Newcomers may not be like the users logged"
-    what += f": preferences usually move a reward by {size:.2g} (one standard deviation), and a newcomer whom they move"
+    what += f": preferences usually move {moved} by {size:.2g} (one standard deviation), and a newcomer whom they move"
     what += " by several times that is an outlier, for whom the model says little."
     advice = "Keep a random part of newcomers on the population mean, and compare."
     return Finding(
@@ -138,7 +155,7 @@ def _outliers(share: float, deviation: float) -> Finding:
         what,
         advice,
         effect=size,
-        unit="reward, one standard deviation of preferences",
+        unit=f"{moved.removeprefix('a ')}, one standard deviation of preferences",
     )
 
 

@@ -187,7 +187,10 @@ def _centred(values: Floats, groups: Ints, counts: Ints) -> Floats:
 
 
 BINS = 10
-FEW = "{who} too few to tell: chance often gives effects up to about {blind:.2g}, and {broken:g} would spoil a fit."
+FEW = (
+    "{who} too few to tell: of the effects that chance alone gives, one in twenty is above {blind:.2g}, and {broken:g} "
+    "would spoil a fit."
+)
 
 
 @dataclass(frozen=True)
@@ -223,8 +226,11 @@ class Draft:
         advice = self.advice[verdict]
         what = self.what.format(effect=f"{self.effect:.2g}", unit=self.unit)
         by_chance = f"this is within chance ({chance(self.chance.p_value)})"
+        if self.effect > blind:  # the statistic of the test is another than the effect
+            weighed = "by a test that counts what is surer for more"
+            by_chance = f"chance is not ruled out ({chance(self.chance.p_value)}, {weighed})"
         if self.chance.p_value <= level < adjusted:  # told apart by this test alone, not with all tests counted
-            by_chance = f"chance gives this in one of the tests ({chance(adjusted)} with all tests counted)"
+            by_chance = f"chance is not ruled out ({chance(adjusted)} with all tests counted)"
         sure = f"chance does not explain it ({chance(self.chance.p_value)})"
         slight = ", but it is too small to matter" if verdict == "fine" and adjusted <= level else ""
         told = f"{what}; {sure if adjusted <= level else by_chance}{slight}."

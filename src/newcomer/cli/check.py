@@ -9,8 +9,7 @@ from rich.text import Text
 
 from newcomer.charts.terminal import facts
 from newcomer.cli import model_summary, options, output
-from newcomer.cli.output import in_options
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter, in_options
 from newcomer.findings import SPELLING
 
 if TYPE_CHECKING:

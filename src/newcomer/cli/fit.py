@@ -13,8 +13,7 @@ import typer
 
 from newcomer.cli import options, output
 from newcomer.cli.model_summary import ModelSummary, show, summary_of
-from newcomer.cli.output import in_options
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter, in_options
 from newcomer.errors import FitWarning
 from newcomer.findings import SPELLING
 

@@ -103,6 +103,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
     kept = model.evidence
     if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
         raise ModelError("the model keeps no evidence on its logs", todo="fit it from logs with this version")
+    directions = None if kept.population is None else kept.population.directions
     return ModelSummary(
         estimator=model.estimator,
         dim=model.dim,
@@ -125,9 +126,9 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         decision=decide(kept) if model.estimator == "em" else None,
         by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
-        directions=None if kept.population is None else kept.population.directions,
+        directions=directions,
         sure=kept.calibrated.sure if kept.calibrated and kept.calibrated.leading else None,
-        sure_line=kept.calibrated.sentence() if kept.calibrated else "",
+        sure_line=kept.calibrated.sentence(directions) if kept.calibrated else "",
         feature_names=model.feature_names or (),
         attributes=tuple(one.sentence for one in kept.attributes),
         outcome=model.outcome,
@@ -137,6 +138,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
 
 def _outlook(model: Model) -> tuple[str, ...]:
     """What rewards are made of, and where the gain comes from, which the decision tells; nothing over broken logs."""
+    from newcomer.evidence import HEAVY_TAILS
     from newcomer.gain.verdict import gain_by_parts
 
     kept = model.evidence
@@ -144,7 +146,9 @@ def _outlook(model: Model) -> tuple[str, ...]:
         return ("Nothing is promised: these logs are broken, and what users would gain cannot be told from them.",)
     if kept.population is None or kept.logs is None:
         return ()
-    parts, outlook = kept.population.forecast.parts(model.persistence), kept.population.outlook
+    parts, outlook = kept.population.forecast.parts(model.persistence, kept.logs.learned), kept.population.outlook
+    if kept.logs.tail_share > HEAVY_TAILS:
+        parts += " A few large rewards make up most of that variance, and may hide preferences."
     if outlook is None or not outlook.steps:
         return parts, "Too few users, or too short histories, to measure what personalising would be worth."
     return parts, gain_by_parts(outlook)
@@ -238,7 +242,9 @@ def _subspace(found: ModelSummary) -> str:
             f"no differences in preferences are detectable in these logs{hidden}; the population mean alone ({space})"
         )
     differ = f"they differ along {count(found.directions, 'direction')}"
-    return f"{differ} ({space})" if found.rank == found.directions else f"{differ} ({space} with the population mean)"
+    if found.rank == found.directions:
+        return f"{differ} ({space})"
+    return f"{differ} (with the population mean beside them the subspace has {space})"
 
 
 def _contrast(found: ModelSummary) -> str:
@@ -246,8 +252,11 @@ def _contrast(found: ModelSummary) -> str:
     tested = found.evidence.stand_out
     if tested is None or tested == found.rank:
         return ""
-    what = "in the spectrum, population mean included, " if found.estimator == "em" else ""
-    return f"; {what}{tested or 'none'} {'stand' if tested > 1 else 'stands'} out from chance"
+    stands = f"{'stand' if tested > 1 else 'stands'} out from chance"
+    if found.estimator != "em":
+        return f"; {tested or 'none'} {stands}"
+    some = f"{tested} eigenvalue{'s' * (tested > 1)}" if tested else "no eigenvalue"
+    return f"; of the spectrum below, which has the population mean in it, {some} {stands}"
 
 
 def _alike(found: ModelSummary) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from newcomer.cli.progress import Meter
+from newcomer.cli.output import Meter
 from newcomer.errors import nearest
 from newcomer.findings import SPELLING
 

@@ -13,6 +13,11 @@ maximum of the likelihood with T_ij ~ N(0, tau_j^2) solves one linear system. EM
 solution as its fixed point; L, m and the variances stay those of the fit: EM steps of all of them together gained
 nothing beyond the error (docs/attributes.md).
 
+**Clicks.** Where rewards go through log-odds, rows are replaced by sites of expectation propagation: a Gaussian reward
+each, of log-odds (`em.binary_likelihood.information_of`). A and b follow from them as above; H and g are then the
+curvature and the slope of the marginal likelihood, up to the approximation. Sites depend on T: attributes are chosen by
+those at T = 0, and T is found by `NEWTON` steps of them.
+
 **Which attributes stay, and how much they are shrunk.** H and g are added up by fold of users, in one pass. The gain in
 log-likelihood of held-out users by a T that was fitted without them is g.T - T.H T / 2, so no further pass is needed to
 try attributes and shrinkages: attributes are added one after another, each as long as held-out users are predicted
@@ -29,6 +34,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.em import binary_likelihood
 from newcomer.em.likelihood import information_of
 from newcomer.em.passes import Passes
 from newcomer.encoding import Column
@@ -42,18 +48,32 @@ FOLDS = 16  # of users, by whom attributes are chosen
 DOUBT = 0.05  # probability with which attributes that say nothing are taken, all of them together
 SHRINKAGES = (0.05, 0.15, 0.5)  # tau of effects along shared directions, whose coordinates have variance one
 FREE = (0.01, 0.03, 0.1)  # tau of effects along single features, in deviations of the noise
+FREE_OF_CLICKS = (0.03, 0.1, 0.3)  # the same of log-odds, whose effects are larger beside their noise
+NEWTON = 2  # steps to the effects of clicks, whose sites depend on them
 MOST = 800  # unknowns q p
 CHUNK = 1 << 22  # entries of the arrays A that are held at a time
 
 
 @dataclass(frozen=True)
 class AttributeTask:
-    """A population, the directions Q (d, q) whose first `own` are L, and the buckets (B,) of users to be added up."""
+    """A population, the directions Q (d, q) whose first `own` are L, and the buckets (B,) of users to be added up.
+
+    With `clicks` it is one of log-odds; the information is then that around `effects` T (q, p), zero where None.
+    """
 
     population: Population
     directions: Floats
     own: int
     fitted: Bools
+    clicks: bool = False
+    effects: Floats | None = None
+
+    def information(self, batch: Batch, some: Ints, x: Floats) -> tuple[Floats, Floats]:
+        """A (n, q, q) and b (n, q) of some users of a batch, whose attributes are x (n, p)."""
+        if not self.clicks:
+            return information_of(batch, some, replace(self.population, factor=self.directions))
+        at = np.zeros((len(some), self.directions.shape[1])) if self.effects is None else x @ self.effects.T
+        return binary_likelihood.information_of(batch, some, self.population, self.directions, at)
 
 
 @dataclass(frozen=True)
@@ -99,7 +119,6 @@ def add_up(
 def _of_task(batch: Batch, task: AttributeTask, chosen: Bools, x: Floats, fold: Ints, folds: int) -> Information:
     """The information about T of the chosen users."""
     size, width = task.directions.shape[1], x.shape[1]
-    population = replace(task.population, factor=task.directions)
     who = np.flatnonzero(chosen & x.any(axis=1))
     unknowns = size * width
     counts, room = np.bincount(fold[chosen], minlength=folds), np.zeros((folds, unknowns, unknowns))
@@ -107,7 +126,7 @@ def _of_task(batch: Batch, task: AttributeTask, chosen: Bools, x: Floats, fold: 
     for some in np.array_split(who, max(1, len(who) * size**2 // CHUNK)):
         if not len(some):
             continue
-        a, b = information_of(batch, some, population)
+        a, b = task.information(batch, some, x[some])
         own = np.eye(size)[:, : task.own]
         system = np.eye(size) + a @ own @ own.T
         solved = np.linalg.solve(system, np.concatenate([a, b[:, :, None]], axis=2))
@@ -127,10 +146,11 @@ def _paired(both: Floats, size: int, width: int) -> Floats:
 
 
 def fit_attributes(
-    passes: Passes, population: Population, apart: Sequence[tuple[Population, Bools]]
+    passes: Passes, population: Population, apart: Sequence[tuple[Population, Bools]], *, clicks: bool = False
 ) -> tuple[AttributeFit | None, Sequence[AttributeFit | None], tuple[AttributeGain, ...]]:
     """Effects of the attributes of the logs' users: for everybody, and for fits that users of some buckets were held
-    out of. None where no attribute predicts held-out users better; what each of them gained is told either way.
+    out of. None where no attribute predicts held-out users better; what each of them gained is told either way. With
+    `clicks` populations are of log-odds.
     """
     people, logs = passes.logs.people, passes.logs
     assert people is not None
@@ -138,7 +158,7 @@ def fit_attributes(
     free = (population.rank + logs.dim) * people.width <= MOST
     square = 1.0 if logs.one_hot else logs.summary.mean_squared_norm / logs.dim  # of a feature, on average
     unit = float(np.sqrt(population.noise_variance / max(square, 1e-300)))
-    tasks = [_task(one, fitted, people, unit if free else 0.0)
+    tasks = [_task(one, fitted, people, unit if free else 0.0, clicks)
              for one, fitted in ((population, every), *((one, ~judged) for one, judged in apart))]  # fmt: skip
     # Attributes are chosen with missing values at their mean: what others say of them counts as theirs.
     nothing = AttributePrior(np.zeros((0, people.width)), np.zeros((people.width, people.width)))
@@ -151,9 +171,12 @@ def fit_attributes(
     prior = AttributePrior(np.zeros((0, len(entries))), people.covariance[np.ix_(entries, entries)])
     if not chosen.single.any():
         tasks = [replace(task, directions=task.directions[:, : task.own]) for task in tasks]
-    found = passes.run(partial(add_up, tasks=tuple(tasks), prior=prior, entries=entries, folds=1), _merge)
     kept = replace(chosen, shared=chosen.shared[list(entries)], single=chosen.single[list(entries)])
-    fits = [_fitted(task, sums, kept, prior.covariance) for task, sums in zip(tasks, found.each, strict=True)]
+    for _ in range(NEWTON if clicks else 1):
+        found = passes.run(partial(add_up, tasks=tuple(tasks), prior=prior, entries=entries, folds=1), _merge)
+        tasks = [replace(task, effects=_solved(task, sums, kept)) for task, sums in zip(tasks, found.each, strict=True)]
+    fits = [AttributeFit(*over_people(one.population.factor, one.directions @ one.effects, prior.covariance))
+            for one in tasks if one.effects is not None]  # fmt: skip
     return fits[0], fits[1:], _gains(chosen, people, fits[0])
 
 
@@ -161,12 +184,12 @@ def _merge(a: AllInformation, b: AllInformation) -> AllInformation:
     return a + b
 
 
-def _task(population: Population, fitted: Bools, people: UserTable, unit: float) -> AttributeTask:
+def _task(population: Population, fitted: Bools, people: UserTable, unit: float, clicks: bool) -> AttributeTask:
     """The directions along which effects are looked for; `unit` that of effects of single features, 0 for none."""
     own = min(population.rank, max(1, MOST // people.width))
     shared = population.factor[:, :own]
     single = unit * np.eye(len(population.mean)) if unit else np.zeros((len(population.mean), 0))
-    return AttributeTask(population, np.column_stack([shared, single]), own, fitted)
+    return AttributeTask(population, np.column_stack([shared, single]), own, fitted, clicks)
 
 
 @dataclass(frozen=True)
@@ -194,7 +217,9 @@ def _choose(sums: Information, task: AttributeTask, columns: Sequence[Column]) -
     shared = _forward(sums, own, size, columns, ((tau, 0.0) for tau in SHRINKAGES))
     if size == own:
         return shared
-    both = _forward(sums, own, size, columns, ((SHRINKAGES[1], tau) for tau in FREE))
+    both = _forward(
+        sums, own, size, columns, ((SHRINKAGES[1], tau) for tau in (FREE_OF_CLICKS if task.clicks else FREE))
+    )
     difference = heldout_gains(sums, both.taus(own, size)) - heldout_gains(sums, shared.taus(own, size))
     return both if _certainty(difference) > _needed(1) else shared
 
@@ -259,15 +284,15 @@ def places(columns: Sequence[Column]) -> dict[str, slice]:
     return {one.name: slice(int(end) - one.width, int(end)) for one, end in zip(columns, ends, strict=True)}
 
 
-def _fitted(task: AttributeTask, sums: Information, chosen: Choice, covariance: Floats) -> AttributeFit:
-    """The effects by all users of the sums, as a prior of the coordinates of the factor that all people have."""
-    size, width = task.directions.shape[1], len(covariance)
-    taus = chosen.taus(task.own, size).ravel()
+def _solved(task: AttributeTask, sums: Information, chosen: Choice) -> Floats:
+    """The effects T (q, p) by all users of the sums."""
+    shape = task.directions.shape[1], len(chosen.shared)
+    taus = chosen.taus(task.own, shape[0]).ravel()
     used = np.flatnonzero(taus)
     precision = sums.precision.sum(axis=0)[used[:, None], used] + np.diag(1.0 / taus[used] ** 2)
     found = np.zeros(len(taus))
     found[used] = np.linalg.solve(precision, sums.score.sum(axis=0)[used])
-    return AttributeFit(*over_people(task.population.factor, task.directions @ found.reshape(size, width), covariance))
+    return found.reshape(shape)
 
 
 def over_people(factor: Floats, effects: Floats, covariance: Floats) -> tuple[AttributePrior, Floats]:

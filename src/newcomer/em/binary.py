@@ -1,389 +1,36 @@
-"""Clicks: the marginal likelihood of a population whose rewards are 0 or 1, climbed from its Gaussian fit.
+"""Clicks: a population whose rewards are 0 or 1, climbed from its Gaussian fit.
 
     P(r = 1 | user n, action a) = sigma(phi^T (m + L z_n) + o_a),      z_n ~ N(0, I_k),   sigma(x) = 1 / (1 + exp(-x)).
 
-**The integral over z** is an average over Q nodes (Bock and Aitkin 1981), the same for all users: a quasi-random
-sequence, mirrored, and whitened so that mean and covariance are exactly those of N(0, I). With w_nq the posterior
-weight of node q for user n, Fisher's identity gives the gradient in the level and the loadings of a row,
-
-    dl = sum_q w_nq (r - sigma_q) (1, z_q),   and EM's curvature   sum_q w_nq sigma_q (1 - sigma_q) (1, z_q)(1, z_q)^T.
-
-Laplace's approximation and variational bounds take the loadings of rare clicks to zero; the nodes do not.
-
-**The climb.** EM itself is slow where a user's few rows say little of z. As in em/optimizer.py each pass over the logs
-is a step: EM's curvature is the metric (one block for each one-hot action; the product of two small matrices where
-actions have features), and limited-memory BFGS learns the rest. A step that loses is shortened.
+The likelihood is that of em/binary_likelihood.py, its climb that of em/binary_optimizer.py.
 
 **The start** is the Gaussian fit, which has chosen the rank: with p the mean and F the loadings of an action,
 V = F k / (p (1 - p)) with k = sqrt(1 + pi |V|^2 / 8) and |V| <= 3; the level is k logit(p).
 
 **Shrinkage.** One-hot: loadings are N(0, 1/4), levels are normal with the mean and the variance that the levels of the
 start have. Features: the precisions of the Gaussian fit, taken to log-odds by the average slope p (1 - p).
-
-Rows of an action that a user met n times count n / (1 + (n - 1) share) together, if a share of the residual lasts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-from scipy.special import ndtri
 
-from newcomer.array_loops import StepMemory, empty_memory, first_loop, remember, second_loop
-from newcomer.arrays import Bools, Floats, Ints
-from newcomer.em import binary_loops
-from newcomer.em.optimizer import MEMORY, SUFFICIENT, solve_rows
+from newcomer.arrays import Bools, Floats
+from newcomer.em.binary_likelihood import ClickSums, ClickTask, expect_clicks, merge
+from newcomer.em.binary_optimizer import LONGEST, ClickOptimizer, ClickPrior
 from newcomer.em.passes import Passes
-from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
-from newcomer.transforms import NOISE, click_moments, logit, softplus
-from newcomer.users import bucket_count, bucket_of
+from newcomer.transforms import NOISE, click_moments, logit
 
-NODES = (1, 64, 128, 256, 256)  # of z, by rank; MOST_NODES for more directions
-MOST_NODES, FEW_NODES = 512, 64
-WIDE_TABLE = 1 << 22  # actions times nodes above which there are fewer nodes
 RIDGE = 4.0  # precision of loadings of one-hot actions
 LEVELS = 0.25  # least variance of the levels of one-hot actions
 LONGEST_LOADING = 3.0  # of an action, at the start
 EDGE = 0.002  # means of the Gaussian fit are taken to lie this far from 0 and 1, at least
-LONGEST, DONE, DONE_EACH = 30, 0.02, 3e-4  # passes of a climb, and the gain at which it ends: in all, or per unknown
-SHORTEST = 1e-3  # step below which a climb ends
-CACHED = 1 << 16  # users times nodes that stay in a second-level cache
-CHUNK = 1 << 20  # rows times nodes that are worked on at a time
-
-
-def nodes_of(rank: int, actions: int = 0) -> Floats:
-    """Nodes (Q, k) of equal weight for z ~ N(0, I_k): their mean is zero and their covariance the identity.
-
-    Roberts's R sequence (additive recurrence by powers of the generalised golden ratio), mirrored.
-
-    >>> nodes = nodes_of(2)
-    >>> nodes.shape, bool(np.allclose(nodes.T @ nodes / len(nodes), np.eye(2)))
-    ((128, 2), True)
-    """
-    count = NODES[rank] if rank < len(NODES) else MOST_NODES
-    while count > FEW_NODES and actions * count > WIDE_TABLE:
-        count //= 2
-    if rank == 0:
-        return np.zeros((1, 0))
-    golden = 2.0
-    for _ in range(64):
-        golden = (1.0 + golden) ** (1.0 / (rank + 1))
-    steps = golden ** -np.arange(1.0, rank + 1)
-    half = ndtri((0.5 + np.outer(np.arange(1, count // 2 + 1), steps)) % 1.0)
-    points = np.concatenate([half, -half])
-    values, vectors = np.linalg.eigh(points.T @ points / len(points))
-    return np.ascontiguousarray(points @ (vectors / np.sqrt(values)) @ vectors.T)
-
-
-@dataclass(frozen=True)
-class ClickTask:
-    """A population on the scale of log-odds, and the buckets (B,) whose users it is fitted to."""
-
-    population: Population
-    fitted: Bools
-
-
-@dataclass(frozen=True)
-class ClickSums:
-    """What a pass finds for one task: the log-likelihood, its gradient, and EM's curvature.
-
-    Where rows name actions of a catalogue: `pull` (A, k + 1) and `bend` (A, k + 1, k + 1) of the level and loadings of
-    each action. Where rows bring features: `pull` (d, k + 1) is the gradient in [m, L], `gram` (d, d) the sum of phi
-    phi^T weighted by the curvature of the level, `curve` (k + 1, k + 1) the sum of curvatures, and `offsets` (2, A)
-    gradient and curvature of the offsets. The others are empty.
-    """
-
-    users: int
-    rows: float
-    likelihood: float
-    pull: Floats
-    bend: Floats
-    gram: Floats
-    curve: Floats
-    offsets: Floats
-
-    def __add__(self, other: ClickSums) -> ClickSums:
-        return ClickSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
-
-
-def expect_clicks(batch: Batch, tasks: tuple[ClickTask, ...]) -> tuple[ClickSums, ...]:
-    """The sums of each task over the users of a batch: the map of a pass."""
-    where = bucket_of(batch.hashes, bucket_count(batch.dim))
-    return tuple(_expected(batch, task.population, task.fitted[where]) for task in tasks)
-
-
-def merge(a: tuple[ClickSums, ...], b: tuple[ClickSums, ...]) -> tuple[ClickSums, ...]:
-    """The sums of each task over the users of both."""
-    return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def _expected(batch: Batch, population: Population, chosen: Bools) -> ClickSums:
-    """The sums of one task."""
-    coded, size = batch.coded, population.rank + 1
-    nodes = nodes_of(population.rank, 0 if coded is None else len(coded.table))
-    axes = np.column_stack([np.ones(len(nodes)), nodes])
-    empty = np.zeros((0, 0))
-    if coded is not None:
-        odds = _odds(coded.table, population, np.arange(len(coded.table)))
-        seen = _click_rows(batch, np.flatnonzero(chosen), odds, nodes, population.share)
-        shown, pull = np.zeros((len(odds), len(nodes))), np.zeros((len(odds), size))
-        likelihood = _add_up(seen, shown, pull)
-        bend = np.zeros((len(odds), size, size))
-        for some in _slices(len(odds), len(nodes)):
-            p = -np.expm1(-seen.partition[some])
-            pull[some] -= (shown[some] * p) @ axes
-            bend[some] = np.einsum("aq,qi,qj->aij", shown[some] * p * (1.0 - p), axes, axes, optimize=True)
-        return ClickSums(len(seen.starts), float(shown.sum()), likelihood, pull, bend, empty, empty, np.zeros((2, 0)))
-    total = ClickSums(
-        0, 0.0, 0.0, np.zeros((batch.dim, size)), np.zeros((0, 0, 0)), np.zeros((batch.dim, batch.dim)),
-        np.zeros((size, size)), np.zeros((2, len(population.levels))),
-    )  # fmt: skip
-    for who in _users(batch, np.flatnonzero(chosen), len(nodes)):
-        total += _by_rows(batch, who, population, nodes, axes)
-    return total
-
-
-def _by_rows(batch: Batch, who: Ints, population: Population, nodes: Floats, axes: Floats) -> ClickSums:
-    """The sums of some users whose rows bring their own features."""
-    rows = _rows_of(batch, who)
-    features = batch.take(rows)
-    actions = np.zeros(len(rows), dtype=np.int64) if batch.actions is None else batch.actions[rows]
-    odds = _odds(features, population, actions)
-    seen = _click_rows(batch, who, odds, nodes, population.share, own=True)
-    shown, pull = np.zeros((len(odds), len(nodes))), np.zeros(odds.shape)
-    likelihood = _add_up(seen, shown, pull)
-    p = -np.expm1(-seen.partition)
-    pull -= (shown * p) @ axes
-    bent = shown * p * (1.0 - p)
-    level = bent.sum(axis=1)
-    kinds = len(population.levels)
-    offsets = np.zeros((2, kinds))
-    for out, part in zip(offsets, (pull[:, 0], level), strict=True):
-        np.add.at(out, actions if kinds > 1 else np.zeros_like(actions), part)
-    return ClickSums(
-        len(who), float(shown.sum()), likelihood, features.T @ pull, np.zeros((0, 0, 0)),
-        (features * level[:, None]).T @ features, (axes * bent.sum(axis=0)[:, None]).T @ axes, offsets,
-    )  # fmt: skip
-
-
-def _add_up(seen: binary_loops.ClickRows, shown: Floats, clicked: Floats) -> float:
-    """The expected counts of all users, some at a time; the log-likelihood."""
-    likelihood = 0.0
-    for first, at, highest in node_weights(seen):
-        likelihood += binary_loops.expectations(seen, first, at, highest, shown, clicked)
-    return likelihood
-
-
-def node_weights(seen: binary_loops.ClickRows) -> Iterator[tuple[int, Floats, Floats]]:
-    """exp(A_q - max) (m, Q) and the max (m,) of some users at a time, with the place of the first of them."""
-    users, size = len(seen.starts), len(seen.nodes)
-    step = max(1, CACHED // size)
-    for first in range(0, users, step):
-        at, highest = np.empty((min(step, users - first), size)), np.empty(min(step, users - first))
-        binary_loops.log_weights(seen, first, at, highest)
-        np.exp(at, out=at)
-        yield first, at, highest
-
-
-def _odds(table: Catalogue, population: Population, actions: Ints) -> Floats:
-    """Levels and loadings (C, k + 1) of rows of features of these actions."""
-    odds = np.array(table @ population.weights)
-    if population.offsets is not None:
-        odds[:, 0] += population.offsets[actions]
-    return odds
-
-
-def _rows_of(batch: Batch, who: Ints) -> Ints:
-    """The rows of some users, one after another."""
-    lengths = batch.lengths[who]
-    ends = np.cumsum(lengths)
-    count = int(ends[-1]) if len(ends) else 0
-    return np.asarray(np.arange(count) + np.repeat(batch.offsets[who] - (ends - lengths), lengths))
-
-
-def _click_rows(
-    batch: Batch, who: Ints, odds: Floats, nodes: Floats, share: float, *, own: bool = False
-) -> binary_loops.ClickRows:
-    """The rows of some users as the compiled loops take them; with `own`, `odds` are those of the rows themselves."""
-    rows, lengths = _rows_of(batch, who), batch.lengths[who]
-    ends = np.cumsum(lengths)
-    partition = np.empty((len(odds), len(nodes)))
-    for some in _slices(len(odds), len(nodes)):
-        partition[some] = softplus(odds[some, :1] + odds[some, 1:] @ nodes.T)
-    weights = np.ones(len(rows))
-    if share > 0 and batch.actions is not None:
-        weights = repeat_weights(np.repeat(np.arange(len(who)), lengths), batch.actions[rows], share)
-    codes = np.arange(len(rows)) if own or batch.actions is None else np.array(batch.actions[rows], dtype=np.int64)
-    rewards = np.array(batch.rewards[rows])
-    return binary_loops.ClickRows(odds, partition, codes, rewards, weights, ends - lengths, ends, nodes)
-
-
-def repeat_weights(users: Ints, actions: Ints, share: float) -> Floats:
-    """The weight (rows,) of each row: an action that a user met n times counts n / (1 + (n - 1) share) rows.
-
-    >>> repeat_weights(np.array([0, 0, 1]), np.array([5, 5, 5]), 0.5).round(3).tolist()
-    [0.667, 0.667, 1.0]
-    """
-    cells = users * (int(actions.max(initial=0)) + 1) + actions
-    _, place, counts = np.unique(cells, return_inverse=True, return_counts=True)
-    return np.asarray(1.0 / (1.0 + (counts[place] - 1.0) * share))
-
-
-def _slices(count: int, width: int) -> Iterator[slice]:
-    step = max(1, CHUNK // max(width, 1))
-    return (slice(first, first + step) for first in range(0, count, step))
-
-
-def _users(batch: Batch, who: Ints, width: int) -> Iterator[Ints]:
-    """Some users at a time, of about `CHUNK` rows times nodes."""
-    step, done, first = max(1, CHUNK // width), np.cumsum(batch.lengths[who]), 0
-    while first < len(who):
-        before = int(done[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(done, before + step, side="right")))
-        yield who[first:last]
-        first = last
-
-
-@dataclass(frozen=True)
-class ClickPrior:
-    """What is believed beforehand of W = [m, L], its first column around `anchor` (d,), and of offsets around zero."""
-
-    weights: Floats  # (k + 1,)
-    anchor: Floats  # (d,)
-    offsets: float | None = None
-
-    def of(self, population: Population) -> float:
-        """The log density, up to a constant."""
-        weights = population.weights
-        weights[:, 0] -= self.anchor
-        value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
-        return value if self.offsets is None else value - 0.5 * self.offsets * float((population.levels**2).sum())
-
-    def slope(self, population: Population) -> Floats:
-        """Its gradient, flat."""
-        weights = population.weights
-        weights[:, 0] -= self.anchor
-        first = -(weights * self.weights).ravel()
-        return first if self.offsets is None else np.concatenate([first, -self.offsets * population.levels])
-
-
-@dataclass
-class ClickOptimizer:
-    """One population of clicks on its way up: ask for `trial`, run a pass there, `tell` what it found."""
-
-    trial: Population
-    prior: ClickPrior
-    table: Catalogue | None  # (A, d) features of the catalogue, None where rows bring features
-    best: Population | None = None
-    value: float = -np.inf
-    gain: float = np.inf
-    sums: ClickSums | None = None
-    passes: int = 0
-    _memory: StepMemory = field(init=False)
-    _gradient: Floats = field(init=False)
-    _direction: Floats = field(init=False)
-    _step: float = 1.0
-
-    def __post_init__(self) -> None:
-        self._memory = empty_memory(MEMORY, self.size)
-
-    @property
-    def size(self) -> int:
-        """Number of unknowns."""
-        return self.trial.weights.size + (0 if self.prior.offsets is None else len(self.trial.levels))
-
-    @property
-    def arrived(self) -> bool:
-        """Whether the last step gained no more than is asked for."""
-        return self.gain < max(DONE, DONE_EACH * self.size) or self.passes >= LONGEST
-
-    @property
-    def plain(self) -> bool:
-        """Whether every action is a direction of its own."""
-        return isinstance(self.table, OneHot) and not self.table.constant
-
-    def tell(self, sums: ClickSums) -> None:
-        """Take the sums of a pass at `trial`, and choose the next trial; a step that loses is made shorter."""
-        self.passes += 1
-        value = sums.likelihood + self.prior.of(self.trial)
-        if self.best is not None:
-            slope = float(self._direction @ self._gradient)
-            if not value >= self.value + SUFFICIENT * self._step * slope:
-                self._step *= 0.3
-                self._memory.taken[0] = 0
-                self.gain = 0.0 if self._step < SHORTEST else self.gain
-                self._place()
-                return
-        gradient = self._ascent(sums)
-        if self.best is not None:
-            remember(self._memory, self._step * self._direction, self._gradient - gradient)
-            self.gain = value - self.value
-        self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
-        self._aim()
-
-    def _ascent(self, sums: ClickSums) -> Floats:
-        """The gradient of the penalised likelihood at `trial`, flat."""
-        pull = sums.pull if self.table is None else np.asarray(self.table.T @ sums.pull)
-        parts = [pull.ravel()]
-        if self.prior.offsets is not None:
-            parts.append(sums.offsets[0] if self.table is None else sums.pull[:, 0])
-        return np.asarray(np.concatenate(parts) + self.prior.slope(self.trial))
-
-    def _aim(self) -> None:
-        """BFGS's direction or, where that does not lead up, the metric's own."""
-        direction, weights = self._gradient.copy(), np.zeros(len(self._memory.curves))
-        first_loop(self._memory, direction, weights)
-        direction = self._metric(direction)
-        second_loop(self._memory, weights, direction)
-        if not float(direction @ self._gradient) > 0:
-            self._memory.taken[0] = 0
-            direction = self._metric(self._gradient)
-        longest = float(np.abs(direction).max(initial=0.0))
-        self._direction, self._step = direction, min(1.0, LONGEST_LOADING / max(longest, 1e-300))
-        self._place()
-
-    def _place(self) -> None:
-        assert self.best is not None
-        move, shape = self._step * self._direction, self.best.weights.shape
-        cut = shape[0] * shape[1]
-        weights = self.best.weights + move[:cut].reshape(shape)
-        offsets = None if self.prior.offsets is None else self.best.levels + move[cut:]
-        self.trial = replace(self.best, mean=weights[:, 0].copy(), factor=weights[:, 1:].copy(), offsets=offsets)
-
-    def _metric(self, flat: Floats) -> Floats:
-        """EM's curvature and the prior's, inverted, times a gradient."""
-        assert self.sums is not None
-        sums, shape = self.sums, self.trial.weights.shape
-        cut = shape[0] * shape[1]
-        given = flat[:cut].reshape(shape)
-        if self.plain:
-            systems = sums.bend + np.diag(self.prior.weights)
-            return np.asarray(np.linalg.solve(systems, given[:, :, None])[:, :, 0].ravel())
-        gram, curve, bend = self._curvature
-        values, vectors = np.linalg.eigh(gram)
-        values, mass = np.maximum(values, 0.0), max(float(curve[0, 0]), 1e-300)
-        little = self.prior.weights + 1e-9 * max(float(values.max(initial=0.0)), 1e-9)
-        moved = vectors @ solve_rows(values, curve / mass, little, vectors.T @ given)
-        parts = [moved.ravel()]
-        if self.prior.offsets is not None:
-            parts.append(flat[cut:] / (bend + self.prior.offsets))
-        return np.concatenate(parts)
-
-    @property
-    def _curvature(self) -> tuple[Floats, Floats, Floats]:
-        """(Gram matrix weighted by the curvature of levels, sum of curvatures, curvature of offsets)."""
-        assert self.sums is not None
-        sums = self.sums
-        if self.table is None:
-            return sums.gram, sums.curve, sums.offsets[1]
-        features = self.table.dense() if isinstance(self.table, OneHot) else np.asarray(self.table)
-        level = sums.bend[:, 0, 0]
-        return (features * level[:, None]).T @ features, sums.bend.sum(axis=0), level
 
 
 @dataclass(frozen=True)
@@ -539,9 +186,3 @@ def on_reward_scale(population: Population, table: Catalogue | None) -> Populati
         offsets=offsets,
         uncertainty=unsure,
     )
-
-
-def expected_clicks(population: Population, table: Catalogue) -> Floats:
-    """The probability (A,) of a click of each action of a catalogue, over all users."""
-    odds = _odds(table, population, np.arange(len(table)))
-    return click_moments(odds[:, 0], (odds[:, 1:] ** 2).sum(axis=1))[0]

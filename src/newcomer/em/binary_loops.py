@@ -1,4 +1,4 @@
-"""Compiled loops over users for the marginal likelihood of clicks; the maths is told in em/binary.py.
+"""Compiled loops over users for the marginal likelihood of clicks; the maths is told in em/binary_likelihood.py.
 
 A user whose rows have the log-odds c_i + l_i^T z has, at node z_q of weight 1 / Q, the log-likelihood
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from newcomer.array_loops import fast
 from newcomer.arrays import Floats, Ints
-from newcomer.logistic_loops import tilted
+from newcomer.logistic_loops import probability, tilted
 
 
 class ClickRows(NamedTuple):
@@ -102,30 +102,31 @@ SWEEPS = 3  # visits of each row
 def coordinates(
     odds: Floats,
     codes: Ints,
+    shifts: Floats,
     rewards: Floats,
     weights: Floats,
     starts: Ints,
     stops: Ints,
     means: Floats,
     covariances: Floats,
+    sites: Floats,
 ) -> None:
     """Of each user: posterior mean (n, k) and covariance (n, k, k) of z, by expectation propagation.
 
-    Every row is a site of a precision and a shift along its features. A visit takes it out, matches the mean and the
-    variance of its log-odds to those after the reward (`logistic_loops.tilted`), and puts it back: rank one, O(k^2).
+    `means` and `covariances` come with the prior of z. Row i has the log-odds of row codes[i] of `odds`, and `shifts`
+    (rows,) beyond its level. Every row is a site of a precision and a shift along its features, `sites` (rows, 2), zero
+    at first. A visit takes it out, matches the mean and the variance of its log-odds to those after the reward
+    (`logistic_loops.tilted`), and puts it back: rank one, O(k^2). A row that z says nothing of is a site too, of
+    sigma' and r - sigma at its level.
     """
     rank = odds.shape[1] - 1
     image, moments = np.empty(rank), np.empty(2)
     for n in range(starts.size):
-        mean, covariance, begin = means[n], covariances[n], starts[n]
-        mean[:] = 0.0
-        covariance[:] = 0.0
-        for a in range(rank):
-            covariance[a, a] = 1.0
-        sites = np.zeros((stops[n] - begin, 2))
+        mean, covariance = means[n], covariances[n]
         for _ in range(SWEEPS):
-            for i in range(begin, stops[n]):
-                row, site = odds[codes[i]], sites[i - begin]
+            for i in range(starts[n], stops[n]):
+                row, site = odds[codes[i]], sites[i]
+                level = row[0] + shifts[i]
                 variance = taste = 0.0
                 for a in range(rank):
                     image[a] = 0.0
@@ -134,12 +135,15 @@ def coordinates(
                     variance += image[a] * row[a + 1]
                     taste += mean[a] * row[a + 1]
                 if not variance > 1e-12:
+                    p = probability(level + taste)
+                    site[0] = weights[i] * p * (1.0 - p)
+                    site[1] = weights[i] * (rewards[i] - p) + site[0] * taste
                     continue
                 less = max(1.0 - site[0] * variance, 1e-6)
                 cavity, at = variance / less, (taste - variance * site[1]) / less
-                tilted(row[0] + at, cavity, weights[i] * rewards[i], weights[i] * (1.0 - rewards[i]), moments)
+                tilted(level + at, cavity, weights[i] * rewards[i], weights[i] * (1.0 - rewards[i]), moments)
                 precision = max(1.0 / moments[1] - 1.0 / cavity, 0.0)
-                shift = (moments[0] - row[0]) / moments[1] - at / cavity
+                shift = (moments[0] - level) / moments[1] - at / cavity
                 more, pull = precision - site[0], shift - site[1]
                 site[0], site[1] = precision, shift
                 # Covariance and mean after V += more f f^T, b += pull f: the image C f says both.
@@ -148,6 +152,22 @@ def coordinates(
                     mean[a] += image[a] * (pull - more * taste) / total
                     for b in range(rank):
                         covariance[a, b] -= more / total * image[a] * image[b]
+
+
+@fast
+def add_sites(images: Floats, codes: Ints, sites: Floats, starts: Ints, stops: Ints, a: Floats, b: Floats) -> None:
+    """Add the sites (rows, 2) of each user up along directions: F^T diag(precision) F into `a` (n, q, q), F^T shift
+    into `b` (n, q); row i has row codes[i] of `images` (C, q)."""
+    size = images.shape[1]
+    for n in range(starts.size):
+        for i in range(starts[n], stops[n]):
+            row = images[codes[i]]
+            for p in range(size):
+                if row[p] != 0.0:
+                    b[n, p] += sites[i, 1] * row[p]
+                    weight = sites[i, 0] * row[p]
+                    for q in range(size):
+                        a[n, p, q] += weight * row[q]
 
 
 @fast
@@ -169,5 +189,7 @@ def warm() -> None:
     seen = ClickRows(np.ones((1, 2)), row, first, each, each.copy(), first, one, row.copy())
     log_weights(seen, 0, row.copy(), each.copy())
     expectations(seen, 0, row.copy(), each, np.zeros((1, 1)), np.zeros((1, 2)))
-    coordinates(seen.odds, first, each, each, first, one, row.copy(), np.zeros((1, 1, 1)))
+    whole, site = np.ones((1, 1, 1)), np.zeros((1, 2))
+    coordinates(seen.odds, first, each * 0.0, each, each, first, one, row.copy(), whole, site)
+    add_sites(row, first, site, first, one, whole, row.copy())
     _normalise(each.copy(), 0.0)

@@ -331,7 +331,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> E
     judged = UserTable.joined([one.judged for one in found])
     played = UserTable.joined([one.played for one in found])
     headline = tuple(_headline(step) for step in outlook.steps) if outlook else ()
-    off_policy, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
+    values, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
     return Evaluation(
         users=logs.users,
         rows=logs.rows,
@@ -342,7 +342,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> E
         curves=curves_of(judged),
         attributes=attribute_steps(judged, STEPS, REWARD, OURS, MEAN),
         replay=table_rows(played, off_policy.ROUNDS),
-        off_policy=off_policy,
+        off_policy=values,
         why_no_off_policy=why,
         simulation=() if plan.quick else _simulated(plan, first),
         learning=learning_of(judged, [one.learned for one in found], plan.fitted_users, plan.look),

@@ -200,7 +200,8 @@ def attribute_sentences(steps: tuple[AttributeStep, ...]) -> list[str]:
 class ByRegression:
     """Expected rewards phi^T m + o + phi^T Theta x, whatever is known of a user but attributes x."""
 
-    model: Model
+    mean: Floats  # m (d,)
+    offsets: Floats | None  # o (A,), None for none
     effects: Floats  # Theta (d, p)
     columns: tuple[Column, ...]
     covariance: Floats
@@ -211,11 +212,11 @@ class ByRegression:
         assert batch.attributes is not None
         x = translate(batch.attributes[users], batch.attribute_columns, self.columns)
         x = AttributePrior(np.zeros((0, x.shape[1])), self.covariance).completed(x)
-        beta = self.model.mean + x @ self.effects.T
+        beta = self.mean + x @ self.effects.T
         features = batch.take(dealt.candidates.ravel()).reshape(*dealt.candidates.shape, batch.dim)
         scores = np.einsum("mad,md->ma", features, beta)
-        if batch.actions is not None and len(self.model.offsets) > 1:
-            scores = scores + self.model.offsets[batch.actions[dealt.candidates]]
+        if batch.actions is not None and self.offsets is not None:
+            scores = scores + self.offsets[batch.actions[dealt.candidates]]
         return np.asarray(scores)
 
 
@@ -227,7 +228,10 @@ def regression_of(logs: Logs, model: Model) -> ByRegression | None:
     spread, actions = logs.summary.reward_deviation**2, len(logs.action_ids or ())
     each = np.full(actions, spread) if actions else None  # a variance for each action that rows name
     offsets = np.array(model.offsets) if actions and len(model.offsets) == actions else None
-    mean = Population(model.mean, np.zeros((logs.dim, 0)), spread, each, offsets)
+    common = model.mean
+    if model.outcome == "binary":  # whose mean is not that of rewards
+        common, offsets = _least_squares(logs), None
+    mean = Population(common, np.zeros((logs.dim, 0)), spread, each, offsets)
     directions, every = np.eye(logs.dim), np.ones(bucket_count(logs.dim), dtype=np.bool_)
     prior = AttributePrior(np.zeros((0, people.width)), people.covariance)
     task = AttributeTask(mean, directions, 0, every)
@@ -238,4 +242,26 @@ def regression_of(logs: Logs, model: Model) -> ByRegression | None:
     best = max(taus, key=lambda tau: float(heldout_gains(sums, tau).sum()))
     precision = sums.precision.sum(axis=0) + np.diag(1.0 / best.ravel() ** 2)
     effects = np.linalg.solve(precision, sums.score.sum(axis=0)).reshape(shape)
-    return ByRegression(model, effects, people.columns, people.covariance)
+    return ByRegression(common, offsets, effects, people.columns, people.covariance)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """Sums of phi phi^T (d, d) and of phi r (d,) over rows."""
+
+    gram: Floats
+    pull: Floats
+
+    def __add__(self, other: _Products) -> _Products:
+        return _Products(self.gram + other.gram, self.pull + other.pull)
+
+
+def _least_squares(logs: Logs) -> Floats:
+    """The mean reward vector (d,) by least squares."""
+    found: _Products = reduce(logs, _products, add)
+    return np.asarray(np.linalg.lstsq(found.gram, found.pull, rcond=1e-9)[0])
+
+
+def _products(batch: Batch) -> _Products:
+    features = batch.take(np.arange(len(batch.rewards)))
+    return _Products(features.T @ features, features.T @ batch.rewards)

@@ -268,11 +268,14 @@ def _gain(step: GainStep, *, with_users: bool) -> str:
 
 
 def _when(known: dict[int, Known]) -> str:
-    """`not after 1 or 2 interactions, yes after 5, 10 and 20`."""
+    """`not after 1 or 2 interactions, yes after 5 and 10, too few users to tell after 20`."""
     late = [t for t, one in known.items() if one == "yes"]
-    early = [t for t, one in known.items() if one != "yes"]
+    early = [t for t, one in known.items() if one != "yes" and t < late[0]]
+    untold = [t for t, one in known.items() if one != "yes" and t > late[0]]  # by a few long histories
     nots = f"not after {_listed(early, 'or')} interaction{'s' * (early != [1])}, " if early else ""
-    return f"{nots}yes after {_listed(late, 'and')}{'' if nots else ' interaction' if late == [1] else ' interactions'}"
+    few = f", too few users to tell after {_listed(untold, 'or')}" if untold else ""
+    unit = "" if nots else " interaction" if late == [1] else " interactions"
+    return f"{nots}yes after {_listed(late, 'and')}{unit}{few}"
 
 
 def _agreed(checks: Findings | None) -> Finding | None:
@@ -328,8 +331,9 @@ def _more(evidence: Evidence) -> str:
     last, rows = outlook.steps[-1], outlook.rows
     if last.interactions < LOOK:
         return (
-            f"Log longer histories: beside a choice of {outlook.choices} the {rows} rows of a usual user are too few "
-            f"to learn from {times(LOOK)}; {outlook.choices + LOOK} rows would do."
+            f"To measure what {times(LOOK)} are worth, log histories of {outlook.choices + LOOK} rows or more, "
+            f"{outlook.choices} to choose among and {LOOK} to learn from: a usual user has {rows}. (Serving needs no "
+            "such number: a newcomer is served from the first row on.)"
         )
     best = max(outlook.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:
@@ -345,12 +349,13 @@ def _little(evidence: Evidence, outlook: HeldoutGain) -> str:
     """What to do where no gain is seen: preferences may be there all the same."""
     facts = evidence.population
     share = dict(facts.forecast.shares(None)).get(PREFERENCES, 0.0) if facts else 0.0
+    what = evidence.logs.learned if evidence.logs else "rewards"
     if _agreed(evidence.checks) is None and share < SLIGHT:
         return (
             f"These logs do not show that users differ in what they prefer; smaller differences would show in "
             f"histories longer than {outlook.rows} rows, or with more users."
         )
-    size = f" ({share:.0%} of the variance of rewards)" if share >= SLIGHT else ""
+    size = f" ({share:.0%} of the variance of {what})" if share >= SLIGHT else ""
     return (
         f"Preferences are there{size}, but a choice of {outlook.choices} after {times(outlook.steps[-1].interactions)} "
         f"shows little of them: log histories longer than {outlook.rows} rows, or choose among more."

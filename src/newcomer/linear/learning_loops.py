@@ -3,7 +3,8 @@
 Of each system V = I + sum x x^T, b = sum r x a user has five arrays, all of which one reward (x, r) changes:
 
     gram     V, a packed triangle, and `carry`, what rounding has kept out of it
-    factor   W with V^-1 = W^T W, a packed triangle, turned by each reward and now and then computed afresh from V
+    factor   W with V^-1 = W^T W, a packed triangle, turned by each reward and now and then computed afresh from V; with
+             few dimensions after every reward, so that W, mean and guard are functions of V and b and need no saving
     moment   b
     mean     V^-1 b, moved by each reward along V^-1 x
     guard    when W is next computed afresh
@@ -25,10 +26,14 @@ from newcomer.arrays import Bools, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
 EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
+# Up to so many dimensions that is after every reward: 2 us at 16, and saved states are smaller by more than a half.
+ALWAYS = 16
 # The columns of `System.guard`: trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
 TRACE, LIMIT, STEPS, ALLOWED = range(4)
 # What `faults` says if it does not name a row, and what `learn_in_subspace` says if it took none.
 ALL_FINE, SOME_MISSING, REFUSED = -1, -2, -1
+# What `saved_parts` says: all arrays, or V, b and the carry are enough, or b is, because V is the identity.
+EVERYTHING, V_AND_B, B_ALONE = range(3)
 
 
 class System(NamedTuple):
@@ -77,7 +82,8 @@ def _add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
     """Add x x^T to a packed triangle by Kahan's compensated sum: no sum may be reordered here.
 
     `carry` holds, for each entry, what the last addition has put in too much; it is taken off the next term. Without
-    it, 100,000 equal terms would be off by 1e-12, which cond(V) = 1e5 turns into an error of 1e-7 in V^-1.
+    it, 100,000 equal terms would be off by 1e-12, which cond(V) = 1e5 turns into an error of 1e-7 in V^-1. It is
+    rounded to the 24 bits of a float32: all that an error of rounding needs, and half the space in a saved state.
     """
     offset = 0
     for i in range(x.size):
@@ -86,7 +92,7 @@ def _add_outer(gram: Floats, carry: Floats, x: Floats) -> None:
         for j in range(i + 1):
             part = x[i] * x[j] - lost[j]
             total = row[j] + part
-            lost[j] = (total - row[j]) - part
+            lost[j] = np.float32((total - row[j]) - part)
             row[j] = total
 
 
@@ -115,7 +121,7 @@ def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
         for j in range(i + 1):
             part = square[i, j] - lost[j]
             total = row[j] + part
-            lost[j] = (total - row[j]) - part
+            lost[j] = np.float32((total - row[j]) - part)
             row[j] = total
 
 
@@ -198,8 +204,38 @@ def learn_row(system: System, u: int, x: Floats, reward: float) -> None:
         guard[TRACE] += x[j] * x[j]
     system.seen[u] += 1
     guard[STEPS] += 1.0
-    if guard[TRACE] > guard[LIMIT] or guard[STEPS] >= guard[ALLOWED]:
+    if x.size <= ALWAYS or guard[TRACE] > guard[LIMIT] or guard[STEPS] >= guard[ALLOWED]:
         refresh(system.gram[u], system.factor[u], moment, mean, guard)
+
+
+@njit(cache=True)
+def derive(gram: Floats, moment: Floats, factor: Floats, mean: Floats, guard: Floats) -> bool:
+    """Write factor (n, p), mean (n, d) and guard (n, 4) as V and b say; False if some V cannot be factorised."""
+    fine = True
+    for u in range(gram.shape[0]):
+        factor[u] = np.nan
+        refresh(gram[u], factor[u], moment[u], mean[u], guard[u])
+        for j in range(mean.shape[1]):
+            fine = fine and np.isfinite(mean[u, j])
+    return fine
+
+
+@njit(cache=True)
+def saved_parts(factor: Floats, gram: Floats, carry: Floats, moment: Floats, mean: Floats, guard: Floats) -> int:
+    """Which arrays of systems have to be saved: EVERYTHING, V_AND_B if `derive` gives the others, or B_ALONE."""
+    first, middle, last = np.empty_like(factor[0]), np.empty_like(mean[0]), np.empty_like(guard[0])
+    fresh = True
+    for u in range(gram.shape[0]):
+        first[:] = np.nan
+        refresh(gram[u], first, moment[u], middle, last)
+        if (first != factor[u]).any() or (middle != mean[u]).any() or (last != guard[u]).any():
+            return EVERYTHING
+        offset = 0
+        for i in range(moment.shape[1]):
+            for j in range(i + 1):
+                fresh = fresh and gram[u, offset + j] == (1.0 if i == j else 0.0) and carry[u, offset + j] == 0.0
+            offset += i + 1
+    return B_ALONE if fresh else V_AND_B
 
 
 # `learn` and `learn_in_subspace` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us
@@ -324,6 +360,8 @@ def warm() -> None:
     add_square(np.ones(1), np.zeros(1), row)
     refresh(one, one.copy(), one, one.copy(), guard[0])
     learn_row(system, 0, one, 1.0)
+    derive(row.copy(), row, row.copy(), row.copy(), guard)
+    saved_parts(row, row, row, row, row, guard)
     learn(*system, who, row, one)
     diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
     learn_pair(row, system, system, diary, who, row, one, 0)

@@ -20,15 +20,21 @@ Triangles are packed: row i of V or W takes places i (i + 1) / 2 and the i after
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from newcomer.arrays import Floats, Ints
+from newcomer.array_loops import plain
+from newcomer.arrays import Bools, Floats, Ints, read_only
+from newcomer.errors import ModelError
 from newcomer.linear import learning_loops
 from newcomer.linear.learning_loops import System
-from newcomer.linear.state import State
+from newcomer.linear.state import NOBODY, Record, State
+from newcomer.linear.state_file import FREE
 
 
 @dataclass
@@ -47,9 +53,6 @@ class Ridge(State):
     guard: Floats  # (n, 4)
     count: Ints  # (n,), rewards seen
 
-    def __len__(self) -> int:
-        return len(self.mean)
-
     @property
     def dim(self) -> int:
         """Dimension d of the systems."""
@@ -62,18 +65,58 @@ class Ridge(State):
 
     @cached_property
     def parts(self) -> System:
-        """The arrays as the compiled loops take them. They change in place; none is ever replaced by another."""
+        """The arrays as the compiled loops take them. They change in place; who replaces one forgets this."""
         return System(self.factor, self.gram, self.carry, self.moment, self.mean, self.guard, self.count)
+
+    def untouched(self) -> Bools:
+        """Of each system (n,) whether it has seen no reward."""
+        return np.asarray(self.count == 0)
+
+    def derived(self) -> Collection[str]:
+        """What V and b say, of systems with few dimensions; V itself where it is the identity."""
+        if not self.complete or self.dim > learning_loops.ALWAYS or not len(self.mean):
+            return ()
+        found = learning_loops.saved_parts(self.factor, self.gram, self.carry, self.moment, self.mean, self.guard)
+        if found == learning_loops.B_ALONE and self.gram.size <= FREE:
+            return ("mean", "factor", "guard", "gram", "carry")
+        return ("mean", "factor", "guard") if found != learning_loops.EVERYTHING else ()
+
+    @classmethod
+    def rebuild(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "", record: Record = NOBODY) -> Self:
+        """As of any state, with what was not written because it is `derived`."""
+        moment = arrays.get(f"{prefix}moment")
+        if moment is not None and f"{prefix}mean" not in arrays:
+            arrays = {**arrays, **_completed(arrays, prefix, moment)}
+        return super().rebuild(arrays, prefix, record)
 
     def check(self) -> None:
         """Refuse arrays that do not fit together."""
         super().check()
         n, d = len(self.mean), self.mean.shape[-1]
         self.refuse_unless(self.mean.ndim == 2 and self.moment.shape == (n, d) and self.guard.shape == (n, 4))
-        triangles = (self.factor, self.gram, self.carry)
-        self.refuse_unless(all(part.shape in ((n, 0), (n, packed_size(d))) for part in triangles))
-        self.refuse_unless(all(array.dtype == np.float64 for name, array, _ in self.arrays() if name != "count"))
+        triangles, sizes = [self.factor, self.gram, self.carry], ((n, 0), (n, packed_size(d)))
+        self.refuse_unless(all(part.shape in sizes for part in triangles))
+        floats = [self.mean, self.moment, self.guard, *triangles]
+        self.refuse_unless(all(array.dtype == np.float64 for array in floats))
         self.refuse_unless(self.count.dtype == np.int64 and self.count.ndim == 1)
+
+
+def _completed(arrays: Mapping[str, NDArray[Any]], prefix: str, moment: Floats) -> dict[str, NDArray[Any]]:
+    """The arrays that `Ridge.derived` left out of a file, which may come from a stranger."""
+    gram, carry = arrays.get(f"{prefix}gram"), arrays.get(f"{prefix}carry")
+    shape = moment.shape[0], packed_size(moment.shape[-1])
+    few = moment.ndim == 2 and moment.shape[1] <= learning_loops.ALWAYS
+    if not few or (gram is None and shape[0] * shape[1] > FREE):
+        raise ModelError("the state lacks the factors of its systems")
+    gram = np.repeat(_identity(moment.shape[1])[None], len(moment), axis=0) if gram is None else gram
+    carry = np.zeros(shape) if carry is None else carry
+    if gram.shape != shape or gram.dtype != np.float64 or moment.dtype != np.float64:
+        raise ModelError("the systems of this state are of different sizes")
+    factor, mean, guard = np.empty(shape), np.empty_like(moment), np.empty((len(moment), 4))
+    if not learning_loops.derive(plain(gram), plain(moment), factor, mean, guard):
+        raise ModelError("a system of this state is singular")
+    found = {"gram": gram, "carry": carry, "factor": factor, "mean": mean, "guard": guard}
+    return {prefix + name: array for name, array in found.items()}
 
 
 def packed_size(dim: int) -> int:
@@ -95,6 +138,12 @@ def pack(matrix: Floats) -> Floats:
     return np.ascontiguousarray(matrix[..., rows, columns])
 
 
+@lru_cache(maxsize=16)
+def _identity(dim: int) -> Floats:
+    """The packed triangle of the identity."""
+    return read_only(pack(np.eye(dim)))
+
+
 def unpack(triangle: Floats, dim: int) -> Floats:
     """The lower triangular (..., d, d) with this packed triangle."""
     out = np.zeros((*triangle.shape[:-1], dim, dim))
@@ -105,7 +154,7 @@ def unpack(triangle: Floats, dim: int) -> Floats:
 
 def start(n: int, dim: int) -> Ridge:
     """n systems before any reward: V = I, b = 0, so W = I and the mean is zero."""
-    identity = np.tile(pack(np.eye(dim)), (n, 1))
+    identity = np.repeat(_identity(dim)[None], n, axis=0)
     guard = np.tile([float(dim), 4.0 * dim, 0.0, learning_loops.LONGEST], (n, 1))
     mean, moment, count = np.zeros((n, dim)), np.zeros((n, dim)), np.zeros(n, dtype=np.int64)
     return Ridge(mean, moment, identity, identity.copy(), np.zeros_like(identity), guard, count)

@@ -1,8 +1,7 @@
 """State: what a policy remembers of its users, as a dataclass of arrays with users first.
 
 States are plain data. Policies change them in place; anyone may take some users out, put several states together, or
-turn a state into bytes, a file of newcomer/files.py that names the kind of state, so that nothing else is taken for
-one.
+turn a state into bytes (state_file.py), which name the kind of state, so that nothing else is taken for one.
 
 A state also carries a `Record` of who started it: the same arrays mean something else to another policy, to other
 settings or on another model, and would be misread without a word. The record stays with the users who are taken out,
@@ -15,24 +14,30 @@ Other states are not held up. The lock is no part of what a state is: it is not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from copy import deepcopy
 from dataclasses import Field, asdict, dataclass, field, fields
 from functools import lru_cache, wraps
+from operator import attrgetter
 from threading import RLock
-from typing import Any, ClassVar, Self, TypeVar, cast, get_type_hints
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_type_hints
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer import files, validate
-from newcomer.arrays import Ints
+from newcomer.arrays import Bools, Ints
 from newcomer.errors import ModelError, NoHash, PolicyError
+from newcomer.linear import state_file
+from newcomer.linear.shared_rows import SharedRows, alike, grouped
 from newcomer.records import Shown
 
 Array = NDArray[Any]
 Call = TypeVar("Call", bound=Callable[..., Any])
 UNLOCKED = nullcontext()  # of what is no state: the call refuses it
+PLAIN_USERS = 1024  # up to so many users each has a row of their own; among more, newcomers share one
 
 # Metadata of a dataclass field whose trailing axes may differ between states of a kind; `concat` pads it with zeros.
 GROWS = {"grows": True}
@@ -83,12 +88,15 @@ NOBODY = Record()
 class State(Shown):
     """Arrays with users first; a field may itself be a State. Subclasses are dataclasses and may extend `check`.
 
-    States are equal if their records are, and all arrays to the bit. They change, and have no hash.
+    Where a state of many users shares the rows of those who have learned nothing, `shared` says which row each user
+    has: `rows_of` finds it, `own_rows` makes it the user's own. In all other states users are rows.
+    States are equal if their records are, and what they say of each user, to the bit. They change, and have no hash.
     """
 
     lock: ClassVar[AbstractContextManager[Any]]  # each state has its own
     saved_as: ClassVar[str] = ""  # the kind of its files where that is not the name of the class: its first name
     record: Record = field(default=NOBODY, kw_only=True, repr=False)
+    shared: SharedRows | None = field(default=None, kw_only=True, repr=False)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         state = super().__new__(cls)
@@ -100,6 +108,8 @@ class State(Shown):
             return {name: value for name, value in self.__dict__.items() if name != "lock"}
 
     def __copy__(self) -> Self:
+        if self.shared is not None:  # whose arrays grow, and would do so in one of the two
+            return deepcopy(self)
         other = object.__new__(type(self))  # which has the same arrays, and so the same lock
         other.__dict__.update(self.__dict__)
         return other
@@ -108,30 +118,95 @@ class State(Shown):
         """Which policy started it, and how large it is: as `to_bytes`, and in memory."""
         arrays = [array for _, array, _ in self.arrays()]
         found = {"users": len(self), "started_by": str(self.record), "arrays": len(arrays)}
-        return found | {"bytes": len(self.to_bytes()), "bytes_in_memory": sum(array.nbytes for array in arrays)}
+        index = 0 if self.shared is None else self.shared.index.nbytes
+        return found | {"bytes": len(self.to_bytes()), "bytes_in_memory": sum(array.nbytes for array in arrays) + index}
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.to_bytes() == cast(Self, other).to_bytes()
 
     def __hash__(self) -> int:
         todo = "use state.to_bytes(), or the ids of its users"
         raise NoHash("a state changes in place, so it cannot be in a set or the key of a dict", todo=todo)
 
     def __len__(self) -> int:
-        return len(next(self.arrays())[1])
+        return len(self.layout().first(self)) if self.shared is None else len(self.shared.index)
 
-    def arrays(self, prefix: str = "", grows: bool = False) -> Iterator[tuple[str, Array, bool]]:
+    @classmethod
+    def layout(cls) -> Layout:
+        """Where the arrays are."""
+        return _layout(cast(Any, cls))
+
+    def arrays(self) -> Iterator[tuple[str, Array, bool]]:
         """Every array, also of nested states, with its dotted name, and whether its trailing axes may grow."""
-        for part in fields(self):
-            value, name = getattr(self, part.name), prefix + _saved_name(part)
-            loose = grows or part.metadata.get("grows", False)
-            if isinstance(value, State):
-                yield from value.arrays(f"{name}.", loose)
-            elif part.name != "record":
-                yield name, value, loose
+        layout = self.layout()
+        return zip(layout.names, layout.values(self), layout.grows, strict=True)
+
+    # Users and rows.
+
+    def rows_of(self, users: Ints) -> Ints:
+        """The rows (m,) of users in the arrays."""
+        return users if self.shared is None else self.shared.index[users]
+
+    def own_rows(self, users: Ints) -> Ints:
+        """The same, for users who are about to learn: each of them has a row of their own."""
+        shared = self.shared
+        if shared is None:
+            return users
+        crowded = shared.crowded(users)
+        if len(crowded):
+            self._lengthen(shared.reserve(len(crowded)), shared.used)
+            rows, before = shared.used + np.arange(len(crowded)), shared.index[crowded]
+            for _, array, _ in self.arrays():
+                array[rows] = array[before]
+            shared.move(crowded, rows)
+        return shared.index[users]
+
+    def share_rows(self, index: Ints) -> None:
+        """Let user i have row `index[i]` of the arrays."""
+        self.shared = SharedRows.of(index, len(self))
+
+    def spread(self) -> None:
+        """Give every user a row of their own, in the order of users."""
+        if self.shared is not None:
+            rows, self.shared = self.shared.index, None
+            for owner, part, array in self._parts():
+                setattr(owner, part, array[rows])
+
+    def untouched(self) -> Bools | None:
+        """Of each row (R,) whether nothing has been learned in it; None, the default, if rows are never shared."""
+        return None
+
+    def _lengthen(self, length: int, used: int) -> None:
+        """Arrays of so many rows, of which the first `used` are as they were."""
+        for owner, part, array in self._parts():
+            if len(array) < length:
+                longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+                longer[:used] = array[:used]
+                setattr(owner, part, longer)
+
+    def _parts(self) -> list[tuple[State, str, Array]]:
+        """Every array with the state, this or a nested one, that has it, and the name of its field there."""
+        found: list[tuple[State, str, Array]] = []
+        for part, _, kind, _ in _fields(cast(Any, type(self))):
+            value = getattr(self, part)
+            found += [(self, part, value)] if kind is None else value._parts()
+        vars(self).pop("parts", None)  # which holds arrays that are about to be replaced
+        return found
 
     def take(self, users: ArrayLike) -> Self:
         """A copy with these users (m,), in this order; a user may occur more than once. The record comes along."""
         with self.lock:
-            rows = positions(users, len(self))
-            return self.rebuild({name: array[rows] for name, array, _ in self.arrays()}, record=self.record)
+            who = positions(users, len(self))
+            if self.shared is None or len(who) <= PLAIN_USERS:
+                return self._copy(None, self.rows_of(who))
+            return self._copy(*self.shared.taken(who))
+
+    def _copy(self, index: Ints | None, rows: Ints) -> Self:
+        """A copy with these rows, and users who have them by this index."""
+        copy = self.rebuild({name: array[rows] for name, array, _ in self.arrays()}, record=self.record)
+        if index is not None:
+            copy.share_rows(index)
+        return copy
 
     @classmethod
     def concat(cls, states: Sequence[Self]) -> Self:
@@ -146,21 +221,100 @@ class State(Shown):
         with ExitStack() as held:
             for state in sorted(states, key=id):  # in the same order in every thread: none waits for another in a ring
                 held.enter_context(state.lock)
-            parts = [{name: array for name, array, _ in state.arrays()} for state in states]
+            plain = sum(map(len, states)) <= PLAIN_USERS or all(state.shared is None for state in states)
+            rows = [state.rows_of(np.arange(len(state))) if plain else np.arange(_rows(state)) for state in states]
             loose = {name: grows for name, _, grows in states[0].arrays()}
-            joint = {name: _stack(name, [part[name] for part in parts], loose[name]) for name in loose}
-            return cls.rebuild(joint, record=first)
+            parts = [
+                {name: array[own] for name, array, _ in state.arrays()} for state, own in zip(states, rows, strict=True)
+            ]
+            joint = cls.rebuild(
+                {name: _stack(name, [part[name] for part in parts], loose[name]) for name in loose}, record=first
+            )
+            if not plain:
+                starts = np.cumsum([0, *map(len, rows)])
+                index = [
+                    start + state.rows_of(np.arange(len(state))) for start, state in zip(starts, states, strict=False)
+                ]
+                joint.share_rows(np.concatenate(index))
+            return joint
+
+    # States as bytes.
 
     def to_bytes(self) -> bytes:
-        """The state and its record as safetensors bytes, the same for equal states."""
+        """The state and its record as bytes (state_file.py), the same for equal states.
+
+        Users who have learned nothing, and are alike, are written once.
+        """
         with self.lock:
-            arrays = {name: array for name, array, _ in self.arrays()}
-            return files.pack(self.saved_as or type(self).__name__, arrays, {"record": asdict(self.record)})
+            kind, record = self.saved_as or type(self).__name__, self.record
+            whole, index = self._compact()
+            arrays = {name: array for name, array, _ in whole.arrays()}
+            if not state_file.writes(arrays.values()):
+                return files.pack(kind, {name: array for name, array, _ in self.arrays()}, {"record": asdict(record)})
+            for prefix, state in whole._nested():
+                for name, length in state.lengths().items():
+                    arrays[prefix + name] = arrays[prefix + name][:, :length]
+                for name in state.derived():
+                    del arrays[prefix + name]
+            return state_file.pack(kind, (record.policy, record.settings, record.model), arrays, index)
+
+    def lengths(self) -> Mapping[str, int]:
+        """How much of the second axis of some arrays, by their names in files, is in use: the rest is not written."""
+        return {}
+
+    def derived(self) -> Collection[str]:
+        """Arrays, by their names in files, that `rebuild` makes from the others, to the bit: they are not written."""
+        return ()
+
+    def _nested(self, prefix: str = "") -> Iterator[tuple[str, State]]:
+        """This state and those in it, with what the names of their arrays begin with."""
+        yield prefix, self
+        for part, saved, kind, _ in _fields(cast(Any, type(self))):
+            if kind is not None:
+                yield from getattr(self, part)._nested(f"{prefix}{saved}.")
+
+    def _compact(self) -> tuple[Self, Ints | None]:
+        """The state with one row for users who have learned nothing and are alike, and the row of each user, if any."""
+        count = len(self)
+        fresh = self.untouched() if count > 1 or self.shared is not None else None
+        if fresh is None or (self.shared is None and np.count_nonzero(fresh) < 2):
+            return self, None
+        same, rows = np.arange(len(fresh)), self.rows_of(np.arange(count))
+        which = np.flatnonzero(fresh)
+        same[which] = alike([array for _, array, _ in self.arrays()], which)
+        index, rows = grouped(same[rows], ~fresh[rows])
+        if self.shared is None and len(rows) == count:
+            return self, None
+        whole = self._copy(None, rows)
+        return whole, index if len(rows) < count else None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """The state that `to_bytes` wrote; anything else is refused, also a state from before there were records."""
-        arrays, facts = files.unpack(data, cls.saved_as or cls.__name__)
+        kind = cls.saved_as or cls.__name__
+        if not isinstance(data, bytes | bytearray | memoryview) or bytes(data[:4]) != state_file.MAGIC:
+            return cls._from_safetensors(data, kind)
+        found = state_file.unpack(bytes(data), kind, cls.layout().crcs)
+        state = cls.rebuild(found.arrays, record=Record(found.policy, found.settings, found.model))
+        if found.place is not None:
+            state._take_index(found.place)
+        return state
+
+    def _take_index(self, index: Ints) -> None:
+        """Share rows as a file says, if that makes sense; few users get rows of their own."""
+        fresh, rows = self.untouched(), len(self)
+        inside = index.ndim == 1 and index.dtype == np.int64 and bool(((index >= 0) & (index < rows)).all())
+        if fresh is None or not inside or not bool(fresh[np.bincount(index, minlength=rows) > 1].all()):
+            raise ModelError("users of this state share what they have learned", todo="make it again")
+        self.share_rows(index)
+        words = sum(array.size for _, array, _ in self.arrays()) // max(rows, 1)
+        if len(index) <= PLAIN_USERS and len(index) * words <= state_file.FREE:
+            self.spread()
+
+    @classmethod
+    def _from_safetensors(cls, data: bytes, kind: str) -> Self:
+        """A state of the formats before 4, and one with arrays of types that format 4 does not have."""
+        arrays, facts = files.unpack(data, kind)
         record = facts.get("record")
         if not isinstance(record, dict) or record.keys() != asdict(NOBODY).keys():
             raise ModelError(
@@ -176,13 +330,13 @@ class State(Shown):
         A record belongs to the state as a whole: nested states have none of their own.
         """
         values: dict[str, Any] = {"record": record}
-        for part, saved, kind, later in _parts(cast(Any, cls)):
+        for part, saved, kind, later in _fields(cast(Any, cls)):
             name = prefix + saved
             if kind is not None:
                 values[part] = kind.rebuild(arrays, f"{name}.")
             elif name in arrays:
                 values[part] = arrays[name]
-            elif part != "record" and not later:
+            elif not later:
                 raise ModelError(f"the state lacks the array '{name}'")
         state = cls(**values)
         state.check()
@@ -190,8 +344,9 @@ class State(Shown):
 
     def check(self) -> None:
         """Refuse arrays that do not fit together; compiled loops rely on it, because they do not look at bounds."""
-        shapes = {name: array.shape for name, array, _ in self.arrays()}
-        if any(not shape for shape in shapes.values()) or len({shape[0] for shape in shapes.values()}) != 1:
+        lengths = {array.shape[:1] for array in self.layout().values(self)}
+        if len(lengths) != 1 or () in lengths:
+            shapes = {name: array.shape for name, array, _ in self.arrays()}
             raise ModelError(f"the arrays of the state disagree about the number of users: {shapes}")
 
     def refuse_unless(self, fits: bool) -> None:
@@ -201,19 +356,59 @@ class State(Shown):
             raise ModelError(f"these arrays do not make a {type(self).__name__}: {found}")
 
 
+class Layout(NamedTuple):
+    """The arrays of a kind of state, also of nested states."""
+
+    names: tuple[str, ...]  # dotted, as in files
+    grows: tuple[bool, ...]  # whether trailing axes may grow
+    crcs: Mapping[int, str]  # names by their CRC-32
+    values: Callable[[State], tuple[Array, ...]]
+    first: Callable[[State], Array]
+
+
 @lru_cache(maxsize=64)
-def _parts(kind: Any) -> tuple[tuple[str, str, type[State] | None, bool], ...]:
+def _layout(kind: Any) -> Layout:
+    """Where the arrays of a kind of state are."""
+    listed = list(_paths(kind))
+    paths, names = [path for path, _, _ in listed], tuple(name for _, name, _ in listed)
+    get, first = attrgetter(*paths), attrgetter(paths[0])
+    crcs = {crc32(name.encode()): name for name in names}
+    if len(crcs) != len(names) or 0 in crcs:
+        raise PolicyError(f"two fields of {kind.__name__} cannot be told apart in files", todo="rename one of them")
+    values = get if len(paths) > 1 else lambda state: (first(state),)
+    return Layout(names, tuple(grows for _, _, grows in listed), crcs, values, first)
+
+
+def _paths(kind: Any, path: str = "", prefix: str = "", grows: bool = False) -> Iterator[tuple[str, str, bool]]:
+    """Dotted attribute, dotted name in files, and whether it grows, of every array of a kind of state."""
+    loose = {part.name: grows or bool(part.metadata.get("grows")) for part in fields(kind)}
+    for part, saved, nested, _ in _fields(kind):
+        if nested is None:
+            yield path + part, prefix + saved, loose[part]
+        else:
+            yield from _paths(nested, f"{path}{part}.", f"{prefix}{saved}.", loose[part])
+
+
+@lru_cache(maxsize=64)
+def _fields(kind: Any) -> tuple[tuple[str, str, type[State] | None, bool], ...]:
     """The fields of a kind of state: name, name in files, kind of a nested state (None for an array), if `LATER`."""
     hints = get_type_hints(kind)
     nested = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, State)}
     return tuple(
-        (part.name, _saved_name(part), nested.get(part.name), bool(part.metadata.get("later"))) for part in fields(kind)
+        (part.name, _saved_name(part), nested.get(part.name), bool(part.metadata.get("later")))
+        for part in fields(kind)
+        if part.name not in ("record", "shared")
     )
 
 
 def _saved_name(part: Field[Any]) -> str:
     """The name of a field's array in files: that of the version which first wrote it, where the field was renamed."""
     return str(part.metadata.get("saved_as", part.name))
+
+
+def _rows(state: State) -> int:
+    """Rows of the arrays that are in use."""
+    return len(state) if state.shared is None else state.shared.used
 
 
 def positions(users: ArrayLike | Any, count: int) -> Ints:

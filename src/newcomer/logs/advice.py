@@ -15,9 +15,8 @@ import numpy as np
 from newcomer.arrays import Floats
 from newcomer.evidence import HEAVY_TAILS, LIMITS, Summary
 from newcomer.logs.histories import Histories
-from newcomer.logs.reward_histogram import FAR as FAR_OUTSIDE
-from newcomer.logs.reward_histogram import TAIL
-from newcomer.logs.summary import LogTotals
+from newcomer.logs.summary import FAR as FAR_OUTSIDE
+from newcomer.logs.summary import TAIL, LogTotals
 from newcomer.transforms import Transform, raw
 
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said

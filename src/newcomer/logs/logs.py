@@ -35,7 +35,6 @@ from newcomer.logs import workers as engines
 from newcomer.logs.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
 from newcomer.logs.attributes import UserTable, read_users
 from newcomer.logs.batch import Batch
-from newcomer.logs.checkpoint import Checkpoint
 from newcomer.logs.columns import Epoch, Place, feature_array
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.faults import Faults, mentioning
@@ -56,13 +55,13 @@ from newcomer.logs.items import Items, spellings
 from newcomer.logs.memory_store import Clip, Held, Keep, Source, collect, keep_users
 from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip, column_names
 from newcomer.logs.reader import catalogue_of, inspect_frame, without_gaps
-from newcomer.logs.reward_histogram import RewardHistogram
-from newcomer.logs.schema import Layout, Missing, Renames, extract, find_time, resolve, time_names
-from newcomer.logs.summary import LogTotals, totals_of
+from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Missing, Renames, extract, find_time, resolve, time_names
+from newcomer.logs.summary import LogTotals, RewardHistogram, totals_of
 from newcomer.logs.text_columns import Dates, spellings_note
 from newcomer.logs.workers import Engine
 from newcomer.one_hot import Catalogue, OneHot, is_wide
 from newcomer.records import Shown
+from newcomer.run_settings import Checkpoint
 from newcomer.transforms import Transform
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
@@ -299,7 +298,8 @@ class Logs(Shown):
         try:
             faults.refuse()
         except LogsError as error:
-            raise mentioning(error, spellings(catalogue)) from error
+            times = [note for note in layout.notes if LOOKS_LIKE_TIME in note]
+            raise mentioning(error, [*times, *spellings(catalogue)]) from error
         source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
         users = [] if layout.tidy_ids else spellings_note(rows.users, "user")
         return cls(

@@ -21,8 +21,7 @@ from newcomer.logs.disk_store import DiskStore, Spill
 from newcomer.logs.histories import Histories, Limits, Rows, arrange, concatenate
 from newcomer.logs.items import Items
 from newcomer.logs.reader import Progress, Reader
-from newcomer.logs.reward_histogram import RewardHistogram, automatic_limits
-from newcomer.logs.summary import LogTotals, totals_of
+from newcomer.logs.summary import LogTotals, RewardHistogram, automatic_limits, totals_of
 from newcomer.logs.workers import Engine
 
 Clip = Limits | Literal["auto"] | None

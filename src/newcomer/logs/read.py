@@ -35,9 +35,8 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.memory_store import Clip, Grouped, Source, Watched, collect, final_limits
 from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip
 from newcomer.logs.reader import Progress, Reader, catalogue_of
-from newcomer.logs.reward_histogram import RewardHistogram
 from newcomer.logs.schema import Missing, Renames
-from newcomer.logs.summary import LogTotals, totals_of
+from newcomer.logs.summary import LogTotals, RewardHistogram, totals_of
 from newcomer.logs.text_columns import Dates
 from newcomer.logs.workers import Engine, WorkerPool
 from newcomer.transforms import Transform

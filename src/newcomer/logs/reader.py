@@ -41,7 +41,7 @@ from newcomer.logs.files import (
 from newcomer.logs.frames import is_table, to_polars
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items, action_column, only_names, spellings
-from newcomer.logs.schema import Layout, Renames, extract, find_time
+from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Renames, extract, find_time
 from newcomer.logs.text_columns import date_questions, dates_found, has_point, integers, is_no_id, numbers_in
 
 CHUNK_BYTES = 16 << 20  # of a chunk of rows: large enough that chunks cost little, small beside the memory of a fit
@@ -195,7 +195,8 @@ class Reader:
             except LogsError as everything:
                 told = everything
             users = likely_same_users(self.tables, self.layout, self.text_ids)
-            raise mentioning(told, [*users, *spellings(items)]) from error
+            times = [note for note in self.layout.notes if LOOKS_LIKE_TIME in note]  # its gaps are no fault, but drop
+            raise mentioning(told, [*times, *users, *spellings(items)]) from error
 
     def _note_repeats(self, faults: Faults) -> None:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""

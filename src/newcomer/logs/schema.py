@@ -364,6 +364,9 @@ OTHER_DATES = {
 _ISO = r"^[0-9]{4}[-/][0-9]{1,2}[-/][0-9]{1,2}([T ].*)?$"
 
 
+LOOKS_LIKE_TIME = "looks like the time of a row"  # words of every note on a column that is not taken as one
+
+
 @dataclass(frozen=True)
 class TimeValues:
     """What a column that may be the time holds: of `rows`, how many are missing, and whether the rest can be read."""
@@ -412,7 +415,7 @@ def find_time(
 
 def _taken(layout: Layout, name: str, values: TimeValues) -> Layout:
     """The layout with this column as its step, if all of its values can be read as times or steps."""
-    looks = f"Column {name} looks like the time of a row"
+    looks = f"Column {name} {LOOKS_LIKE_TIME}"
     order = "rows of a user are taken in file order"
     if not values.readable:
         return layout.noting(f"{looks} but cannot be read as one: {order}.")

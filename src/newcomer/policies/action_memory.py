@@ -32,14 +32,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.array_loops import plain
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, NOBODY, Record, State
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import MOST, Entries, Predicted, Recalled, Repeats, Shares
 from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
 
-FIRST = 8  # entries that a memory has room for at first
+FIRST = 16  # entries that a memory has room for at first
 
 
 @dataclass
@@ -69,8 +69,15 @@ class ActionMemory(State):
         if len(self.shift) != len(self.used):
             self.shift = np.zeros((len(self.used), 0))
 
-    def __len__(self) -> int:
-        return len(self.used)
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have met nothing."""
+        return np.asarray(self.used == 0)
+
+    def lengths(self) -> dict[str, int]:
+        """Entries and rows that somebody uses."""
+        width = int(self.used.max(initial=0))
+        entries = dict.fromkeys(("keys", "counts", "totals", "slots", "fixed"), width)
+        return entries | {"rows": int(self.slots[:, :width].max(initial=-1)) + 1}
 
     @property
     def entries(self) -> Entries:
@@ -85,25 +92,17 @@ class ActionMemory(State):
     def check(self) -> None:
         """Refuse arrays that do not fit together; loops rely on places being inside the arrays."""
         super().check()
-        width = self.keys.shape
-        self.refuse_unless(all(part.shape == width for part in (self.counts, self.totals, self.slots, self.fixed)))
-        self.refuse_unless(self.keys.ndim == 2 and self.rows.ndim == 3)
-        self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (len(self.used), len(SHARES)))
-        self.refuse_unless(all(part.ndim == 1 for part in (self.used, self.repeats, self.share, self.extra)))
-        self.refuse_unless(all(part.dtype == np.int64 for part in (self.keys, self.slots, self.used)))
-        floats = (
-            self.counts,
-            self.totals,
-            self.fixed,
-            self.rows,
-            self.repeats,
-            self.log_likelihood,
-            self.log_prior,
-            self.share,
+        width, n = self.keys.shape, len(self.used)
+        self.refuse_unless(len(width) == 2 and self.rows.ndim == 3)
+        self.refuse_unless(self.counts.shape == self.totals.shape == self.slots.shape == self.fixed.shape == width)
+        self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (n, len(SHARES)))
+        self.refuse_unless(self.used.shape == self.repeats.shape == self.share.shape == self.extra.shape == (n,))
+        self.refuse_unless(self.shift.ndim == 2 and all_of(np.int64, self.keys, self.slots, self.used))
+        parts = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.log_likelihood, self.log_prior)
+        self.refuse_unless(all_of(np.float64, *parts, self.share, self.extra, self.shift))
+        self.refuse_unless(
+            memory_loops.inside(self.used, np.require(self.slots, requirements=("C", "W")), self.rows.shape[1])
         )
-        self.refuse_unless(all(part.dtype == np.float64 for part in (*floats, self.extra)))
-        self.refuse_unless(bool(np.all((self.used >= 0) & (self.used <= width[1]))))
-        self.refuse_unless(bool(np.all((self.slots >= -1) & (self.slots < max(self.rows.shape[1], 1)))))
 
     @classmethod
     def rebuild(cls, arrays: Mapping[str, NDArray[Any]], prefix: str = "", record: Record = NOBODY) -> Self:
@@ -116,10 +115,15 @@ class ActionMemory(State):
         return super().rebuild(arrays, prefix, record)
 
 
+def all_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
+    """Whether all arrays are of this type."""
+    return all(array.dtype == kind for array in arrays)
+
+
 def start(n: int, dim: int, share: float) -> ActionMemory:
     """n users who have met nothing; features have `dim` entries."""
-    keys, slots = np.zeros((2, n, 0), dtype=np.int64)
-    counts, totals, fixed = np.zeros((3, n, 0))
+    keys, slots = np.zeros((2, n, FIRST), dtype=np.int64)
+    counts, totals, fixed = np.zeros((3, n, FIRST))
     log_likelihood, log_prior = np.zeros((2, n, len(SHARES)))
     return ActionMemory(
         keys, counts, totals, slots, fixed, np.zeros((n, 0, dim)),
@@ -168,15 +172,22 @@ def make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
     """Room for one more entry of each user and, for actions outside the catalogue, for one more row of features."""
     width = int(memory.used[users].max(initial=0)) + 1
     if width > memory.keys.shape[1]:
-        longer = max(width, 2 * memory.keys.shape[1], FIRST)
-        for name in ("keys", "counts", "totals", "slots", "fixed"):
-            setattr(memory, name, _widened(getattr(memory, name), longer))
+        _widen(memory, max(width, 2 * memory.keys.shape[1], FIRST))
     if (keys < 0).any():
         # Entries are at least as many as rows: only where these might not do are they counted.
         full = min(width, MOST) > memory.rows.shape[1]
         rows = min(int((memory.slots[users] >= 0)[:, :width].sum(axis=1).max(initial=0)) + 1, MOST) if full else 0
         if rows > memory.rows.shape[1]:
             memory.rows = _widened(memory.rows, min(max(rows, 2 * memory.rows.shape[1], FIRST), MOST))
+
+
+def _widen(memory: ActionMemory, width: int) -> None:
+    """Room for so many entries, zeros in the new places: in two blocks, because a user waits for this."""
+    count, before = memory.keys.shape
+    whole, real = np.zeros((2, count, width), dtype=np.int64), np.zeros((3, count, width))
+    whole[0, :, :before], whole[1, :, :before] = memory.keys, memory.slots
+    real[0, :, :before], real[1, :, :before], real[2, :, :before] = memory.counts, memory.totals, memory.fixed
+    (memory.keys, memory.slots), (memory.counts, memory.totals, memory.fixed) = whole, real
 
 
 def _widened(array: NDArray[Any], width: int) -> NDArray[Any]:

@@ -12,7 +12,10 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError, PolicyError
+from newcomer.linear import ridge
+from newcomer.linear.ridge import Ridge, packed_size
 from newcomer.model import Model
+from newcomer.policies.actions import Described
 
 
 def encoded(model: Model, given: Any, users: Ints) -> Floats | None:
@@ -38,3 +41,35 @@ def encoded(model: Model, given: Any, users: Ints) -> Floats | None:
 def widened(array: Floats, width: int) -> Floats:
     """A copy of the array (n, width); zeros where it was (n, 0)."""
     return array.copy() if array.shape[1] else np.zeros((len(array), width))
+
+
+def condition(
+    model: Model, system: Ridge, shift: Floats, known: Floats, users: Ints, x: Floats
+) -> tuple[Floats, Floats]:
+    """Let systems of z start from the prior given encoded attributes (m, p) of `users` (m,), and not from `shift` (n,
+    k) and `known` (n, packed), the mean and the precision beyond the identity that they started from; the new ones.
+
+    Information adds up in any order, so the posterior is as if attributes had been known from the start.
+    """
+    rank = system.dim
+    mean, covariance = model.attribute_prior.given(x)
+    precision = np.linalg.inv(covariance)
+    shift, known = widened(shift, rank), widened(known, packed_size(rank))
+    before = ridge.symmetric(known[users], rank) + np.eye(rank)
+    moment = np.einsum("nij,nj->ni", precision, mean) - np.einsum("nij,nj->ni", before, shift[users])
+    ridge.inform(system, users, precision - before, moment)
+    shift[users], known[users] = mean, ridge.pack(precision - np.eye(rank))
+    return shift, known
+
+
+def shifted(model: Model, seen: Described, shift: Floats) -> Described:
+    """Candidates (m, K) as users meet them whose attributes shift z by `shift` (m, k): means, and, of clicks, loadings
+    of what attributes leave of z, all of them being known.
+    """
+    seen = seen._replace(population_mean=seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, shift))
+    if model.outcome == "gaussian":
+        return seen
+    left = model.attribute_prior.given(np.zeros((1, model.attribute_effects.shape[1])))[1][0]
+    narrow = seen.loadings @ np.linalg.cholesky(left)
+    told = np.any(shift != 0.0, axis=1, keepdims=True)[:, :, None]
+    return seen._replace(loadings=np.where(told, narrow, seen.loadings))

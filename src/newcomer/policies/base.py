@@ -57,6 +57,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.encoding import by_entries
 from newcomer.errors import PolicyError
+from newcomer.linear import state as linear_state
 from newcomer.linear.state import Record, State, one_at_a_time, positions
 from newcomer.model import Model
 from newcomer.policies import calls
@@ -65,9 +66,8 @@ from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
-from newcomer.transforms import Transform
+from newcomer.transforms import LEAST, Transform, raw, transformed
 
-FAR = 3.0  # times the largest reward of the logs: a reward beyond it is likely in other units
 # Former names of hooks, and their names now.
 FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
 
@@ -81,6 +81,8 @@ class Contract(Shown, ABC, Generic[Kind]):
     sampled: ClassVar[bool] = False  # whether choices are drawn at random
     # Whether ids alone do: without a model, or with one of so many one-hot actions that none is written.
     by_ids: ClassVar[bool] = False
+    # Whether all hooks take `users` for rows of the arrays, and nothing else: then newcomers of large states share one.
+    shares_rows: ClassVar[bool] = False
 
     def __init_subclass__(cls, **named: Any) -> None:
         """Refuse hooks by their former names, and check the state that a policy's own `in_subspace` is called with."""
@@ -106,8 +108,10 @@ class Contract(Shown, ABC, Generic[Kind]):
         """
         count = calls.newcomers(n)
         observed = None if repeatability is None else the_repeatability(repeatability)
+        known = None if attributes is None else self._encoded(attributes, calls.everyone(count))
         try:
-            state = self.init(count)
+            index, known = self._rows_to_start(count, known)
+            state = self.init(count if index is None else int(index.max()) + 1)
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, PolicyError):
                 raise
@@ -118,9 +122,23 @@ class Contract(Shown, ABC, Generic[Kind]):
         state.record = self.record
         if observed is not None:
             self.apply_repeatability(state, observed)
-        if attributes is not None:
-            self._take_attributes(state, attributes, calls.everyone(count))
+        if known is not None and len(known):
+            self.apply_attributes(state, np.arange(len(known)), known)
+        if index is not None:
+            state.share_rows(index)
         return state
+
+    def _rows_to_start(self, count: int, known: Floats | None) -> tuple[Ints | None, Floats | None]:
+        """The row of each of many newcomers, None if each has one, and the attributes of the rows: who has the same
+        attributes, or none, has the same row.
+        """
+        if count <= linear_state.PLAIN_USERS or not self.shares_rows:
+            return None, known
+        if known is None:
+            return np.zeros(count, dtype=np.int64), None
+        words = np.ascontiguousarray(known).view(np.int64)
+        _, first, index = np.unique(words, axis=0, return_index=True, return_inverse=True)
+        return index.ravel(), known[first]
 
     @one_at_a_time
     def know(self, state: Kind, attributes: Any, *, users: ArrayLike | None = None) -> None:
@@ -129,7 +147,10 @@ class Contract(Shown, ABC, Generic[Kind]):
         For the Gaussian posterior that is exact. Tests that were made on the way, of whether the prior fits the user,
         stay as they were. Attributes that were known before are replaced.
         """
-        self._take_attributes(state, attributes, self.positions(state, users))
+        who = self.positions(state, users)
+        x = self._encoded(attributes, who)
+        if x is not None and len(who):
+            self.apply_attributes(state, state.own_rows(who), x)
 
     @one_at_a_time
     def repeatability(self, state: Kind) -> Repeatability | None:
@@ -160,7 +181,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
             n, given = len(state), calls.plain_actions(actions, self.dimension)
             if given is not None and (len(given) == n or given is not actions):
-                chosen = self.choose_plain(state, calls.everyone(n), given)
+                chosen = self.choose_plain(state, state.rows_of(calls.everyone(n)), given)
                 if chosen is not None:
                     return chosen
         elif actions is mask is None and not self.sampled:
@@ -233,7 +254,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         if ids is users is None and calls.is_plain(features) and calls.is_plain(reward):
             n = len(state)
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
-            if plain and self.learn_plain(state, calls.everyone(n), features, reward):
+            if plain and self.learn_plain(state, state.own_rows(calls.everyone(n)), features, reward):
                 return
         elif features is None and self._learn_known(state, ids, reward, users):
             return
@@ -251,7 +272,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         observed = calls.rewards(len(state), self._width(given, which), given, reward, which, users, codes)
         if len(observed.users):
             self._warn_of_range(observed.reward)
-            self.learn(state, observed)
+            self.learn(state, observed._replace(users=state.own_rows(observed.users)))
 
     # What a policy supplies.
 
@@ -285,7 +306,7 @@ class Contract(Shown, ABC, Generic[Kind]):
     def in_subspace(self, state: Kind) -> Bools:
         """Whether the coming round of each user (n,) relies on the shared subspace; never, for most policies."""
         self._recognise(state)
-        return np.array(self.learner.in_subspace(state), dtype=np.bool_)
+        return _of_users(state, self.learner.in_subspace(state))
 
     def state_settings(self) -> Mapping[str, str | float]:
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""
@@ -374,7 +395,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         given = (
             self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions", which)
         )
-        return calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
+        query = calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
+        return query if state.shared is None else query._replace(users=state.rows_of(query.users))
 
     def _choose_known(self, state: Kind, ids: Any, users: Any) -> Ints | None:
         """The choice among ids that the catalogue has, if the policy has a short way for them."""
@@ -382,16 +404,16 @@ class Contract(Shown, ABC, Generic[Kind]):
         if codes is None or getattr(state, "record", None) is not self.record:
             return None
         who = calls.everyone(len(state)) if users is None else positions(users, len(state))
-        return self.choose_codes(state, who, codes[None])
+        return self.choose_codes(state, state.rows_of(who), codes[None])
 
     def _learn_known(self, state: Kind, ids: Any, reward: Any, users: Any) -> bool:
         """Whether rewards for ids that the catalogue has were learned in a short way."""
         codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
         paid = None if codes is None else calls.plain_rewards(reward)
-        if codes is None or paid is None:
+        if codes is None or paid is None or not len(paid) or paid.min() < self._plausible[0]:
             return False
         who = calls.everyone(len(state)) if users is None else positions(users, len(state))
-        return len(codes) == len(paid) == len(who) and self.learn_codes(state, who, codes, paid)
+        return len(codes) == len(paid) == len(who) and self.learn_codes(state, state.own_rows(who), codes, paid)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
         """The positions (m,) of `users`, all by default, in a state that must be this policy's."""
@@ -413,14 +435,12 @@ class Contract(Shown, ABC, Generic[Kind]):
         own = type(self).apply_attributes is not Contract.apply_attributes
         return own or type(self.learner).apply_attributes is not Learner.apply_attributes
 
-    def _take_attributes(self, state: Kind, given: Any, users: Ints) -> None:
-        """Check attributes of users, and take them into the prior."""
+    def _encoded(self, given: Any, users: Ints) -> Floats | None:
+        """Attributes (m, p) of users, checked, as the prior takes them; None if the model has none."""
         model = self._model
         if model is None or not self._conditions_on_attributes:
             raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
-        x = encoded(model, given, users)
-        if x is not None and len(users):
-            self.apply_attributes(state, users, x)
+        return encoded(model, given, users)
 
     def _recognise(self, state: Kind) -> None:
         """Refuse a state of another record, or whose arrays are not those that this policy begins with.
@@ -443,6 +463,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         fresh = self.init(0)
         if type(state) is not type(fresh) or _shapes(state) != _shapes(fresh):
             raise PolicyError(f"the arrays of this state are not those of {self.record}")
+        if not self.shares_rows:
+            state.spread()
         state.record = self.record
 
     def _complete(self, given: Any, name: str, ids: calls.Ids | None = None) -> Any:
@@ -504,19 +526,46 @@ class Contract(Shown, ABC, Generic[Kind]):
         """The policy's model, None if it has none."""
         return getattr(self, "model", None)
 
-    @cached_property
+    @property
     def largest_reward(self) -> float:
         """The size beyond which a reward is far outside those of the logs; infinite if nothing is known of these."""
+        return self._plausible[1]
+
+    @cached_property
+    def _plausible(self) -> tuple[float, float]:
+        """Rewards, as they are learned, that may be in the units of the logs: at most one range beyond the logged one.
+
+        With a transform the range is that of raw rewards, in which people make mistakes of units.
+        """
+        least, most = self._logged_range
+        if not most > least:
+            return -np.inf, np.inf
+        wide = np.array([2 * least - most, 2 * most - least])
+        if self._transform is None:
+            return float(wide[0]), float(wide[1])
+        below = wide <= LEAST
+        low, high = transformed(np.where(below, 0.0, wide), self._transform)
+        return (-np.inf if below[0] else float(low)), float(high)
+
+    @cached_property
+    def _logged_range(self) -> tuple[float, float]:
+        """The least and the largest raw reward of the logs; both 0 if nothing is known of these."""
         logs = getattr(getattr(self._model, "evidence", None), "logs", None)
-        return FAR * logs.max_reward if logs is not None and logs.max_reward > 0 else np.inf
+        if logs is None:
+            return 0.0, 0.0
+        least = -logs.max_reward if logs.least_reward is None else logs.least_reward
+        low, high = raw(np.array([least, logs.max_reward]), self._transform)
+        return float(low), float(high)
 
     def _warn_of_range(self, reward: Floats) -> None:
         """Point out, once a model, rewards in other units than those of the logs; they are learned all the same."""
-        worst = float(np.abs(reward).max())
-        if worst > self.largest_reward and self._catalogue is not None:
+        low, high = self._plausible
+        far = reward[(reward < low) | (reward > high)]
+        if len(far) and self._catalogue is not None:
+            least, most = self._logged_range
             sentence = (
-                f"A reward of size {worst:g} is far outside those of the logs, of which the largest is"
-                f" {self.largest_reward / FAR:g}: pass rewards in the units of the logs."
+                f"A reward of {float(raw(far[:1], self._transform)[0]):g} is far outside those of the logs, which lie"
+                f" between {least:g} and {most:g}: pass rewards in the units of the logs."
             )
             self._catalogue.warn_once("range", lambda: sentence)
 
@@ -527,9 +576,14 @@ def _checked_phase(own: Callable[[Any, Any], Bools]) -> Callable[[Any, Any], Boo
     @wraps(own)
     def in_subspace(self: Any, state: Any) -> Bools:
         self._recognise(state)
-        return np.array(own(self, state), dtype=np.bool_)
+        return _of_users(state, own(self, state))
 
     return one_at_a_time(in_subspace)
+
+
+def _of_users(state: State, rows: Bools) -> Bools:
+    """What is said of rows, of users (n,), as a copy."""
+    return np.array(rows if state.shared is None else rows[state.shared.index], dtype=np.bool_)
 
 
 def the_model(given: object) -> Model:

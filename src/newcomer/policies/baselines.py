@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from newcomer.array_loops import HUGE
-from newcomer.arrays import Floats, Ints
+from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear.state import LATER, State
 from newcomer.model import Model
 from newcomer.policies import attributes, calls, prior_loops
@@ -34,6 +34,10 @@ class Counts(State):
         if len(self.shift) != len(self.count):
             self.shift = np.zeros((len(self.count), 0))
 
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return np.asarray(self.count == 0)
+
     def check(self) -> None:
         """Refuse anything but one whole number a user."""
         super().check()
@@ -51,6 +55,7 @@ class Uniform(Contract[Counts]):
 
     sampled = True
     by_ids = True
+    shares_rows = True
 
     def init(self, n: int) -> Counts:
         """Nothing seen."""
@@ -94,6 +99,7 @@ class PopulationMean(Contract[Counts]):
     model: Model
 
     by_ids = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         the_model(self.model)
@@ -128,7 +134,9 @@ class PopulationMean(Contract[Counts]):
         """phi^T E[beta] + o (m, K), or its probability where rewards are clicks."""
         if state.shift.shape[1]:
             seen = self._known.describe(query.actions, query.ids, query.codes).rows(len(query.users))
-            return np.asarray(seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, state.shift[query.users]))
+            with np.errstate(invalid="ignore", over="ignore"):
+                seen = attributes.shifted(self.model, seen, state.shift[query.users])
+                return np.asarray(self._known.on_reward_scale(seen).population_mean)
         if self.model.outcome == "gaussian" and query.actions.shape[2] and not np.any(self.model.offsets):
             return calls.mean_rewards(self._known.mean[None], query)
         with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores

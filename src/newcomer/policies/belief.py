@@ -30,7 +30,7 @@ from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import posterior, ridge
-from newcomer.linear.ridge import Ridge, packed_size
+from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, State
 from newcomer.model import Model
 from newcomer.policies import action_memory, attributes, prior_loops, repeatability
@@ -66,8 +66,9 @@ class PriorState(State):
         if len(self.known) != len(self.in_subspace):
             self.known = np.zeros((len(self.in_subspace), 0))
 
-    def __len__(self) -> int:
-        return len(self.in_subspace)
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return self.memory.untouched() & self.small.untouched()
 
     def check(self) -> None:
         """Refuse parts that do not fit together."""
@@ -192,17 +193,11 @@ class Belief(Learner[PriorState]):
 
         Information adds up in any order, so the posterior is as if attributes had been known from the start.
         """
-        rank, prior = self.known.factor.shape[1], self.model.attribute_prior
-        mean, covariance = prior.given(x)
-        precision = np.linalg.inv(covariance)
-        shift, added = attributes.widened(state.memory.shift, rank), attributes.widened(state.known, packed_size(rank))
-        before = ridge.symmetric(added[users], rank) + np.eye(rank)
-        moment = np.einsum("nij,nj->ni", precision, mean) - np.einsum("nij,nj->ni", before, shift[users])
-        ridge.inform(state.small, users, precision - before, moment)
         away = [] if self.flat else users[~state.in_subspace[users]].tolist()
         earlier = {user: self._full_prior(state, user) for user in away}
-        shift[users], added[users] = mean, ridge.pack(precision - np.eye(rank))
-        state.memory.shift, state.known = shift, added
+        state.memory.shift, state.known = attributes.condition(
+            self.model, state.small, state.memory.shift, state.known, users, x
+        )
         for user, (old, pull) in earlier.items():
             now, toward = self._full_prior(state, user)
             ridge.inform(state.full, np.array([user]), (now - old)[None], (toward - pull)[None])
@@ -401,7 +396,7 @@ class Belief(Learner[PriorState]):
             self._reweigh(state, user, (float(own.share[user]), 0.0), latent=True, least=1.0)
             return
         if not full.complete:
-            fresh = ridge.start(len(state), dim)
+            fresh = ridge.start(len(state.in_subspace), dim)
             full.gram, full.factor, full.carry, full.guard = fresh.gram, fresh.factor, fresh.carry, fresh.guard
         precision, pull = self._full_prior(state, user)
         full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, pull

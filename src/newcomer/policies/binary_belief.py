@@ -37,9 +37,9 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import GROWS, State
+from newcomer.linear.state import GROWS, LATER, State
 from newcomer.model import Model
-from newcomer.policies import action_memory, calls, click_loops
+from newcomer.policies import action_memory, attributes, calls, click_loops
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described, KnownActions
 from newcomer.policies.belief import Belief
@@ -60,9 +60,20 @@ class BinaryState(State):
     memory: ActionMemory
     # (n, M, 3), of each entry of memory: precision and shift along its features, and 4 p (1 - p)
     sites: Floats = field(metadata=GROWS)
+    # (n, p), packed: what attributes have added to the precision of z, (n, 0) without; they shift it by memory.shift
+    known: Floats = field(default_factory=lambda: np.zeros((0, 0)), metadata=LATER)
 
-    def __len__(self) -> int:
-        return len(self.sites)
+    def __post_init__(self) -> None:
+        if len(self.known) != len(self.sites):
+            self.known = np.zeros((len(self.sites), 0))
+
+    def untouched(self) -> Bools:
+        """Of each row (n,) whether its users have had no reward."""
+        return self.memory.untouched() & self.small.untouched()
+
+    def lengths(self) -> dict[str, int]:
+        """Sites of entries that somebody uses."""
+        return {"sites": int(self.memory.used.max(initial=0))}
 
     def check(self) -> None:
         """Refuse parts that do not fit together."""
@@ -109,12 +120,12 @@ class BinaryBelief(Learner[BinaryState]):
 
     def in_subspace(self, state: BinaryState) -> Bools:
         """Everybody (n,) is taken for one of the population."""
-        return np.ones(len(state), dtype=np.bool_)
+        return np.ones(len(state.sites), dtype=np.bool_)
 
     def init(self, n: int) -> BinaryState:
         """n users at the prior."""
         begun = self._gaussian.init(n)
-        return BinaryState(begun.small, begun.memory, np.zeros((n, 0, 3)))
+        return BinaryState(begun.small, begun.memory, np.zeros((n, begun.memory.keys.shape[1], 3)))
 
     def apply_repeatability(self, state: BinaryState, given: Repeatability) -> None:
         """Let users who have met nothing yet start with the repeatability of earlier users."""
@@ -123,6 +134,15 @@ class BinaryBelief(Learner[BinaryState]):
     def pool_repeatability(self, state: BinaryState) -> Repeatability:
         """What the repeats of all users together say."""
         return self._gaussian.pooled(state.memory)
+
+    def apply_attributes(self, state: BinaryState, users: Ints, x: Floats) -> None:
+        """Let the prior of `users` (m,) be the one given their encoded attributes (m, p), in place of what was known.
+
+        Sites of rewards that came before stay as they were, which is nearly what they would have been.
+        """
+        state.memory.shift, state.known = attributes.condition(
+            self.model, state.small, state.memory.shift, state.known, users, x
+        )
 
     def choose_codes(self, state: BinaryState, users: Ints, codes: Ints, curiosity: float) -> None:
         """The compiled choice is of the Gaussian link."""

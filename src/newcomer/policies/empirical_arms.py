@@ -39,6 +39,7 @@ class EmpiricalArms(Contract[ActionMemory]):
     width: float = 0.0
 
     by_ids = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         number(self.width, "width")
@@ -65,17 +66,27 @@ class EmpiricalArms(Contract[ActionMemory]):
 
     def apply_attributes(self, state: ActionMemory, users: Ints, x: Floats) -> None:
         """Shift the mean of every action; what was remembered of actions is beyond the new mean."""
-        known, before = self._belief.known, attributes.widened(state.shift, self._belief.known.factor.shape[1])
+        before = attributes.widened(state.shift, self._belief.known.factor.shape[1])
         state.shift = before.copy()
         state.shift[users] = self.model.attribute_prior.given(x)[0]
         for user in users.tolist():
-            for entry in range(int(state.used[user])):
-                key, slot = int(state.keys[user, entry]), int(state.slots[user, entry])
-                if slot < 0:
-                    met = state.counts[user, entry] * known.loadings[key]
-                else:
-                    met = state.rows[user, slot] if self.model.by_ids_alone else state.rows[user, slot] @ known.factor
-                state.totals[user, entry] -= met @ (state.shift[user] - before[user])
+            used = int(state.used[user])
+            if used:
+                seen = self._met(state, user, used)
+                then, now = (self._shifted(seen, one[user][None]).population_mean[0] for one in (before, state.shift))
+                state.totals[user, :used] -= state.counts[user, :used] * (now - then)
+
+    def _met(self, state: ActionMemory, user: int, used: int) -> Described:
+        """The actions (1, M) that a user has met, as candidates; of others than the catalogue's, their average rows."""
+        known = self._belief.known
+        keys, slots = state.keys[user, :used], state.slots[user, :used]
+        there = np.where(slots < 0, keys, -1)
+        levels, low = known.population_mean[there], known.loadings[there]
+        for entry in np.flatnonzero(slots >= 0):
+            row = state.rows[user, slots[entry]] / state.counts[user, entry]
+            low[entry] = row if self.model.by_ids_alone else row @ known.factor
+            levels[entry] = levels[entry] if self.model.by_ids_alone else row @ known.mean
+        return Described(levels[None], low[None], there[None], known.variance[there][None], known.effect[there][None])
 
     def pool_repeatability(self, state: ActionMemory) -> Repeatability:
         """What the repeats of the users say."""
@@ -140,10 +151,12 @@ class EmpiricalArms(Contract[ActionMemory]):
 
         Attributes shift the population mean by loadings^T shift, of shift (m, k).
         """
-        seen = self._belief.known.describe(actions, ids, codes).rows(len(shift))
+        return self._shifted(self._belief.known.describe(actions, ids, codes).rows(len(shift)), shift)
+
+    def _shifted(self, seen: Described, shift: Floats) -> Described:
+        """The same of candidates that have been described."""
         if shift.shape[1]:
-            means = seen.population_mean + np.einsum("mak,mk->ma", seen.loadings, shift)
-            seen = seen._replace(population_mean=means)
+            seen = attributes.shifted(self.model, seen, shift)
         if self.model.outcome == "binary":
             with np.errstate(invalid="ignore", over="ignore"):
                 return self._belief.known.on_reward_scale(seen)

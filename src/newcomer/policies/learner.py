@@ -41,7 +41,7 @@ class Learner(Generic[Kind]):
 
     def in_subspace(self, state: Kind) -> Bools:
         """Whether the coming round of each user (n,) relies on the shared subspace."""
-        return np.zeros(len(state), dtype=np.bool_)
+        return np.zeros(len(next(state.arrays())[1]), dtype=np.bool_)
 
     def state_settings(self) -> Mapping[str, str | float]:
         """Settings, beside the dimension, without which a state means something else; not widths, nor votes."""

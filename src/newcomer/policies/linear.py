@@ -76,6 +76,8 @@ class LinUCB(Contract[Ridge]):
     widths: str | float = "practical"
     theory: Theory = DEFAULT
 
+    shares_rows = True
+
     def __post_init__(self) -> None:
         self._alpha  # noqa: B018  (settings that make no sense are refused here, not in the first round)
 
@@ -113,6 +115,7 @@ class LinTS(Contract[Ridge]):
     votes: int = 256
 
     sampled = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         whole(self.votes, "votes")
@@ -140,7 +143,7 @@ class LinTS(Contract[Ridge]):
     def sample(self, state: Ridge, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from N(mean, alpha^2 V^-1)."""
         who = self.positions(state, users)
-        return self._coefficients(state, who, calls.generators(rng, len(who), "LinTS"))
+        return self._coefficients(state, state.rows_of(who), calls.generators(rng, len(who), "LinTS"))
 
     def _coefficients(self, state: Ridge, users: Ints, rngs: Generators) -> Floats:
         noise = calls.normals(rngs, self.dim)

@@ -86,6 +86,17 @@ def fingerprints(rows: Floats, multipliers: Ints, out: Ints) -> None:
 
 
 @compiled
+def inside(used: Ints, slots: Ints, rows: int) -> bool:
+    """Whether the entries in use (n,) are some of M, and all slots (n, M) a row of so many, or none."""
+    fine = True
+    for u in range(used.size):
+        fine = fine and 0 <= used[u] <= slots.shape[1]
+        for j in range(slots.shape[1]):
+            fine = fine and -1 <= slots[u, j] < max(rows, 1)
+    return fine
+
+
+@compiled
 def find(entries: Entries, user: int, key: int) -> int:
     """The place of a key in a user's memory, or -1."""
     if key != ANONYMOUS:
@@ -291,6 +302,7 @@ def warm() -> None:
     number = np.zeros((1, 1), dtype=np.int64)
     entries = Entries(number, row, row.copy(), number.copy(), row.copy(), who.copy(), block)
     fingerprints(row, np.ones(1, dtype=np.int64), who.copy())
+    inside(who, number, 1)
     find(entries, 0, 0)
     recall(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
     predicted, repeats = Predicted(one, one, one, one, one), Repeats(one * 0.5, np.array([1.0, 0.0, 1.0]), row.copy())

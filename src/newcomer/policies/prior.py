@@ -69,6 +69,7 @@ class PriorUCB(Contract[PriorState]):
     memory_width: float = 0.0
 
     by_ids = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         if self.curiosity is not None:
@@ -123,6 +124,7 @@ class PriorTS(Contract[PriorState]):
 
     sampled = True
     by_ids = True
+    shares_rows = True
 
     def __post_init__(self) -> None:
         whole(self.votes, "votes")

@@ -15,7 +15,7 @@ import numpy as np
 
 from newcomer._fit import fit_apart_too
 from newcomer.arrays import Ints
-from newcomer.checks.check import check, enough_users
+from newcomer.checks.check import check, with_gain
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.evaluate import Stages, evaluated
 from newcomer.evaluation.results import Evaluation
@@ -139,8 +139,7 @@ def collect(
     model = None if fitted is None else fitted.model
     decision = decide_on(findings, model, logs.summary, trouble.get("fit"))
     if findings is not None:  # as `check` does with a fit of its own
-        enough = enough_users(model, decision, trouble["fit"].what if "fit" in trouble else "")
-        findings = replace(findings, findings=(*findings.findings, enough))
+        findings = with_gain(findings, model, decision, trouble["fit"].what if "fit" in trouble else "")
     rest = stages.begin(WEIGHTS["evaluate"])
     found = None
     if fitted is None:

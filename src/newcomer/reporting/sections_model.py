@@ -97,7 +97,7 @@ def _scree(test: RankTest, rank: int) -> Markup:
     first = ", ".join(f"{value:.3g}" for value in test.spectrum[: min(5, count)])
     exceed = f"{test.rank} exceed{'s' * (test.rank == 1)} what chance gives"
     said = f"The first eigenvalues are {first}; {exceed}. "
-    said += f"The population mean is in this spectrum. Rank of the model: {rank}."
+    said += f"The population mean is in this spectrum, and in the {rank} dimension{'s' * (rank != 1)} of the model."
     label = "number of the eigenvalue"
     picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
     names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
@@ -115,17 +115,32 @@ def _meaning(model: Model) -> Markup:
         nothing = tag("p", "There are none to name.")
         return tag("section", tag("h2", "What the directions mean"), nothing, given={"id": "directions"})
     what = "action" if model.action_ids is not None else "feature"
+    scale = _scale(model)
     intro = (
-        f"Each bar says how much the expected reward of one {what} changes for a user who is one standard deviation "
-        "along the direction; it changes by the opposite for a user as far the other way."
+        f"Each bar says how much {scale} of one {what} changes for a user who is one standard deviation along the "
+        f"direction; it changes by the opposite for a user as far the other way.{_doubling(model)}"
     )
-    parts = [_direction(number, one) for number, one in enumerate(found, start=1)]
+    parts = [_direction(number, one, scale) for number, one in enumerate(found, start=1)]
     both = tag("div", *parts, given={"class": "pair"})
     return tag("section", tag("h2", "What the directions mean"), tag("p", intro), both, given={"id": "directions"})
 
 
-def _direction(number: int, one: Direction) -> Markup:
-    """Both ends of one direction."""
+def _scale(model: Model) -> str:
+    """What a direction moves: rewards, or what is learned of them."""
+    if model.reward_transform is not None:
+        return "the expected log(1 + reward)"
+    return "the log-odds of a reward of 1" if model.outcome == "binary" else "the expected reward"
+
+
+def _doubling(model: Model) -> str:
+    """What a bar is in the units of rewards, where it is not in them."""
+    if model.reward_transform is not None:
+        return " A change of +0.69 doubles 1 + reward."
+    return " A change of +0.69 doubles the odds." if model.outcome == "binary" else ""
+
+
+def _direction(number: int, one: Direction, scale: str) -> Markup:
+    """Both ends of one direction, in changes of what it moves."""
     ends = [*one.front, *reversed(one.back)]
     bars = [Bar(name, value, ORANGE if value > 0 else BLUE, told=f"{value:+.2g}") for name, value in ends]
     front, back = (", ".join(named(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
@@ -133,7 +148,7 @@ def _direction(number: int, one: Direction) -> Markup:
     if one.level:
         said = f"A level: users at one end give higher rewards to nearly everything, most to {front}, least to {back}."
     title = f"Direction {number}"
-    picture = bar_chart(title, said, bars, x_label="change of the expected reward")
+    picture = bar_chart(title, said, bars, x_label=f"change of {scale}")
     head = tag("h3", f"{title}: {one.share:.0%} of how users differ")
     return tag("article", head, figure(picture, said))
 
@@ -145,11 +160,12 @@ def _parts(model: Model) -> Markup:
         return tag("section", head, tag("p", "This fit does not tell."), given={"id": "parts"})
     shares = facts.forecast.shares(model.persistence)
     bars = [Bar(name, share, SHADES[name]) for name, share in shares]
-    said = facts.forecast.parts(model.persistence)
+    learned = model.evidence.logs.learned if model.evidence.logs else "rewards"
+    said = facts.forecast.parts(model.persistence, learned)
     names = legend(
         [(f"{whole}% {bar.name}", bar.colour, ()) for whole, bar in zip(whole_percents(shares), bars, strict=True)]
     )
-    picture = share_chart("Parts of the variance of rewards", said, bars)
+    picture = share_chart(f"Parts of the variance of {learned}", said, bars)
     caption = (
         f"{said} A ranking by the population mean serves the first part. A user's level moves all candidates alike and "
         "changes no choice. Preferences are what personalising can gain, and the user's opinion of the very action "
@@ -179,7 +195,8 @@ def _radii(model: Model) -> Markup:
         "hold with fewer assumptions."
     )
     shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
-    known = model.evidence.calibrated.sentence() if model.evidence.calibrated else ""
+    facts, draws = model.evidence.population, model.evidence.calibrated
+    known = draws.sentence(facts.directions if facts else None) if draws else ""
     unsure = "; one unsure direction makes the radius of all of them large" * known.endswith(" is not")
     each = [tag("p", f"{known}{unsure}.")] if known else []
     return tag("section", head, tag("p", intro), shown, *each, given={"id": "radii"})

@@ -9,13 +9,14 @@ from typing import Any
 
 from newcomer import compile_cache
 from newcomer.errors import NewcomerError
+from newcomer.serve.lift import advance
 from newcomer.serve.rewards import give_defaults
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
 from newcomer.serve.users import retain
 
 ROOMS = ("array_loops", "linear", "policies", "local")  # whose loops a decision may need
-POOL_EVERY, RETAIN_EVERY = 60.0, 3600.0  # seconds
+POOL_EVERY, RETAIN_EVERY, COUNT_EVERY = 60.0, 3600.0, 10.0  # seconds
 
 
 async def prepare(service: Service) -> None:
@@ -25,6 +26,7 @@ async def prepare(service: Service) -> None:
     jobs: list[tuple[Callable[[], Awaitable[Any]], float]] = [
         (lambda: retain(service), RETAIN_EVERY),
         (service.pool_repeatability, POOL_EVERY),
+        (lambda: advance(service), COUNT_EVERY),
     ]
     if service.config.wait is not None:
         jobs.append((lambda: give_defaults(service), min(1.0, max(service.config.wait / 4, 0.05))))

@@ -264,6 +264,10 @@ class Client(_Asking):
         """Change them."""
         return self.ask(Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent)))
 
+    def lift(self) -> shapes.Lift:
+        """What deciding is worth: treated against the other arms, by number of interactions."""
+        return self.ask(Ask("GET", "/v1/lift", shapes.Lift))
+
     def status(self) -> shapes.Report:
         """The service at a glance."""
         return self.ask(Ask("GET", "/v1/status", shapes.Report))
@@ -400,6 +404,10 @@ class AsyncClient(_Asking):
     async def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> shapes.ArmShares:
         """Change them."""
         return await self.ask(Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent)))
+
+    async def lift(self) -> shapes.Lift:
+        """What deciding is worth: treated against the other arms, by number of interactions."""
+        return await self.ask(Ask("GET", "/v1/lift", shapes.Lift))
 
     async def status(self) -> shapes.Report:
         """The service at a glance."""

@@ -46,6 +46,17 @@ CREATE TABLE snapshots (user_id TEXT PRIMARY KEY, identity TEXT NOT NULL, place 
 CREATE TABLE erased (hash TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL)
 """
 
+# Sums of the lift (lift.py): as far as `reached` in the changes; rewards by interaction of users; sums of arms.
+SECOND = """
+ALTER TABLE users ADD COLUMN lift_out INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE lift (id INTEGER PRIMARY KEY, reached BIGINT NOT NULL, shift DOUBLE PRECISION);
+INSERT INTO lift (id, reached) VALUES (1, 0);
+CREATE TABLE lift_users (user_id TEXT PRIMARY KEY, version BIGINT NOT NULL, arm TEXT NOT NULL, rewards BYTEA NOT NULL,
+  reached BIGINT NOT NULL);
+CREATE TABLE lift_sums (version BIGINT NOT NULL, arm TEXT NOT NULL, users BIGINT NOT NULL, interactions BIGINT NOT NULL,
+  rewarded BIGINT NOT NULL, sums BYTEA NOT NULL, PRIMARY KEY (version, arm))
+"""
+
 
 def statements(step: str) -> tuple[str, ...]:
     """The statements of a step.
@@ -56,4 +67,4 @@ def statements(step: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in step.split(";") if one.strip())
 
 
-STEPS = (statements(FIRST),)
+STEPS = (statements(FIRST), statements(SECOND))

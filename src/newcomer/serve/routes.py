@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from newcomer.errors import NewcomerError, StoreError
-from newcomer.serve import decide, export, rewards, shapes, tables, users
+from newcomer.serve import decide, export, lift, rewards, shapes, tables, users
 from newcomer.serve import models as model_files
 from newcomer.serve.arms import Shares, check_shares
 from newcomer.serve.openapi import Operation, Query
@@ -234,6 +234,10 @@ async def _set_arms(service: Service, call: Call) -> bytes:
     return encode(_shares(await service.transact(work)))
 
 
+async def _lift(service: Service, call: Call) -> bytes:
+    return encode(await lift.lift(service))
+
+
 async def _status(service: Service, call: Call) -> bytes:
     return encode(await service.report())
 
@@ -334,6 +338,7 @@ OPERATIONS: tuple[Operation, ...] = (
     ),
     Operation("GET", "/v1/arms", "admin", "Shares of arms", _arms, None, shapes.ArmShares),
     Operation("PUT", "/v1/arms", "admin", "Change the shares of new users", _set_arms, shapes.Shares, shapes.ArmShares),
+    Operation("GET", "/v1/lift", "admin", "What deciding is worth, by arm", _lift, None, shapes.Lift),
     Operation("GET", "/v1/status", "admin", "The service at a glance", _status, None, shapes.Report),
     Operation("GET", "/healthz", "open", "Is the process alive?", _health),
     Operation("GET", "/readyz", "open", "May requests be sent?", _ready, None, None, (503,)),

@@ -232,6 +232,69 @@ class Report(Struct):
     version: str
 
 
+class ArmMean(Struct):
+    """The mean reward per user of an arm; the interval, valid at any time, is null while there are too few users."""
+
+    arm: Arm
+    users: int
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class ArmLift(Struct):
+    """How much more a decision brings to treated users than to those of the arm `against`, which has `users`."""
+
+    against: Arm
+    users: int
+    difference: float
+    low: float | None
+    high: float | None
+
+
+class Interaction(Struct):
+    """Means and lifts at the n-th interaction of users."""
+
+    interaction: int
+    arms: list[ArmMean]
+    lift: list[ArmLift]
+
+
+class ArmCount(Struct):
+    """Users of an arm beside those that its shares let expect, their interactions, and those that have a reward."""
+
+    arm: Arm
+    users: int
+    expected: float
+    interactions: int
+    rewarded: int
+
+
+class SampleRatio(Struct):
+    """Whether arms have the users that they should (p-value valid at any time), and a sentence where they have not."""
+
+    p_value: float
+    warning: str | None
+    arms: list[ArmCount]
+
+
+class Lift(Struct):
+    """What deciding is worth, over the `first` interactions of users; intervals may be watched as they come.
+
+    `tuned` is the number of effective users at which they are tightest; `behind` counts changes not counted yet.
+    """
+
+    words: list[str]
+    arms: list[ArmMean]
+    lift: list[ArmLift]
+    by_interaction: list[Interaction]
+    sample_ratio: SampleRatio
+    first: int
+    confidence: float
+    tuned: float
+    behind: int
+
+
 class Problem(Struct):
     """Why a request was refused."""
 

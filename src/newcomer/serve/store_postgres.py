@@ -29,7 +29,7 @@ MIGRATION_LOCK = 8_321_000  # one process migrates at a time
 AGAIN = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.UniqueViolationError)
 UNREACHABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncio.TimeoutError, TimeoutError)
 FULL_VACUUM = 100_000_000  # bytes of tables that are rewritten after an erasure; larger ones are vacuumed
-TABLES = ("users", "events", "reward_parts", "requests", "snapshots")
+TABLES = ("users", "events", "reward_parts", "requests", "snapshots", "lift_users")
 
 
 @lru_cache(maxsize=1024)

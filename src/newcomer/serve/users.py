@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from newcomer.serve import tables
+from newcomer.serve import lift, tables
 from newcomer.serve.decide import explain, whole_catalogue
 from newcomer.serve.fold import fold
 from newcomer.serve.models import Serving
@@ -91,6 +91,7 @@ async def erase(service: Service, user: str) -> bytes:
             await tx.run(f"DELETE FROM {table} WHERE user_id = $1", who.id)
         await tx.run("DELETE FROM users WHERE alias_of = $1", who.id)
         await tx.run("DELETE FROM users WHERE id = $1", who.id)
+        await lift.recount_user(tx, who.id)
         await tx.changes()  # counters are written by one at a time
         count = int(await tables.meta(tx, "erasures") or 0) + 1
         await tables.set_meta(tx, "erasures", str(count))
@@ -158,7 +159,18 @@ async def _move(tx: Tx, gone: User, into: User) -> Merged:
         "UPDATE users SET alias_of = $2, arm = NULL, attributes = NULL, place = 0, outcomes = 0 WHERE id = $1",
         *(gone.id, into.id),
     )
+    await _recount(tx, gone, into)
     return Merged(into.id, outcomes, mixed)
+
+
+async def _recount(tx: Tx, gone: User, into: User) -> None:
+    """Two users with arms make one who is no part of the lift; so does one who had left it."""
+    await lift.recount_user(tx, gone.id)
+    left = await tx.all("SELECT 1 FROM users WHERE id = $1 AND lift_out = 1", gone.id)
+    if left or None not in (gone.arm, into.arm):
+        await lift.leave(tx, into.id)
+    else:
+        await lift.recount_user(tx, into.id)
 
 
 async def retain(service: Service) -> int:
@@ -199,8 +211,10 @@ async def _clear(service: Service, tx: Tx, who: User, keep: float) -> None:
         for table in ("requests", "snapshots", "events"):
             await tx.run(f"DELETE FROM {table} WHERE user_id = $1", who.id)
         await tx.run("DELETE FROM users WHERE id = $1 OR alias_of = $1", who.id)
+        await lift.recount_user(tx, who.id)
     else:
         await tx.run("UPDATE users SET outcomes = $2 WHERE id = $1", who.id, left)
+        await lift.leave(tx, who.id)
     tx.later(lambda: service.states.forget(who.id))
 
 

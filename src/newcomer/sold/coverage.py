@@ -18,9 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Floats, Ints
+from newcomer.errors import LogsError
+from newcomer.evidence import CoverageFacts
+from newcomer.logs.logs import Logs
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.sold.correction import Coverage
+
+SMALLEST_NOISE = 1e-9  # of the mean squared reward: a noise variance is never zero
+
 
 ROUNDING = 1e-6
 NAMED = 10  # features, or groups of them, that are named
@@ -98,3 +104,26 @@ def _together(span: Floats, names: Sequence[str]) -> Reason:
         groups.append(tuple(names[i] for i in sorted(group)))
         left -= group
     return Reason(span.shape[1], tuple(groups))
+
+
+def named(places: Ints, logs: Logs) -> tuple[str, ...]:
+    """The first few of these actions by name."""
+    names = logs.action_ids or ()
+    return tuple(str(names[i]) for i in places[:NAMED]) if names else ()
+
+
+def nothing_reached(dim: int) -> LogsError:
+    """The refusal of logs that reach no direction in both halves."""
+    return LogsError(
+        f"no direction of the {dim} features is reached by both halves of the histories",
+        todo="log more rows, or use fewer features",
+    )
+
+
+def check_coverage(found: CoverageFacts, logs: Logs) -> None:
+    """Refuse logs that leave directions out."""
+    if found.uncovered:
+        raise LogsError(
+            f"{found.uncovered} of {logs.dim} directions of the features are not reached: {'; '.join(found.reasons())}",
+            todo="log actions that reach them, drop the features, or pass uncovered='restrict'",
+        )

@@ -30,7 +30,7 @@ from newcomer.logs.reduce import Pass
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
 from newcomer.sold.correction import TOLERANCE, TURNS, completion_factor
-from newcomer.sold.dense import NAMED, SMALLEST_NOISE, named, nothing_reached
+from newcomer.sold.coverage import NAMED, SMALLEST_NOISE, named, nothing_reached
 from newcomer.sold.radius_terms import draws_by
 from newcomer.sold.rank_test import FlipTest
 from newcomer.sold.sparse_moments import (
@@ -153,7 +153,7 @@ class SparseSold:
         )
 
     def estimate(self, *, calibrate: bool) -> Estimate:
-        """The population in the span of SOLD's directions; see `newcomer.sold.dense.DenseSold.estimate`."""
+        """The population in the span of SOLD's directions; see `newcomer.sold.second_moment.DenseSold.estimate`."""
         moments, rank, found = self.moments, self.rank, self.found
         total = moments.coverage.sum(axis=0)
         met = (moments.coverage > 0).all(axis=0)

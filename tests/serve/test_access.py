@@ -17,10 +17,8 @@ from newcomer.errors import StoreError
 from newcomer.serve.app import Log
 from newcomer.serve.auth import Tokens
 from newcomer.serve.limits import Limits
-from newcomer.serve.models import Serving
 from newcomer.serve.server import check_access
 from newcomer.serve.service import Config
-from newcomer.serve.shapes import Refused
 from newcomer.serve.store_memory import MemoryStore
 from tests.serve.running import Process, free_port, model_of, running
 
@@ -175,26 +173,3 @@ def test_the_description_is_valid():
         assert name in schemas
     names = [one["operationId"] for path in told["paths"].values() for one in path.values()]
     assert len(set(names)) == len(names) >= 23
-
-
-def test_attributes_and_binary_outcomes_reach_policies_that_take_them():
-    class Taking:
-        """A policy that takes attributes, as far as the service asks."""
-
-        def start(self, n, attributes=None, repeatability=None):
-            return n, attributes, repeatability
-
-    model = model_of()
-    serving = Serving(1, model, Taking(), nc.PopulationMean(model))
-    assert not serving.takes_attributes and serving.start({}, None) == (1, None, None)
-    with pytest.raises(Refused, match="without attributes"):
-        serving.check_attributes({"age": 30})
-    known = model_of()
-    object.__setattr__(known, "attributes", ("age",))
-    object.__setattr__(known, "outcome", "binary")
-    serving = Serving(1, known, Taking(), nc.PopulationMean(model))
-    serving.check_attributes({"age": 30})
-    assert serving.start({"age": 30}, None) == (1, [{"age": 30}], None)
-    with pytest.raises(Refused, match="add up to 2"):
-        serving.check_reward(2.0)
-    assert serving.fit_reward(2.0) == 1.0

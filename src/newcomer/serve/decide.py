@@ -81,8 +81,8 @@ async def _met(service: Service, tx: Tx, serving: Serving, shares: Shares, who: 
         who = await tables.first_sight(tx, who, arm, probability, shares.version, key, version)
     if request.attributes:
         known = {**who.attributes, **request.attributes}
-        serving.check_attributes(known)
         if known != who.attributes:
+            serving.check_attributes(request.attributes)
             who = await tables.set_attributes(tx, who, known)
     return who
 

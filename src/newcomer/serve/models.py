@@ -14,6 +14,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -90,9 +91,8 @@ class Serving:
 
     @cached_property
     def takes_attributes(self) -> bool:
-        """Whether the policy's users may start with attributes, and the model has any."""
-        known = bool(getattr(self.model, "attributes", None))
-        return known and "attributes" in inspect.signature(self.policy.start).parameters
+        """Whether attributes of users change what the policy does."""
+        return bool(getattr(self.policy, "takes_attributes", False))
 
     @cached_property
     def shares(self) -> tuple[float, ...] | None:
@@ -135,17 +135,31 @@ class Serving:
         named: dict[str, Any] = {}
         if told is not None and self.shares is not None and np.allclose(told["shares"], self.shares, rtol=0, atol=1e-9):
             named["repeatability"] = told
-        if attributes and self.takes_attributes:
-            named["attributes"] = [attributes]
+        known = self._usable(attributes) if attributes and self.takes_attributes else None
+        if known:
+            named["attributes"] = [known]
         return self.policy.start(1, **named)
 
+    def _usable(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Those that this model takes: they may have been kept under an earlier one, of other names or types."""
+        found = {}
+        for column in self.model.attributes:
+            if column.name in attributes:
+                with suppress(NewcomerError):
+                    column.encode([attributes[column.name]])
+                    found[column.name] = attributes[column.name]
+        return found
+
     def check_attributes(self, attributes: dict[str, Any]) -> None:
-        """Refuse attributes where the model has none."""
-        if not self.takes_attributes:
+        """Refuse attributes that the model cannot take; those that its fit tried and left out are passed over."""
+        if not self.model.attributes and not self.model.evidence.attributes:
             message = "this model was fitted without attributes of users: leave them out, or fit with --users"
             raise Refused(422, "no_attributes", message, "attributes")
+        if self.model.attributes and not self.takes_attributes:
+            message = f"{self.name} does not use attributes of users: leave them out, or serve another --policy"
+            raise Refused(422, "no_attributes", message, "attributes")
         try:
-            self.start(attributes, None)
+            self.model.encode([attributes])
         except NewcomerError as error:
             raise Refused(422, "bad_attributes", str(error), "attributes") from error
 

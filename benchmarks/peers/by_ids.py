@@ -126,8 +126,8 @@ def section() -> str:
     lines = ["| library | a round, µs (median) | times ours |", "|---|---:|---:|"]
     lines += [f"| {r['player']} | {r['microseconds']} | {r['ratio']} |" for r in rows]
     said = (
-        f"{name}, {ROUNDS} rounds of choose + update for one newcomer, 20 candidates by ids, medians of {REPEATS} turns in"
-        " one run."
+        f"{name}, {ROUNDS} rounds of choose + update for one newcomer, 20 candidates by ids, medians of"
+        f" {REPEATS} turns in one run."
         " `implicit` keeps no state and no uncertainty, and solves for the user anew each round; bayesianbandits has a"
         " shared learner on the 16 loadings."
     )

@@ -74,7 +74,8 @@ class Summary(Shown):
     def remedy(self) -> str:
         """What helps against rewards far outside all others and against heavy tails, as an option."""
         if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
-            return "reward_transform='log1p' (--reward-transform log1p) learns their logarithm: for counts and money"
+            option = "reward_transform='log1p' (--reward-transform log1p)"
+            return f"{option} learns their logarithm, which suits counts and money"
         return LIMITS
 
     @property
@@ -125,6 +126,8 @@ class RankChoice:
 @dataclass(frozen=True)
 class CoverageFacts:
     """Assumption 2 of the paper: lambda_A, and the plug-in lambda_k(S) / R^2 for lambda_theta; what was not reached.
+
+    With one-hot features |beta| <= R does not hold, and lambda_theta may exceed 1.
 
     `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
     them. By reason, with names (`newcomer.sold.coverage`): `never` seen; `collinear`, for features that always move
@@ -369,13 +372,15 @@ class Everybody:
 class HeldoutGain:
     """What held-out users would have gained, choosing among `choices` of their own logged rows.
 
-    `rows` are those of a usual history (0 in a model of before they were counted).
+    `rows` are those of a usual history (0 in a model of before they were counted). `arm` names the arm of an experiment
+    whose users judge, where logs have arms: what was logged is then what this arm showed.
     """
 
     choices: int
     steps: tuple[GainStep, ...]
     rows: int = 0
     everybody: Everybody | None = None
+    arm: str = ""
 
     def sentences(self) -> list[str]:
         """What was measured, in plain words; what follows from it says `newcomer.gain.verdict.decide`.
@@ -384,7 +389,8 @@ class HeldoutGain:
         >>> HeldoutGain(10, (step,)).sentences()[1]
         'After 5 interactions: +0.200 (+0.100 to +0.300) over the population mean, which gets 3.5 where chance gets 3.'
         """
-        first = f"Measured on held-out users, who choose among {self.choices} of their own logged actions."
+        who = f"held-out users of the arm {self.arm}" if self.arm else "held-out users"
+        first = f"Measured on {who}, who choose among {self.choices} of their own logged actions."
         told = [first]
         for step in self.steps:
             after = f"After {step.interactions} interaction{'s' * (step.interactions != 1)}: {shown(step.over_mean)}"

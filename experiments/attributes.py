@@ -18,11 +18,13 @@ What is tried was listed before any of it was looked at:
     emails     simulated: 12,000 users got six of twelve templates at random; log-odds of clicks: -2 (deviation 0.4 by
                template) plus effects of four segments and a device (deviation 0.6 by template) and nothing else that
                users share; 2,000 newcomers get five e-mails at random and then the one that each rule chooses of all
-               twelve; gains are in true click rates
+               twelve; gains are in true click rates. Rewards are fresh draws, so that nothing lasts, which logs without
+               repeats cannot tell: the same models told so (persistence 0) are a table of their own
     rules      PriorUCB with the attributes, PriorUCB fitted without, attributes permuted among people, plain ridge
                regression of attribute x feature ("regression"; where it is small enough), all after 0, 1, 2, 5 and,
                where histories allow, 10 interactions; on taxes also m, L and the noise found together with the effects
-               of attributes by fifteen steps of EM ("joint"), in place of those of the fit
+               of attributes by fifteen steps of EM ("joint"), in place of those of the fit. All these are Gaussian;
+               where rewards are 0 and 1, also outcome="binary" with attributes and without
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ import polars as pl
 
 from experiments import markdown
 from newcomer._fit import fit
+from newcomer._outcome import is_binary
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.em.attributes import over_people
@@ -54,9 +57,10 @@ PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "attributes.png"
 OUT = Path(__file__).parent / "results" / "attributes.csv"
 DEALS, CHOICES, STEPS = 10, 8, (0, 1, 2, 5, 10)
 WITH, WITHOUT, PERMUTED, REGRESSION = "attributes", "without", "permuted", "regression"
-JOINT = "joint"
-TOLD = (WITH, WITHOUT, PERMUTED, REGRESSION, JOINT)
-HEADS = ["table", "interactions", "users", "with attributes", "without", "permuted", "regression", "joint EM", "added"]
+JOINT, BINARY, BINARY_WITHOUT = "joint", "binary", "binary, without"
+TOLD = (WITH, WITHOUT, PERMUTED, REGRESSION, JOINT, BINARY, BINARY_WITHOUT)
+HEADS = ["table", "interactions", "users", "with attributes", "without", "permuted", "regression", "joint EM"]
+HEADS += ["binary, with", "binary, without", "added"]
 START = "| table | interactions |"
 
 
@@ -200,7 +204,7 @@ def judge(table: Table, rows: Bools, models: dict[str, Model], regression: Any, 
         common = _paid(reward, candidates, mean.choose(mean.start(len(able)), **_asked(table, candidates)))
         for name, model in models.items():
             policy = PriorUCB(model)
-            given = {} if name in (WITHOUT,) or not model.attributes else {"attributes": _of(model, told, name, seed)}
+            given = {} if not model.attributes else {"attributes": _of(model, told, name, seed)}
             state = policy.start(len(able), **given)
             for t in range(most + 1):
                 if t in STEPS:
@@ -304,12 +308,17 @@ def run(name: str) -> list[dict[str, Any]]:
         plain, own = logs_of(table, logged, None), logs_of(table, logged, table.people)
         other = logs_of(table, logged, permuted(table.people, number))
         models = {
-            WITH: fit(own, calibrate=False),
-            WITHOUT: fit(plain, calibrate=False),
-            PERMUTED: fit(other, calibrate=False),
+            WITH: fit(own, calibrate=False, outcome="gaussian"),
+            WITHOUT: fit(plain, calibrate=False, outcome="gaussian"),
+            PERMUTED: fit(other, calibrate=False, outcome="gaussian"),
         }
         if table.features is not None and models[WITH].attributes:
             models[JOINT] = joint(own, models[WITHOUT], models[WITH])
+        if is_binary(own.summary):
+            models[BINARY] = fit(own, calibrate=False, outcome="binary")
+            models[BINARY_WITHOUT] = fit(plain, calibrate=False, outcome="binary")
+            why = fit(own, calibrate=False).evidence.outcome
+            print(name, number, "auto:", why.sentence if why else "")
         kept.append([one.name for one in models[WITH].attributes])
         print(name, number, kept[-1], "permuted:", [one.name for one in models[PERMUTED].attributes], flush=True)
         values.append(judge(table, newcomers, models, regressed(table, own, models[WITHOUT]), number))
@@ -351,29 +360,36 @@ def emails() -> list[dict[str, Any]]:
     people = pl.DataFrame([pl.Series("user", np.arange(14_000)), names, pl.Series("device", device == 1)])
     given = {"user": np.repeat(np.arange(12_000), 6), "action": sent[:12_000].ravel()}
     reward, new = clicked[:12_000].ravel(), np.arange(12_000, 14_000)
-    own = Logs.from_arrays(**given, reward=reward, users=people)
-    models = {WITH: fit(own, calibrate=False), WITHOUT: fit(Logs.from_arrays(**given, reward=reward), calibrate=False)}
-    permuted_logs = Logs.from_arrays(**given, reward=reward, users=permuted(people, 0))
-    models[PERMUTED] = fit(permuted_logs, calibrate=False)
-    best = rates[new, int(np.argmax(models[WITHOUT].mean))]
-    gains = {}
-    for name, model in models.items():
-        policy, told = PriorUCB(model), [one.name for one in model.attributes]
-        state = policy.start(len(new), **({"attributes": people[new].select(told)} if told else {}))
-        for t in range(6):
-            if t in STEPS:
-                chosen = policy.choose(state, ids=np.arange(12))
-                gains[name, t] = rates[new, chosen] - best
-            policy.update(state, ids=sent[new, t], reward=clicked[new, t])
-    gains["oracle", 0] = rates[new].max(axis=1) - best
-    print("emails: best for all", best.mean(), "kept", [one.name for one in models[WITH].attributes], models[WITH].rank)
+    plain = Logs.from_arrays(**given, reward=reward)
+    own, other = plain.with_users(people), plain.with_users(permuted(people, 0))
+    models = {WITH: own, WITHOUT: plain, PERMUTED: other}
+    fitted = {name: fit(logs, calibrate=False, outcome="gaussian") for name, logs in models.items()}
+    fitted |= {BINARY: fit(own, calibrate=False, outcome="binary")}
+    fitted |= {BINARY_WITHOUT: fit(plain, calibrate=False, outcome="binary")}
+    why = fit(own, calibrate=False).evidence.outcome
+    best = rates[new, int(np.argmax(rates[:12_000].mean(axis=0)))]
+    print("emails: best for all", best.mean(), "auto:", why.sentence if why else "")
+    made = regression_of(own, fitted[WITHOUT])
+    assert made is not None
+    encoded = encode(made.columns, *table_of(people[new].drop("user")))
+    regression = rates[new, (made.mean + encoded @ made.effects.T).argmax(axis=1)] - best
     rows = []
-    for (rule, t), own_gain in gains.items():
-        added = own_gain - gains[WITHOUT, t]
-        row = {"table": "emails", "rule": rule, "interactions": t, "people": len(new), "mean reward": best.mean()}
-        row |= {"gain": own_gain.mean(), "error": own_gain.std() / np.sqrt(len(new)), "added": added.mean()}
-        kept = ",".join(one.name for one in models[WITH].attributes) if rule == WITH else ""
-        rows.append(row | {"error of added": added.std() / np.sqrt(len(new)), "kept": kept})
+    for table, changed in (("emails", {}), ("emails, nothing lasts", {"persistence": 0.0})):
+        gains = {(REGRESSION, t): regression for t in STEPS[:4]} | {("oracle", 0): rates[new].max(axis=1) - best}
+        for name, model in fitted.items():
+            policy, told = PriorUCB(replace(model, **changed)), [one.name for one in model.attributes]
+            state = policy.start(len(new), **({"attributes": people[new].select(told)} if told else {}))
+            for t in range(6):
+                if t in STEPS:
+                    chosen = policy.choose(state, ids=np.arange(12))
+                    gains[name, t] = rates[new, chosen] - best
+                policy.update(state, ids=sent[new, t], reward=clicked[new, t])
+        for (rule, t), gain in gains.items():
+            added = gain - gains[WITHOUT, t]
+            row = {"table": table, "rule": rule, "interactions": t, "people": len(new), "mean reward": best.mean()}
+            row |= {"gain": gain.mean(), "error": gain.std() / np.sqrt(len(new)), "added": added.mean()}
+            kept = ",".join(one.name for one in fitted[rule].attributes) if rule in fitted else ""
+            rows.append(row | {"error of added": added.std() / np.sqrt(len(new)), "kept": kept})
     return rows
 
 
@@ -399,7 +415,7 @@ def main(names: list[str]) -> None:
         rows = pl.DataFrame(emails() if name == "emails" else run(name))
         with pl.Config(tbl_rows=100, tbl_cols=20):
             print(rows.drop("kept", "mean reward"))
-        others = [] if before is None else [before.filter(pl.col("table") != name)]
+        others = [] if before is None else [before.filter(~pl.col("table").str.starts_with(name))]
         before = pl.concat([*others, rows], how="vertical_relaxed")
         before.sort("table", maintain_order=True).write_csv(OUT, float_precision=5)
     if "taxes" in names or names == ["draw"]:

@@ -113,6 +113,18 @@ def test_attributes_that_tell_what_was_logged_are_pointed_out() -> None:
     )
 
 
+def test_logging_by_an_attribute_is_doubtful_only_where_the_attribute_is_left_out() -> None:
+    logs, people = tables(1, treated=True)
+    known, blind = (nc.check(nc.Logs.from_frame(logs, **given), fit=False) for given in ({"users": people}, {}))
+    assert blind["contexts"].verdict in ("doubtful", "broken") and "beyond" not in blind["contexts"].what
+    assert known["contexts"].verdict == "fine" and "beyond what attributes tell" in known["contexts"].what
+    for name in ("adaptive logging", "preference-dependent logging", "self-selection"):
+        assert known[name].verdict in ("fine", "unknowable"), known[name].what
+    # Attributes that have nothing to do with it take nothing away.
+    luck = nc.check(nc.Logs.from_frame(logs, users=people, attributes=["luck"]), fit=False)
+    assert luck["contexts"].verdict == blind["contexts"].verdict
+
+
 def test_a_resumed_fit_and_a_refit_have_the_attributes_of_a_fit(tmp_path: Path) -> None:
     logs, people = tables()
     read = nc.Logs.from_frame(logs, users=people)

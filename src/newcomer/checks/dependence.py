@@ -36,7 +36,9 @@ Do attributes of users tell which actions were logged?
 
 Where they do, whoever logged has treated users by what was known of them: new users were shown other things than old
 ones, say. Rewards of the actions are then those of the users who were shown them. That confounds a fit that does not
-know the attribute. One that has it in the model compares users who are alike, so it is pointed out and no fault.
+know the attribute. One that has it in the model compares users who are alike, so it is pointed out and no fault, and
+forward, backward, contexts and self-selection compare what is left of each half beyond attributes
+(`HalvedRows.beyond_attributes`).
 
 The test regresses what each user was shown (the mean of features over the user's rows, along at most `COORDINATES`
 random directions) on encoded attributes; attributes are permuted among users for its p-value.
@@ -103,8 +105,9 @@ def preference_size(view: HalvedRows, *, level: bool = True) -> float:
 
 def forward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
     """Adaptive logging: x of the first half of histories in time, against what the second half showed."""
-    rewards, shown = view.sums(view.paid(level=True))[0], view.sums(view.due[:, : view.leading])[1]
     before, after = view.sizes
+    rewards = view.beyond_attributes(view.sums(view.paid(level=True))[0], before)
+    shown = view.beyond_attributes(view.sums(view.due[:, : view.leading])[1], after)
     found = cross_test(rewards, shown, view.sample.window, _product(before, after), seed=seed, matched=view.leading)
     picture = _crossed(view, found, rewards / before[:, None], shown / after[:, None], "rewards of the first half")
     what = "What a user is shown moves towards what earlier rewards say that they prefer by {effect} {unit}"
@@ -114,7 +117,8 @@ def forward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
 def backward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
     """Logging by preference: the first action of histories in time, against x of the second half."""
     starts, after = view.sample.offsets[:-1], view.sizes[1]
-    shown, rewards = view.z[starts][:, : view.leading], view.sums(view.paid(level=True))[1]
+    shown = view.beyond_attributes(view.z[starts][:, : view.leading], after * 0 + 1)
+    rewards = view.beyond_attributes(view.sums(view.paid(level=True))[1], after)
     found = cross_test(
         rewards, shown, view.sample.window, _product(after, after * 0 + 1), seed=seed, matched=view.leading
     )
@@ -140,7 +144,8 @@ def _logging(
 def contexts(view: HalvedRows, seed: int) -> Draft | None:
     """Dependent contexts: what one half showed against what the other shows, rows shuffled."""
     before, after = view.sizes
-    first, second = view.sums(view.z[:, :CONTEXTS])[0], view.sums(view.due[:, :CONTEXTS])[1]
+    first = view.beyond_attributes(view.sums(view.z[:, :CONTEXTS])[0], before)
+    second = view.beyond_attributes(view.sums(view.due[:, :CONTEXTS])[1], after)
     matched = first.shape[1]
     found = cross_test(
         first, second, view.sample.window, _product(before, after), seed=seed, matched=matched, norm="spectral"
@@ -148,6 +153,7 @@ def contexts(view: HalvedRows, seed: int) -> Draft | None:
     if found is None:
         return None
     what = "Of the variance of what is shown, {effect} is the user's own"
+    what += ", beyond what attributes tell" if view.sample.attributes.shape[1] else ""
     picture = _crossed(view, found, first / before[:, None], second / after[:, None], "shown in one half")
     return Draft(CONTEXTS_SHOWN, found, 1.0, "of the variance", SHOWN, what, SHOWN_ADVICE, picture)
 
@@ -255,9 +261,13 @@ def self_selection(view: HalvedRows, seed: int) -> Draft | None:
         HalvedRows.along(sample, view.order, directions, directions.shape[1])
         for directions in (leading(view, weights) for weights in (sample.residual, np.ones(len(sample.residual))))
     ]
-    rewards = [np.hstack(half) for half in zip(*(one.sums(one.paid(level=False)) for one in views), strict=True)]
-    shown = np.hstack([one.sums(one.z)[0] for one in views]), np.hstack([one.sums(one.due)[1] for one in views])
     before, after = view.sizes
+    rewards = [np.hstack(half) for half in zip(*(one.sums(one.paid(level=False)) for one in views), strict=True)]
+    rewards = [view.beyond_attributes(half, rows) for half, rows in zip(rewards, view.sizes, strict=True)]
+    shown = (
+        view.beyond_attributes(np.hstack([one.sums(one.z)[0] for one in views]), before),
+        view.beyond_attributes(np.hstack([one.sums(one.due)[1] for one in views]), after),
+    )
     x, y = np.hstack([rewards[0], shown[0]]), np.hstack([shown[1], rewards[1]])
     # A direction of both sets is met twice, and so is its preference: means over the sets, and over both products.
     weights = np.asarray(2.0 * len(views) * before * after, np.float64)

@@ -82,6 +82,7 @@ class CheckSample:
     actions: Ints
     features: Floats
     gram: Floats
+    attributes: Floats  # (n, p) of the people, encoded, zero where missing; (n, 0) without
 
     def __add__(self, other: CheckSample) -> CheckSample:
         both = (self.propensities, other.propensities)
@@ -95,13 +96,13 @@ class CheckSample:
         order = np.argsort(self.hashes, kind="stable")
         starts = np.cumsum(self.kept) - self.kept
         rows = flat(starts[order], self.kept[order])
-        people = {name: getattr(self, name)[order] for name in ("hashes", "length", "kept")}
+        people = {name: getattr(self, name)[order] for name in ("hashes", "length", "kept", "attributes")}
         columns = {name: getattr(self, name) for name in ("rewards", "actions", "features")}
         columns = {name: column[rows] if len(column) else column for name, column in columns.items()}
         return CheckSample(self.lengths, self.shown, self.propensities, gram=self.gram, **people, **columns)
 
 
-_PEOPLE = ("hashes", "length", "kept", "rewards", "actions", "features")
+_PEOPLE = ("hashes", "length", "kept", "rewards", "actions", "features", "attributes")
 
 
 def take_sample(logs: Logs, *, progress: Callable[[int, int], None] | None = None) -> CheckSample:
@@ -137,6 +138,7 @@ def look_at(batch: Batch, *, share: float, actions: int, width: int) -> CheckSam
         actions=np.zeros(0, np.int64) if batch.actions is None else batch.actions[rows],
         features=narrow(whole, width),
         gram=whole.T @ whole if whole.shape[1] <= 4 * WIDEST else np.zeros((0, 0)),
+        attributes=np.zeros((len(who), 0)) if batch.attributes is None else np.nan_to_num(batch.attributes[who]),
     )
 
 
@@ -200,6 +202,7 @@ class ResidualSample:
     count: int
     features: Floats
     table: Floats
+    attributes: Floats  # (n, p), (n, 0) without
 
     @classmethod
     def of(cls, found: CheckSample, table: Floats | None) -> ResidualSample:
@@ -221,6 +224,7 @@ class ResidualSample:
             count=len(found.shown),
             features=features,
             table=np.zeros((0, 0)) if table is None else _scaled(narrow(table, WIDEST)),
+            attributes=found.attributes,
         )
 
     def __len__(self) -> int:
@@ -334,6 +338,14 @@ class HalvedRows:
         """Sums over the first and the second halves of values (R, q): (n, q) each."""
         both = np.add.reduceat(values, halves_of(self.sample.window), axis=0)
         return both[::2], both[1::2]
+
+    def beyond_attributes(self, sums: Floats, rows: Ints) -> Floats:
+        """Sums (n, q) over `rows` (n,) rows of each user, without what the user's attributes tell of their means."""
+        x = self.sample.attributes
+        if not x.shape[1]:
+            return sums
+        means, design = sums / rows[:, None], np.column_stack([np.ones(len(x)), x])
+        return np.asarray((means - design @ np.linalg.lstsq(design, means, rcond=1e-9)[0]) * rows[:, None])
 
     def paid(self, *, level: bool) -> Floats:
         """e z, and e itself in front with `level`: (R, q)."""

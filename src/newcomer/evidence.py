@@ -126,6 +126,8 @@ class RankChoice:
 class CoverageFacts:
     """Assumption 2 of the paper: lambda_A, and the plug-in lambda_k(S) / R^2 for lambda_theta; what was not reached.
 
+    With one-hot features |beta| <= R does not hold, and lambda_theta may exceed 1.
+
     `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
     them. By reason, with names (`newcomer.sold.coverage`): `never` seen; `collinear`, for features that always move
     together; seen in `one_half` of the histories only. (A model of before these were told apart says 0.)

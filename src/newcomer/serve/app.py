@@ -21,7 +21,8 @@ from newcomer.errors import MissingExtra, NewcomerError, StoreError
 from newcomer.serve.auth import Tokens
 from newcomer.serve.limits import Rate
 from newcomer.serve.openapi import Operation, document
-from newcomer.serve.routes import OPERATIONS, Answer, Call, page, refusal
+from newcomer.serve.page import pages
+from newcomer.serve.routes import OPERATIONS, Answer, Call, refusal
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
 
@@ -75,6 +76,10 @@ class Endpoint:
         if answer.status not in self.counted:
             self.counted[answer.status] = self.service.metrics.requests.labels(self.name, answer.status)
         self.counted[answer.status].inc()
+        if answer.problem is not None:
+            self.service.recent.refused(self.name, answer.status, answer.problem)
+        elif self.name == "post_decide":
+            self.service.recent.took.append(took)
         self.log.request(self.name, number, answer.status, took)
         await reply(send, answer, number)
 
@@ -151,7 +156,7 @@ def refused_answer(refused: Refused) -> Answer:
     headers = {} if refused.retry is None else {"retry-after": str(refused.retry)}
     if refused.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Answer(refused.body(), headers, refused.status)
+    return Answer(refused.body(), headers, refused.status, refused.problem)
 
 
 async def reply(send: Send, answer: Answer, number: str) -> None:
@@ -197,7 +202,7 @@ def application(
 
     extra = [
         Operation("GET", "/openapi.json", "open", "This document", openapi),
-        Operation("GET", "/", "open", "The page", page, None, "text/html"),
+        *pages(secured=bool(tokens.digests)),
     ]
     routes = []
     for one in (*operations, *extra):

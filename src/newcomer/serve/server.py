@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import threading
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import Queue
 from typing import Any
 
 from newcomer.errors import MissingExtra, StoreError
@@ -84,7 +86,12 @@ async def run(
         await service.open()
         try:
             server = server_of(service, tokens, log=log)
-            preparing = asyncio.create_task(_prepare(service, server, lambda: tell(*door.getsockname()[:2])))
+
+            def ready() -> None:
+                gc.freeze()  # what is there now stays: collections need not look at it again
+                tell(*door.getsockname()[:2])
+
+            preparing = asyncio.create_task(_prepare(service, server, ready))
             await server.serve(sockets=[door])
             preparing.cancel()
             result = (await asyncio.gather(preparing, return_exceptions=True))[0]
@@ -103,6 +110,44 @@ def event_loop() -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
+@contextmanager
+def in_background(service: Service) -> Iterator[str]:
+    """A service in a thread of this process, on loopback, at any free port; its address. It is stopped in the end."""
+    known: Queue[str | BaseException] = Queue()
+    holder: list[uvicorn.Server] = []
+
+    async def serve() -> None:
+        with listen("127.0.0.1", 0) as door:
+            await service.open()
+            try:
+                holder.append(server_of(service, None, log=Log()))
+                address = f"http://127.0.0.1:{door.getsockname()[1]}"
+                preparing = asyncio.create_task(_prepare(service, holder[0], lambda: known.put(address)))
+                await holder[0].serve(sockets=[door])
+                await preparing
+            finally:
+                await service.close()
+
+    def work() -> None:
+        try:
+            with asyncio.Runner(loop_factory=event_loop) as runner:
+                runner.run(serve())
+        except BaseException as error:  # noqa: BLE001  (told to the thread that waits)
+            known.put(error)
+
+    thread = threading.Thread(target=work, name="newcomer-serve", daemon=True)
+    thread.start()
+    found = known.get()
+    try:
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+    finally:
+        for server in holder:
+            server.should_exit = True
+        thread.join(2 * DRAIN)
+
+
 async def _prepare(service: Service, server: uvicorn.Server, tell: Callable[[], None]) -> None:
     """Be ready, and say so; whatever prevents it ends the server."""
     try:
@@ -110,5 +155,4 @@ async def _prepare(service: Service, server: uvicorn.Server, tell: Callable[[], 
     except Exception:
         server.should_exit = True
         raise
-    gc.freeze()  # what is there now stays: collections need not look at it again
     tell()

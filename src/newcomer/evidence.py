@@ -74,7 +74,8 @@ class Summary(Shown):
     def remedy(self) -> str:
         """What helps against rewards far outside all others and against heavy tails, as an option."""
         if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
-            return "reward_transform='log1p' (--reward-transform log1p) learns their logarithm: for counts and money"
+            option = "reward_transform='log1p' (--reward-transform log1p)"
+            return f"{option} learns their logarithm, which suits counts and money"
         return LIMITS
 
     @property

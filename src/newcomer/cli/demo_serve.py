@@ -72,10 +72,10 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
     with in_background(service) as address, Client(address) as client:
         _say(f"2. Serve it. Look at {address} in a browser: everything below moves there")
         _tell("half of the newcomers are treated; a quarter gets the best film for everybody, a quarter any film")
+        _tell("look at the lift: its interval narrows, and holds however often you look")
         _tell(
-            "look at the lift: its interval narrows, and holds however often you look; and at the curve of treated users,"
+            "and at the cold start: the curve of treated users rises from decision to decision, the others stay level"
         )
-        _tell("which rises from their first to their tenth decision while the others stay level")
         crowd = Crowd(world, seed)
         for _ in range(WAVES):
             serve_wave(client, crowd)

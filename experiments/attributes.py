@@ -40,6 +40,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer._outcome import is_binary
 from newcomer.arrays import Bools, Floats, Ints
@@ -415,7 +416,7 @@ def main(names: list[str]) -> None:
             print(rows.drop("kept", "mean reward"))
         others = [] if before is None else [before.filter(~pl.col("table").str.starts_with(name))]
         before = pl.concat([*others, rows], how="vertical_relaxed")
-        before.sort("table", maintain_order=True).write_csv(OUT, float_precision=5)
+        write_table(before.sort("table", maintain_order=True), OUT.name, float_precision=5)
     if "taxes" in names or names == ["draw"]:
         draw(pl.read_csv(OUT))
 

@@ -48,6 +48,7 @@ import numpy as np
 import polars as pl
 
 import newcomer as nc
+from experiments.results_table import write_table
 from newcomer.arrays import Floats
 from newcomer.logs import Logs
 from newcomer.model import Model
@@ -288,4 +289,4 @@ if __name__ == "__main__":
     if path.exists():  # parts may be run one by one
         before = pl.read_csv(path).filter(~pl.col("place").is_in(found["place"].unique().to_list()))
         found = pl.concat([before, found], how="vertical_relaxed")
-    found.sort("place", maintain_order=True).write_csv(path, float_precision=4)
+    write_table(found.sort("place", maintain_order=True), path.name, float_precision=4)

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from experiments.results_table import write_table
 from newcomer.em.fit import FittedPopulation, estimate_population
 from newcomer.em.passes import Passes
 from newcomer.logs import Logs
@@ -70,4 +71,4 @@ if __name__ == "__main__":
     found = pl.DataFrame([run(seed, taste=taste) for seed, taste in worlds])
     print(found, *verdicts(found), sep="\n")
     if few >= WITHOUT:
-        found.write_csv(RESULTS / "click-worlds.csv", float_precision=4)
+        write_table(found, "click-worlds.csv", float_precision=4)

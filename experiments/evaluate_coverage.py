@@ -32,6 +32,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from experiments.results_table import write_table
 from newcomer._fit import fit, fit_apart_too
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import off_policy
@@ -307,12 +308,12 @@ def main(part: str, count: int | None) -> None:
         every = [row for seed in range(1, (count or TABLES) + 1) for kind in FEW for row in few(*kind, seed)]
         rows = pl.DataFrame(every)
         print(held(rows))
-        rows.write_csv(RESULTS / "evaluate-few.csv", float_precision=5)
+        write_table(rows, "evaluate-few.csv", float_precision=5)
         return
     found = table(pl.DataFrame([row for seed in range(count or WORLDS) for row in run(seed)]))
     print(found)
     if count is None:
-        found.write_csv(RESULTS / "evaluate-coverage.csv", float_precision=5)
+        write_table(found, "evaluate-coverage.csv", float_precision=5)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.evaluate import evaluate
@@ -66,4 +67,4 @@ def run() -> pl.DataFrame:
 if __name__ == "__main__":
     table = run()
     print(table)
-    table.write_csv(RESULTS / "evaluate-promise.csv", float_precision=5)
+    write_table(table, "evaluate-promise.csv", float_precision=5)

@@ -22,7 +22,8 @@ some that it lacks, made by
     newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/theory.md
 
 Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
-experiments.write_pages`.
+experiments.write_pages`. Commands enter the tables that they write in `results/contents.csv`, with the commit, a hash \
+of the code behind each and its seconds; `python -m experiments.contents` says which tables are older than their code.
 
 How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein and martingale Bernstein radius \
 (Frobenius, unclipped, coverage

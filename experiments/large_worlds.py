@@ -30,6 +30,7 @@ import polars as pl
 
 import newcomer as nc
 from experiments import markdown
+from experiments.results_table import write_table
 from newcomer.arrays import Floats
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
@@ -197,4 +198,4 @@ if __name__ == "__main__":
         rows.append(run(*asked[number]))
         print(rows[-1], flush=True)
     if len(rows) == len(asked):
-        pl.DataFrame(rows).write_csv(RESULTS / "large-worlds.csv", float_precision=4)
+        write_table(pl.DataFrame(rows), "large-worlds.csv", float_precision=4)

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from experiments.results_table import write_table
 from newcomer.cli import main
 from newcomer.worlds.people import People
 
@@ -177,4 +178,4 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as beside:
         found = run(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(beside), sys.argv[2:] or list(LOGS))
     if not sys.argv[2:]:
-        found.write_csv(RESULTS / "one-verdict.csv")
+        write_table(found, "one-verdict.csv")

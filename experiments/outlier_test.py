@@ -27,6 +27,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer.arrays import Bools, Floats
 from newcomer.logs import Logs
@@ -207,4 +208,4 @@ if __name__ == "__main__":
     for row in run():
         print(row, flush=True)
         rows.append(row)
-        pl.DataFrame(rows, infer_schema_length=None).write_csv(RESULTS / "outlier-test.csv", float_precision=5)
+        write_table(pl.DataFrame(rows, infer_schema_length=None), "outlier-test.csv", float_precision=5)

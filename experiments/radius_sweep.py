@@ -12,6 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from experiments import markdown
+from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer.radius import KINDS
 from newcomer.subspace import distance
@@ -61,4 +62,4 @@ def with_table(page: str, results: Path) -> str:
 
 if __name__ == "__main__":
     sweep = pl.DataFrame([run(users, seed) for users in USERS for seed in range(WORLDS)])
-    sweep.write_csv(Path(__file__).parent / "results" / "radii.csv")
+    write_table(sweep, "radii.csv")

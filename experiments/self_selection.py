@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 
 from experiments import markdown
+from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.checks.dependence import SELF_SELECTION
@@ -127,4 +128,4 @@ if __name__ == "__main__":
         for chosen, strength in designs:
             rows += [run(name, chosen, strength, split) for split in SPLITS]
             print(rows[-1], flush=True)
-    pl.DataFrame(rows).write_csv(RESULTS / "self-selection.csv", float_precision=5)
+    write_table(pl.DataFrame(rows), "self-selection.csv", float_precision=5)

@@ -74,7 +74,8 @@ class Summary(Shown):
     def remedy(self) -> str:
         """What helps against rewards far outside all others and against heavy tails, as an option."""
         if self.reward_transform is None and self.least_reward is not None and self.least_reward >= 0:
-            return "reward_transform='log1p' (--reward-transform log1p) learns their logarithm: for counts and money"
+            option = "reward_transform='log1p' (--reward-transform log1p)"
+            return f"{option} learns their logarithm, which suits counts and money"
         return LIMITS
 
     @property
@@ -125,6 +126,8 @@ class RankChoice:
 @dataclass(frozen=True)
 class CoverageFacts:
     """Assumption 2 of the paper: lambda_A, and the plug-in lambda_k(S) / R^2 for lambda_theta; what was not reached.
+
+    With one-hot features |beta| <= R does not hold, and lambda_theta may exceed 1.
 
     `uncovered` counts directions that are left out, `uncovered_features` are the positions of features that lie in
     them. By reason, with names (`newcomer.sold.coverage`): `never` seen; `collinear`, for features that always move

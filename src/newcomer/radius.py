@@ -141,7 +141,7 @@ class Draws:
         'Of 2 directions 1 is known to within 0.01 (sine of the angle to the truth); the 2nd is not'
         >>> draws = Draws(2, (9.0, 8.0), (9.0, 8.0), True, leading=((0.01, 0.01), (9.0, 8.0)), dim=5000)
         >>> draws.sentence(1).split(" to within")[0]
-        'Of the population mean and 1 direction together, 1 of 2 dimensions is known'
+        'Of 2 dimensions, the population mean and 1 direction, 1 is known'
         """
         count, error = self.sure
         every = len(self.leading)
@@ -159,14 +159,14 @@ class Draws:
     def _with_mean(self, directions: int) -> str:
         """The same of a basis that spans the population mean and the directions along which users differ."""
         (count, error), every = self.sure, len(self.leading)
-        both = f"the population mean and {directions} direction{'s' * (directions != 1)} together"
+        both = f"{every} dimensions, the population mean and {directions} direction{'s' * (directions != 1)},"
         if not count:
-            return f"None of the {every} dimensions of {both} is known"
+            return f"None of {both} is known"
         known = f"known to within {error:.2f} (sine of the angle to the truth)"
         if count == every:
-            return f"All {every} dimensions of {both} are {known}"
+            return f"All {both} are {known}"
         are = "are" if count > 1 else "is"
-        return f"Of {both}, {count} of {every} dimensions {are} {known}; the {_ordinal(count + 1)} is not"
+        return f"Of {both} {count} {are} {known}; the {_ordinal(count + 1)} is not"
 
     def error(self, count: int, delta: float = 0.05) -> float:
         """The distance (spectral) that the error of the leading `count` directions stays below, by their own draws."""

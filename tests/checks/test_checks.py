@@ -572,13 +572,18 @@ def test_heavy_tails_may_hide_preferences_and_the_finding_says_so():
 
 def test_what_is_told_of_logarithms_says_so():
     rng = np.random.default_rng(3)
-    user, action = np.repeat(np.arange(100), 6), rng.integers(0, 10, 600)
-    count = np.floor(np.exp(2.0 + rng.standard_normal(600)))
-    logs = nc.Logs.from_arrays(user=user, action=action, reward=count, reward_transform="log1p")
-    found = quick_check(logs)
+    user, action = np.repeat(np.arange(200), 8), rng.integers(0, 10, 1600)
+    liked = rng.standard_normal(200)[user] * np.where(action < 5, 1.0, -1.0)
+    counts = [np.floor(np.exp(2.0 + part + 0.5 * rng.standard_normal(1600))) for part in (liked, 0.0)]
+    found, alike = (
+        quick_check(nc.Logs.from_arrays(user=user, action=action, reward=count, reward_transform="log1p"))
+        for count in counts
+    )
     assert found["rewards"].what.startswith("Log(1 + reward) goes from ")
     assert "more in log(1 + reward)" in found["unseen self-selection"].what
     assert "usually move log(1 + reward) by" in found["newcomers unlike the logged"].what
+    assert alike["shared preferences"].verdict == "doubtful"  # then no size of preferences is told
+    assert "%" not in alike["hidden causes"].what and "move" not in alike["newcomers unlike the logged"].what
 
 
 def test_a_fit_keeps_what_checks_found_and_its_id(tmp_path):

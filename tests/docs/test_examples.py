@@ -7,9 +7,15 @@ import runpy
 from pathlib import Path
 
 import pytest
+from experiments.screens import screens
 
 import newcomer as nc
 from tests.optional import needs_movielens
+
+
+def in_one_line(text: str) -> str:
+    return " ".join(text.split())
+
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 EXAMPLES = [FOLDER / "whole_life.py"]
@@ -37,7 +43,11 @@ def test_a_trial_is_fine_and_messages_picked_by_taste_are_broken(monkeypatch, tm
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["randomised_trial.py"])
     runpy.run_path(str(FOLDER / "randomised_trial.py"), run_name="__main__")
-    assert nc.check("trial.csv", fit=False).verdict == "fine"
+    trial = nc.check("trial.csv")
+    assert trial.verdict == "fine" and trial.decision is not None
+    ((_, shown), *_) = screens((FOLDER.parent / "docs" / "will-it-help.md").read_text(encoding="utf-8"))
+    for sentence in trial.decision.sentences:  # all commands say the same, to the number
+        assert in_one_line(sentence) in in_one_line(shown), "run python -m experiments.screens"
     found = nc.check("chosen.csv", fit=False)
     assert {one.name for one in found.of("broken")} == {
         "adaptive logging",

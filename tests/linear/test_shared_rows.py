@@ -86,6 +86,12 @@ def test_a_million_newcomers_take_one_row_and_an_index():
     assert state.facts()["bytes_in_memory"] < 20_000_000
 
 
+@pytest.mark.parametrize("users", [10**14, 10**15])
+def test_more_users_than_memory_holds_are_refused_in_one_sentence(users):
+    with pytest.raises(nc.PolicyError, match="does not fit into memory: start fewer"):
+        nc.PriorUCB(rank_16()).start(users)
+
+
 def test_a_call_that_is_refused_changes_nothing_that_is_shared(monkeypatch):
     monkeypatch.setattr(states, "PLAIN_USERS", 10)
     policy = nc.PriorUCB(model())

@@ -55,8 +55,8 @@ def test_states_of_rank_16_take_few_bytes(rewards, most):
     assert len(data) <= most
     again = PriorState.from_bytes(data)
     for (name, one, _), (_, other, _) in zip(state.arrays(), again.arrays(), strict=True):
-        used = other.shape[1] if other.ndim > 1 else None
-        assert one[:, :used].tobytes() == other.tobytes() if used else one.tobytes() == other.tobytes(), name
+        used = one if one.ndim == 1 else one[:, : other.shape[1]]
+        assert used.tobytes() == other.tobytes(), name
 
 
 def test_newcomers_of_a_state_are_written_once():

@@ -30,6 +30,7 @@ from newcomer.cli.main import app, execute
 from newcomer.cli.reproduce import Clock
 from newcomer.errors import NewcomerError
 from newcomer.logs.workers import WorkerPool
+from newcomer.paper import contents
 from newcomer.paper.catalogue import APART, EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
 from newcomer.paper.figures import geometry, insufficiency, readings, reward_seeking_logger
 from newcomer.paper.jobs import (
@@ -39,6 +40,7 @@ from newcomer.paper.jobs import (
     Play,
     TableJob,
     from_text,
+    guess,
     in_order,
     key,
     kind_of,
@@ -51,7 +53,7 @@ from newcomer.paper.named_worlds import Projected, true_basis, world_named
 from newcomer.paper.panels import spread
 from newcomer.paper.performing import perform_fit, perform_play
 from newcomer.paper.players import PLAYERS
-from newcomer.paper.scale import FULL, LEARNABLE, LITERAL, QUICK, REPLAY, SCALES, Scale, Setting
+from newcomer.paper.scale import BALANCED, FULL, LEARNABLE, LITERAL, QUICK, REPLAY, SCALES, Scale, Setting
 from newcomer.worlds import Synthetic
 from tests.compare_results import differences
 
@@ -282,6 +284,9 @@ class Fitted:
     def model(self, job: Fit) -> nc.Model:
         return self.fitted
 
+    def place(self, job: Fit) -> Path:
+        return Path(__file__)
+
 
 @pytest.fixture(scope="module")
 def fitted() -> nc.Model:
@@ -341,6 +346,10 @@ def test_reproduce_makes_pictures_resumes_and_ignores_the_number_of_workers(tiny
     assert made[0].picture.read_bytes()[:4] == b"\x89PNG" and {"fits", "runs", "pictures"} == {
         stage for stage, *_ in told
     }
+    rows = contents.read(tmp_path / "one")
+    assert list(rows) == ["simulation-ablation-newcomers.csv", "simulation-ablation.csv"]
+    assert {row.command for row in rows.values()} == {"newcomer reproduce simulation-ablation --quick"}
+    assert all(float(row.seconds) > 0 for row in rows.values())
     table = read_table(made[0].table)
     assert {"H-ProBALL-UCB", "LinUCB", "PopulationMean", "PriorUCB"} <= set(table["policy"])
     newcomers = read_table(tmp_path / "one" / "simulation-ablation-newcomers.csv")
@@ -396,13 +405,52 @@ def test_jobs_begin_with_the_slow_ones_then_one_of_each_kind() -> None:
     assert kind_of(play) == kind_of(same) != kind_of(replace(play, policy="ProBALL-TS"))
 
 
-def test_the_time_left_is_unknown_until_every_kind_left_has_been_timed() -> None:
+def test_the_time_left_follows_guesses_until_a_kind_was_timed() -> None:
     """Ten jobs of a second after one of ten minutes: the mean of what is done would promise hours."""
-    jobs, taken = ["slow", *["quick"] * 10], {"slow": [600.0]}
-    assert time_left(jobs[1:], taken, 2) is None
-    assert time_left(jobs[2:], {**taken, "quick": [1.0]}, 2) == 4.5
-    assert time_left(["quick"], {"quick": [1.0, 3.0]}, 1) == 2.0
-    assert time_left([], {}, 1) == 0.0
+    jobs, taken, guesses = ["slow", *["quick"] * 10], {"slow": [600.0]}, {"slow": 300.0, "quick": 1.0}
+    assert time_left(jobs[1:], taken, 2, guesses, elapsed=300.0) == 10.0  # guesses are half of what it takes here
+    assert time_left(jobs[2:], {**taken, "quick": [1.0]}, 2, guesses, elapsed=300.5) == 4.5
+    assert time_left(["quick"], {"quick": [1.0, 3.0]}, 1, {}, later=10.0, elapsed=4.0) == 22.0  # guesses of one second
+    assert time_left([], {}, 1, {}) == 0.0
+    assert time_left(["quick"], {"quick": [1.0]}, 1, {}, elapsed=50.0) == pytest.approx(0.1)  # late, and not yet done
+
+
+def test_the_estimate_is_within_a_factor_of_two_from_the_first_tenth_on(tiny: JobFolder) -> None:
+    """`main` in full on two workers that take as long as scaled runs did, fits and plays in turn, on a fake clock."""
+    scale = FULL
+    kept = JobFolder(tiny.folder / "none", Setting("full", "nowhere", "nowhere"), "none")
+    stages = [kept.missing(jobs) for jobs in (FIGURES["main"].fits(scale), FIGURES["main"].jobs(kept))]
+    real = [[(job, _measured(job)) for job in in_order(jobs)] for jobs in stages]
+    later, now, told = sum(map(guess, stages[1])), 0.0, []
+    for jobs, after in zip(real, (later, 0.0), strict=True):
+        guesses = {kind_of(job): guess(job) for job, _ in jobs}
+        ends, free = [], [now, now]
+        for job, seconds in jobs:  # the next job goes to the worker that is free first
+            begun = free.pop(free.index(min(free)))
+            free.append(begun + seconds)
+            ends.append((begun + seconds, kind_of(job), seconds))
+        taken: dict[str, list[float]] = {}
+        waiting = [kind for _, kind, _ in ends]
+        for end, kind, seconds in sorted(ends):
+            taken.setdefault(kind, []).append(seconds)
+            waiting.remove(kind)
+            told.append((end, time_left(waiting, taken, 2, guesses, later=after, elapsed=end - now)))
+        now = max(free)
+    late = [(end, left) for end, left in told if 0.1 * now < end < 0.9 * now]
+    assert len(late) > 10 and 60 < now < 900  # of two cores
+    assert [(end, left) for end, left in late if not 0.5 < left / (now - end) < 2.0] == []
+
+
+def _measured(job: Fit | Play | TableJob) -> float:
+    """Seconds by scaled runs: fits of 1,000 users and plays of two newcomers, times five and fifteen."""
+    if isinstance(job, Fit):
+        films = job.world in (BALANCED, LITERAL)
+        plain, em, sure = (1.0, 9.4, 13.8) if films else (0.3, 2.2, 1.0)
+        return job.users / 1000 * (sure if job.calibrate else em if job.estimator == "em" else plain)
+    assert isinstance(job, Play)
+    if job.policy == "LOCAL-UCB":
+        return 15 * (11.7 if job.world == LEARNABLE else 7.7)
+    return 15 * (0.4 if (job.policy, job.world) == ("PriorUCB", LEARNABLE) else 0.1)
 
 
 def wait_seconds(seconds: float) -> None:
@@ -416,7 +464,8 @@ def test_a_crew_tells_what_is_left_when_it_can() -> None:
     with WorkerPool(1) as crew:
         run_calls(crew, wait_seconds, calls, kinds, progress=lambda *now: told.append(now))
     assert [now[:2] for now in told] == [(1, 3), (2, 3), (3, 3)]
-    assert told[0][2] is None and told[1][2] is not None and 0.01 <= told[1][2] < 0.1 and told[2][2] == 0.0
+    lefts = [left for *_, left in told if left is not None]
+    assert len(lefts) == 3 and lefts[0] > lefts[2] == 0.0 and lefts[1] < 0.1
 
 
 def test_the_clock_gives_no_estimate_before_it_can() -> None:

@@ -8,6 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer.model import Model
 from newcomer.paper.theory import guarantees
+from newcomer.worlds.synthetic import Synthetic
 from tests.oracles.policies import kappas
 
 
@@ -157,3 +158,21 @@ def test_the_end_of_the_proof_on_the_radius_needs_a_third():
             assert B**3 * (2 - B * error) / (1 - B * error) ** 2 <= 64 / smallest**3 * (1 + 1e-12)
             assert (B / (1 - B * error)) ** 2 <= 16 / smallest**2 * (1 + 1e-12)
         assert 0.5 * smallest / (smallest - 0.5 * smallest) == pytest.approx(1.0)
+
+
+def test_lambda_theta_of_one_hot_logs_may_exceed_one():
+    """Everybody likes all d actions: S = R^2 1 1^T has the eigenvalue d R^2, and |beta| is R sqrt(d)."""
+    rng, dim = np.random.default_rng(0), 6
+    users = np.repeat(np.arange(400), dim)
+    actions = np.concatenate([rng.permutation(dim) for _ in range(400)])
+    logs = nc.Logs.from_arrays(user=users, action=actions, reward=2.0 + 0.0 * actions)
+    model = nc.fit(logs, rank=1, estimator="sold", null=False)
+    assert 1.0 < model.evidence.coverage.lambda_theta == pytest.approx(dim, rel=0.05)
+
+
+def test_the_papers_radii_of_an_em_model_are_those_of_sold():
+    logs = Synthetic(dim=8, rank=2, scale=1.25, seed=1).logs(400, 12, 1)
+    by_sold, by_em = (nc.fit(logs, rank=2, ridge=1.0, estimator=name, null=False) for name in ("sold", "em"))
+    for kind in ("hoeffding", "bernstein", "martingale"):
+        assert by_em.radius(kind, clip=False, simplified=True) == by_sold.radius(kind, clip=False, simplified=True)
+    assert np.abs(by_em.basis @ by_em.basis.T - by_sold.basis @ by_sold.basis.T).max() > 1e-3

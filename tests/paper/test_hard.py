@@ -103,6 +103,26 @@ def test_the_proven_bound_is_above_the_printed_one_and_gives_way_where_logs_tell
     assert Hard(scale=30.0).proven == 0.0
 
 
+def test_the_proven_bound_is_above_the_printed_one_but_in_one_cell_of_a_grid():
+    """Of cells that meet the conditions: at least 4.8 times (hybrid), 1.2 (offline), 0.88 (online) the printed one."""
+    sizes = product(
+        (3, 4, 6, 10, 20, 50),
+        (2, 3, 5, 8, 10, 20),
+        (16, 36, 100, 400, 2500, 10_000),
+        (8, 16, 50, 200, 800, 5000, 20_000),
+        (1, 2, 4),
+    )
+    cells = [Hard(d, k, n, h, t) for d, k, n, t, h in sizes if k < d]
+    cells = [cell for cell in cells if all(cell.conditions.values())]
+    ratios: dict[str, list[float]] = {}
+    for cell in cells:
+        ratios.setdefault(cell.family, []).append(cell.proven / cell.printed)
+    least = {family: round(min(own), 2) for family, own in ratios.items()}
+    assert least == {"hybrid": 4.77, "offline": 1.2, "online": 0.88} and len(cells) == 631
+    below = [cell for cell in cells if cell.proven < cell.printed]
+    assert below == [Hard(dim=4, rank=3, offline=16, steps=1, horizon=8)]
+
+
 @pytest.mark.parametrize("regime", CELLS)
 def test_nobody_is_below_the_proven_bound_on_average(regime):
     """LinUCB, and a policy that is told the subspace: mean regret over 24 members less 3 standard errors."""

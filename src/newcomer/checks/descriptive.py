@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -150,7 +151,9 @@ def rewards(logs: Logs) -> Finding:
     if summary.far_rewards or summary.tail_share > HEAVY_TAILS:
         tails = "heavy tails" if not summary.far_rewards else summary.hiding
         what = f"{span}, with {tails}, which may hide how users differ."
-        return made("doubtful", what, f"Correct rewards that are mistakes; for those that are not, {summary.remedy}.")
+        advice = f"Correct rewards that are mistakes; for those that are not, {summary.remedy}."
+        unit = "of the sum of squared rewards is in the tails"
+        return replace(made("doubtful", what, advice), effect=summary.tail_share, unit=unit)
     if share > CROWDED:
         what = f"{span}, and {share:.0%} of them are {most:g}, the {end}: preferences"
         what += " beyond it do not show."

@@ -42,7 +42,9 @@ def quick_check(
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation, learned = logs.summary.reward_deviation, logs.summary.learned
     random = found.propensities is not None and weighed.verdict == "fine"
-    hidden = unknowable(next(one for one in told if one.name == SHARED), shown, deviation, learned, random=random)
+    hidden = unknowable(
+        next(one for one in told if one.name == SHARED), shown, deviation, level, learned, random=random
+    )
     first = unseen(sample, deviation, learned, random=random)
     known = attributes_and_logging(logs, level=level, seed=seed)
     told = told if known is None else [*told, known]

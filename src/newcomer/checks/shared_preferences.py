@@ -89,11 +89,7 @@ def behind_tails(found: Finding, summary: Summary, level: float) -> Finding:
     if not summary.hiding or found.p_value is None or found.p_value <= level:
         return found
     what = f"{found.what.removesuffix('.')}: {summary.hiding} may hide that they do."
-    return replace(found, verdict="unknowable", what=what, advice=f"{_capital(summary.remedy)}; check again with it.")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return replace(found, verdict="unknowable", what=what, advice=f"Check again with an option: {summary.remedy}.")
 
 
 def _without_level(view: HalvedRows) -> Floats:
@@ -116,10 +112,13 @@ def robustness(share: float) -> float:
 
 
 def unknowable(
-    shared: Finding, shown: Draft | None, deviation: float, learned: str = "rewards", *, random: bool = False
+    shared: Finding, shown: Draft | None, deviation: float, level: float, learned: str, *, random: bool = False
 ) -> list[Finding]:
-    """What no check of these logs can tell, and how strong it would have to be."""
-    share = shared.effect or 0.0
+    """What no check of these logs can tell, and how strong it would have to be; of preferences within chance no size
+    is told.
+    """
+    seen = shared.p_value is not None and shared.p_value <= level
+    share = (shared.effect or 0.0) if seen else 0.0
     hidden = _hidden(share, shown.chance if shown else None, random=random)
     return [hidden, _outliers(share, deviation, learned), _later(share)]
 
@@ -131,14 +130,17 @@ def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Fin
         what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: no hidden"
         what += " cause chose them, if they were drawn by these alone."
         return Finding("hidden causes", "fine", what, "Nothing to do.", effect=needed, unit="of both variances")
+    advice = "Only randomised actions rule it out: show a part of the users random actions, and log these apart."
+    made = partial(Finding, "hidden causes", "unknowable", advice=advice, effect=needed, unit="of both variances")
+    if share < TOLD:
+        return made(what="A cause that is not logged, and moved both what was shown and the rewards, shows in no logs.")
     what = f"A cause that is not logged could look like all of the shared preferences if it explained {needed:.0%} of"
     what += " both what was shown and the rewards that actions do not explain."
     if shown is not None:
         bound = shown.effect + shown.blind
         what += f" At most about {bound:.0%} of what was shown stays with the user"
         what += ", so that only a cause that changes within a history could." if bound < needed else "."
-    advice = "Only randomised actions rule it out: show a part of the users random actions, and log these apart."
-    return Finding("hidden causes", "unknowable", what, advice, effect=needed, unit="of both variances")
+    return made(what=what)
 
 
 def _outliers(share: float, deviation: float, learned: str) -> Finding:
@@ -146,8 +148,11 @@ def _outliers(share: float, deviation: float, learned: str) -> Finding:
     size = math.sqrt(max(share, 0.0)) * deviation
     moved = "a reward" if learned == "rewards" else learned
     what = "Newcomers may not be like the users logged"
-    what += f": preferences usually move {moved} by {size:.2g} (one standard deviation), and a newcomer whom they move"
-    what += " by several times that is an outlier, for whom the model says little."
+    if share < TOLD:
+        what += ": of one who is not, the model says little."
+    else:
+        what += f": preferences usually move {moved} by {size:.2g} (one standard deviation), and a newcomer whom they"
+        what += " move by several times that is an outlier, for whom the model says little."
     advice = "Keep a random part of newcomers on the population mean, and compare."
     return Finding(
         "newcomers unlike the logged",

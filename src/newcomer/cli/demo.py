@@ -8,7 +8,7 @@ anybody can install (InstEval of the R package lme4, in the Python package `rdat
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -66,11 +66,26 @@ def command(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, other people.")] = 0,
     real: Annotated[bool, typer.Option("--real", help="Real people: students who rated their lecturers.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="The decision service on made-up people: about a minute.")
+    ] = False,
+    keep_running: Annotated[
+        bool, typer.Option("--keep-running", help="With --serve: newcomers keep coming, until Ctrl-C.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, output.option(shape)] = False,
 ) -> None:
     """Find in logs what people share, and use it on people who are new."""
+    if keep_running and not serve:
+        raise typer.BadParameter(
+            "it keeps the service running, and there is none without --serve", param_hint="--keep-running"
+        )
+    if serve:
+        if real or json:
+            raise typer.BadParameter("the service is shown with made-up people, in words", param_hint="--serve")
+        _serve(out, seed=seed, force=force, keep_running=keep_running)
+        return
     from newcomer import fit, read_logs, summary
     from newcomer.files import write
 
@@ -109,14 +124,30 @@ def command(
         _close(files, time.monotonic() - begun)
 
 
+def _serve(out: Path, *, seed: int, force: bool, keep_running: bool) -> None:
+    """The service on made-up people; its first model is of a few of them."""
+    import polars as pl
+
+    from newcomer import Logs
+    from newcomer.cli import demo_serve
+    from newcomer.worlds.people import MadeUp
+
+    world = MadeUp.draw(PEOPLE, ACTIONS, seed=seed).world
+    rows = frame_of(world.logs(steps=demo_serve.FEW_STEPS, seed=seed))
+    some = rows["user"].unique(maintain_order=True).head(demo_serve.FEW)
+    few = Logs.from_frame(rows.filter(pl.col("user").is_in(some.implode())))
+    with _withdrawn(out, demo_serve.FILES):
+        demo_serve.play(out, world, few, seed=seed, force=force, keep_running=keep_running)
+
+
 @contextmanager
-def _withdrawn(folder: Path) -> Iterator[None]:
+def _withdrawn(folder: Path, names: Sequence[str] = (LOGS, MODEL, PICTURE)) -> Iterator[None]:
     """A demo that is interrupted takes back what it has written: half a demo would stand in the way of the next."""
     new, begun = not folder.exists(), time.time() - 0.1  # clocks of file systems are a little behind
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        for file in (folder / name for name in (LOGS, MODEL, PICTURE)):
+        for file in (found for name in names for found in folder.glob(f"{name}*")):
             if file.exists() and file.stat().st_mtime >= begun:
                 file.unlink()
         if new and folder.is_dir() and not any(folder.iterdir()):

@@ -87,7 +87,7 @@ class Clock:
             self.console.print(line, soft_wrap=True)
 
     def line(self, done: int, total: int, seconds: float, left: float | None) -> str:
-        """The stage, its share and the time left; the time since its beginning where nothing is known of the rest."""
+        """The stage, its share and the time left of all stages; the time since its beginning if that is unknown."""
         if done == total:
             told = f"{seconds:.0f} s"
         else:

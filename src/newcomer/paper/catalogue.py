@@ -6,6 +6,7 @@ a `Table` job, by the id of its figure.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import polars as pl
 from newcomer.errors import NewcomerError, nearest
 from newcomer.files import told, write
 from newcomer.logs.workers import WorkerPool
+from newcomer.paper import contents
 from newcomer.paper.figure import Figure
 from newcomer.paper.figures import (
     eigenvalues,
@@ -32,7 +34,7 @@ from newcomer.paper.figures import (
     subspace_error,
     truth,
 )
-from newcomer.paper.jobs import Fit, Job, JobFolder, Play, Progress, from_text, in_order, kind_of, run, to_text
+from newcomer.paper.jobs import Fit, Job, JobFolder, Play, Progress, from_text, guess, in_order, kind_of, run, to_text
 from newcomer.paper.performing import perform_fit, perform_play
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies import (
@@ -59,49 +61,49 @@ from newcomer.paper.studies import (
 from newcomer.paper.worlds.download import cache_folder, find_movielens
 from newcomer.paper.worlds.movielens_standin import write_standin
 
-FIGURES: dict[str, Figure] = {
-    figure.name: figure
-    for module in (
-        main,
-        eigenvalues,
-        simulation,
-        movielens,
-        lowdim,
-        truth,
-        subspace_error,
-        regret_vs_n,
-        geometry,
-        insufficiency,
-        reward_seeking_logger,
-        replay,
-        privacy,
-    )
-    for figure in module.FIGURES
-}
-APART: dict[str, Figure] = {figure.name: figure for module in (readings,) for figure in module.FIGURES}
-STUDIES: dict[str, Figure] = {
-    module.STUDY.name: module.STUDY
-    for module in (
-        prior_subspace,
-        prior_movielens,
-        prior_users,
-        prior_robust,
-        prior_calibration,
-        prior_ratings,
-        local_regret,
-        people,
-        persistence,
-        exploration,
-        outlook,
-        hard,
-        rates,
-        weak_directions,
-        study_kept,
-        check_rates,
-        repeatability,
-    )
-}
+_OF_FIGURES = (
+    main,
+    eigenvalues,
+    simulation,
+    movielens,
+    lowdim,
+    truth,
+    subspace_error,
+    regret_vs_n,
+    geometry,
+    insufficiency,
+    reward_seeking_logger,
+    replay,
+    privacy,
+)
+_OF_STUDIES = (
+    prior_subspace,
+    prior_movielens,
+    prior_users,
+    prior_robust,
+    prior_calibration,
+    prior_ratings,
+    local_regret,
+    people,
+    persistence,
+    exploration,
+    outlook,
+    hard,
+    rates,
+    weak_directions,
+    study_kept,
+    check_rates,
+    repeatability,
+)
+FIGURES: dict[str, Figure] = {figure.name: figure for module in _OF_FIGURES for figure in module.FIGURES}
+APART: dict[str, Figure] = {figure.name: figure for figure in readings.FIGURES}
+STUDIES: dict[str, Figure] = {module.STUDY.name: module.STUDY for module in _OF_STUDIES}
 EVERYTHING = FIGURES | APART | STUDIES
+# The module of each figure, by its id.
+HOMES = {figure.name: module.__name__ for module in (*_OF_FIGURES, readings) for figure in module.FIGURES}
+HOMES |= {module.STUDY.name: module.__name__ for module in _OF_STUDIES}
+PLAYS = "newcomer.paper.performing"  # what figures of policies that play rest on besides
+DRAWING = 2.0  # guessed seconds of a picture
 
 
 @dataclass(frozen=True)
@@ -152,21 +154,32 @@ def reproduce(
     There are three stages. Fits come first, because the jobs of regret figures say which radius was found. Then every
     job of every figure that is not in the folder yet, each once however many figures ask for it. Pictures are made
     last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
-    "pictures".
+    "pictures"; the seconds left that it is told are those of all that is still to be done.
     """
     with told(out):
         out.mkdir(parents=True, exist_ok=True)
     with WorkerPool(workers) as crew:
 
-        def finish(stage: str, jobs: Sequence[Job]) -> None:
+        def finish(stage: str, jobs: Sequence[Job], later: float) -> None:
             missing = in_order(kept.missing(jobs))
-            calls = [(to_text(job), *kept.words) for job in missing]
-            run(crew, _work, calls, [kind_of(job) for job in missing], progress=progress(stage))
+            kinds, calls = [kind_of(job) for job in missing], [(to_text(job), *kept.words) for job in missing]
+            guesses = dict(zip(kinds, map(guess, missing), strict=True))
+            run(crew, _work, calls, kinds, progress=progress(stage), guesses=guesses, later=later)
 
-        finish("fits", [fit for figure in figures for fit in figure.fits(kept.scale)])
-        finish("runs", [job for figure in figures for job in figure.jobs(kept)])
+        def runs() -> list[Job]:
+            return [job for figure in figures for job in figure.jobs(kept)]
+
+        drawing = DRAWING * len(figures)
+        finish(
+            "fits",
+            [fit for figure in figures for fit in figure.fits(kept.scale)],
+            drawing + sum(map(guess, kept.missing(runs()))),
+        )
+        finish("runs", runs(), drawing)
         names = [figure.name for figure in figures]
         run(crew, _draw, [(name, str(out), *kept.words) for name in names], names, progress=progress("pictures"))
+    for figure in figures:
+        _note(figure, kept, out)
     return [Made(figure, out / f"{figure.name}.png", out / f"{figure.name}.csv") for figure in figures]
 
 
@@ -176,6 +189,7 @@ def do(job: Job, kept: JobFolder) -> None:
     The fit behind a play must be finished. A `Table` job names its figure, whose `run` is called with the job's
     arguments.
     """
+    begun = time.perf_counter()
     if isinstance(job, Fit):
         kept.keep(job, perform_fit(job, kept.setting))
     elif isinstance(job, Play):
@@ -184,6 +198,33 @@ def do(job: Job, kept: JobFolder) -> None:
         own = EVERYTHING[job.figure].run
         assert own is not None
         kept.keep(job, own(kept.setting, **dict(job.arguments)))
+    write(_clock(kept, job), f"{time.perf_counter() - begun:.3f}".encode())
+
+
+def _clock(kept: JobFolder, job: Job) -> Path:
+    """The file that has the seconds that a job took."""
+    return kept.place(job).with_suffix(".seconds")
+
+
+def _note(figure: Figure, kept: JobFolder, out: Path) -> None:
+    """Enter the tables of a figure in the table of contents."""
+    clocks = {_clock(kept, job) for job in (*figure.fits(kept.scale), *figure.jobs(kept))}
+    seconds = sum(float(clock.read_text()) for clock in clocks if clock.is_file())
+    command = f"newcomer reproduce {figure.name}{' --quick' if kept.scale.quick else ''}"
+    for table in (f"{figure.name}.csv", *([f"{figure.name}-newcomers.csv"] if figure.newcomers else [])):
+        contents.record(
+            out,
+            table,
+            command=command,
+            modules=modules_behind(figure),
+            seconds=seconds,
+            packages={"newcomer": contents.PACKAGE},
+        )
+
+
+def modules_behind(figure: Figure) -> list[str]:
+    """The modules whose code, with all that they import, the tables of a figure rest on."""
+    return [HOMES[figure.name], *([PLAYS] if figure.run is None else [])]
 
 
 def _work(text: str, folder: str, setting: str, identity: str) -> None:

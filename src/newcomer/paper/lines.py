@@ -6,6 +6,7 @@ Bernstein radius. Lines that have no tau (the baselines) are repeated in every p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -94,13 +95,16 @@ def own_lines(scale: Scale, world: str, *, users: int | None = None) -> list[Lin
 def proball(kept: JobFolder, policy: str, fit: Fit) -> list[Line]:
     """ProBALL with the subspace and each of the three radii of a fit, at each tau of its world.
 
-    The fit must be finished: its model says what Delta is. Lines whose radius and tau lead out of the subspace in the
-    same round share one run (`newcomer.paper.jobs`), so a grid of eighteen lines is far fewer plays.
+    The fit's model says what Delta is; before the fit is finished the lines can only be counted. Lines whose radius
+    and tau lead out of the subspace in the same round share one run (`newcomer.paper.jobs`), so a grid of eighteen
+    lines is far fewer plays.
     """
-    model, play = kept.model(fit), run(kept.scale, fit.world, policy, fit=fit)
-    radii = {letter: paper_radius(model, kind) for letter, kind in KINDS.items()}
+    play, radii, dim = run(kept.scale, fit.world, policy, fit=fit), dict.fromkeys(KINDS, math.nan), kept.scale.dim
+    if kept.place(fit).is_file():
+        model = kept.model(fit)
+        radii, dim = {letter: paper_radius(model, kind) for letter, kind in KINDS.items()}, model.dim
     return [
-        Line(f"{letter}-{policy}", replace(play, exit=ExitRule(radius, tau, model.dim)))
+        Line(f"{letter}-{policy}", replace(play, exit=ExitRule(radius, tau, dim)))
         for tau in kept.scale.taus[fit.world]
         for letter, radius in radii.items()
     ]

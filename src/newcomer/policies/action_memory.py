@@ -39,7 +39,7 @@ from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import MOST, Entries, Predicted, Recalled, Repeats, Shares
 from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
 
-FIRST = 8  # entries that a memory has room for at first
+FIRST = 16  # entries that a memory has room for at first
 
 
 @dataclass
@@ -122,8 +122,8 @@ def all_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
 
 def start(n: int, dim: int, share: float) -> ActionMemory:
     """n users who have met nothing; features have `dim` entries."""
-    keys, slots = np.zeros((2, n, 0), dtype=np.int64)
-    counts, totals, fixed = np.zeros((3, n, 0))
+    keys, slots = np.zeros((2, n, FIRST), dtype=np.int64)
+    counts, totals, fixed = np.zeros((3, n, FIRST))
     log_likelihood, log_prior = np.zeros((2, n, len(SHARES)))
     return ActionMemory(
         keys, counts, totals, slots, fixed, np.zeros((n, 0, dim)),
@@ -172,15 +172,22 @@ def make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
     """Room for one more entry of each user and, for actions outside the catalogue, for one more row of features."""
     width = int(memory.used[users].max(initial=0)) + 1
     if width > memory.keys.shape[1]:
-        longer = max(width, 2 * memory.keys.shape[1], FIRST)
-        for name in ("keys", "counts", "totals", "slots", "fixed"):
-            setattr(memory, name, _widened(getattr(memory, name), longer))
+        _widen(memory, max(width, 2 * memory.keys.shape[1], FIRST))
     if (keys < 0).any():
         # Entries are at least as many as rows: only where these might not do are they counted.
         full = min(width, MOST) > memory.rows.shape[1]
         rows = min(int((memory.slots[users] >= 0)[:, :width].sum(axis=1).max(initial=0)) + 1, MOST) if full else 0
         if rows > memory.rows.shape[1]:
             memory.rows = _widened(memory.rows, min(max(rows, 2 * memory.rows.shape[1], FIRST), MOST))
+
+
+def _widen(memory: ActionMemory, width: int) -> None:
+    """Room for so many entries, zeros in the new places: in two blocks, because a user waits for this."""
+    count, before = memory.keys.shape
+    whole, real = np.zeros((2, count, width), dtype=np.int64), np.zeros((3, count, width))
+    whole[0, :, :before], whole[1, :, :before] = memory.keys, memory.slots
+    real[0, :, :before], real[1, :, :before], real[2, :, :before] = memory.counts, memory.totals, memory.fixed
+    (memory.keys, memory.slots), (memory.counts, memory.totals, memory.fixed) = whole, real
 
 
 def _widened(array: NDArray[Any], width: int) -> NDArray[Any]:

@@ -109,8 +109,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         count = calls.newcomers(n)
         observed = None if repeatability is None else the_repeatability(repeatability)
         known = None if attributes is None else self._encoded(attributes, calls.everyone(count))
-        index, known = self._rows_to_start(count, known)
         try:
+            index, known = self._rows_to_start(count, known)
             state = self.init(count if index is None else int(index.max()) + 1)
         except (MemoryError, ValueError, OverflowError) as error:
             if isinstance(error, PolicyError):

@@ -125,7 +125,7 @@ class BinaryBelief(Learner[BinaryState]):
     def init(self, n: int) -> BinaryState:
         """n users at the prior."""
         begun = self._gaussian.init(n)
-        return BinaryState(begun.small, begun.memory, np.zeros((n, 0, 3)))
+        return BinaryState(begun.small, begun.memory, np.zeros((n, begun.memory.keys.shape[1], 3)))
 
     def apply_repeatability(self, state: BinaryState, given: Repeatability) -> None:
         """Let users who have met nothing yet start with the repeatability of earlier users."""

@@ -114,7 +114,7 @@ def picture_of(picture: Picture) -> Markup:
     said = f"{picture.y_label} against {picture.x_label}, from {min(y):.3g} to {max(y):.3g}"
     caption = as_sentence(picture.title) + (f" Shaded, or ruled: {picture.band}." if picture.band and low else "")
     if picture.kind == "bars" or picture.labels:
-        labels = picture.labels[keep] or tuple(f"{value:g}" for value in x)
+        labels = picture.labels[keep] or tuple(f"{value:.3g}" for value in x)
         bars = [Bar(label, value, BLUE, told=f"{value:.3g}") for label, value in zip(labels, y, strict=True)][:BARS]
         bars = [replace(bar, low=a, high=b) for bar, a, b in zip(bars, low, high, strict=False)] if low else bars
         return figure(bar_chart(picture.title, said, bars, x_label=picture.y_label), caption)

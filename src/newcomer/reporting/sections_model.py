@@ -103,7 +103,8 @@ def _scree(test: RankTest, rank: int) -> Markup:
     names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
     return figure(
         picture,
-        f"{said} Chance (random signs of users) exceeds all of them with probability {test.level:.2g}.",
+        f"{said} Where nothing is shared, chance (random signs of users) makes one exceed it with probability "
+        f"{test.level:.2g}.",
         beside=[names],
     )
 

@@ -21,7 +21,8 @@ from newcomer.errors import MissingExtra, NewcomerError, StoreError
 from newcomer.serve.auth import Tokens
 from newcomer.serve.limits import Rate
 from newcomer.serve.openapi import Operation, document
-from newcomer.serve.routes import OPERATIONS, Answer, Call, page, refusal
+from newcomer.serve.page import pages
+from newcomer.serve.routes import OPERATIONS, Answer, Call, refusal
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
 
@@ -70,6 +71,10 @@ class Endpoint:
         took = time.perf_counter() - begun
         self.seconds.observe(took)
         self.service.metrics.requests.labels(self.operation.name, answer.status).inc()
+        if answer.problem is not None:
+            self.service.recent.refused(self.operation.name, answer.status, answer.problem)
+        elif self.operation.name == "post_decide":
+            self.service.recent.took.append(took)
         self.log.request(self.operation.name, number, answer.status, took)
         await reply(send, answer, number)
 
@@ -146,7 +151,7 @@ def refused_answer(refused: Refused) -> Answer:
     headers = {} if refused.retry is None else {"retry-after": str(refused.retry)}
     if refused.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return Answer(refused.body(), headers, refused.status)
+    return Answer(refused.body(), headers, refused.status, refused.problem)
 
 
 async def reply(send: Send, answer: Answer, number: str) -> None:
@@ -187,7 +192,7 @@ def application(
 
     extra = [
         Operation("GET", "/openapi.json", "open", "This document", openapi),
-        Operation("GET", "/", "open", "The page", page, None, "text/html"),
+        *pages(secured=bool(tokens.digests)),
     ]
     routes = []
     for one in (*operations, *extra):

@@ -43,10 +43,10 @@ async def decide(service: Service, request: Decide) -> bytes:
     service.config.limits.count(
         len(request.candidates or ()), service.config.limits.candidates, "candidates", "candidates"
     )
-    arm = ""
+    arm, actions = "", list[int | str | None]()
 
     async def work(tx: Tx) -> bytes:
-        nonlocal arm
+        nonlocal arm, actions
         who = await tables.lock_user(tx, user)
         before = await tables.answered(tx, who, request.request, digest)
         if before is not None:
@@ -57,7 +57,7 @@ async def decide(service: Service, request: Decide) -> bytes:
         asked = asked_of(serving, request, service.config.limits.candidates)
         shown, state = await _slots(service, tx, serving, who, asked, request)
         events = await _write(service, tx, serving, who, asked, shown, request)
-        arm = str(who.arm)
+        arm, actions = str(who.arm), [one.action for one in events]
         answer = encode(_answer(serving, state, asked, events, request))
         await tables.keep_answer(tx, who, request.request, digest, answer)
         return answer
@@ -65,6 +65,7 @@ async def decide(service: Service, request: Decide) -> bytes:
     answer = await service.transact(work)
     if arm:
         service.metrics.decisions.labels(arm).inc()
+        service.recent.decided(actions)
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from newcomer.errors import NewcomerError, StoreError
-from newcomer.serve import decide, export, lift, rewards, shapes, tables, users
+from newcomer.serve import decide, export, lift, rewards, shapes, status, tables, users
 from newcomer.serve import models as model_files
 from newcomer.serve.arms import Shares, check_shares
 from newcomer.serve.openapi import Operation, Query
@@ -20,10 +20,6 @@ from newcomer.serve.shapes import Refused
 from newcomer.serve.store import Tx
 
 encode = msgspec.json.encode
-PAGE = (
-    b"<!doctype html><meta charset=utf-8><title>newcomer</title><h1>newcomer</h1>"
-    b"<p>The service runs. <a href=openapi.json>openapi.json</a> <a href=metrics>metrics</a>"
-)
 
 
 @dataclass
@@ -44,6 +40,7 @@ class Answer:
     body: bytes
     headers: dict[str, str] = field(default_factory=dict)
     status: int = 200
+    problem: shapes.Problem | None = None  # why it was refused
 
 
 Handler = Callable[[Service, Call], Awaitable[bytes | Answer]]
@@ -150,30 +147,7 @@ async def _logs(service: Service, call: Call) -> Answer:
 
 
 async def _models(service: Service, call: Call) -> bytes:
-    return encode(await _listed(service))
-
-
-async def _listed(service: Service) -> shapes.Models:
-    async def work(tx: Tx) -> shapes.Models:
-        now = await tables.generation(tx)
-        assert now is not None
-        rows = await tx.all(
-            "SELECT m.id, m.staged, m.facts, max(g.generation) FROM models m LEFT JOIN generations g"
-            " ON g.model = m.id GROUP BY m.id, m.staged, m.facts ORDER BY m.staged"
-        )
-        entries = [
-            shapes.ModelEntry(
-                row[0],
-                "serving" if row[0] == now[1] else "staged" if row[3] is None else "retired",
-                row[1],
-                row[3],
-                json.loads(row[2]),
-            )
-            for row in rows
-        ]
-        return shapes.Models(now[1], now[0], entries)
-
-    return await service.transact(work)
+    return encode(await service.transact(status.listed))
 
 
 async def _stage(service: Service, call: Call) -> bytes:
@@ -183,7 +157,7 @@ async def _stage(service: Service, call: Call) -> bytes:
         await tables.keep_model(tx, model.id, call.body, model_files.facts(model))
 
     await service.transact(work)
-    found = await _listed(service)
+    found = await service.transact(status.listed)
     return encode(next(one for one in found.models if one.id == model.id))
 
 
@@ -210,15 +184,11 @@ async def _promote(service: Service, call: Call) -> bytes:
 
     await service.transact(work)
     await service.transact(service.serving)
-    return encode(await _listed(service))
+    return encode(await service.transact(status.listed))
 
 
 async def _arms(service: Service, call: Call) -> bytes:
-    return encode(_shares(await service.transact(service.shares)))
-
-
-def _shares(found: Shares) -> shapes.ArmShares:
-    return shapes.ArmShares(found.version, found.random, found.control, found.incumbent, found.treated)
+    return encode(status.shares_of(await service.transact(service.shares)))
 
 
 async def _set_arms(service: Service, call: Call) -> bytes:
@@ -231,7 +201,7 @@ async def _set_arms(service: Service, call: Call) -> bytes:
             await tables.set_shares(tx, wanted.random, wanted.control, wanted.incumbent)
         return await service.shares(tx)
 
-    return encode(_shares(await service.transact(work)))
+    return encode(status.shares_of(await service.transact(work)))
 
 
 async def _lift(service: Service, call: Call) -> bytes:
@@ -239,7 +209,7 @@ async def _lift(service: Service, call: Call) -> bytes:
 
 
 async def _status(service: Service, call: Call) -> bytes:
-    return encode(await service.report())
+    return encode(await status.report(service))
 
 
 async def _health(service: Service, call: Call) -> bytes:
@@ -260,10 +230,6 @@ async def _ready(service: Service, call: Call) -> bytes:
 async def _metrics(service: Service, call: Call) -> Answer:
     service.metrics.generation.set(service.loaded.generation if service.loaded else 0)
     return Answer(service.metrics.text(), {"content-type": "text/plain; version=0.0.4; charset=utf-8"})
-
-
-async def page(service: Service, call: Call) -> Answer:
-    return Answer(PAGE, {"content-type": "text/html; charset=utf-8"})
 
 
 def refusal(error: NewcomerError) -> Refused:

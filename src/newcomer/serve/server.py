@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Queue
 from typing import Any
 
 from newcomer.errors import MissingExtra, StoreError
@@ -89,6 +92,43 @@ async def run(
                 raise result
         finally:
             await service.close()
+
+
+@contextmanager
+def in_background(service: Service) -> Iterator[str]:
+    """A service in a thread of this process, on loopback, at any free port; its address. It is stopped in the end."""
+    known: Queue[str | BaseException] = Queue()
+    holder: list[uvicorn.Server] = []
+
+    async def serve() -> None:
+        with listen("127.0.0.1", 0) as door:
+            await service.open()
+            try:
+                holder.append(server_of(service, None, log=Log()))
+                address = f"http://127.0.0.1:{door.getsockname()[1]}"
+                preparing = asyncio.create_task(_prepare(service, holder[0], lambda: known.put(address)))
+                await holder[0].serve(sockets=[door])
+                await preparing
+            finally:
+                await service.close()
+
+    def work() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:  # noqa: BLE001  (told to the thread that waits)
+            known.put(error)
+
+    thread = threading.Thread(target=work, name="newcomer-serve", daemon=True)
+    thread.start()
+    found = known.get()
+    try:
+        if isinstance(found, BaseException):
+            raise found
+        yield found
+    finally:
+        for server in holder:
+            server.should_exit = True
+        thread.join(2 * DRAIN)
 
 
 async def _prepare(service: Service, server: uvicorn.Server, tell: Callable[[], None]) -> None:

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from newcomer import __version__
 from newcomer.errors import StoreError
 from newcomer.model import Model
 from newcomer.serve import arms, models, tables
@@ -18,7 +17,8 @@ from newcomer.serve.fold import States
 from newcomer.serve.limits import Limits
 from newcomer.serve.metrics import Metrics
 from newcomer.serve.models import Serving
-from newcomer.serve.shapes import Refused, Report
+from newcomer.serve.recent import Recent
+from newcomer.serve.shapes import Refused
 from newcomer.serve.store import Store, Tx, Work
 
 Result = TypeVar("Result")
@@ -61,11 +61,12 @@ class Service:
     def __init__(self, store: Store, config: Config, model: Model | None = None) -> None:
         arms.check_shares(*_shares(config, arms.DEFAULT))
         self.store, self.config, self.model = store, config, model
-        self.states, self.metrics = States(), Metrics()
+        self.states, self.metrics, self.recent = States(), Metrics(), Recent()
         self.rng = np.random.default_rng()
         self.ready, self.started = False, time.time()
         self.loaded: Serving | None = None
         self.key = b""
+        self.counted: tuple[float, tables.Counts] | None = None  # what a slow count found, and until when it is told
         self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
         self._loading = asyncio.Lock()
 
@@ -140,26 +141,6 @@ class Service:
     async def shares(self, tx: Tx) -> Shares:
         """The shares for new users."""
         return (await self.current(tx))[1]
-
-    async def report(self) -> Report:
-        """The service at a glance."""
-
-        async def look(tx: Tx) -> tuple[tables.Counts, Serving]:
-            return await tables.counts(tx), await self.serving(tx)
-
-        counted, serving = await self.transact(look)
-        return Report(
-            ready=self.ready,
-            model=serving.model.id,
-            generation=serving.generation,
-            policy=serving.name,
-            store=self.store.name.partition(" ")[0],
-            users=counted.users,
-            events=counted.events,
-            arms=counted.arms,
-            started=self.started,
-            version=__version__,
-        )
 
     async def pool_repeatability(self) -> int | None:
         """What the users in memory say of how much comes again, as the next version, if they say something new."""

@@ -217,6 +217,32 @@ class ArmShares(Struct):
     treated: float
 
 
+class Speed(Struct):
+    """Decides of this process: a second now, by second of the last minute, and the time they take in milliseconds."""
+
+    per_second: float
+    last_minute: list[int]
+    p50: float | None
+    p99: float | None
+
+
+class Served(Struct):
+    """The share of the last decisions of this process that an action has."""
+
+    action: int | str | None
+    share: float
+
+
+class RecentError(Struct):
+    """A refusal of this process, and how often it came in a row."""
+
+    at: float
+    route: str
+    status: int
+    code: str
+    count: int
+
+
 class Report(Struct):
     """The service at a glance."""
 
@@ -230,6 +256,12 @@ class Report(Struct):
     arms: dict[str, int]
     started: float
     version: str
+    now: float
+    shares: ArmShares
+    speed: Speed
+    served: list[Served]
+    errors: list[RecentError]
+    models: list[ModelEntry]
 
 
 class ArmMean(Struct):
@@ -316,9 +348,14 @@ class Refused(Exception):
         self.status, self.code, self.message, self.where, self.retry = status, code, message, where, retry
         super().__init__(message)
 
+    @property
+    def problem(self) -> Problem:
+        """Why."""
+        return Problem(self.code, self.message, self.where)
+
     def body(self) -> bytes:
         """The answer's JSON."""
-        return msgspec.json.encode(Failure(Problem(self.code, self.message, self.where)))
+        return msgspec.json.encode(Failure(self.problem))
 
 
 def user_text(user: int | str, where: str = "user") -> str:

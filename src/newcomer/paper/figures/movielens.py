@@ -24,10 +24,12 @@ UCB = ("LinUCB", "mUCB", "mmUCB", "mmUCB, fitted epsilon")
 TS = ("LinTS", "mTS", "mmTS", "MixTS")
 
 
-def lines(kept: JobFolder, rivals: tuple[str, ...], versions: tuple[str, ...]) -> list[Line]:
+def lines(
+    kept: JobFolder, rivals: tuple[str, ...], versions: tuple[str, ...], worlds: tuple[str, ...] = FILMS
+) -> list[Line]:
     """The rivals, versions of ProBALL with the three radii at every tau, and the two lines that the paper lacks."""
     found: list[Line] = []
-    for world in FILMS:
+    for world in worlds:
         found += [baseline(kept.scale, world, policy) for policy in rivals]
         for version in versions:
             found += proball(kept, version, sold(kept.scale, world))
@@ -35,9 +37,9 @@ def lines(kept: JobFolder, rivals: tuple[str, ...], versions: tuple[str, ...]) -
     return found
 
 
-def ucb_lines(kept: JobFolder) -> list[Line]:
+def ucb_lines(kept: JobFolder, worlds: tuple[str, ...] = FILMS) -> list[Line]:
     """The optimistic algorithms, LOCAL-UCB among them."""
-    return [baseline(kept.scale, world, "LOCAL-UCB") for world in FILMS] + lines(kept, UCB, ("ProBALL-UCB",))
+    return [baseline(kept.scale, world, "LOCAL-UCB") for world in worlds] + lines(kept, UCB, ("ProBALL-UCB",), worlds)
 
 
 def ts_lines(kept: JobFolder) -> list[Line]:
@@ -45,9 +47,9 @@ def ts_lines(kept: JobFolder) -> list[Line]:
     return lines(kept, TS, ("ProBALL-TS",))
 
 
-def against_samplers(kept: JobFolder) -> list[Line]:
+def against_samplers(kept: JobFolder, worlds: tuple[str, ...] = FILMS) -> list[Line]:
     """The third panel of `main`, as its caption has it: ProBALL-UCB against the Thompson samplers, and ProBALL-TS."""
-    return lines(kept, TS, ("ProBALL-UCB", "ProBALL-TS"))
+    return lines(kept, TS, ("ProBALL-UCB", "ProBALL-TS"), worlds)
 
 
 def caption(scale: Scale) -> str:

@@ -7,7 +7,6 @@ features is the error of the subspace, which N offline users determine. Both riv
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -25,7 +24,7 @@ LAST = Axis("regret", "regret after the last round")
 UCB, TS = ("ProBALL-UCB", "LinUCB"), ("ProBALL-TS", "LinTS")  # a version of ProBALL, and what it is held against
 
 
-def regret_lines(kept: JobFolder, versions: tuple[str, str]) -> list[tuple[int, Line]]:
+def regret_lines(kept: JobFolder, versions: tuple[str, str], worlds: tuple[str, ...] = FILMS) -> list[tuple[int, Line]]:
     """For every N: ProBALL with each radius and tau, and the lines to hold it against.
 
     Those are its rival on all features and on the true ones, which are the same runs at every N, and the two lines
@@ -33,7 +32,7 @@ def regret_lines(kept: JobFolder, versions: tuple[str, str]) -> list[tuple[int, 
     """
     version, rival = versions
     found: list[tuple[int, Line]] = []
-    for world in FILMS:
+    for world in worlds:
         high = Line(rival, run(kept.scale, world, rival))
         low = Line(f"{rival}, true features", run(kept.scale, world, rival, latent=True))
         for users in kept.scale.sizes:
@@ -42,15 +41,15 @@ def regret_lines(kept: JobFolder, versions: tuple[str, str]) -> list[tuple[int, 
     return found
 
 
-def fits(scale: Scale) -> list[Fit]:
+def fits(scale: Scale, worlds: tuple[str, ...] = FILMS) -> list[Fit]:
     """SOLD's fit and the prior's for every N."""
-    return [make(scale, name, users=users) for name in FILMS for users in scale.sizes for make in (sold, prior)]
+    return [make(scale, name, users=users) for name in worlds for users in scale.sizes for make in (sold, prior)]
 
 
-def table(kept: JobFolder, versions: tuple[str, str]) -> pl.DataFrame:
+def table(kept: JobFolder, found: list[tuple[int, Line]]) -> pl.DataFrame:
     """Regret after the last round: `world`, `tau`, `policy`, `users` and the round in which the subspace was left."""
     rows = []
-    for users, line in regret_lines(kept, versions):
+    for users, line in found:
         end = summary(kept.rows(line.play)).row(0, named=True)
         place = (line.play.world, line.tau, line.label, users, line.play.left_at)
         rows.append((*place, end["regret"], end["regret_se"]))
@@ -58,9 +57,8 @@ def table(kept: JobFolder, versions: tuple[str, str]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=names, orient="row", infer_schema_length=None)
 
 
-def newcomers(kept: JobFolder, versions: tuple[str, str]) -> pl.DataFrame:
+def newcomers(kept: JobFolder, found: list[tuple[int, Line]]) -> pl.DataFrame:
     """The regret of every newcomer, as `newcomer_table` has it, with the number of `users` behind each line."""
-    found = regret_lines(kept, versions)
     sizes = pl.Series("users", [users for users, _ in found], dtype=pl.Int64)
     return newcomer_table(kept, [line for _, line in found]).insert_column(3, sizes)
 
@@ -87,9 +85,9 @@ def _figure(name: str, versions: tuple[str, str], claim: str) -> Figure:
         caption=caption,
         fits=fits,
         jobs=lambda kept: [line.play for _, line in regret_lines(kept, versions)],
-        table=partial(table, versions=versions),
+        table=lambda kept: table(kept, regret_lines(kept, versions)),
         draw=draw,
-        newcomers=partial(newcomers, versions=versions),
+        newcomers=lambda kept: newcomers(kept, regret_lines(kept, versions)),
     )
 
 

@@ -18,10 +18,10 @@ ABLATION = ("LinUCB", "LOCAL-UCB")
 SAMPLERS = ("LinUCB", "LinTS", "mTS", "mmTS", "MixTS")
 
 
-def lines(kept: JobFolder, rivals: tuple[str, ...]) -> list[Line]:
+def lines(kept: JobFolder, rivals: tuple[str, ...], worlds: tuple[str, ...] = SIMULATIONS) -> list[Line]:
     """The rivals, ProBALL-UCB with the three radii at every tau, and the two lines that the paper lacks."""
     found: list[Line] = []
-    for world in SIMULATIONS:
+    for world in worlds:
         found += [baseline(kept.scale, world, policy) for policy in rivals]
         found += proball(kept, "ProBALL-UCB", sold(kept.scale, world))
         found += own_lines(kept.scale, world)

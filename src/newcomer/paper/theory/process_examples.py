@@ -7,6 +7,13 @@ FirstMove         every reward is theta XOR a_1: exchangeable, coherent in law, 
 FirstMovePrinted  the example as printed, where the first reward is theta: not even exchangeable
 Fading            only the first reward can be 1: coherent, not exchangeable
 Urn               balls drawn without replacement: coherent and exchangeable up to its size, and no mixture
+
+Three that are coherent and nearly exchangeable, on which the power of the sampled check is measured
+(`experiments/process_power.py`):
+
+Correlated        rewards are Gaussian, correlated with those before: AR(1)
+HeavyFirst        the first reward has heavier tails than the others, and the same mean and variance
+FlipAfterRun      fair coins; after a run of ones comes a zero
 """
 
 from __future__ import annotations
@@ -233,6 +240,67 @@ class LinearLatent:
         beta, noise = omega
         means = self._items @ beta
         return tuple(float(means[move] + noise[h, move]) for h, move in enumerate(sequence))
+
+
+@dataclass(frozen=True)
+class _InOrder(ABC):
+    """A process whose rewards come in an order of their own, whatever the moves are: it is coherent."""
+
+    moves: tuple[Move, ...] = (0, 1)
+
+    @property
+    def longest(self) -> int | None:
+        """Any number of moves has rewards."""
+        return None
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator, horizon: int) -> Floats:
+        """All rewards (horizon,)."""
+
+    def rewards(self, omega: Floats, sequence: Sequence[Move]) -> Rewards:
+        """The first of them."""
+        return tuple(float(value) for value in omega[: len(sequence)])
+
+
+@dataclass(frozen=True)
+class Correlated(_InOrder):
+    """Y_h = correlation Y_{h-1} + noise, with variance 1 at every step."""
+
+    correlation: float = 0.5
+
+    def draw(self, rng: np.random.Generator, horizon: int) -> Floats:
+        """The chain (horizon,)."""
+        found = rng.standard_normal(horizon)
+        for h in range(1, horizon):
+            found[h] = self.correlation * found[h - 1] + np.sqrt(1 - self.correlation**2) * found[h]
+        return found
+
+
+@dataclass(frozen=True)
+class HeavyFirst(_InOrder):
+    """Standard normal rewards but for the first, which is Student's with `freedom`, scaled to variance 1."""
+
+    freedom: float = 3.0
+
+    def draw(self, rng: np.random.Generator, horizon: int) -> Floats:
+        """One heavy reward, then light ones (horizon,)."""
+        found = rng.standard_normal(horizon)
+        found[0] = rng.standard_t(self.freedom) * np.sqrt((self.freedom - 2) / self.freedom)
+        return found
+
+
+@dataclass(frozen=True)
+class FlipAfterRun(_InOrder):
+    """Fair coins, but for a zero after `run` ones in a row."""
+
+    run: int = 6
+
+    def draw(self, rng: np.random.Generator, horizon: int) -> Floats:
+        """The coins as they come out (horizon,)."""
+        found = rng.integers(0, 2, size=horizon).astype(float)
+        for h in range(self.run, horizon):
+            found[h] *= not found[h - self.run : h].all()
+        return found
 
 
 def _product(factors: Any) -> Fraction:

@@ -1,0 +1,146 @@
+"""`newcomer demo --serve`: the whole loop of the decision service, in about a minute, on people who do not exist.
+
+Few logs make a first model. It is served, newcomers come, and what they say is learned and logged; the lift is watched
+as it grows; the store's logs make the next model, which is staged and promoted while the service runs. Everything is on
+loopback and in one process: when the command ends, nothing stays behind but its files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from newcomer.cli import options, output
+
+if TYPE_CHECKING:
+    from newcomer.logs import Logs
+    from newcomer.model import Model
+    from newcomer.serve.client import Client
+    from newcomer.worlds.people import People
+
+FEW, FEW_STEPS = 150, 8  # people and rows of each in the logs of the first model
+WAVES, WAVE, STEPS = 3, 240, 10  # of newcomers before and after the new model, people of a wave, decisions of each
+SHARES = (0.25, 0.25)  # random and control: more than in life (0.05), so that a minute is enough
+FILES = ("model-1.newcomer", "served.parquet", "model-2.newcomer", "service.sqlite")  # models, logs, store
+ALONE = 8  # of a wave, whose decisions are requests of their own
+BREATH = 1.5  # seconds between waves of --keep-running
+
+
+@dataclass
+class Crowd:
+    """Newcomers of a made-up world: whom to ask for, what is on offer, what they would answer."""
+
+    world: People
+    seed: int
+    met: int = 0
+
+    def wave(self, size: int, steps: int) -> Iterator[list[tuple[str, Any, Any]]]:
+        """Rounds of (user, candidates (K,), answers (K,)) for people who come together."""
+        import numpy as np
+
+        from newcomer.worlds.world import stream
+
+        episodes = [self.world.answers(stream(self.seed, "newcomer", self.met + i), steps) for i in range(size)]
+        names, users = np.array(self.world.questions), [f"user-{self.met + i:05d}" for i in range(size)]
+        self.met += size
+        for t in range(steps):
+            yield [
+                (user, names[offered[t]], rewards[t])
+                for user, (offered, _, rewards) in zip(users, episodes, strict=True)
+            ]
+
+
+def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
+    """The loop; see the module. `few` are the logs of the first model."""
+    from newcomer import Client, fit, read_logs
+    from newcomer.files import write
+    from newcomer.serve.server import in_background
+    from newcomer.serve.service import Config, Service
+    from newcomer.serve.store_sqlite import SqliteStore
+
+    begun = time.monotonic()
+    first, logs, second, store = (options.free_to_write(out / one, force=force, make_folder=True) for one in FILES)
+    for old in out.glob(f"{store.name}*"):
+        old.unlink()
+    _say(f"1. A first model, from few logs: {FEW} made-up people, {FEW_STEPS} films each")
+    output.compile_first("array_loops", "sold", "em", "linear", "policies")
+    model = fit(few)
+    options.keep(model, first)
+    service = Service(SqliteStore(store), Config(random=SHARES[0], control=SHARES[1]), model)
+    with in_background(service) as address, Client(address) as client:
+        _say(f"2. Serve it. Look at {address} in a browser: everything below moves there")
+        _tell("half of the newcomers are treated; a quarter gets the best film for everybody, a quarter any film")
+        crowd = Crowd(world, seed)
+        for _ in range(WAVES):
+            serve_wave(client, crowd)
+            _tell(client.lift().words[0])
+        _say("3. The store's logs make the next model: all arms, with exact propensities")
+        write(logs, client.logs(format="parquet"))
+        again = fit(read_logs(logs))
+        options.keep(again, second)
+        staged = client.stage(second.read_bytes())
+        _tell(f"staged {staged.id[:8]}: {again.rank} shared directions, and {model.rank} before")
+        client.promote(staged.id)
+        _say("4. Promoted while the service runs; the next newcomers meet the new model")
+        for _ in range(WAVES):
+            serve_wave(client, crowd)
+            _tell(client.lift().words[0])
+        _compare(client, [model, again])
+        _say(f"Done in {time.monotonic() - begun:.0f} s. Files: {', '.join(str(out / one) for one in FILES)}")
+        if keep_running:
+            _go_on(client, crowd, address)
+    output.suggest(
+        [
+            (f"serve {second} --store sqlite:///{store}", "go on with this store"),
+            (f"check {logs}", "are these logs sound?"),
+        ]
+    )
+
+
+def serve_wave(client: Client, crowd: Crowd, size: int = WAVE, steps: int = STEPS) -> None:
+    """People come, are decided for and answer, step by step: most of them in batches, some with a request each."""
+    for people in crowd.wave(size, steps):
+        asked: list[dict[str, Any]] = [{"user": user, "candidates": offered.tolist()} for user, offered, _ in people]
+        alone = [client.decide(one["user"], candidates=one["candidates"]) for one in asked[:ALONE]]
+        shown = [(one.decision, one.index) for one in alone]
+        shown += [(one["decision"], one["index"]) for one in client.decide_batch(asked[ALONE:])]
+        told = [
+            {"decision": decision, "reward": float(answers[index])}
+            for (decision, index), (_, _, answers) in zip(shown, people, strict=True)
+        ]
+        client.reward_batch(told)
+
+
+def _compare(client: Client, models: list[Model]) -> None:
+    """Rewards of treated and of control users under each model, from the logs."""
+    from io import BytesIO
+
+    import polars as pl
+
+    for arm, why in (("treated", ""), ("control", ": its best film for everybody is of the new model, too")):
+        rows = pl.read_parquet(BytesIO(client.logs(format="parquet", arm=arm)))
+        means = dict(rows.group_by("model").agg(pl.col("reward").mean()).iter_rows())
+        before, after = (means.get(one.id, float("nan")) for one in models)
+        _tell(f"{arm} decisions brought {before:.2f} on average before the new model, {after:.2f} with it{why}")
+
+
+def _go_on(client: Client, crowd: Crowd, address: str) -> None:
+    """Newcomers keep coming, a few at a time."""
+    _say(f"Newcomers keep coming: {address}. Ctrl-C ends it")
+    try:
+        while True:
+            serve_wave(client, crowd, size=20)
+            time.sleep(BREATH)
+    except KeyboardInterrupt:
+        _tell("stopped; nothing is left running")
+
+
+def _say(text: str) -> None:
+    output.aside().print(f"\n{text}", style="bold", soft_wrap=True)
+
+
+def _tell(text: str) -> None:
+    output.result().print(f"   {text}", markup=False, soft_wrap=True)

@@ -1,0 +1,163 @@
+"""The table of contents of a folder of results: which command made each table, at which commit, from which code.
+
+`contents.csv` has a row for each table: `table`, `command`, `commit` (with a + if the code had changes that were not
+committed), `code` and `seconds` (of one core, of all jobs behind the table, however many tables share them). It is
+written by whatever writes a table.
+
+`code` is a hash of the modules that the table rests on: those that its module imports, and theirs, within the packages
+that are given, also where an import stands in a function and where a public name is taken from the package itself
+(`nc.fit`). Of each module the syntax tree counts, without docstrings: comments, layout and documentation do not make a
+table old. Modules that only draw or speak (`ASIDE`) are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import io
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from pathlib import Path
+
+import newcomer
+from newcomer.files import write
+
+NAME = "contents.csv"
+PACKAGE = Path(newcomer.__file__).parent
+ASIDE = ("newcomer.charts", "newcomer.cli", "newcomer.reporting", "newcomer.paper.contents")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One table."""
+
+    table: str
+    command: str
+    commit: str
+    code: str
+    seconds: str
+
+
+def read(folder: Path) -> dict[str, Row]:
+    """The rows of a folder by table; none if there is no table of contents yet."""
+    path = folder / NAME
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as lines:
+        return {row["table"]: Row(**row) for row in csv.DictReader(lines)}
+
+
+def record(
+    folder: Path, table: str, *, command: str, modules: Sequence[str], seconds: float, packages: Mapping[str, Path]
+) -> None:
+    """Note that `command` has just written a table of this folder."""
+    row = Row(table, command, commit(), code(modules, packages), f"{seconds:.1f}")
+    rows = read(folder) | {table: row}
+    out = io.StringIO()
+    writer = csv.DictWriter(out, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(rows[name]) for name in sorted(rows))
+    write(folder / NAME, out.getvalue().encode())
+
+
+def commit() -> str:
+    """The commit of this code, with a + if files of code differ from it; empty for an installed package."""
+    try:
+        _git(PACKAGE, "ls-files", "--error-unmatch", "__init__.py")
+        head = _git(PACKAGE, "rev-parse", "--short=12", "HEAD")
+        changed = _git(PACKAGE, "status", "--porcelain", "--untracked-files=no", ":/*.py")
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return head + ("+" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    found = subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
+def code(modules: Sequence[str], packages: Mapping[str, Path]) -> str:
+    """The hash of the code behind some modules; `packages` are the folders of the packages that count, by name."""
+    digest = hashlib.sha256()
+    for name in sorted(behind(modules, packages)):
+        path = _file(name, packages)
+        assert path is not None
+        digest.update(f"{name} {_look(path.read_text(encoding='utf-8')).code}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def behind(modules: Sequence[str], packages: Mapping[str, Path]) -> set[str]:
+    """These modules and all that they import, directly or not, within the packages."""
+    found: set[str] = set()
+    waiting = [name for name in modules if _file(name, packages)]
+    while waiting:
+        name = waiting.pop()
+        if name in found or name.startswith(ASIDE):
+            continue
+        found.add(name)
+        path = _file(name, packages)
+        if path is not None and name != "newcomer":  # its public names are imported as they are used
+            waiting += _look(path.read_text(encoding="utf-8")).within(packages)
+    return found
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What counts of a file: the hash of its bare syntax tree, its imports, and the names that it takes from there."""
+
+    code: str
+    imports: tuple[str, ...]
+    names: tuple[tuple[str, str], ...]
+
+    def within(self, packages: Mapping[str, Path]) -> Iterator[str]:
+        """The modules of the packages that it imports; of `newcomer` itself those that define the names taken."""
+        yield from (name for name in self.imports if _file(name, packages))
+        for module, name in self.names:
+            home = newcomer._HOME.get(name) if module == "newcomer" else None
+            found = f"newcomer.{home}" if home else f"{module}.{name}"
+            if _file(found, packages):
+                yield found
+
+
+@cache
+def _look(text: str) -> _Look:
+    tree = _bare(text)
+    imports, names, aliases = list[str](), list[tuple[str, str]](), {"newcomer"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imports += [one.name for one in node.names]
+            aliases |= {one.asname for one in node.names if one.name == "newcomer" and one.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imports.append(node.module)
+            names += [(node.module, one.name) for one in node.names]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
+            names.append(("newcomer", node.attr))
+    return _Look(hashlib.sha256(ast.dump(tree).encode()).hexdigest(), tuple(imports), tuple(names))
+
+
+def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
+    """The file of a module, if it is in one of the packages."""
+    first, *rest = module.split(".")
+    if first not in packages:
+        return None
+    path = packages[first].joinpath(*rest)
+    return next((one for one in (path.with_suffix(".py"), path / "__init__.py") if one.is_file()), None)
+
+
+def _bare(text: str) -> ast.Module:
+    """The syntax tree of a file without docstrings and without what is for the type checker alone."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [one for one in node.body if not _aside(one)] or [ast.Pass()]
+    return tree
+
+
+def _aside(node: ast.stmt) -> bool:
+    if isinstance(node, ast.If):
+        return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)

@@ -35,6 +35,7 @@ from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, R
 from newcomer.gain import best_actions, heldout_gain, outcomes
 from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
+from newcomer.logs.arms import RANDOM
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened, read_logs
@@ -257,16 +258,17 @@ def _fitted(
     outcome: str = "auto",
 ) -> Fitting:
     """What `fit` returns, once everything it was asked has been checked, and the fits beside it."""
+    unbiased = _for_moments(logs, settings)
     ridge, why = (
         (past.ridge, "that of the moments added to")
         if past
-        else second_moment.ridge_for(logs, settings.estimator, settings.ridge)
+        else second_moment.ridge_for(unbiased, settings.estimator, settings.ridge)
     )
-    summary = logs.summary if past is None else past.summary(logs)
-    moment = _second_moment(logs, settings, ridge, past, run)
+    summary = logs.summary if past is None else past.summary(unbiased)
+    moment = _second_moment(unbiased, settings, ridge, past, run)
     why += second_moment.warn_near_square(moment, ridge, logs.dim, stacklevel=3)
     if settings.uncovered == "error":
-        check_coverage(moment.facts(0), logs)
+        check_coverage(moment.facts(0), unbiased)
     # The estimator: the distribution of users, and a basis of the subspace they share.
     passes, people = Passes(logs, run.progress, run.listen), None
     if settings.estimator == "em":
@@ -408,21 +410,44 @@ def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ..
     )
 
 
+def _for_moments(logs: Logs, settings: FitSettings) -> Logs:
+    """The logs whose moments SOLD's half takes: where rows have arms, of the users who were served at random.
+
+    What a policy chose depends on earlier rewards, which the moments must not. EM may learn from all rows; where too
+    few were served at random, its spectrum and its radii are of all rows too.
+    """
+    found, needed = logs.judges, 2 if settings.rank == "auto" else max(2, int(settings.rank))
+    if found is not None and found.summary.usable >= needed:
+        return found
+    if settings.estimator == "em":
+        return logs
+    usable = 0 if found is None else found.summary.usable
+    what = f"{usable:,} of {logs.summary.users:,} users were served at random and have two rows or more"
+    todo = f"sold needs {needed} of them: serve more users at random, or use estimator='em'"
+    raise LogsError(what, todo=todo)
+
+
 def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> HeldoutGain | None:
     """What held-out users would have gained: everybody alike, and each by own rows, told by one pass over all.
 
     `few` are passes over a sample of the users, or all: they tell how long a usual history is. Users outside a sample
-    were fitted by none of the models `apart`, so that they judge them too.
+    were fitted by none of the models `apart`, so that they judge them too. Where rows have arms, users of the random
+    arm judge.
     """
-    if not apart:
+    judges, arm = passes.logs.judges, ""
+    if not apart or judges is None:
         return None
+    if judges is not passes.logs:
+        passes = few = Passes(judges, passes.progress)
+        arm = RANDOM
     length = usual_length(few.run(lengths_of, operator.add))
     each = heldout_gain.GainPass.of(apart, people=passes.logs.summary.users, length=length)
     if each is None:
         return None
     alike = best_actions.asked(passes.logs, apart), best_actions.join
     seen, found = passes.run_both(alike, (each.map, heldout_gain.join))
-    return each.gain(found, best_actions.told(seen, passes.logs, model))
+    gain = each.gain(found, best_actions.told(seen, passes.logs, model))
+    return gain if gain is None or not arm else replace(gain, arm=arm)
 
 
 def _choice(rank: int | str, begun: WarmStart | None) -> str:

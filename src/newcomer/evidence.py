@@ -372,13 +372,15 @@ class Everybody:
 class HeldoutGain:
     """What held-out users would have gained, choosing among `choices` of their own logged rows.
 
-    `rows` are those of a usual history (0 in a model of before they were counted).
+    `rows` are those of a usual history (0 in a model of before they were counted). `arm` names the arm of an experiment
+    whose users judge, where logs have arms: what was logged is then what this arm showed.
     """
 
     choices: int
     steps: tuple[GainStep, ...]
     rows: int = 0
     everybody: Everybody | None = None
+    arm: str = ""
 
     def sentences(self) -> list[str]:
         """What was measured, in plain words; what follows from it says `newcomer.gain.verdict.decide`.
@@ -387,7 +389,8 @@ class HeldoutGain:
         >>> HeldoutGain(10, (step,)).sentences()[1]
         'After 5 interactions: +0.200 (+0.100 to +0.300) over the population mean, which gets 3.5 where chance gets 3.'
         """
-        first = f"Measured on held-out users, who choose among {self.choices} of their own logged actions."
+        who = f"held-out users of the arm {self.arm}" if self.arm else "held-out users"
+        first = f"Measured on {who}, who choose among {self.choices} of their own logged actions."
         told = [first]
         for step in self.steps:
             after = f"After {step.interactions} interaction{'s' * (step.interactions != 1)}: {shown(step.over_mean)}"

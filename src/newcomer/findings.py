@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 Verdict = Literal["fine", "doubtful", "broken", "unknowable"]
 WORST_FIRST: tuple[Verdict, ...] = ("broken", "doubtful", "fine", "unknowable")
-SHARED, SPELLING = "shared preferences", "spelling"  # names of findings that a decision asks for
+SHARED, SPELLING, ARMS = "shared preferences", "spelling", "arms"  # names of findings that a decision asks for
+LIFT = "reward a decision, treated over control"  # the unit of what an experiment's arms say
 LOGGING = ("adaptive logging", "preference-dependent logging", "self-selection", "contexts")
 GAIN = (SHARED, "enough users")  # findings on what is to be gained: little of it makes no log doubtful
 # Names that findings had before; models that were saved with these, and programs that ask for them, are understood.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from newcomer.checks import dependence
+from newcomer.checks.arms import NOBODY, arms_finding, count_arms, propensities_by_arm
 from newcomer.checks.dependence import attributes_and_logging, self_selection, unseen
 from newcomer.checks.descriptive import coverage, propensities, repeats, rewards, spelling
 from newcomer.checks.residuals import HalvedRows, ResidualSample, take_sample
@@ -26,18 +27,25 @@ def quick_check(
     logs: Logs, *, level: float = 0.05, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> Findings:
     """Check logs without a fit; `progress` is called with (rows done, rows in all)."""
-    found = take_sample(logs, progress=progress)
+    everybody = take_sample(logs, progress=progress)
+    drafts: list[Draft | Finding] = [coverage(logs, everybody), *spelling(logs.action_ids or ()), rewards(logs)]
+    looked = logs.judges or logs  # by whom the tests are made: everybody, or the users of the random arm
+    found = everybody if looked is logs else take_sample(looked, progress=progress)
     sample = ResidualSample.of(found, logs.item_features)
-    drafts: list[Draft | Finding] = [coverage(logs, found), *spelling(logs.action_ids or ()), rewards(logs)]
-    why = _why_not(sample)
-    weighed = propensities(found, logs.summary.rows, level)
-    drafts += [weighed, repeats(sample) if len(sample) else _untold("repeats", why)]
+    why = _why_not(sample) if logs.judges is not None else NOBODY
     tests = [_untold(name, why) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
-    tested = UsersTested(logs.summary.users, len(sample), getattr(logs, "ordered", True))
+    weighed = propensities(found, looked.summary.rows, level) if logs.judges is not None else None
+    if looked is not logs or weighed is None:
+        counts = count_arms(logs)
+        drafts.append(arms_finding(logs, counts, tests))
+        weighed = propensities_by_arm(logs, counts, weighed)
+    drafts += [weighed, repeats(sample) if len(sample) else _untold("repeats", why)]
+    ordered = getattr(logs, "ordered", True)
+    tested = UsersTested(looked.summary.users, len(sample), ordered, arm=looked is not logs)
     told = judged([*drafts, *tests], level, tested)
     if not why:
         shared = next(one for one in told if one.name == SHARED)
-        shared = behind_tails(asked_of_all(logs, shared, level, progress), logs.summary, level)
+        shared = behind_tails(asked_of_all(looked, shared, level, progress), logs.summary, level)
         told = [shared if one.name == SHARED else one for one in told]
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation, learned = logs.summary.reward_deviation, logs.summary.learned
@@ -46,7 +54,7 @@ def quick_check(
         next(one for one in told if one.name == SHARED), shown, deviation, level, learned, random=random
     )
     first = unseen(sample, deviation, learned, random=random)
-    known = attributes_and_logging(logs, level=level, seed=seed)
+    known = attributes_and_logging(looked, level=level, seed=seed)
     told = told if known is None else [*told, known]
     return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(sample))
 

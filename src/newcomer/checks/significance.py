@@ -268,10 +268,13 @@ class UsersTested:
     users: int
     sample: int
     ordered: bool = True
+    arm: bool = False  # whether they are those of the random arm
 
     @property
     def who(self) -> str:
         """The subject of a sentence that says that they are too few."""
+        if self.arm and 2 * self.sample >= self.users:
+            return f"The {self.users:,} users of the random arm are"
         if 2 * self.sample < self.users:
             return f"The {self.sample:,} users drawn for the tests (of {self.users:,}) are"
         return f"These {self.users:,} users are"
@@ -279,6 +282,8 @@ class UsersTested:
     @property
     def more(self) -> str:
         """What would tell more; a larger number of users would not change how many are drawn."""
+        if self.arm and 2 * self.sample >= self.users:
+            return "Serve more users at random."
         return "Longer histories would tell more." if 2 * self.sample < self.users else MORE
 
 

@@ -57,7 +57,7 @@ def command(
         with Meter("Checking", first=", first pass") as meter:
             found = check(read, level=level, fit=not quick, seed=seed, run=Run(progress=meter))
     if json:
-        content = {"logs": logs, "advice": [*map(in_options, read.advice)], **found.to_json()}
+        content = {"logs": options.without_secrets(logs), "advice": [*map(in_options, read.advice)], **found.to_json()}
         output.print_json("check", content)
     else:
         show(found)

@@ -59,7 +59,7 @@ def command(
             found = evaluate(read, run=Run(progress=meter), **settings)
     if json:
         advice = [*map(in_options, read.advice)]
-        output.print_json("evaluate", {"logs": logs, "advice": advice, **found.to_json()})
+        output.print_json("evaluate", {"logs": options.without_secrets(logs), "advice": advice, **found.to_json()})
         return
     show(found)
     named = options.words_of(logs, how)

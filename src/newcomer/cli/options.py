@@ -210,7 +210,7 @@ def keep(model: Model, path: Path) -> None:
 
 
 LogsFile = Annotated[
-    str, typer.Argument(metavar="LOGS", help="Parquet, CSV or JSON lines: file, folder, quoted glob, pipe, or -.")
+    str, typer.Argument(metavar="LOGS", help="Parquet, CSV, JSON lines: file, folder, glob, -; or sqlite:///FILE.")
 ]
 Items = Annotated[Path | None, typer.Option(metavar="ITEMS", help="Table of actions: features, or names.")]
 Features = Annotated[str | None, typer.Option(metavar="A,B,C", help="Columns that are features.")]
@@ -346,7 +346,14 @@ def words_of(logs: str, how: LogReading, found: Findings | None = None) -> str:
     flags = how.words()
     if found is not None and SPELLING in {one.name for one in found} and not how.tidy_ids:
         flags.append("--tidy-ids")
-    return shlex.join(["LOGS" if logs == "-" else logs, *flags])
+    return shlex.join(["LOGS" if logs == "-" else without_secrets(logs), *flags])
+
+
+def without_secrets(logs: str) -> str:
+    """What logs are called: their path, or the address of a store without the name and password that open it."""
+    from newcomer.logs.service_store import is_store, shown_address
+
+    return shown_address(logs) if is_store(logs) else logs
 
 
 ENGINES = ("local", "dask")

@@ -75,7 +75,9 @@ def command(
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}
-        output.print_json("report", {"logs": logs, "advice": [*map(in_options, read.advice)], **told})
+        output.print_json(
+            "report", {"logs": options.without_secrets(logs), "advice": [*map(in_options, read.advice)], **told}
+        )
     else:
         show(found)
     if found.findings is not None and found.findings.verdict == "broken":

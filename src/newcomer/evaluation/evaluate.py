@@ -47,13 +47,15 @@ from newcomer.evaluation.results import (
     simulated_rows,
     table_rows,
 )
-from newcomer.evidence import GainStep, HeldoutGain
+from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
+from newcomer.gain.arms import arm_steps
 from newcomer.gain.deals import choices_of, lengths_of, usual_length
 from newcomer.gain.heldout_gain import deals_of, judges_of
 from newcomer.gain.per_user import Progress, UserTable
 from newcomer.gain.propensities import why_not
 from newcomer.gain.verdict import LOOK, decide, wrong
+from newcomer.interval import FEWEST
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened
@@ -128,8 +130,14 @@ def evaluated(
     findings: Findings | None = None,
 ) -> Evaluation:
     """The evaluation of logs, by a fit to them and checks of them that were made already, or are made now."""
-    seen = reduce(logs, _Seen.of, operator.add)
-    seen.check(logs)
+    judges = logs.judges
+    seen = reduce(judges or logs, _Seen.of, operator.add)
+    if judges is logs:
+        seen.check(logs)
+    elif judges is None or seen.judging(logs) < FEWEST:
+        made = fitted or fit_apart_too(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=progress)
+        looked = findings or quick_check(logs, seed=seed, progress=progress)
+        return _by_arms_alone(logs, judges, replace(made.model.evidence, checks=looked))
     checks = CHECKED if findings is None else 0.0
     stages = Stages(progress, checks + _work(logs, seen, quick=quick, fit=fitted is None))
     checked = findings
@@ -144,8 +152,36 @@ def evaluated(
     evidence = replace(fitted.model.evidence, checks=checked)
     found = _told(plan, each, evidence.measured)
     stages.end()
-    broken, doubtful = (tuple(one.name for one in wrong(checked, verdict)) for verdict in ("broken", "doubtful"))
+    return _decided(replace(found, arms=arm_steps(logs)), evidence)
+
+
+def _decided(found: Evaluation, evidence: Evidence) -> Evaluation:
+    """The evaluation with what the checks found wrong, and with what all of it comes to."""
+    broken, doubtful = (
+        tuple(one.name for one in wrong(evidence.checks, verdict)) for verdict in ("broken", "doubtful")
+    )
     return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
+
+
+def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evaluation:
+    """What arms say where too few users of the random arm could judge a fit: what each arm paid, and no more."""
+    users = 0 if judges is None else judges.summary.usable
+    why = f"{users:,} users of the random arm have two rows or more, too few to judge a fit by: serve more at random."
+    nothing: dict[str, Any] = dict.fromkeys(("headline", "curves", "replay", "simulation", "learning"), ())
+    found = Evaluation(
+        users=logs.summary.users,
+        rows=logs.summary.rows,
+        judged=0,
+        folds=0,
+        choices=0,
+        off_policy=None,
+        why_no_off_policy=why,
+        far_rewards=logs.summary.far_rewards,
+        remedy=logs.summary.remedy,
+        arms=arm_steps(logs),
+        **nothing,
+    )
+    return _decided(found, evidence)
 
 
 def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
@@ -176,6 +212,11 @@ class Plan:
     sample: int | None  # users by whom everything was chosen, where there are many
     rank: int | Literal["auto"] = "auto"
     estimator: str = "em"
+
+    @property
+    def judging(self) -> Logs:
+        """The logs of those who may judge: everybody, or the users of the random arm."""
+        return self.logs.judges or self.logs
 
     @classmethod
     def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
@@ -209,7 +250,7 @@ class Plan:
     @property
     def judges(self) -> int:
         """The users who are held out, as the held-out gain counts them."""
-        return judges_of(self.logs.summary.users, len(self.folds))
+        return judges_of(self.judging.summary.users, len(self.folds))
 
     @property
     def deals(self) -> int:
@@ -247,6 +288,11 @@ class _Seen:
     def able(self, choices: int) -> int:
         """Users with one row more than candidates."""
         return int(self.lengths[choices + 1 :].sum())
+
+    def judging(self, logs: Logs) -> int:
+        """How many users may be held out with the rows to judge, where these are some of the users of the logs."""
+        length = usual_length(self.lengths)
+        return self.able(choices_of(length)) // (1 if usual_folds(logs) > 1 else FOLDS) if length else 0
 
     def check(self, logs: Logs) -> None:
         """Refuse logs of which nobody can judge a fit, before it is made."""
@@ -286,13 +332,13 @@ class FoldResult:
 
 def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     """Judge the model of a fit without some people by these, play, weigh, and fit again to fewer."""
-    train, people = fold.to_fit(plan.logs), fold.held_out(plan.logs, plan.share)
+    train, people = fold.to_fit(plan.logs), fold.held_out(plan.judging, plan.share)
     stages.begin(plan.weights["others"])
     made = predictors_of(train, model)
     deals, told = plan.deals, stages.begin(plan.weights["judge"])
     judged = judge(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
     told = stages.begin(plan.weights["replay"])
-    some = fold.held_out(plan.logs, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
+    some = fold.held_out(plan.judging, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
     played = off_policy.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
     learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
@@ -375,6 +421,9 @@ def _off_policy(plan: Plan, weighed: list[UserTable]) -> tuple[Any, str]:
 def _notes(plan: Plan, first: Predictors) -> list[str]:
     """What was left out, and which limits were kept to."""
     said = [*first.notes, *left_out(first)]
+    if plan.judging is not plan.logs:
+        users = plan.judging.summary.users
+        said.append(f"Judges are the {users:,} users of the random arm; fits learn from the rows of all arms.")
     if plan.share < 1:
         said.append(f"Other predictors are compared on about {JUDGED:,} of the {plan.people:,} held-out users.")
     if len(plan.folds) > 1:

@@ -23,6 +23,7 @@ from newcomer.evaluation.cold_start import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
+from newcomer.gain.arms import ArmStep, arm_sentences
 from newcomer.gain.per_user import UserTable
 from newcomer.gain.verdict import LOOK, times
 from newcomer.interval import FEWEST, Interval, shown
@@ -200,6 +201,7 @@ class Evaluation(Shown):
     doubtful: tuple[str, ...] = ()
     everybody: Everybody | None = None
     decision: Decision | None = None
+    arms: tuple[ArmStep, ...] = ()  # what each arm paid, where logs have those of a service
     attributes: tuple[AttributeStep, ...] = ()  # what attributes of users are worth, where the model has some
 
     @property
@@ -230,7 +232,7 @@ class Evaluation(Shown):
         """A part (headline, curves, replay, off_policy, simulation, learning) as a Polars frame, a row a record."""
         import polars as pl
 
-        parts = ("headline", "attributes", "curves", "replay", "off_policy", "simulation", "learning")
+        parts = ("headline", "arms", "attributes", "curves", "replay", "off_policy", "simulation", "learning")
         if part not in parts:
             raise NewcomerError(f"an evaluation has no part '{part}'", todo=f"choose {nearest(part, parts) or parts}")
         return pl.DataFrame([_flat(row) for row in getattr(self, part) or ()], infer_schema_length=None)
@@ -266,8 +268,10 @@ def _sentences(found: Evaluation) -> list[str]:
     """Everything there is to say, in the order in which it matters."""
     decided, look = list(found.decision.sentences) if found.decision else [], found.look
     if look is None:
-        return [*decided, _nothing(found), *found.notes]
-    said = [*decided, _answer(found, look), *attribute_sentences(found.attributes), *_rivals(found, look)]
+        nothing = found.why_no_off_policy if found.arms else _nothing(found)
+        return [*decided, nothing, *arm_sentences(found.arms), *found.notes]
+    said = [*decided, _answer(found, look), *arm_sentences(found.arms)]
+    said += [*attribute_sentences(found.attributes), *_rivals(found, look)]
     said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
     return [*said, *found.notes]
 
@@ -287,9 +291,10 @@ def _answer(found: Evaluation, look: HeadlineStep) -> str:
         over.append(f"{shown(look.empirical_arms)} over each action by itself")
     over.append(f"{shown(look.logging)} over a random one of the same rows, which is what was logged")
     again = "" if found.repeats or look.empirical_arms is None else f" {ONCE}"
+    arm = " of the random arm" if found.arms else ""
     return (
         f"{measured} {times(look.interactions)} a newcomer gets {look.reward.value:.4g} by PriorUCB in a choice of "
-        f"{found.choices}: {', '.join(over)}. Judged by {look.people:,} held-out users; 95% intervals.{again}"
+        f"{found.choices}: {', '.join(over)}. Judged by {look.people:,} held-out users{arm}; 95% intervals.{again}"
     )
 
 

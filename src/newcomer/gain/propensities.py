@@ -39,9 +39,14 @@ class Menu:
         if listed is None:
             return Offer(self.names, None, actions, np.full(len(rows), len(self.names)))
         lengths = np.diff(listed.offsets)[rows]
-        places = listed.offsets[rows][:, None] + np.arange(lengths.max())
-        there = np.arange(lengths.max()) < lengths[:, None]
-        codes = np.where(there, listed.actions[np.where(there, places, 0)], -1)
+        if not lengths.any():
+            return Offer(self.names, None, actions, np.full(len(rows), len(self.names)))
+        whole = lengths == 0  # no list: the whole catalogue
+        lengths = np.where(whole, len(self.names), lengths)
+        column = np.arange(lengths.max())
+        there = column < lengths[:, None]
+        places = np.where(there & ~whole[:, None], listed.offsets[rows][:, None] + column, 0)
+        codes = np.where(there, np.where(whole[:, None], column, listed.actions[places]), -1)
         chosen = (codes == actions[:, None]).argmax(axis=1)
         # An id that was shown and never chosen is unknown to the model: it counts, and no policy of ours takes it.
         return Offer(self.names[np.maximum(codes, 0)], codes >= 0, chosen, lengths)

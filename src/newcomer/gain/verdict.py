@@ -15,7 +15,20 @@ from __future__ import annotations
 from math import ceil
 
 from newcomer.evidence import PREFERENCES, Everybody, Evidence, GainStep, HeldoutGain, Summary
-from newcomer.findings import GAIN, LOGGING, SHARED, SPELLING, Answer, Decision, Finding, Findings, Known, chance
+from newcomer.findings import (
+    ARMS,
+    GAIN,
+    LIFT,
+    LOGGING,
+    SHARED,
+    SPELLING,
+    Answer,
+    Decision,
+    Finding,
+    Findings,
+    Known,
+    chance,
+)
 from newcomer.gain.propensities import NO_PROPENSITIES
 from newcomer.interval import FEWEST, shown
 
@@ -23,6 +36,7 @@ LOOK = 5  # interactions after which every command tells the gain first, where h
 SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
 TRIAL = 50  # actions that a randomised test may have
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
+NEXT = "It is served already: fit the next model from these rows, stage and promote it, and go on comparing."
 PROMISE = "what is learned from them promises nothing"
 
 
@@ -40,6 +54,9 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         return _broken(checks)
     steps, start = by_step(outlook, summary)
     everybody, personal = _everybody(outlook, summary), _personal(outlook, steps, start)
+    arms = by_arms(checks)
+    if arms is not None:
+        personal = arms
     answer = _answer(logs, everybody, personal)
     doubts = wrong(checks, "doubtful")
     return Decision(
@@ -50,12 +67,44 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         start=start,
         steps=steps,
         sentences=(
-            _first(answer, start, doubts, evidence),
+            _first(answer, start, doubts, evidence) if arms is None else _first_by_arms(arms, doubts),
             _all_alike(evidence),
-            _added(outlook, steps, personal, checks),
-            _advice(answer, personal, evidence, doubts),
+            f"{_lift(checks)}{_added(outlook, steps, _personal(outlook, steps, start), checks)}",
+            NEXT if arms == answer == "yes" else _advice(answer, personal, evidence, doubts),
         ),
     )
+
+
+def by_arms(checks: Findings | None) -> Known | None:
+    """Whether personalising adds to the best for everybody, by arms of an experiment; None where these do not tell.
+
+    Users are drawn to arms by lot: where treated and control differ clearly, nothing that is computed from logs says it
+    better.
+    """
+    found = next((one for one in checks or () if one.name == ARMS and one.unit == LIFT), None)
+    if checks is None or found is None or found.effect is None or found.p_value is None or found.p_value > checks.level:
+        return None
+    return "yes" if found.effect > 0 else "no"
+
+
+def _lift(checks: Findings | None) -> str:
+    """What arms say, before what held-out users do."""
+    if by_arms(checks) is None:
+        return ""
+    found = next(one for one in checks or () if one.name == ARMS)
+    sure = chance(found.p_value or 0.0)
+    return (
+        f"By arms: treated users get {found.effect:+.3g} a decision over the control arm ({sure}). By held-out users: "
+    )
+
+
+def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
+    """The answer where arms give it."""
+    names = f"; the logs leave doubts ({', '.join(one.name for one in doubts)})" if doubts else ""
+    if known == "yes":
+        word = "Only with care" if doubts else "Yes"
+        return f"{word}: personalise; treated users get more than those of the control arm{names}."
+    return f"Serve everybody the best: treated users get less than those of the control arm, who get that{names}."
 
 
 def trust(checks: Findings | None) -> str:
@@ -178,7 +227,9 @@ def _all_alike(evidence: Evidence) -> str:
     best = f"Best for everybody{_scale(found)}: {_names(found)}." if found.best else "Logs name no actions."
     spelled = next((one for one in evidence.checks or () if one.name == SPELLING), None)
     joined = f" {spelled.what} {_sentence(spelled.advice)}" if spelled else ""
-    return f"{best}{joined} {worth(found)}{_if_random(found, evidence)}"
+    arm = evidence.measured.arm if evidence.measured else ""
+    logged = f" What was logged is here what the {arm} arm showed." if arm else ""
+    return f"{best}{joined} {worth(found)}{logged}{_if_random(found, evidence)}"
 
 
 def _scale(found: Everybody) -> str:
@@ -252,8 +303,9 @@ def _added(
     }[personal]
     first += f": {_when(dict(steps))}" if personal == "yes" else ""
     counts = {one.people for one in outlook.steps}
+    told = ", ".join(_gain(one, with_users=len(counts) > 1) for one in outlook.steps)
     by = f"by {counts.pop():,} held-out users" if len(counts) == 1 else "by held-out users"
-    told = ", ".join(_gain(one, with_users=by == "by held-out users") for one in outlook.steps)
+    by += f" of the {outlook.arm} arm" if outlook.arm else ""
     numbers = f"Gain over the population mean in a choice of {outlook.choices}, {by}, with 95% intervals: {told}."
     return f"{first}. {numbers}{_seen(personal, outlook, checks)}"
 
@@ -325,6 +377,8 @@ def _more(evidence: Evidence) -> str:
     """What to log, where logs do not suffice: longer histories, more users, or larger choices."""
     outlook, summary = evidence.measured, evidence.logs
     if outlook is None or not outlook.steps:
+        if any(one.name == ARMS for one in evidence.checks or ()):
+            return "Serve more users at random: they judge what is learned from all."
         if summary is not None and 2 * summary.usable < summary.users:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
@@ -339,8 +393,9 @@ def _more(evidence: Evidence) -> str:
     if best.gain <= 0 or best.error == 0:
         return _little(evidence, outlook)
     needed = _rounded(best.people * max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2)
+    arm = f" of the {outlook.arm} arm" if outlook.arm else ""
     return (
-        f"If the gain after {times(best.interactions)} is what it seems, about {needed:,} held-out users (here "
+        f"If the gain after {times(best.interactions)} is what it seems, about {needed:,} held-out users{arm} (here "
         f"{best.people:,}) would show it: log more users, or longer histories."
     )
 

@@ -139,3 +139,18 @@ def constant_in_span(sample: Floats, tolerance: float = 1e-6) -> bool:
     total = sample.sum(axis=0)
     explained = total @ np.linalg.lstsq(sample.T @ sample, total, rcond=None)[0]
     return bool(len(sample) - explained <= tolerance * len(sample))
+
+
+def arm_advice(users: int, random: int | None) -> str:
+    """Who learns and who judges, where rows have the arms of an experiment.
+
+    >>> arm_advice(900, None)
+    'Rows have arms, and nobody was served at random: what is learned from them cannot be judged by them.'
+    """
+    if random is None:
+        return "Rows have arms, and nobody was served at random: what is learned from them cannot be judged by them."
+    were = "user was" if random == 1 else "users were"
+    return (
+        f"Rows have arms: {random:,} of {users:,} {were} served at random, and these rows judge (checks, gains, SOLD "
+        "and radii); EM learns from the rows of all arms."
+    )

@@ -29,7 +29,8 @@ class Candidates(Shown):
     """The ids on offer in each row: those of row i are `actions[offsets[i] : offsets[i + 1]]`, in the order shown.
 
     `offsets` is (rows + 1,); `actions` holds positions in `Logs.action_ids`. Where no items table lists the actions, an
-    id that was shown and never chosen has no position: it is -1, and nothing is known of it.
+    id that was shown and never chosen has no position: it is -1, and nothing is known of it. A row without any is one
+    that offered the whole catalogue.
     """
 
     offsets: Ints
@@ -40,10 +41,10 @@ class Candidates(Shown):
 
     @classmethod
     def of(cls, lists: pl.Series) -> Candidates:
-        """From a column of lists of positions, none of them empty."""
-        lengths = lists.list.len().to_numpy()
+        """From a column of lists of positions, none of them empty; null is the whole catalogue."""
+        lengths = lists.list.len().fill_null(0).to_numpy()
         offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        return cls(offsets, lists.explode(empty_as_null=False).to_numpy())
+        return cls(offsets, lists.drop_nulls().explode(empty_as_null=False).to_numpy())
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -65,15 +66,19 @@ class Candidates(Shown):
         return int(self.offsets.nbytes + self.actions.nbytes)
 
 
-def located(column: pl.Series, chosen: NDArray[np.int32], items: Items, place: Place) -> pl.Series:
+def located(
+    column: pl.Series, chosen: NDArray[np.int32], items: Items, place: Place, *, gaps: bool = False
+) -> pl.Series:
     """A column of lists of ids as lists of positions; every row must offer what was `chosen`, and nothing twice.
+
+    With `gaps` a row may have no list: it offered the whole catalogue.
 
     >>> items = Items.one_hot(pl.Series(["milk", "tea"]))
     >>> shown = pl.Series("candidates", [["tea", "milk"], ["tea", "gin"]])
     >>> located(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
     [[1, 0], [1, -1]]
     """
-    lists = _lists(column, items, place)
+    lists = _lists(column, items, place, gaps=gaps)
     positions = pl.Series(np.arange(len(items.ids), dtype=np.int32))
     number = pl.element().replace_strict(items.alike(items.ids), positions, default=NOWHERE, return_dtype=pl.Int32)
     found = lists.list.eval(number)
@@ -107,9 +112,10 @@ def _arm_texts(column: pl.Series, place: Place) -> pl.Series:
     return column.cast(pl.String) if column.dtype == pl.Boolean else identifiers(column, place).cast(pl.String)
 
 
-def _lists(column: pl.Series, items: Items, place: Place) -> pl.Series:
+def _lists(column: pl.Series, items: Items, place: Place, *, gaps: bool) -> pl.Series:
     """The column as lists of ids of the type that the catalogue has; none is empty, and no id is missing."""
-    refuse_nulls(column, place)
+    if not gaps:
+        refuse_nulls(column, place)
     lists = _parsed(column, place) if column.dtype == pl.String else column
     if isinstance(lists.dtype, pl.Array):
         lists = lists.cast(pl.List(lists.dtype.inner))

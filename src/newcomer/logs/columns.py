@@ -149,19 +149,23 @@ def numbers(column: pl.Series, place: Place) -> Floats:
     return _finite(values.fill_null(0.0).to_numpy(), column.name, place)
 
 
-def probabilities(column: pl.Series, place: Place) -> Floats:
+def probabilities(column: pl.Series, place: Place, *, gaps: bool = False) -> Floats:
     """A column of numbers in (0, 1], (rows,): the probability with which the shown action was chosen.
+
+    With `gaps` it may be unknown: NaN.
 
     >>> probabilities(pl.Series("propensity", [0.25, 1.0]), Place())
     array([0.25, 1.  ])
     """
     column = numbers_in(column)[0]
-    values = numbers(column, place)
+    gaps = gaps and column.dtype != pl.String
+    unknown = column.is_null().to_numpy() if gaps else np.zeros(len(column), np.bool_)
+    values = numbers(column.fill_null(1.0) if gaps else column, place)
     bad = ((values <= 0.0) | (values > 1.0)) & column.is_not_null().to_numpy()
     todo = "log the probability with which the shown action was chosen"
     told, kind = (lambda row: f"propensity {values[row]:g} is outside (0, 1]"), "is outside (0, 1]"
     place.refuse(column.name, bad, kind, told, todo, lambda row: float(values[row]))
-    return values
+    return np.where(unknown, np.nan, values) if unknown.any() else values
 
 
 def times(

@@ -88,10 +88,12 @@ def find_files(paths: Paths) -> list[LogFile]:
     several = isinstance(paths, Sequence) and not isinstance(paths, str)
     given: list[Any] = list(paths) if several else [paths]  # type: ignore[arg-type]
     for one in given:
+        if isinstance(one, LogFile):
+            continue
         if not isinstance(one, str | PathLike) or "\0" in str(one):
             raise LogsError(f"{shown(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame")
     try:
-        files = {file.name: file for path in given for file in _expand(fspath(path))}
+        files = {file.name: file for path in given for file in _expand(path)}
         empty = next((file.name for file in files.values() if Path(file.path).stat().st_size == 0), None)
     except OSError as error:  # a name that is too long, a folder that may not be looked into
         what, where = f"the path cannot be read: {error.strerror}", str(error.filename or given[0])
@@ -103,8 +105,11 @@ def find_files(paths: Paths) -> list[LogFile]:
     return [files[name] for name in sorted(files)]
 
 
-def _expand(path: str) -> list[LogFile]:
-    """The files that one path names."""
+def _expand(given: str | PathLike[str] | LogFile) -> list[LogFile]:
+    """The files that one path names; a file that was found already is itself."""
+    if isinstance(given, LogFile):
+        return [given]
+    path = fspath(given)
     if path == STDIN:
         return [_spooled("standard input", _standard_input())]
     if Path(path).is_file():

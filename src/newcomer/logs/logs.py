@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,8 @@ from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import workers as engines
-from newcomer.logs.advice import SAMPLE, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.advice import SAMPLE, arm_advice, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.arms import at_random, judges_of
 from newcomer.logs.attributes import UserTable, read_users
 from newcomer.logs.batch import Batch
 from newcomer.logs.columns import Epoch, Place, feature_array
@@ -52,7 +53,7 @@ from newcomer.logs.frames import (
 )
 from newcomer.logs.histories import Histories
 from newcomer.logs.items import Items, spellings
-from newcomer.logs.memory_store import Clip, Held, Keep, Source, collect, keep_users
+from newcomer.logs.memory_store import Clip, Held, Keep, Source, collect, keep_parts, keep_users
 from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip, column_names
 from newcomer.logs.reader import catalogue_of, inspect_frame, without_gaps
 from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Missing, Renames, extract, find_time, resolve, time_names
@@ -65,7 +66,7 @@ from newcomer.run_settings import Checkpoint
 from newcomer.transforms import Transform
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
-DERIVED = ("_table", "advice", "action_ids")  # cached properties
+DERIVED = ("_table", "advice", "action_ids", "judges")  # cached properties
 
 
 class Logs(Shown):
@@ -326,6 +327,8 @@ class Logs(Shown):
         far = reward_advice(self.summary, self._source.parts, self.action_ids or ())
         far += candidate_advice(self.total)
         said = [*self._notes, *far, *short_advice(self.summary)]
+        if self.judges is not self:
+            said.append(arm_advice(self.summary.users, None if self.judges is None else self.judges.summary.users))
         if self._ignored_items:
             said.append(
                 "The logs bring their own features, so items= was not used; columns={'features': None} uses it."
@@ -430,6 +433,26 @@ class Logs(Shown):
         """
         source, total = keep_users(self._source, keep, self._items, self.engine)
         return self._replace(_source=source, total=total, summary=self._summed(total), checkpoint=None)
+
+    @cached_property
+    def judges(self) -> Logs | None:
+        """The logs of the users by whom these are judged: themselves, or, where rows have the arms of an experiment,
+        the users who were served at random (`newcomer.logs.arms`); None where nobody was.
+
+        >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], action=[7, 8, 8, 8], reward=[1, 0, 1, 0],
+        ...                         arm=["random", "random", "treated", "treated"])
+        >>> logs.judges
+        Logs(1 users, 2 rows, 2 features)
+        """
+        who = judges_of(self.arms)
+        if who != "random":
+            return self if who == "all" else None
+        source, total = keep_parts(self._source, partial(at_random, arms=self.arms), self._items, self.engine)
+        if not total.users:
+            return None
+        engine = self.engine if total.rows >= engines.ENOUGH else None
+        named = {"arms": (), "engine": engine, "checkpoint": None}
+        return self._replace(_source=source, total=total, summary=self._summed(total, arms=()), **named)
 
     def with_users(self, users: Any, attributes: Sequence[str] | None = None) -> Logs:
         """The same logs with attributes of their users: a file or a table with a column `user`, one row a user.

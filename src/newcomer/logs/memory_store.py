@@ -17,7 +17,7 @@ import polars as pl
 
 from newcomer.arrays import Bools, Hashes, Ints
 from newcomer.errors import LogsError
-from newcomer.logs.disk_store import DiskStore, Spill
+from newcomer.logs.disk_store import DiskStore, Scratch, Spill
 from newcomer.logs.histories import Histories, Limits, Rows, arrange, concatenate
 from newcomer.logs.items import Items
 from newcomer.logs.reader import Progress, Reader
@@ -244,12 +244,30 @@ def keep_users(source: Source, keep: Keep, items: Items | None, engine: Engine |
         left = DiskStore.holding(left.parts(), engine.room(), left.limits)
     elif isinstance(source, Held | Kept):  # what is in memory is copied once
         left = Kept(list(left.parts()), left.limits)
-    total = LogTotals()
-    for part in left.parts():
-        total += totals_of(part, items) + LogTotals(rewards=RewardHistogram().seeing(part.rewards))
+    total = _totals(left, items)
     if not total.users:
         raise LogsError("none of the users is left", todo="keep some of them")
     return left, total
+
+
+def keep_parts(
+    source: Source, choose: Callable[[Histories], Histories | None], items: Items | None, engine: Engine | None
+) -> tuple[Source, LogTotals]:
+    """What is chosen of each part, written to disk where the parts are there; nobody may be left."""
+    found = (part for part in map(choose, source.parts()) if part is not None)
+    left: Source
+    if engine is None and isinstance(source, Held | Kept):
+        left = Kept(list(found), source.limits)
+    else:
+        left = DiskStore.holding(found, Scratch() if engine is None else engine.room(), source.limits)
+    return left, _totals(left, items)
+
+
+def _totals(source: Source, items: Items | None) -> LogTotals:
+    total = LogTotals()
+    for part in source.parts():
+        total += totals_of(part, items) + LogTotals(rewards=RewardHistogram().seeing(part.rewards))
+    return total
 
 
 def taken(part: Histories, who: Ints) -> Histories:
@@ -257,13 +275,13 @@ def taken(part: Histories, who: Ints) -> Histories:
     lengths = np.diff(part.offsets)[who]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(part.offsets[who] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    columns = {name: _gather(column, rows) for name, column in part.columns().items()}
+    columns = {name: gather(column, rows) for name, column in part.columns().items()}
     return replace(
         part, users=part.users.gather(who), hashes=part.hashes[who], offsets=offsets, ties=0, clipped=0, **columns
     )
 
 
-def _gather(column: Any, rows: Ints) -> Any:
+def gather(column: Any, rows: Ints) -> Any:
     """Some rows of a column: of an array, or of lists that are kept as one array and where each begins."""
     if isinstance(column, np.ndarray):
         return column[rows]

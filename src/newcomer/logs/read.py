@@ -36,6 +36,7 @@ from newcomer.logs.memory_store import Clip, Grouped, Source, Watched, collect, 
 from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip
 from newcomer.logs.reader import Progress, Reader, catalogue_of
 from newcomer.logs.schema import Missing, Renames
+from newcomer.logs.service_store import is_store, read_store
 from newcomer.logs.summary import LogTotals, RewardHistogram, totals_of
 from newcomer.logs.text_columns import Dates
 from newcomer.logs.workers import Engine, WorkerPool
@@ -64,14 +65,16 @@ def read_logs(
     progress: Progress | None = None,
     engine: Engine | None = None,
 ) -> Logs:
-    """Read and check logs from Parquet, CSV or JSON lines. What was decided on the way is said in `Logs.advice`.
+    """Read and check logs from Parquet, CSV, JSON lines or a service's store. `Logs.advice` says what was decided.
 
     Parameters
     ----------
     path
-        A file, folder or glob, or a list of these; a pipe, or "-" for standard input; or a table, as `Logs.from_frame`
-        takes it. Files may be compressed with gzip. Folders named `key=value` give a column each. The separator of a
-        CSV and decimal commas are found out; true and false, yes and no are numbers.
+        A file, folder or glob, or a list of these; a pipe, or "-" for standard input; a table, as `Logs.from_frame`
+        takes it; or the store of a decision service, `sqlite:///FILE` or `postgresql://...`, which may be running:
+        items and users are then those of the store, unless they are passed. Files may be compressed with gzip. Folders
+        named `key=value` give a column each. The separator of a CSV and decimal commas are found out; true and false,
+        yes and no are numbers.
     items
         Features of the actions: a file or a table with a column `action` and either lists `features` or numeric
         columns, or an array whose row i is action i. A column `name` names them; where there are names and no
@@ -147,7 +150,11 @@ def read_logs(
             epoch=epoch,
             **options._asdict(),
         )
-    limits, chosen = checked_clip(clip, options.reward_transform), FeatureChoice.of(features, items, columns)
+    limits, store = checked_clip(clip, options.reward_transform), None
+    if is_store(path):
+        store = read_store(path, Scratch if engine is None else engine.room)
+        path, items, features, users = store.given(items, features, users)
+    chosen = FeatureChoice.of(features, items, columns)
     with chosen.resolving():
         reader = Reader.of(path, chosen.columns, epoch, options.on)
     if not reader.total:
@@ -157,7 +164,7 @@ def read_logs(
     catalogue = catalogue_of(
         items,
         reader.layout,
-        reader.distinct_actions,
+        reader.distinct_actions if store is None else lambda: store.actions(reader.distinct_actions()),
         chosen.of_items,
         in_rows=in_rows,
         beside=chosen.beside,
@@ -184,10 +191,10 @@ def read_logs(
         catalogue,
         intercept=intercept,
         ignored_items=in_rows and items is not None and not chosen.beside,
-        row_names=reader.layout.feature_names,
+        row_names=reader.layout.feature_names or (store.row_names if store is not None else None),
         levels=reader.layout.levels,
         arms=reader.layout.arms,
-        notes=list(reader.notes),
+        notes=[*(store.notes if store is not None else ()), *reader.notes],
         tidy_ids=options.tidy_ids,
         reward_transform=options.reward_transform,
         ordered=reader.layout.step is not None,

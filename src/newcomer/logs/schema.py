@@ -102,9 +102,15 @@ class Layout:
         return self.noting(*notes, levels=levels)
 
     def incomplete(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
-        """Of each column, where it holds no value, by its name and type."""
+        """Of each column that must have one, where it holds no value, by its name and type.
+
+        Beside arms, no candidates are the whole catalogue, and a propensity may be unknown: the arm says who chose.
+        """
         numeric = {self.reward, self.propensity, *self.numeric_features}
-        return {name: is_missing(name, schema[name], number=name in numeric) for name in self.names()}
+        free = set() if self.arm is None else {self.candidates, self.propensity}
+        return {
+            name: is_missing(name, schema[name], number=name in numeric) for name in self.names() if name not in free
+        }
 
     def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> Layout:
         """The layout that says how many of its rows are left out, and by how much of which column."""
@@ -281,11 +287,16 @@ def extract(
         steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates, ties=layout.ties))
     users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
     rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
-    shares = None if layout.propensity is None else place.attempt("", probabilities, frame[layout.propensity])
+    gaps = layout.arm is not None
+    shares = None
+    if layout.propensity is not None:
+        chances = frame[layout.propensity]
+        shares = place.attempt("", lambda at: probabilities(chances, at, gaps=gaps))
     arms = None if layout.arm is None else place.attempt("arm", arm_numbers, frame[layout.arm], layout.arms)
     shown = None
     if layout.candidates is not None and actions is not None and items is not None:
-        shown = place.attempt("candidates", located, frame[layout.candidates], actions, items)
+        lists = frame[layout.candidates]
+        shown = place.attempt("candidates", lambda at: located(lists, actions, items, at, gaps=gaps))
     return Rows(
         users=pl.Series(layout.user, [], dtype=pl.Int64) if users is None else users,
         rewards=np.zeros(0) if rewards is None else rewards,

@@ -345,7 +345,8 @@ def _fingerprint(part: Histories, features: Hashes) -> int:
     rows = reduce(lambda seen, column: mix(seen + (column + 0.0).view(np.uint64)), columns, features)
     if part.candidates is not None:
         each = mix(part.candidates.actions.astype(np.int64).view(np.uint64))
-        rows = mix(rows + np.add.reduceat(each, part.candidates.offsets[:-1]))
+        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(each)])[part.candidates.offsets]
+        rows = mix(rows + np.diff(sums))  # modulo 2^64: 0 for a row that offered the whole catalogue
     if part.arms is not None:
         rows = mix(rows + part.arms.astype(np.uint64))
     lengths = np.diff(part.offsets)

@@ -16,6 +16,7 @@ from newcomer.findings import Decision, Findings
 from newcomer.gain.per_user import Progress
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened
+from newcomer.logs.service_store import is_store, shown_address
 from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect
@@ -74,6 +75,7 @@ def report(
     if called is not None:
         validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
+    named = shown_address(named) if is_store(named) else named
     with opened(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}

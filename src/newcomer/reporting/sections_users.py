@@ -12,6 +12,7 @@ from newcomer.charts import palette
 from newcomer.evaluation.predictors import AttributeStep
 from newcomer.evaluation.results import CurveStep, Evaluation, Interval, OffPolicyRow, PolicyRow, in_steps, meanings
 from newcomer.evidence import BestAction, Everybody
+from newcomer.gain.arms import arm_sentences
 from newcomer.gain.verdict import worth
 from newcomer.interval import shown as in_words
 from newcomer.reporting.contents import ReportContents
@@ -97,7 +98,8 @@ def people_sections(dossier: ReportContents) -> list[Markup]:
     decided = len(found.decision.sentences) if found and found.decision else 0  # they stand at the top of the page
     if found is None or found.look is None:
         why = found.sentences()[decided] if found else dossier.why("evaluate")
-        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"))]
+        arms = _arms(found) if found else []
+        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"), *arms)]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
     if dossier.broken:
         why = "These logs are broken, and so is what was measured on held-out users of them."
@@ -214,7 +216,7 @@ def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
 
 def _policies(found: Evaluation) -> list[Markup]:
     """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
-    parts = []
+    parts = _arms(found)
     if found.replay:
         parts += [tag("h3", "On users' own logged rows"), *_compared(found.replay, "Replay among own rows")]
     parts += [tag("h3", "By propensities"), *_weighed(found)]
@@ -225,6 +227,25 @@ def _policies(found: Evaluation) -> list[Markup]:
     names = {row.policy for row in found.replay} | {one.predictor for one in found.curves}
     told = [tag("div", tag("dt", name), tag("dd", meaning)) for name, meaning in meanings(sorted(names))]
     return [*parts, folded("What the names mean", tag("dl", *told))]
+
+
+def _arms(found: Evaluation) -> list[Markup]:
+    """What each arm of the service paid its users, and what treated users got beyond it."""
+    if not found.arms:
+        return []
+    heads = ["arm", "first interactions", "users", "reward a decision", "treated users over it"]
+    rows = [
+        [
+            one.arm,
+            str(one.interactions),
+            f"{one.people:,}",
+            _plain(one.reward),
+            gain_shown(one.over) if one.over else "",
+        ]
+        for one in found.arms
+    ]
+    said = [tag("p", one) for one in arm_sentences(found.arms)]
+    return [tag("h3", "By arms of the service"), *said, numbers("All numbers", "Rewards by arm", heads, rows)]
 
 
 def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from typing import Any
 
-import numpy as np
 import polars as pl
 
+from newcomer.logs.service_store import exported, table_of
 from newcomer.serve import models, tables
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
@@ -60,66 +59,12 @@ async def _catalogues(tx: Tx, service: Service, events: list[Event]) -> dict[str
     return found
 
 
-def row_of(event: Event, catalogues: dict[str, tuple[int | str, ...]]) -> dict[str, Any]:
-    """One row."""
-    candidates: list[int | str] | None = None if event.candidates is None else list(event.candidates)
-    if candidates is None and event.excluded and event.model in catalogues:
-        out = set(event.excluded)
-        candidates = [one for one in catalogues[event.model] if one not in out]
-    return {
-        "user": event.user,
-        "step": int(event.id.partition("-")[0], 16),  # decisions are numbered in the order of their commits
-        "action": event.action,
-        "reward": event.reward,
-        "propensity": event.propensity,
-        "candidates": candidates,
-        "arm": event.arm,
-        "decision": event.id,
-        "slate": event.slate,
-        "slot": event.slot,
-        "shadow": event.shadow,
-        "model": event.model,
-        "at": event.at,
-        "status": event.status,
-        "features": None if event.features is None else np.frombuffer(event.features).tolist(),
-    }
-
-
 def written(events: list[Event], catalogues: dict[str, tuple[int | str, ...]], form: str) -> bytes:
     """Rows in one of the formats."""
-    rows = [row_of(one, catalogues) for one in events]
+    rows = [exported(one, catalogues) for one in events]
     if form == "ndjson":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "replace")
-    return _table(rows, form)
-
-
-def _table(rows: list[dict[str, Any]], form: str) -> bytes:
-    """Columns of one type: ids of actions are text where some are."""
-    text = any(isinstance(one, str) for row in rows for one in (row["action"], row["shadow"]))
-    text = text or any(isinstance(one, str) for row in rows for one in row["candidates"] or ())
-    kind = pl.String if text else pl.Int64
-    if text:
-        for row in rows:
-            row["action"], row["shadow"] = (None if row[n] is None else str(row[n]) for n in ("action", "shadow"))
-            row["candidates"] = None if row["candidates"] is None else [str(one) for one in row["candidates"]]
-    schema: dict[str, Any] = {
-        "user": pl.String,
-        "step": pl.Int64,
-        "action": kind,
-        "reward": pl.Float64,
-        "propensity": pl.Float64,
-        "candidates": pl.List(kind),
-        "arm": pl.String,
-        "decision": pl.String,
-        "slate": pl.String,
-        "slot": pl.Int64,
-        "shadow": kind,
-        "model": pl.String,
-        "at": pl.Float64,
-        "status": pl.String,
-        "features": pl.List(pl.Float64),
-    }
-    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    frame = table_of(rows)
     for name in ("features", "action"):  # a column of nothing would pass for data
         if rows and frame[name].null_count() == len(frame):
             frame = frame.drop(name)

@@ -1,7 +1,8 @@
 """The tables of a store, as numbered steps that SQLite and PostgreSQL both take; a store knows how many it has taken.
 
-A step is never changed once released: what comes later is another step. Times are seconds since 1970, ids of users are
-text, ids of actions JSON (so that 7 and "7" stay apart), flags 0 or 1.
+A step is never changed once released: what comes later is another step. Who reads stores as logs knows how many there
+are (`newcomer.logs.service_store.SCHEMA`). Times are seconds since 1970, ids of users are text, ids of actions JSON (so
+that 7 and "7" stay apart), flags 0 or 1.
 
 `events` is the truth: decisions, and observations of what the service did not decide. `place` is the number of the
 change that brought an event's first value, and the order in which a user's state is folded; `change` is the number of

@@ -1,0 +1,56 @@
+"""Arms: whose actions were drawn at random, whatever the user, and whose were chosen.
+
+The decision service serves a part of its users at random (`random`), a part what is best for everybody (`control`), a
+part what was shown before (`incumbent`), the rest by the policy (`treated`); what it did not decide is `observed`. What
+a policy chose depends on what its users prefer, as it should, so that whatever needs actions that do not is judged by
+the users of the random arm: checks, off-policy values, the held-out gain, SOLD. EM learns from all rows.
+
+A user of the random arm has rows of no other arm but `observed`, and of these only the random ones count: users whose
+histories were merged across arms are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from newcomer.logs.histories import Histories
+from newcomer.logs.memory_store import gather
+
+RANDOM, TREATED, OBSERVED = "random", "treated", "observed"
+Judges = Literal["all", "random", "nobody"]
+
+
+def judges_of(arms: Sequence[str]) -> Judges:
+    """Who judges logs with these arms: everybody, the users of the random arm, or, where a policy served all, nobody.
+
+    Other arms than those of the service say nothing of how actions were chosen.
+
+    >>> judges_of(()), judges_of(("a", "b")), judges_of(("random", "treated")), judges_of(("control", "treated"))
+    ('all', 'all', 'random', 'nobody')
+    """
+    if RANDOM in arms:
+        return "random" if len(arms) > 1 else "all"
+    return "nobody" if TREATED in arms else "all"
+
+
+def at_random(part: Histories, arms: Sequence[str]) -> Histories | None:
+    """The histories of the users of the random arm, without the arm, which is no news any more; None without any."""
+    assert part.arms is not None
+    random = part.arms == arms.index(RANDOM)
+    other = ~random & (part.arms != (arms.index(OBSERVED) if OBSERVED in arms else -1))
+    lengths, starts = np.diff(part.offsets), part.offsets[:-1]
+    pure = np.add.reduceat(other, starts, dtype=np.int64) == 0
+    rows = np.flatnonzero(random & np.repeat(pure, lengths))
+    counts = np.bincount(np.repeat(np.arange(len(lengths)), lengths)[rows], minlength=len(lengths))
+    who = np.flatnonzero(counts)
+    if not len(who):
+        return None
+    columns = {name: gather(column, rows) for name, column in part.columns().items()} | {"arms": None}
+    offsets = np.concatenate([[0], np.cumsum(counts[who])])
+    return replace(
+        part, users=part.users.gather(who), hashes=part.hashes[who], offsets=offsets, ties=0, clipped=0, **columns
+    )

@@ -1,88 +1,27 @@
-"""docs/production.md: its loop is run as it stands; metrics, tables, files of containers and options are there."""
+"""docs/production.md: metrics and tables are those of the service, back-ups are made, files of containers are sound."""
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
 
 import httpx2
-import numpy as np
-import pytest
 import yaml
 from typer.main import get_command
 
 import newcomer as nc
 from newcomer.cli import main
-from newcomer.model import load
 from newcomer.serve.migrations import STEPS
 from newcomer.serve.routes import OPERATIONS
-from newcomer.serve.service import Config
 from newcomer.serve.store_sqlite import SqliteStore
 from tests.serve.running import running
-from tests.serve.test_page import curl
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
-LINES = [
-    line
-    for block in re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
-    for line in block.splitlines()
-]
-
-
-def some_logs(path: Path) -> None:
-    rng = np.random.default_rng(0)
-    factor, lines = rng.standard_normal((10, 2)), ["user,step,action,reward"]
-    for user in range(200):
-        z = rng.standard_normal(2)
-        for step, action in enumerate(rng.integers(0, 10, 8)):
-            lines.append(f"u{user},{step},a{action},{3 + factor[action] @ z + 0.5 * rng.standard_normal():.3f}")
-    path.write_text("\n".join(lines) + "\n")
-
-
-def test_once_around_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each command of the page, in order; between the first decision and the export a few hundred users come."""
-    monkeypatch.chdir(tmp_path)
-    some_logs(tmp_path / "logs.csv")
-    before = LINES[: LINES.index("newcomer serve model.newcomer")]
-    for line in before:
-        assert main.execute(shlex.split(line)[1:]) in (0, 5), line
-    model, known = load(tmp_path / "model.newcomer"), {"DECISION": "", "MODEL": ""}
-    config = Config(random=0.5, control=0.1)
-    with running(SqliteStore(tmp_path / "model.newcomer.store"), config, model) as one, httpx2.Client() as http:
-        for line in LINES[len(before) + 1 :]:
-            for word, value in known.items():
-                line = line.replace(word, value)
-            if line.startswith("newcomer "):
-                assert main.execute(shlex.split(line)[1:]) in (0, 5), line
-                continue
-            if "/v1/lift" in line:
-                come(one.url)
-            line, _, kept = line.partition(" -o ")
-            answer = curl(http, line, one.url, tmp_path)
-            assert answer.status_code == 200, (line, answer.text)
-            if kept:
-                (tmp_path / kept).write_bytes(answer.content)
-            else:
-                known["DECISION"] = answer.json().get("decision", known["DECISION"])
-                known["MODEL"] = answer.json().get("id", known["MODEL"])
-        with nc.Client(one.url) as client:
-            assert client.models().serving == load(tmp_path / "next.newcomer").id != model.id
-            assert client.models().generation == 2
-
-
-def come(url: str) -> None:
-    """Users of a service."""
-    rng = np.random.default_rng(1)
-    with nc.Client(url) as client:
-        for _ in range(4):
-            made = client.decide_batch([{"user": f"new-{i}"} for i in range(200)])
-            client.reward_batch([{"decision": d["decision"], "reward": 3 + rng.normal()} for d in made])
 
 
 def test_metrics_and_tables_of_the_page_are_those_of_the_service(tmp_path: Path) -> None:

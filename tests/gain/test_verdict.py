@@ -217,6 +217,14 @@ def test_best_actions_of_raw_counts_stay_above_the_least_reward_and_tell_no_inte
     assert "differ" not in decision.sentences[3] and "log more" not in decision.sentences[3]
 
 
+def test_intervals_of_the_best_actions_stay_within_the_rewards():
+    rng = np.random.default_rng(2)
+    user, action = np.repeat(np.arange(150), 6), np.minimum(rng.geometric(0.1, 900), 40)
+    stars = np.clip(np.round(4.2 + rng.standard_normal(41)[action] + rng.standard_normal(900)), 1, 5)
+    best = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=stars)).evidence.measured.everybody.best
+    assert all(1 <= one.low <= one.mean <= one.high <= 5 for one in best) and any(one.high == 5 for one in best)
+
+
 def test_each_number_of_interactions_is_told_with_its_users():
     found = decide(evidence(step(5, 0.3), step(20, 0.8, people=31)))
     assert "after 5 +0.300 (+0.202 to +0.398) (400 users)" in found.sentences[2] and "(31 users)" in found.sentences[2]

@@ -124,7 +124,7 @@ def _greet(store: str, host: str, port: int, actions: list[str], *, secured: boo
         f'  curl{token} {url}/v1/decide -d \'{{"user": "ann"{asked}}}\'',
         f'  curl{token} {url}/v1/reward -d \'{{"decision": "ID", "reward": 1}}\'    (ID: from the first answer)',
         f"  curl{token} {url}/v1/users/ann",
-        f"The API: {url}/openapi.json. Ctrl-C stops it in order.",
+        f"Watch it: {url}. The API: {url}/openapi.json. Ctrl-C stops it in order.",
     ]
     console = output.aside()
     for line in lines:

@@ -21,7 +21,7 @@ POOL_EVERY, RETAIN_EVERY, COUNT_EVERY = 60.0, 3600.0, 10.0  # seconds
 
 async def prepare(service: Service) -> None:
     """Compile or load the loops, load the model, begin what runs beside requests, and be ready."""
-    await asyncio.to_thread(compile_cache.warm, *ROOMS)
+    await asyncio.to_thread(compile_cache.warm_compile_cache, *ROOMS)
     await service.transact(service.serving)
     jobs: list[tuple[Callable[[], Awaitable[Any]], float, float]] = [  # the pauses before the first and the next time
         (lambda: retain(service), 0.0, RETAIN_EVERY),

@@ -18,6 +18,7 @@ from experiments import (
     radius_sweep,
     readme_people,
     self_selection,
+    service_loop,
     study_page,
 )
 
@@ -28,7 +29,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
-    scale, known = docs / "scale.md", docs / "attributes.md"
+    scale, known, loop = docs / "scale.md", docs / "attributes.md", docs / "loop.md"
     enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
@@ -39,6 +40,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),
+        loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
         prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }

@@ -35,8 +35,8 @@ from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, R
 from newcomer.gain import best_actions, heldout_gain, outcomes
 from newcomer.gain.deals import lengths_of, usual_length
 from newcomer.gain.heldout_gain import Apart
-from newcomer.logs.arms import RANDOM
 from newcomer.logs.batch import Batch
+from newcomer.logs.candidates import RANDOM
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened, read_logs
 from newcomer.logs.reduce import reduce

@@ -3,8 +3,8 @@
 ProBALL-UCB in a subspace of rank k of d dimensions, K fresh unit vectors a round, choose + update with all validation.
 The reference drives the package's own compiled bodies (project, score, pick, learn) from one compiled loop, so that the
 ratio is what Python and checking cost. Then the time of a decision against d, k and K, LinUCB beside it, and the memory
-of a user against t. Last, decisions by ids of a catalogue of 3,706 one-hot actions (as many as MovieLens-1M has films)
-at rank 16, 20 candidates, as ratios to a LinUCB round at d = 50 in the same run.
+of a user against t. Last, decisions by ids of a catalogue at rank 16, 20 candidates, and states: as bytes, and of a
+million newcomers; each beside a reference that was measured in the same run (benchmarks/decide_ids.py).
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import os
 import subprocess
 import sys
 from functools import partial
-from time import perf_counter, process_time
 
 import numpy as np
 import polars as pl
 from numba import njit
 
 import newcomer as nc
+from benchmarks import decide_ids
 from benchmarks.measure import alternate, page
 from newcomer import compile_cache
 from newcomer.linear import learning_loops, ridge, scoring_loops
@@ -130,75 +130,6 @@ def memory() -> pl.DataFrame:
     return pl.DataFrame(rows)
 
 
-def catalogued(rng: np.random.Generator, *, actions: int = 3706, rank: int = 16) -> nc.Model:
-    """A model of one-hot actions with everything that a fit gives it; how much repeats is not known."""
-    factor = 0.2 * rng.standard_normal((actions, rank))
-    return nc.Model(
-        np.linalg.qr(factor)[0],
-        np.ones(rank),
-        3.0 + 0.5 * rng.standard_normal(actions),
-        factor,
-        0.8,
-        action_ids=tuple(range(1, actions + 1)),
-        one_hot=True,
-        persistence=None,
-        residual_variance=rng.uniform(0.6, 1.1, actions),
-        uncertainty=rng.uniform(0.0, 0.1, actions),
-        error_scales=np.array([[0.5, 1.0, 2.0], [0.3, 0.4, 0.3]]),
-    )
-
-
-def by_ids(count: int = 200) -> pl.DataFrame:
-    """Choose + update of one user by ids, in microseconds and in rounds of LinUCB at d = 50, with the 99th percentile.
-
-    Aims: PriorUCB at most 6 rounds of LinUCB, its 99th percentile at most 3 times its median.
-    """
-    rng = np.random.default_rng(0)
-    model, (actions, rewards) = catalogued(rng), rounds(1, 20, 50, rng, count)
-    offers = [rng.choice(model.action_ids, 20, replace=False).tolist() for _ in range(count)]
-
-    def serve(policy: nc.PriorUCB | nc.EmpiricalArms | nc.PopulationMean, seconds: list[float] | None = None) -> None:
-        state = policy.start(1)
-        for offered in offers:
-            begun = process_time()
-            policy.update(state, ids=[offered[int(policy.choose(state, ids=offered)[0])]], reward=[3.5])
-            if seconds is not None:
-                seconds.append(process_time() - begun)
-
-    policies = {kind.__name__: kind(model) for kind in (nc.PriorUCB, nc.EmpiricalArms, nc.PopulationMean)}
-    served = {name: partial(serve, policy) for name, policy in policies.items()}
-    served["LinUCB"] = partial(public, nc.LinUCB(50, horizon=count), actions, rewards)
-    micro = {name: value / count * 1e6 for name, value in alternate(served, repeats=REPEATS).items()}
-    rows = []
-    for name, policy in policies.items():
-        each: list[float] = []
-        for _ in range(REPEATS):
-            serve(policy, each)
-        tail = float(np.quantile(each, 0.99) / np.median(each))
-        rows.append({"policy": name, "us": micro[name], "LinUCB rounds": micro[name] / micro["LinUCB"], "p99": tail})
-    return pl.DataFrame(rows)
-
-
-def made() -> pl.DataFrame:
-    """Milliseconds from a loaded model to a policy, to a state and to the first decision, and the bytes of a state."""
-    model = catalogued(np.random.default_rng(0))
-    data = model.to_bytes()
-    rows = []
-    for kind in (nc.PriorUCB, nc.EmpiricalArms, nc.PopulationMean):
-        loaded = nc.Model.from_bytes(data)
-        begun = perf_counter()
-        policy = kind(loaded)
-        state = policy.start(1)
-        ready = perf_counter()
-        policy.choose(state, ids=list(range(1, 21)))
-        decided = perf_counter()
-        saved = alternate({"bytes": lambda s=state: type(s).from_bytes(s.to_bytes())}, repeats=REPEATS)["bytes"]
-        row = {"policy": kind.__name__, "policy and state, ms": 1e3 * (ready - begun)}
-        row |= {"first choose, ms": 1e3 * (decided - ready), "fresh bytes": len(state.to_bytes())}
-        rows.append(row | {"to and from bytes, us": 1e6 * saved})
-    return pl.DataFrame(rows)
-
-
 def first_decision() -> float:
     """Processor seconds from starting Python to the end of the first decision, kernels cached."""
 
@@ -216,6 +147,7 @@ def main() -> None:
     """Measure and write the page."""
     compile_cache.warm()
     table = pl.DataFrame([compare(1, ROUNDS), compare(1000, 10)])
+    name, ids = decide_ids.table()
     text = (
         f"{__doc__}\n\nTargets: one user at most 2.5 times the compiled loop, 1,000 users in a batch at most 1.3 times."
         f"\n\nA fresh process makes its first decision after {first_decision():.2f} s of processor time, imports"
@@ -225,7 +157,6 @@ def main() -> None:
         "Microseconds a decision, d = 200, k = 18, K = 20": table,
         "Microseconds a decision, one user": costs(),
         "Kilobytes of one user's saved state, d = 200, k = 18": memory(),
-        "One user by ids, 3,706 actions, rank 16, K = 20": by_ids(),
-        "From a loaded model to the first decision, 3,706 actions, rank 16": made(),
+        f"Decisions by ids and states: {name}, K = 20": ids,
     }
     page("decide", "Deciding", text, tables)

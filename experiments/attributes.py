@@ -318,8 +318,6 @@ def run(name: str) -> list[dict[str, Any]]:
         if is_binary(own.summary):
             models[BINARY] = fit(own, calibrate=False, outcome="binary")
             models[BINARY_WITHOUT] = fit(plain, calibrate=False, outcome="binary")
-            why = fit(own, calibrate=False).evidence.outcome
-            print(name, number, "auto:", why.sentence if why else "")
         kept.append([one.name for one in models[WITH].attributes])
         print(name, number, kept[-1], "permuted:", [one.name for one in models[PERMUTED].attributes], flush=True)
         values.append(judge(table, newcomers, models, regressed(table, own, models[WITHOUT]), number))

@@ -48,6 +48,7 @@ import numpy as np
 import polars as pl
 
 import newcomer as nc
+from experiments import markdown
 from experiments.results_table import write_table
 from newcomer.arrays import Floats
 from newcomer.logs import Logs
@@ -60,7 +61,7 @@ from newcomer.paper.worlds.ratings import Ratings
 from newcomer.paper.worlds.replay import Replay
 from newcomer.transforms import sigmoid
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS, OUT = Path(__file__).parent / "results", "binary-outcome.csv"
 TEMPLATES, LOGGED, EACH, HORIZON, NEWCOMERS, BEFORE = 12, 20_000, 6, 20, 2_000, 100
 WORLDS, SPLITS, LIKERS = range(105, 110), range(101, 104), 200  # seeds that nothing was chosen by
 
@@ -278,6 +279,33 @@ def ratios(table: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+CLICKED, REAL = "| policy | newcomers alone |", "| table | case | regret"
+
+
+def with_tables(page: str, results: Path) -> str:
+    """The page with its tables made anew from binary-outcome.csv, if there is such a file."""
+    if not (results / OUT).is_file():
+        return page
+    found = pl.read_csv(results / OUT)
+    ways = {(row["policy"], row["case"]): row for row in found.filter(place="clicks").iter_rows(named=True)}
+    names = dict.fromkeys(name for name, _ in ways)
+
+    def way(name: str, case: str) -> str:
+        row = ways.get((name, case))
+        return "" if row is None else f"{row['value']:.0%} ({100 * row['value_se']:.0f})"
+
+    rows = [[name, way(name, "alone"), way(name, "pooled")] for name in names]
+    heads = ["policy", "newcomers alone", "after a hundred earlier users"]
+    page = markdown.replaced(page, CLICKED, markdown.table(heads, rows))
+    real = found.filter(pl.col("place") != "clicks", policy="binary")
+    heads = ["table", "case", "regret, binary / gaussian", "fits"]
+    rows = [
+        [row["place"], row["case"], markdown.number(row["ratio"], row["error"]), str(row["units"])]
+        for row in real.iter_rows(named=True)
+    ]
+    return markdown.replaced(page, REAL, markdown.table(heads, rows))
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     wanted = sys.argv[1:] or ["clicks", "tables", "taxes", "films"]
@@ -285,7 +313,7 @@ if __name__ == "__main__":
     found = ratios(pl.DataFrame(rows, infer_schema_length=None))
     with pl.Config(tbl_rows=300, tbl_width_chars=150, fmt_str_lengths=60):
         print(found)
-    path = RESULTS / "binary-outcome.csv"
+    path = RESULTS / OUT
     if path.exists():  # parts may be run one by one
         before = pl.read_csv(path).filter(~pl.col("place").is_in(found["place"].unique().to_list()))
         found = pl.concat([before, found], how="vertical_relaxed")

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from experiments import (
     attributes,
+    binary_outcome,
     evaluate_coverage,
     figure_page,
     large_worlds,
+    link_choice,
     outlier_test,
     people_page,
     radius_sweep,
@@ -29,7 +31,8 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
-    scale, known, loop = docs / "scale.md", docs / "attributes.md", docs / "loop.md"
+    scale, known, clicks = docs / "scale.md", docs / "attributes.md", docs / "clicks.md"
+    loop = docs / "loop.md"
     enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
@@ -41,6 +44,9 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),
         loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
+        clicks: link_choice.with_table(
+            binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
+        ),
         prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }

@@ -16,6 +16,8 @@ import newcomer as nc
 from newcomer.cli.main import app
 from newcomer.errors import LogsError
 from newcomer.evaluation.predictors import regression_of
+from newcomer.evidence import OutcomeFacts
+from newcomer.gain import outcomes
 from newcomer.linear.ridge import precision
 from newcomer.worlds.world import Episode
 
@@ -192,3 +194,21 @@ def test_play_passes_attributes_on_to_policies_that_take_them() -> None:
     rows = nc.play(policies, TwoKinds(), horizon=3, users=12, seed=0, progress=False)
     regret = dict(rows.group_by("policy").agg(pl.col("regret").sum()).iter_rows())
     assert regret["ours"] == 0.0 and regret["mean"] == 0.0 and regret["Uniform"] > 0
+
+
+def test_evaluate_and_report_of_clicks_say_what_attributes_are_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model of both, as `auto` may choose it: judged beside the model without attributes, and beside regression."""
+    monkeypatch.setattr(outcomes, "compare", lambda *_, **__: OutcomeFacts("binary", "auto"))
+    logs, people = tables()
+    clicked = logs.with_columns(reward=(pl.col("reward") > 3.0).cast(pl.Float64))
+    read = nc.Logs.from_frame(clicked, users=people)
+    model = nc.fit(read, calibrate=False)
+    assert model.outcome == "binary" and {one.name for one in model.attributes} <= {"age", "plan"} and model.attributes
+    found = nc.evaluate(read, quick=True, findings=nc.check(read, fit=False))
+    first = found.attributes[0]
+    assert first.interactions == 0 and first.added.value > 0 and first.over_regression is not None
+    assert abs(first.over_regression.value) < 0.1
+    text = nc.report(read, tmp_path / "report.html", quick=True).path.read_text(encoding="utf-8")
+    assert "What you know before the first interaction" in text

@@ -19,12 +19,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
+from benchmarks.peers import by_ids
 from benchmarks.peers.players import PLAYERS, Player
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 OURS, OURS_SAMPLED = "newcomer LinUCB", "newcomer LinTS"
 COUNT = 20
-DISTRIBUTIONS = ["newcomer", "contextualbandits", "mabwiser", "coba", "bayesianbandits", "river", "vowpalwabbit"]
+DISTRIBUTIONS = [
+    "newcomer", "contextualbandits", "mabwiser", "coba", "bayesianbandits", "river", "vowpalwabbit", "implicit",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,7 @@ def page(rows: list[dict[str, object]], rounds: int, repeats: int) -> str:
     ]
     for dim in sorted({int(str(r["d"])) for r in rows}, reverse=True):
         parts += ["", f"## d = {dim}", "", table(rows, dim), "", verdict(rows, dim)]
-    return "\n".join([*parts, "", NOTES])
+    return "\n".join([*parts, "", by_ids.section(), "", NOTES])
 
 
 NOTES = """## How each library is used

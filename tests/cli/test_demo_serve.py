@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from newcomer.cli import demo, demo_serve, main
@@ -36,12 +35,11 @@ def test_the_loop_is_closed_and_nothing_is_left_running(small: Path, capsys: pyt
     assert main.execute(["demo", "--serve"]) == 0
     shown = capsys.readouterr()
     assert "Look at http://127.0.0.1:" in shown.err and "Promoted" in shown.err
-    assert "treated decisions brought" in shown.out and "users)" in shown.out
+    assert "treated decisions brought" in shown.out and "users" in shown.out
     assert {path.name for path in small.iterdir()} == {*demo_serve.FILES, "service.sqlite.serving"}
     assert quiet()
     first, second = (load(small / name) for name in ("model-1.newcomer", "model-2.newcomer"))
-    rows = pl.read_parquet(small / "served.parquet")
-    assert first.id != second.id and set(rows["arm"]) == {"treated", "control", "random"}
+    assert first.id != second.id
     assert main.execute(["demo", "--serve"]) == 2, "an earlier demo is kept"
     assert main.execute(["demo", "--serve", "--force"]) == 0 and quiet()
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import polars as pl
 import pytest
 
 import newcomer as nc
@@ -190,8 +191,9 @@ def test_the_posterior_covers_users_who_were_not_fitted() -> None:
         shown = rng.integers(0, 8, 2000)
         policy.update(state, ids=shown, reward=(rng.random(2000) < chances[np.arange(2000), shown]).astype(float))
     sign = np.sign(model.factor[:, 0] @ loadings[:, 0])
-    precision = state.small.gram[:, 0]
-    error = (sign * state.small.mean[:, 0] - z) * np.sqrt(precision)
+    rows = state.rows_of(np.arange(2000))  # many users share rows until they have learned something
+    precision = state.small.gram[rows, 0]
+    error = (sign * state.small.mean[rows, 0] - z) * np.sqrt(precision)
     assert abs(error.mean()) < 0.1 and 0.9 < error.std() < 1.12
     assert 0.92 < (np.abs(error) < 1.96).mean() < 0.975
 
@@ -277,3 +279,24 @@ def test_many_actions_have_fewer_nodes_and_the_same_answer() -> None:
     assert len(nodes_of(3, 100_000)) == binary_likelihood.FEW_NODES
     start = ClickStart(Population(np.full(4, 0.1), np.zeros((4, 0)), 0.09, by_action=np.full(4, 0.09)), 0, OneHot(4))
     assert np.allclose(start.population(0).mean, np.log(0.1 / 0.9))
+
+
+def test_clicks_of_many_actions_with_attributes() -> None:
+    """More than 2,000 one-hot actions: nothing of d x d numbers, nodes are fewer, and an attribute acts along z."""
+    rng = np.random.default_rng(8)
+    users, rows, actions = 500, 20, 2100
+    x = rng.normal(size=users)
+    z = 0.8 * x + 0.6 * rng.normal(size=users)
+    loadings = np.where(np.arange(actions) % 2, 1.2, -1.2)
+    action = np.argsort(rng.random((users, actions)), axis=1)[:, :rows]
+    reward = (rng.random(action.shape) < sigmoid(-0.5 + z[:, None] * loadings[action])).astype(np.float64)
+    people = pl.DataFrame({"user": np.arange(users), "age": x})
+    user = np.repeat(np.arange(users), rows)
+    logs = Logs.from_arrays(user=user, action=action.ravel(), reward=reward.ravel(), users=people)
+    model = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
+    assert model.outcome == "binary" and model.by_ids_alone and [one.name for one in model.attributes] == ["age"]
+    policy = nc.PriorUCB(model)
+    state = policy.start(2, attributes={"age": [2.0, -2.0]})
+    policy.update(state, ids=[3, 5], reward=[1.0, 0.0])
+    odd, even = policy.scores(state, ids=[7, 8]).T
+    assert odd[0] > even[0] and odd[1] < even[1]

@@ -292,3 +292,17 @@ def test_attributes_of_users_reach_every_worker(engine, tmp_path: Path) -> None:
     first, second = (reduce(logs, look, operator.add).each[0] for logs in (alone, several))
     assert gap(second.precision, first.precision) < 1e-10 and gap(second.score, first.score) < 1e-10
     assert first.users.sum() == len(users)
+
+
+def test_features_in_columns_are_the_same_on_every_worker(engine, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    columns = {"user": np.repeat(np.arange(60), 5), "reward": rng.normal(size=300), "x_price": rng.normal(size=300)}
+    frame = pl.DataFrame(
+        {**columns, "x_colour": rng.choice(["red", "blue"], 300), "action": rng.choice(["a", "b"], 300)}
+    )
+    for part in range(3):
+        frame[part::3].write_parquet(tmp_path / f"{part}.parquet")
+    alone, several = (nc.read_logs(tmp_path, features="x_*", engine=one) for one in (None, engine))
+    assert alone.feature_names == several.feature_names == ("x_price", "x_colour=blue", "x_colour=red")
+    assert alone.summary.fingerprint == several.summary.fingerprint
+    same_moments(reduce(several, add_up, merge), reduce(alone, add_up, merge), 1e-10)

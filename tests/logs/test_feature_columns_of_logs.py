@@ -182,3 +182,29 @@ def test_the_command_takes_patterns(frame: pl.DataFrame, tmp_path: Path, capsys:
     assert nc.load(out).feature_names == NAMES
     assert main.execute(["inspect", str(out)]) == 0
     assert "x_colour=blue" in capsys.readouterr().out
+
+
+def test_offsets_of_actions_stay_beside_the_columns_of_their_rows() -> None:
+    """phi(x, a): what everybody thinks of an action beyond its row is fitted, in both links, and nothing where there is
+    nothing."""
+    rng = np.random.default_rng(0)
+    users, rows, actions = 300, 10, 12
+    offsets, m = rng.normal(0, 0.8, actions), np.array([0.5, -0.3])
+    user, action = np.repeat(np.arange(users), rows), rng.integers(0, actions, users * rows)
+    x = rng.normal(size=(len(user), 2))
+    plain = x @ m + (x[:, 0] * rng.normal(size=users)[user]) + 0.5 * rng.normal(size=len(user))
+    columns = {"user": user, "action": action, "x_a": x[:, 0], "x_b": x[:, 1]}
+
+    def fitted(reward: Any, **more: Any) -> Model:
+        return nc.fit(nc.Logs.from_frame(pl.DataFrame({**columns, "reward": reward}), features="x_*"), **more)
+
+    model = fitted(plain + offsets[action], calibrate=False)
+    order = np.argsort(np.asarray(model.action_ids))
+    assert model.offsets[order] == pytest.approx(offsets, abs=0.15)
+    policy = nc.PriorUCB(model, curiosity=0.0)
+    scores = policy.scores(policy.start(1), np.zeros((actions, 2)), ids=list(range(actions)))
+    assert scores[0] == pytest.approx(offsets, abs=0.15)
+    assert not fitted(plain, calibrate=False).offsets.any()
+    clicked = (rng.random(len(user)) < 1 / (1 + np.exp(-2.0 * (plain + offsets[action])))).astype(float)
+    binary = fitted(clicked, outcome="binary", calibrate=False)
+    assert np.corrcoef(binary.offsets[order], offsets)[0, 1] > 0.95

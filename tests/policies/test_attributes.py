@@ -262,6 +262,18 @@ def test_known_after_clicks_is_nearly_known_from_the_start() -> None:
     np.testing.assert_array_equal(expected(policy, again, np.eye(5)), expected(policy, later, np.eye(5)))
 
 
+def test_many_users_of_clicks_have_priors_of_their_own() -> None:
+    """Among many users newcomers share rows of the state; attributes make a row a user's own."""
+    policy = nc.PriorUCB(of_clicks(persistence=0.0))
+    people = {"age": [50] * 1500 + [None] * 500, "plan": ["paid"] * 1500 + [None] * 500}
+    state, ids = policy.start(2000, attributes=people), list("abcde")
+    one, nobody = policy.start(1, attributes=PEOPLE[:1]), policy.start(1)
+    for which, user in ((one, 7), (nobody, 1999)):
+        np.testing.assert_allclose(
+            policy.scores(state, ids=ids, users=[user]), policy.scores(which, ids=ids), atol=1e-12
+        )
+
+
 def test_arms_that_met_clicks_shift_what_they_remember() -> None:
     arms = nc.EmpiricalArms(of_clicks(persistence=0.3))
     first, later = arms.start(4, attributes=PEOPLE), arms.start(4)

@@ -431,6 +431,14 @@ def test_directions_are_told_on_the_scale_that_is_learned(dossier: ReportContent
     assert "+0.69 doubles 1 + reward" in text and "Of the variance of log(1 + reward)" in text
 
 
+def test_steps_of_a_few_long_histories_stand_in_the_table_alone(dossier: ReportContents) -> None:
+    found = dossier.evaluation
+    assert found is not None and "in the tables alone" not in page_of(dossier)
+    last = max(one.interactions for one in found.curves)
+    rare = [replace(one, people=1) if one.interactions == last else one for one in found.curves]
+    assert "in the tables alone" in page_of(replace(dossier, evaluation=replace(found, curves=tuple(rare))))
+
+
 def test_commands_of_the_page_join_spellings_and_serve(dossier: ReportContents) -> None:
     assert dossier.findings is not None
     spelled = replace(dossier.findings, findings=(*dossier.findings, *spelling(["Tea", "tea "])))

@@ -54,6 +54,15 @@ def test_decide_reward_and_what_is_believed_agree_with_the_policy(api):
     assert user["outcomes"] == 3 and user["words"].startswith("3 outcomes so far, arm treated.")
 
 
+def test_newcomers_begin_alike_whatever_others_have_learned(api):
+    first = post(api, "/v1/decide", {"user": "ann"})
+    for _ in range(3):
+        post(api, "/v1/observe", {"user": "ann", "action": first["action"], "reward": 0})
+    assert post(api, "/v1/decide", {"user": "ann"})["action"] != first["action"]
+    assert post(api, "/v1/decide", {"user": "ben"})["action"] == first["action"]
+    check_fold(api, "ben", [], [])
+
+
 def test_the_whole_catalogue_what_is_excluded_and_slates(api):
     policy = nc.PriorUCB(model_of())
     order = np.argsort(-policy.scores(policy.start(1), ids=list(range(1, 13)))[0]) + 1

@@ -16,7 +16,7 @@ from tests.serve.running import model_of, running
 
 
 def asked_of(ids):
-    return Asked(np.array(ids), ids, None, np.ones(len(ids), dtype=bool), whole=False)
+    return Asked(len(ids), ids, ids, None)
 
 
 def test_arms_have_the_set_shares_and_follow_the_key():
@@ -106,5 +106,5 @@ def test_repeatability_is_pooled_and_users_keep_the_version_of_first_sight():
         kind = type(policy.start(1))
         known = kind.concat([x.state for x in one.service.states.known.values() if x.place])
         told = policy.repeatability(known)
-        late = one.service.states.get("late").state
+        late = next(state for (_, version), state in one.service.states.newcomers.items() if version == 1)
         assert late.to_bytes() == policy.start(1, repeatability=told).to_bytes()

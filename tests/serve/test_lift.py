@@ -255,8 +255,7 @@ def test_stores_of_before_are_migrated_and_counted(tmp_path):
 
 def cell(users, rewards, seed):
     rng, found = np.random.default_rng(seed), Sums.none()
-    for _ in range(users):
-        found.add(Counted(1, "treated", rng.normal(rewards, 1.0, 2), 1), 1, 0.0)
+    found.add([Counted(1, "treated", rng.normal(rewards, 1.0, 2), 1) for _ in range(users)], 1, 0.0)
     return found
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FEW, FEW_STEPS = 150, 8  # people and rows of each in the logs of the first model
 WAVES, WAVE, STEPS = 3, 240, 10  # of newcomers before and after the new model, people of a wave, decisions of each
 SHARES = (0.25, 0.25)  # random and control: more than in life (0.05), so that a minute is enough
-FILES = ("model-1.newcomer", "served.parquet", "model-2.newcomer", "service.sqlite")  # models, logs, store
+FILES = ("model-1.newcomer", "model-2.newcomer", "service.sqlite")
 ALONE = 8  # of a wave, whose decisions are requests of their own
 BREATH = 1.5  # seconds between waves of --keep-running
 
@@ -56,13 +56,12 @@ class Crowd:
 def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
     """The loop; see the module. `few` are the logs of the first model."""
     from newcomer import Client, fit, read_logs
-    from newcomer.files import write
     from newcomer.serve.server import in_background
     from newcomer.serve.service import Config, Service
     from newcomer.serve.store_sqlite import SqliteStore
 
     begun = time.monotonic()
-    first, logs, second, store = (options.free_to_write(out / one, force=force, make_folder=True) for one in FILES)
+    first, second, store = (options.free_to_write(out / one, force=force, make_folder=True) for one in FILES)
     for old in out.glob(f"{store.name}*"):
         old.unlink()
     _say(f"1. A first model, from few logs: {FEW} made-up people, {FEW_STEPS} films each")
@@ -73,13 +72,16 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
     with in_background(service) as address, Client(address) as client:
         _say(f"2. Serve it. Look at {address} in a browser: everything below moves there")
         _tell("half of the newcomers are treated; a quarter gets the best film for everybody, a quarter any film")
+        _tell("look at the lift: its interval narrows, and holds however often you look")
+        _tell(
+            "and at the cold start: the curve of treated users rises from decision to decision, the others stay level"
+        )
         crowd = Crowd(world, seed)
         for _ in range(WAVES):
             serve_wave(client, crowd)
             _tell(client.lift().words[0])
-        _say("3. The store's logs make the next model: all arms, with exact propensities")
-        write(logs, client.logs(format="parquet"))
-        again = fit(read_logs(logs))
+        _say("3. The store is logs: all arms, with exact propensities. They make the next model")
+        again = fit(read_logs(f"sqlite:///{store}"))
         options.keep(again, second)
         staged = client.stage(second.read_bytes())
         _tell(f"staged {staged.id[:8]}: {again.rank} shared directions, and {model.rank} before")
@@ -95,7 +97,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
     output.suggest(
         [
             (f"serve {second} --store sqlite:///{store}", "go on with this store"),
-            (f"check {logs}", "are these logs sound?"),
+            (f"check sqlite:///{store}", "are the store's logs sound?"),
         ]
     )
 

@@ -76,7 +76,7 @@ def command(
     from newcomer.model import load
     from newcomer.serve.auth import Tokens
     from newcomer.serve.limits import Limits
-    from newcomer.serve.server import check_access, run
+    from newcomer.serve.server import check_access, event_loop, run
     from newcomer.serve.service import Config, Service
     from newcomer.serve.stores import store_of
 
@@ -107,7 +107,8 @@ def command(
 
     output.aside().print("loading the model and the inner loops (compiled once: a minute or less)", soft_wrap=True)
     try:
-        asyncio.run(run(service, known, host=host, port=port, tell=tell, access_log=access_log))
+        with asyncio.Runner(loop_factory=event_loop) as runner:
+            runner.run(run(service, known, host=host, port=port, tell=tell, access_log=access_log))
     except (KeyboardInterrupt, SystemExit):  # the signal that uvicorn passes on once everything is drained
         output.aside().print("stopped; everything acknowledged is in the store")
 
@@ -123,7 +124,7 @@ def _greet(store: str, host: str, port: int, actions: list[str], *, secured: boo
         f'  curl{token} {url}/v1/decide -d \'{{"user": "ann"{asked}}}\'',
         f'  curl{token} {url}/v1/reward -d \'{{"decision": "ID", "reward": 1}}\'    (ID: from the first answer)',
         f"  curl{token} {url}/v1/users/ann",
-        f"The API: {url}/openapi.json. Ctrl-C stops it in order.",
+        f"Watch it: {url}. The API: {url}/openapi.json. Ctrl-C stops it in order.",
     ]
     console = output.aside()
     for line in lines:

@@ -39,6 +39,7 @@ from newcomer.em.passes import Passes
 from newcomer.em.sparse_pairs import Directions
 from newcomer.em.variance_components import LASTING, share_of
 from newcomer.errors import LogsError
+from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot, gram_of
 from newcomer.population import Population
 from newcomer.users import Split
@@ -59,6 +60,7 @@ class FitStart:
     share: float | None = None  # of the residual that comes again, if it was given
     directions: Directions | None = None  # of one-hot features of many actions: found by passes
     towards: Floats | None = None  # (A,) what variances are shrunk towards, where a sample has told it
+    left: Floats | None = None  # (A,) sums of r - phi^T m, where rows name actions and bring features of their own
 
     @property
     def centred(self) -> bool:
@@ -158,7 +160,17 @@ def start_fit(passes: Passes, persistence: float | None) -> FitStart:
         pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
     if not pairs.squares.sum() > 0:
         raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
-    return FitStart(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence, directions)
+    left = None
+    if actions and not logs.by_action:
+        mean = start_mean(pairs.take(np.ones(len(pairs.users), dtype=np.bool_)))
+        left = passes.run(partial(left_by_action, mean=mean, actions=actions), operator.add)
+    return FitStart(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence, directions, left=left)
+
+
+def left_by_action(batch: Batch, *, mean: Floats, actions: int) -> Floats:
+    """Sums (A,) of r - phi^T m over the rows of each action: the map of a pass."""
+    assert batch.actions is not None
+    return np.bincount(batch.actions, batch.rewards - batch.features @ mean, minlength=actions).astype(np.float64)
 
 
 def noise_floor(pairs: AnyPairs) -> float:
@@ -186,21 +198,33 @@ def offset_precision(origin: FitStart, buckets: Bools) -> float | None:
 
     The squared distance of an action's mean reward from phi^T m is that of its offset and v / n of noise: what remains
     on average, weighted by the rows, is the variance of offsets. The mean m is itself fitted, which takes d of the A
-    distances away.
+    distances away; where rows bring features of their own, which differ among rows of one action, it takes fewer, and
+    all users tell it.
     """
+    if origin.left is not None:
+        pairs = origin.pairs.take(np.ones(len(origin.pairs.users), dtype=np.bool_))
+        return _one_over(pairs, origin.left / np.maximum(pairs.met[0], 1.0), 1.0)
     if origin.one_hot or origin.table is None or isinstance(origin.table, OneHot):
         return None
     pairs = origin.pairs.take(buckets)
     met, seen = pairs.met[0], pairs.met[0] > 0
-    variances, actions = action_variances(pairs), int(seen.sum())
-    if variances is None or actions <= origin.table.shape[1] + 1:
+    actions, away = int(seen.sum()), np.zeros(len(met))
+    if actions <= origin.table.shape[1] + 1:
         return None
-    away = pairs.levels[0, seen] / met[seen] - origin.table[seen] @ _regression(
+    away[seen] = pairs.levels[0, seen] / met[seen] - origin.table[seen] @ _regression(
         origin.table[seen], pairs.levels[0, seen], met[seen]
     )
+    return _one_over(pairs, away, 1.0 - origin.table.shape[1] / actions)
+
+
+def _one_over(pairs: AnyPairs, away: Floats, free: float) -> float | None:
+    """One over the variance of offsets whose actions are `away` (A,) from phi^T m, of which m leaves a share free."""
+    met, variances = pairs.met[0], action_variances(pairs)
+    seen = met > 0
+    if variances is None or int(seen.sum()) < 2:
+        return None
     weights = met[seen] / met[seen].sum()
-    free = 1.0 - origin.table.shape[1] / actions
-    between = float(weights @ away**2) / free - float(weights @ (variances[seen] / met[seen]))
+    between = float(weights @ away[seen] ** 2) / free - float(weights @ (variances[seen] / met[seen]))
     return 1.0 / between if between > SLIGHT * float(weights @ variances[seen]) else None
 
 

@@ -169,11 +169,13 @@ def best_actions(sums: Floats, common: Floats, model: Model, summary: Summary) -
     """The best by the population mean `common` (A,) of the actions that were logged, and whether all are alike."""
     error, alike = spread(sums)
     least = -np.inf if summary.least_reward is None else summary.least_reward  # no mean lies below the least reward
+    most = summary.max_reward if least >= 0 else np.inf  # nor above the largest, which `max_reward` then is
     order = [a for a in np.argsort(-common, kind="stable").tolist() if sums[a, ROWS] > 0][:TOLD]
     half = float(ndtri((1 + LEVEL) / 2))
     ids, names = model.action_ids or (), model.action_names
     low = np.maximum(common - half * error, np.minimum(least, common))
-    ends = raw(np.stack([common, low, common + half * error], axis=1), model.reward_transform)
+    high = np.minimum(common + half * error, np.maximum(most, common))
+    ends = raw(np.stack([common, low, high], axis=1), model.reward_transform)
     best = [
         BestAction(
             action=ids[a],

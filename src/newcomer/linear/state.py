@@ -14,11 +14,12 @@ Other states are not held up. The lock is no part of what a state is: it is not 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from copy import deepcopy
 from dataclasses import Field, asdict, dataclass, field, fields
-from functools import lru_cache, wraps
+from functools import cached_property, lru_cache, wraps
 from operator import attrgetter
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast, get_type_hints
@@ -74,6 +75,11 @@ class Record(Shown):
         """The record of a policy with these settings; numbers are written with all their digits."""
         said = {name: value if isinstance(value, str) else f"{value:.17g}" for name, value in settings.items()}
         return cls(policy, said, model)
+
+    @cached_property
+    def text(self) -> str:
+        """Policy, settings and model as they are written in files."""
+        return json.dumps([self.policy, dict(self.settings), self.model], separators=(",", ":"))[1:-1]
 
     def __str__(self) -> str:
         settings = ", ".join(f"{name} {_readable(value)}" for name, value in self.settings.items())
@@ -256,7 +262,7 @@ class State(Shown):
                     arrays[prefix + name] = arrays[prefix + name][:, :length]
                 for name in state.derived():
                     del arrays[prefix + name]
-            return state_file.pack(kind, (record.policy, record.settings, record.model), arrays, index)
+            return state_file.pack(kind, record.text, arrays, index)
 
     def lengths(self) -> Mapping[str, int]:
         """How much of the second axis of some arrays, by their names in files, is in use: the rest is not written."""
@@ -295,7 +301,15 @@ class State(Shown):
         if not isinstance(data, bytes | bytearray | memoryview) or bytes(data[:4]) != state_file.MAGIC:
             return cls._from_safetensors(data, kind)
         found = state_file.unpack(bytes(data), kind, cls.layout().crcs)
-        state = cls.rebuild(found.arrays, record=Record(found.policy, found.settings, found.model))
+        record = Record(found.policy, found.settings, found.model)
+        if cls in found.fits:
+            state = cls.assemble(found.arrays)
+            state.check_values()
+            state.record = record
+        else:
+            state = cls.rebuild(found.arrays, record=record)
+            if found.arrays.keys() | state._derivable() == set(cls.layout().names):
+                found.fits.add(cls)
         if found.place is not None:
             state._take_index(found.place)
         return state
@@ -341,6 +355,25 @@ class State(Shown):
         state = cls(**values)
         state.check()
         return state
+
+    @classmethod
+    def assemble(cls, arrays: Mapping[str, Array], prefix: str = "") -> Self:
+        """The same of arrays whose names, types and shapes have been found to fit: all of them are there."""
+        state = cls.__new__(cls)
+        values = state.__dict__
+        values["record"], values["shared"] = NOBODY, None
+        for part, saved, kind, _ in _fields(cast(Any, cls)):
+            name = prefix + saved
+            values[part] = arrays[name] if kind is None else kind.assemble(arrays, name + ".")
+        return state
+
+    def _derivable(self) -> set[str]:
+        """Dotted names of arrays that are not written because others give them."""
+        return {prefix + name for prefix, state in self._nested() for name in state.derived()}
+
+    def check_values(self) -> None:
+        """Of `check`, what depends on values, not on shapes and types alone; all of it, by default."""
+        self.check()
 
     def check(self) -> None:
         """Refuse arrays that do not fit together; compiled loops rely on it, because they do not look at bounds."""

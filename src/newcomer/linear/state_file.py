@@ -21,7 +21,8 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
 from math import prod
@@ -57,9 +58,11 @@ class Contents(NamedTuple):
     model: str
     arrays: dict[str, Array]
     place: Ints | None
+    fits: set[type]  # kinds of state that were made of arrays of these names, types and shapes before
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Plan:
     """Where the arrays of a file are among its words, and what they are."""
 
     parts: tuple[tuple[str, int, int, int, tuple[int, ...]], ...]  # name, begin, end, type, shape
@@ -67,6 +70,7 @@ class Plan(NamedTuple):
     ends: Ints
     reals: Bools
     written: int  # bytes of all arrays
+    fits: set[type] = field(default_factory=set)  # kinds of state that were made of such arrays before
 
 
 def writes(arrays: Iterable[Array]) -> bool:
@@ -74,8 +78,8 @@ def writes(arrays: Iterable[Array]) -> bool:
     return CODES.keys() >= {array.dtype.char for array in arrays}
 
 
-def pack(kind: str, record: Sequence[Any], arrays: Mapping[str, Array], index: Ints | None = None) -> bytes:
-    """The bytes of a state of this kind; `record` is (policy, settings, model)."""
+def pack(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None = None) -> bytes:
+    """The bytes of a state of this kind; `record` is policy, settings and model as JSON, without the brackets."""
     rows = len(next(iter(arrays.values())))
     named = arrays if index is None else {"": index, **arrays}
     given = list(named.values())
@@ -88,7 +92,7 @@ def pack(kind: str, record: Sequence[Any], arrays: Mapping[str, Array], index: I
     size = state_loops.encode(words, numbers, ends, _reals(types), FREE, kinds, out)
     table = _write_table(tuple(named), types, tuple([array.shape[1:] for array in given]), kinds.tobytes())
     users = rows if index is None else len(index)
-    head = json.dumps([kind, *record, users, rows], separators=(",", ":")).encode()
+    head = f"[{json.dumps(kind)},{record},{users},{rows}]".encode()
     body = b"".join([LENGTHS.pack(len(head), len(table)), head, table, out[:size].tobytes()])
     return b"".join([MAGIC, VERSION, _checksum(VERSION, body), body])
 
@@ -117,7 +121,7 @@ def unpack(data: bytes, kind: str, names: Mapping[int, str]) -> Contents:
     for name, first, last, code, shape in plan.parts:
         part = (numbers if code == REAL else words)[first:last]
         found[name] = (part if code != FLAG else part != 0).reshape(shape)
-    return Contents(policy, dict(settings), model, found, found.pop("", None))
+    return Contents(policy, dict(settings), model, found, found.pop("", None), plan.fits)
 
 
 @lru_cache(maxsize=256)

@@ -100,6 +100,10 @@ class ActionMemory(State):
         self.refuse_unless(self.shift.ndim == 2 and all_of(np.int64, self.keys, self.slots, self.used))
         parts = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.log_likelihood, self.log_prior)
         self.refuse_unless(all_of(np.float64, *parts, self.share, self.extra, self.shift))
+        self.check_values()
+
+    def check_values(self) -> None:
+        """Refuse entries and places of features that are not there."""
         self.refuse_unless(
             memory_loops.inside(self.used, np.require(self.slots, requirements=("C", "W")), self.rows.shape[1])
         )

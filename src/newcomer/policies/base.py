@@ -34,6 +34,8 @@ supplies what is its own:
     apply_repeatability(state, given)        newcomers start with that
     apply_attributes(state, users, x)        the prior given encoded attributes of users
     best(state, query) -> (m,)               the best by `score`, for policies that find it without scoring all
+    shares_rows = True                       if hooks index the arrays by `users` and by nothing else: newcomers of
+                                             large states then share a row, and `users` are rows (linear/shared_rows.py)
     learner                                  init, learn and what else concerns the state, shared with other policies
     choose_plain, learn_plain                the same as `best` and `learn`, faster, for the commonest calls by features
     choose_codes, learn_codes                the same for calls by ids of the catalogue

@@ -74,6 +74,11 @@ class PriorState(State):
         """Refuse parts that do not fit together."""
         super().check()
         self.refuse_unless(self.small.complete and self.in_subspace.ndim == 1 and self.in_subspace.dtype == np.bool_)
+        self.check_values()
+
+    def check_values(self) -> None:
+        """Refuse entries that are not there, and outlier users without a system."""
+        self.memory.check_values()
         built = self.full.complete or self.outlier.pull.shape[1] == 0
         self.refuse_unless(built or bool(self.in_subspace.all()))
 

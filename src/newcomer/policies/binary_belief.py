@@ -75,6 +75,10 @@ class BinaryState(State):
         """Sites of entries that somebody uses."""
         return {"sites": int(self.memory.used.max(initial=0))}
 
+    def check_values(self) -> None:
+        """Refuse entries that are not there."""
+        self.memory.check_values()
+
     def check(self) -> None:
         """Refuse parts that do not fit together."""
         super().check()

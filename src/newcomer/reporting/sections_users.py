@@ -35,6 +35,7 @@ from newcomer.reporting.sections_logs import numbers
 OURS = ("posterior", "PriorUCB")  # drawn with intervals
 CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
 LINES = 8  # predictors in one picture
+SOME = 10  # a step is drawn if one user in so many has the rows for it
 UNKNOWN = "not known"  # an average over fewer than two people
 CURVES = (
     ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
@@ -120,14 +121,26 @@ def _section(name: str, title: str, *parts: Markup) -> Markup:
 
 def _curves(found: Evaluation) -> list[Markup]:
     """The gain after so many interactions, and every predictor beside."""
-    by_step = in_steps(found.curves)
+    every = in_steps(found.curves)
+    by_step = _by_many(every)
     drawn = tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
     rows = []
     for step in found.curves:
         told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
         rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, gain_shown(step.saved)])
     heads = ["predictor", "interactions", "users", "reward", "right order", "squared error", "error saved"]
-    return [_gain(found), drawn, numbers("All numbers", "Predictors after so many interactions", heads, rows)]
+    few = f"Fewer than one user in {SOME} has the rows for the longest steps, which are in the tables alone."
+    left_out = [tag("p", few, given={"class": "small"})] if len(by_step) < len(every) else []
+    table_below = numbers("All numbers", "Predictors after so many interactions", heads, rows)
+    return [_gain(found), drawn, *left_out, table_below]
+
+
+def _by_many(by_step: Mapping[int, list[CurveStep]]) -> dict[int, list[CurveStep]]:
+    """The steps that are drawn: those that a tenth of the users or more have the rows for; the others would stretch
+    the axis by a few long histories, and stand in the table.
+    """
+    most = max((one.people for rows in by_step.values() for one in rows), default=0)
+    return {step: rows for step, rows in by_step.items() if max(one.people for one in rows) * SOME >= most}
 
 
 def _gain(found: Evaluation) -> Markup:

@@ -7,8 +7,8 @@ and not the address, which may hold ids of users; tokens and bodies are never lo
 from __future__ import annotations
 
 import json
+import random
 import re
-import secrets
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,6 +34,7 @@ except ImportError as error:
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 JSON = "application/json"
+NUMBER = re.compile(r"[\w.:-]{1,64}")
 encode = msgspec.json.encode
 
 
@@ -46,36 +47,40 @@ class Endpoint:
         self.decoder = msgspec.json.Decoder(shape) if shape not in (None, bytes) else None
         limits = service.config.limits
         self.most = limits.model if shape is bytes else limits.body
-        self.seconds = service.metrics.seconds.labels(operation.name)
+        self.name, self.segments = operation.name, "{" in operation.path
+        self.seconds = service.metrics.seconds.labels(self.name)
+        self.counted: dict[int, Any] = {}  # answers, by status
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
         """Answer a request, whatever happens."""
         begun = time.perf_counter()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         number = headers.get("x-request-id", "")
-        if not re.fullmatch(r"[\w.:-]{1,64}", number):
-            number = secrets.token_hex(8)
+        if not NUMBER.fullmatch(number):
+            number = request_number()
         try:
             answer = await self._answer(scope, headers, receive)
         except Refused as refused:
             answer = refused_answer(refused)
         except StoreError as error:
             self.service.metrics.store_errors.inc()
-            self.log.line("store", route=self.operation.name, request=number, error=str(error))
+            self.log.line("store", route=self.name, request=number, error=str(error))
             answer = refused_answer(refusal(error))
         except NewcomerError as error:
             answer = refused_answer(refusal(error))
         except Exception as error:  # noqa: BLE001  (a bug: told to the log, not to the caller)
-            self.log.line("bug", route=self.operation.name, request=number, error=f"{type(error).__name__}: {error}")
+            self.log.line("bug", route=self.name, request=number, error=f"{type(error).__name__}: {error}")
             answer = refused_answer(Refused(500, "bug", "this is a bug of the service; its log says more"))
         took = time.perf_counter() - begun
         self.seconds.observe(took)
-        self.service.metrics.requests.labels(self.operation.name, answer.status).inc()
+        if answer.status not in self.counted:
+            self.counted[answer.status] = self.service.metrics.requests.labels(self.name, answer.status)
+        self.counted[answer.status].inc()
         if answer.problem is not None:
-            self.service.recent.refused(self.operation.name, answer.status, answer.problem)
-        elif self.operation.name == "post_decide":
+            self.service.recent.refused(self.name, answer.status, answer.problem)
+        elif self.name == "post_decide":
             self.service.recent.took.append(took)
-        self.log.request(self.operation.name, number, answer.status, took)
+        self.log.request(self.name, number, answer.status, took)
         await reply(send, answer, number)
 
     async def _answer(self, scope: dict[str, Any], headers: dict[str, str], receive: Any) -> Answer:
@@ -86,7 +91,7 @@ class Endpoint:
                 raise Refused(503, "not_ready", "the loops are being compiled and the model loaded", retry=1)
         body = await self._body(headers, receive)
         raw = scope.get("raw_path") or scope["path"].encode()
-        call = Call(body, _segments(raw), _query(scope["query_string"]), _key(headers))
+        call = Call(body, _segments(raw) if self.segments else [], _query(scope["query_string"]), _key(headers))
         if self.decoder is not None:
             call.asked = decoded(self.decoder, body)
         answer = await operation.handler(self.service, call)
@@ -162,6 +167,11 @@ async def reply(send: Send, answer: Answer, number: str) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
+def request_number() -> str:
+    """A number for a request that came without one; it tells lines of the log apart, and need not be secret."""
+    return f"{random.getrandbits(64):016x}"
+
+
 class Log:
     """JSON lines on stderr: errors always, every request where asked for."""
 
@@ -205,7 +215,7 @@ def application(
         what = ("no_route", "there is no such address") if status == 404 else ("no_method", "not with this method")
 
         async def respond(scope: Any, receive: Any, send: Send) -> None:
-            await reply(send, refused_answer(Refused(status, *what)), secrets.token_hex(8))
+            await reply(send, refused_answer(Refused(status, *what)), request_number())
 
         return respond
 

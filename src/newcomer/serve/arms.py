@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -54,7 +55,7 @@ def draw_arm(key: bytes, user: str, shares: Shares) -> tuple[str, float]:
     >>> draw_arm(b"key", "ann", Shares(1, 1.0, 0.0, 0.0))
     ('random', 1.0)
     """
-    digest = hmac.new(key, b"arm:" + user.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
+    digest = hmac.digest(key, b"arm:" + user.encode("utf-8", "surrogatepass"), "sha256")
     number = int.from_bytes(digest[:7], "big") / 2**56
     for arm in ("random", "control", "incumbent"):
         share = float(getattr(shares, arm))
@@ -64,29 +65,33 @@ def draw_arm(key: bytes, user: str, shares: Shares) -> tuple[str, float]:
     return "treated", shares.treated
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """The candidates of a request, checked: K of them, by id, by features, or both."""
 
-    ids: NDArray[Any] | None  # (K,)
+    count: int  # K
+    ids: Sequence[int | str] | NDArray[Any] | None  # (K,) as policies take them: all numbers, or all texts
     names: Sequence[int | str] | None  # (K,) as the answer gives them
     features: Floats | None  # (K, d)
-    allowed: Bools  # (K,)
-    whole: bool  # the whole catalogue
+    allowed: Bools | None = None  # (K,), of which at least one is true; None: all are
+    whole: bool = False  # the whole catalogue
     excluded: tuple[int | str, ...] = ()
+
+    @property
+    def open(self) -> int:
+        """How many may be shown."""
+        return self.count if self.allowed is None else int(np.count_nonzero(self.allowed))
 
     def name(self, index: int) -> int | str | None:
         """The id of a candidate, where it has one."""
         return None if self.names is None else self.names[index]
 
 
-@dataclass(frozen=True)
-class Pick:
+class Pick(Struct, frozen=True):
     """A slot: which candidate, with what probability given the slots before it."""
 
     index: int
     propensity: float | None
-    left: Bools  # (K,) the candidates of this slot
+    left: Bools | None  # (K,) the candidates of this slot; None: all
     shadow: int | None = None
 
 
@@ -105,7 +110,7 @@ def picks(
     if arm == "random":
         return list(_at_random(asked, top, rng))
     if arm == "control":
-        return list(_by_policy(serving.control, serving.control.start(1), asked, top))
+        return list(_by_policy(serving.control, serving.everybody, asked, top))
     if arm == "incumbent":
         ours = picks(serving, "treated", state, asked, top, rng=rng, seed=seed)
         return list(_incumbent(asked, baseline, ours))
@@ -117,20 +122,19 @@ def picks(
 def _at_random(asked: Asked, top: int, rng: Generator) -> Iterator[Pick]:
     left = asked.allowed
     for _ in range(top):
-        places = np.flatnonzero(left)
+        places = np.arange(asked.count) if left is None else np.flatnonzero(left)
         index = int(places[rng.integers(len(places))])
         yield Pick(index, 1.0 / len(places), left)
-        left = _without(left, index)
+        left = _without(asked, left, index)
 
 
 def _by_policy(policy: Any, state: Any, asked: Asked, top: int) -> Iterator[Pick]:
     """The best, then the best of the rest: certain, given what is known."""
     left = asked.allowed
     for _ in range(top):
-        mask = None if left.all() else left
-        index = int(policy.choose(state, asked.features, ids=asked.ids, mask=mask)[0])
+        index = int(policy.choose(state, asked.features, ids=asked.ids, mask=left)[0])
         yield Pick(index, 1.0, left)
-        left = _without(left, index)
+        left = _without(asked, left, index)
 
 
 def _by_votes(serving: Serving, state: Any, asked: Asked, top: int, rng: Generator, seed: str) -> Iterator[Pick]:
@@ -139,23 +143,22 @@ def _by_votes(serving: Serving, state: Any, asked: Asked, top: int, rng: Generat
     for slot in range(top):
         digest = hashlib.sha256(f"{seed}:{slot}".encode("utf-8", "surrogatepass")).digest()
         votes = np.random.default_rng(int.from_bytes(digest[:16], "big"))
-        mask = None if left.all() else left
-        shares = serving.policy.probabilities(state, asked.features, votes, ids=asked.ids, mask=mask)[0]
-        shares = np.where(left, shares, 0.0)
+        shares = serving.policy.probabilities(state, asked.features, votes, ids=asked.ids, mask=left)[0]
+        shares = shares if left is None else np.where(left, shares, 0.0)
         shares = shares / shares.sum()
         index = int(rng.choice(len(shares), p=shares))
         yield Pick(index, float(shares[index]), left)
-        left = _without(left, index)
+        left = _without(asked, left, index)
 
 
 def _incumbent(asked: Asked, baseline: Sequence[int], ours: list[Pick]) -> Iterator[Pick]:
     left = asked.allowed
     for index, pick in zip(baseline, ours, strict=True):
         yield Pick(index, None, left, shadow=pick.index)
-        left = _without(left, index)
+        left = _without(asked, left, index)
 
 
-def _without(left: Bools, index: int) -> Bools:
-    rest = left.copy()
+def _without(asked: Asked, left: Bools | None, index: int) -> Bools:
+    rest = np.ones(asked.count, dtype=np.bool_) if left is None else left.copy()
     rest[index] = False
     return rest

@@ -14,6 +14,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from newcomer.errors import StoreError
@@ -92,6 +93,7 @@ def host_name(host: str) -> str:
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether an interface, or the name of one, is reached from this machine alone.
 

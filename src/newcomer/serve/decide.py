@@ -11,18 +11,18 @@ import binascii
 import hashlib
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from newcomer.arrays import Floats
+from newcomer.arrays import Bools, Floats
 from newcomer.errors import NewcomerError
 from newcomer.serve import arms, shapes, tables
 from newcomer.serve.arms import Asked, Pick, Shares
 from newcomer.serve.fold import fold
-from newcomer.serve.models import Serving, id_array
+from newcomer.serve.models import Serving, alike
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Decide, Explanation, Refused, Slot, user_text
 from newcomer.serve.store import Tx
@@ -64,7 +64,7 @@ async def decide(service: Service, request: Decide) -> bytes:
 
     answer = await service.transact(work)
     if arm:
-        service.metrics.decisions.labels(arm).inc()
+        service.metrics.decided[arm].inc()
         service.recent.decided(actions)
     return answer
 
@@ -76,10 +76,9 @@ async def _met(service: Service, tx: Tx, serving: Serving, shares: Shares, who: 
         raise Refused(422, "no_baseline", message, "baseline")
     if who.arm is None:
         arm, probability = arms.draw_arm(service.key, who.id, shares)
-        told = await tables.repeatability(tx)
+        told = await tables.last_repeatability(tx)
         key = hashlib.sha256(service.key).hexdigest()[:12]
-        version = None if told is None else told[0]
-        who = await tables.first_sight(tx, who, arm, probability, shares.version, key, version)
+        who = await tables.first_sight(tx, who, arm, probability, shares.version, key, told)
     if request.attributes:
         known = {**who.attributes, **request.attributes}
         if known != who.attributes:
@@ -93,9 +92,8 @@ async def _slots(
 ) -> tuple[list[Pick], Any]:
     """What the user's arm shows, and the user's state where it was needed."""
     arm = str(who.arm)
-    open_ = int(asked.allowed.sum())
-    if request.top > open_:
-        raise Refused(422, "too_few", f"there are {open_} candidates for {request.top} slots", "top")
+    if request.top > asked.open:
+        raise Refused(422, "too_few", f"there are {asked.open} candidates for {request.top} slots", "top")
     baseline = _baseline(serving, asked, request) if request.baseline is not None else ()
     state = None
     if arm in ("treated", "incumbent") or request.explain:
@@ -122,7 +120,7 @@ async def _write(
     for slot, pick in enumerate(shown):
         listed = None
         if not asked.whole and asked.names is not None:
-            listed = tuple(one for one, left in zip(asked.names, pick.left.tolist(), strict=True) if left)
+            listed = tuple(asked.names if pick.left is None else compress(asked.names, pick.left))
         event = Event(
             id=tables.event_id(first + slot),
             user=who.id,
@@ -144,7 +142,7 @@ async def _write(
         )
         await tables.add_event(tx, event)
         events.append(event)
-        if asked.names is not None:
+        if asked.whole and asked.names is not None:
             taken = (*taken, asked.names[pick.index])
     return events
 
@@ -177,7 +175,7 @@ def asked_of(serving: Serving, request: Decide, most: int) -> Asked:
         return _catalogue(serving, request)
     names = None
     if request.candidates is not None:
-        names = serving.canonical(list(request.candidates))
+        names = serving.canonical(request.candidates)
         if not names:
             raise Refused(422, "no_candidates", "there is no candidate", "candidates")
         check_ids(names, "candidates")
@@ -190,14 +188,13 @@ def asked_of(serving: Serving, request: Decide, most: int) -> Asked:
         if features is None and not serving.by_id:
             raise Refused(422, "no_features", "this model keeps no features of actions: send features", "features")
     count = len(names) if names is not None else len(features) if features is not None else 0
-    allowed = np.ones(count, dtype=np.bool_)
+    allowed = None
     if request.exclude:
         if names is None:
             raise Refused(422, "no_candidates", "what is excluded needs candidates with ids", "exclude")
-        out = set(serving.canonical(list(request.exclude)))
-        allowed = np.array([one not in out for one in names])
-        _some_left(allowed.any())
-    return Asked(None if names is None else id_array(names), names, features, allowed, whole=False)
+        out = set(serving.canonical(request.exclude))
+        allowed = _unless_all(np.array([one not in out for one in names]))
+    return Asked(count, None if names is None else alike(names), names, features, allowed)
 
 
 def _catalogue(serving: Serving, request: Decide) -> Asked:
@@ -205,22 +202,28 @@ def _catalogue(serving: Serving, request: Decide) -> Asked:
     known = serving.model.action_ids
     if known is None or serving.ids is None or not serving.by_id:
         raise Refused(422, "no_candidates", "this model has no catalogue: send candidates or features", "candidates")
-    allowed, excluded = np.ones(len(known), dtype=np.bool_), ()
+    allowed, excluded = None, ()
     if request.exclude:
-        codes = serving.model.codes(serving.canonical(list(request.exclude)))
-        allowed[codes[codes >= 0]] = False
+        codes = serving.model.codes(serving.canonical(request.exclude))
+        left = np.ones(len(known), dtype=np.bool_)
+        left[codes[codes >= 0]] = False
+        allowed = _unless_all(left)
         excluded = tuple(known[code] for code in dict.fromkeys(codes[codes >= 0].tolist()))
-        _some_left(allowed.any())
-    return Asked(serving.ids, known, None, allowed, whole=True, excluded=excluded)
+    return Asked(len(known), serving.ids, known, None, allowed, whole=True, excluded=excluded)
 
 
-def _some_left(left: bool | np.bool_) -> None:
-    if not left:
+def _unless_all(left: Bools) -> Bools | None:
+    """Those left by what is excluded, None if all are; none at all are refused."""
+    if not left.any():
         raise Refused(422, "no_candidates", "everything is excluded", "exclude")
+    return None if left.all() else left
 
 
 def check_ids(ids: Sequence[int | str], where: str) -> None:
     """Refuse ids that no store or model could keep."""
+    texts = [one for one in ids if isinstance(one, str)]
+    if not texts or (max(map(len, texts)) <= 64 and "\0" not in "".join(texts)):
+        return
     for place, one in enumerate(ids):
         if isinstance(one, str) and (len(one) > 64 and len(one.encode("utf-8", "replace")) > 256 or "\0" in one):
             raise Refused(422, "bad_id", "an id has 1 to 256 bytes and no NUL character", f"{where}[{place}]")
@@ -262,10 +265,11 @@ def _baseline(serving: Serving, asked: Asked, request: Decide) -> Sequence[int]:
         raise Refused(422, "bad_baseline", "a baseline needs candidates with ids", "baseline")
     if len(given) != request.top:
         raise Refused(422, "bad_baseline", f"send {request.top} ids, one a slot", "baseline")
-    names = serving.canonical(list(given))  # type: ignore[arg-type]
+    names = serving.canonical(given)  # type: ignore[arg-type]
     place = {one: i for i, one in enumerate(asked.names)}
     found = [place.get(one, -1) for one in names]
-    if -1 in found or len(set(found)) < len(found) or not asked.allowed[found].all():
+    closed = asked.allowed is not None and not asked.allowed[found].all()
+    if -1 in found or len(set(found)) < len(found) or closed:
         raise Refused(422, "bad_baseline", "a baseline is one of the candidates, each once", "baseline")
     return found
 
@@ -277,10 +281,9 @@ def explain(
     serving: Serving, state: Any, asked: Asked, *, first_of: Sequence[int] = (), most: int = EXPLAINED
 ) -> list[Explanation]:
     """What is expected of the chosen and of the best candidates: expected reward, deviation, worth of exploring."""
-    mask = None if asked.allowed.all() else asked.allowed
 
     def scores(policy: Any) -> Floats:
-        found: Floats = policy.scores(state, asked.features, ids=asked.ids, mask=mask)[0]
+        found: Floats = policy.scores(state, asked.features, ids=asked.ids, mask=asked.allowed)[0]
         return found
 
     try:
@@ -290,7 +293,7 @@ def explain(
         upper = None if widths is None else scores(widths[1])
     except NewcomerError as error:
         raise Refused(422, "bad_candidates", str(error), "candidates") from error
-    order = [int(i) for i in np.argsort(-total, kind="stable")[:most] if asked.allowed[i]]
+    order = np.argsort(-total, kind="stable")[: min(most, asked.open)].tolist()  # those masked come last
     places = list(dict.fromkeys([*first_of, *order]))[: max(most, len(first_of))]
     return [
         Explanation(
@@ -308,4 +311,4 @@ def whole_catalogue(serving: Serving) -> Asked | None:
     """Every action of the model, where it has a catalogue."""
     if not serving.by_id:
         return None
-    return replace(_catalogue(serving, Decide(user="-")))
+    return _catalogue(serving, Decide(user="-"))

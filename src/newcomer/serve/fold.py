@@ -19,12 +19,13 @@ import numpy as np
 
 from newcomer.errors import NewcomerError
 from newcomer.serve import tables
-from newcomer.serve.models import Serving, id_array
+from newcomer.serve.models import Serving, alike
 from newcomer.serve.store import Tx
 from newcomer.serve.tables import Event, User
 
 SNAPSHOT_EVERY = 8  # outcomes
 MOST_STATES = 8_192  # users whose states stay in memory
+MOST_NEWCOMERS = 100  # states before any outcome
 
 
 @dataclass
@@ -44,6 +45,7 @@ class States:
 
     most: int = MOST_STATES
     known: OrderedDict[str, Folded] = field(default_factory=OrderedDict)
+    newcomers: dict[tuple[str, int | None], Any] = field(default_factory=dict)  # by identity and repeatability
 
     def get(self, user: str) -> Folded | None:
         """The state of a user, if it is remembered."""
@@ -70,10 +72,13 @@ class States:
     def clear(self) -> None:
         """Drop everybody."""
         self.known.clear()
+        self.newcomers.clear()
 
 
 async def fold(tx: Tx, serving: Serving, user: User, states: States) -> Any:
-    """The state of a user, whose row is locked."""
+    """The state of a user, whose row is locked; newcomers about whom nothing is known share one, never changed."""
+    if user.place == 0 and not user.attributes:
+        return await _newcomer(tx, serving, user, states)
     found = states.get(user.id)
     current = found is not None and found.identity == serving.identity and found.revision == user.revision
     if found is None or not current or found.place > user.place:
@@ -88,6 +93,17 @@ async def fold(tx: Tx, serving: Serving, user: User, states: States) -> Any:
             await tables.keep_snapshot(tx, user, serving.identity, found.state.to_bytes())
             tx.later(lambda: setattr(found, "since", 0))
     return found.state
+
+
+async def _newcomer(tx: Tx, serving: Serving, user: User, states: States) -> Any:
+    """The state before any outcome."""
+    key = (serving.identity, user.repeatability)
+    if key not in states.newcomers:
+        begun = await begin(tx, serving, user)
+        if len(states.newcomers) >= MOST_NEWCOMERS:
+            states.newcomers.clear()
+        states.newcomers[key] = begun
+    return states.newcomers[key]
 
 
 async def _from_store(tx: Tx, serving: Serving, user: User) -> Folded:
@@ -129,7 +145,7 @@ def learn(serving: Serving, state: Any, events: Sequence[Event]) -> None:
 
 def _update(serving: Serving, state: Any, rows: list[Event], given: tuple[bool, bool]) -> None:
     features = np.stack([np.frombuffer(row.features or b"") for row in rows]) if _even(rows, given[0]) else None
-    ids = id_array(serving.canonical([row.action for row in rows if row.action is not None])) if given[1] else None
+    ids = alike(serving.canonical([row.action for row in rows if row.action is not None])) if given[1] else None
     rewards = [serving.fit_reward(row.reward or 0.0) for row in rows]
     serving.policy.update(state, features, rewards, ids=ids, users=np.zeros(len(rows), dtype=np.int64))
 

@@ -54,15 +54,18 @@ class Counted:
     rewards: Floats
     reached: int
 
-    def part(self, shift: float) -> Floats:
-        """What the user adds to the sums (FIRST + 1, 3): number, value and square; the overall mean is row 0."""
-        found = np.zeros((FIRST + 1, 3))
-        there = np.isfinite(self.rewards)
-        if there.any():
-            values = np.concatenate([[self.rewards[there].mean()], self.rewards]) - shift
-            values = np.where(np.concatenate([[True], there]), values, 0.0)
-            found[: len(values)] = np.stack([np.concatenate([[1], there]), values, values**2], axis=1)
-        return found
+
+def parts(users: Sequence[Counted], shift: float) -> Floats:
+    """What users add to the sums (m, FIRST + 1, 3): number, value and square; row 0 is the mean of what is there."""
+    values = np.full((len(users), FIRST + 1), np.nan)
+    for row, one in zip(values, users, strict=True):
+        row[1 : 1 + len(one.rewards)] = one.rewards
+    there = np.isfinite(values)
+    count = there.sum(1)
+    values[:, 0] = np.where(there, values, 0.0).sum(1) / np.maximum(count, 1)
+    there[:, 0] = count > 0
+    values = np.where(there, values - shift, 0.0)
+    return np.stack([there.astype(np.float64), values, values**2], axis=2)
 
 
 def interactions(events: Sequence[Sequence[Any]]) -> Floats:
@@ -97,14 +100,14 @@ class Sums:
         """Of nobody."""
         return cls(0, 0, 0, np.zeros((FIRST + 1, 3)))
 
-    def add(self, one: Counted, sign: int, shift: float) -> bool:
-        """A user comes or goes; whether so much went that what is left is worth nothing."""
+    def add(self, users: Sequence[Counted], sign: int, shift: float) -> bool:
+        """Users come or go; whether so much went that what is left is worth nothing."""
         before = self.values[:, 2].copy()
-        self.users += sign
-        self.interactions += sign * len(one.rewards)
-        self.rewarded += sign * int(np.isfinite(one.rewards).sum())
-        self.values += sign * one.part(shift)
-        return bool((self.values[:, 2] < LOST * before).any())
+        self.users += sign * len(users)
+        self.interactions += sign * sum(len(one.rewards) for one in users)
+        self.rewarded += sign * sum(int(np.isfinite(one.rewards).sum()) for one in users)
+        self.values += sign * parts(users, shift).sum(0)
+        return sign < 0 and bool((self.values[:, 2] < LOST * before).any())
 
 
 async def recount(tx: Tx, whose: str, *values: Any) -> int:
@@ -151,28 +154,21 @@ async def _as_they_are(tx: Tx, whose: str, values: Sequence[Any]) -> dict[str, C
 
 async def _exchange(tx: Tx, old: dict[str, Counted], new: dict[str, Counted], shift: float) -> None:
     """Write users who changed, and the sums."""
-    sums: dict[tuple[int, str], Sums] = {}
-    afresh = set()
-    for user in sorted(old.keys() | new.keys()):
-        was, now = old.get(user), new.get(user)
-        for one, sign in ((was, -1), (now, 1)):
-            if one is not None:
-                place = (one.version, one.arm)
-                if place not in sums:
-                    sums[place] = await _sums(tx, *place)
-                if sums[place].add(one, sign, shift) and sign < 0:
-                    afresh.add(place)
-        if now is None:
-            await tx.run("DELETE FROM lift_users WHERE user_id = $1", user)
-        else:
-            await tx.run(
-                "INSERT INTO lift_users (user_id, version, arm, rewards, reached) VALUES ($1, $2, $3, $4, $5) ON"
-                " CONFLICT (user_id) DO UPDATE SET version = excluded.version, arm = excluded.arm,"
-                " rewards = excluded.rewards, reached = excluded.reached",
-                *(user, now.version, now.arm, now.rewards.tobytes(), now.reached),
-            )
-    for place, found in sums.items():
-        if place in afresh:
+    for user in sorted(old.keys() - new.keys()):
+        await tx.run("DELETE FROM lift_users WHERE user_id = $1", user)
+    for user, one in sorted(new.items()):
+        await tx.run(
+            "INSERT INTO lift_users (user_id, version, arm, rewards, reached) VALUES ($1, $2, $3, $4, $5) ON"
+            " CONFLICT (user_id) DO UPDATE SET version = excluded.version, arm = excluded.arm,"
+            " rewards = excluded.rewards, reached = excluded.reached",
+            *(user, one.version, one.arm, one.rewards.tobytes(), one.reached),
+        )
+    for place in sorted({(one.version, one.arm) for one in (*old.values(), *new.values())}):
+        gone, come = ([one for one in few.values() if (one.version, one.arm) == place] for few in (old, new))
+        found = await _sums(tx, *place)
+        lost = found.add(gone, -1, shift)
+        found.add(come, 1, shift)
+        if lost:
             found = await _added_up(tx, *place, shift)
         await tx.run(
             "INSERT INTO lift_sums (version, arm, users, interactions, rewarded, sums) VALUES ($1, $2, $3, $4, $5, $6)"
@@ -196,8 +192,9 @@ async def _added_up(tx: Tx, version: int, arm: str, shift: float) -> Sums:
     """The sums of an arm from its users: a reward of 1e12 that was corrected leaves no digit of the others."""
     found = Sums.none()
     sql = "SELECT version, arm, rewards, reached FROM lift_users WHERE version = $1 AND arm = $2"
-    for row in await tx.all(sql, version, arm):
-        found.add(Counted(row[0], row[1], np.frombuffer(row[2]), row[3]), 1, shift)
+    users = [Counted(row[0], row[1], np.frombuffer(row[2]), row[3]) for row in await tx.all(sql, version, arm)]
+    for first in range(0, len(users), AT_ONCE):
+        found.add(users[first : first + AT_ONCE], 1, shift)
     return found
 
 
@@ -260,16 +257,15 @@ def lift_of(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares], shift
     empty = Sums.none()
     table = [[cells.get((version, arm), empty) for arm in ARMS] for version in versions]
     values = np.array([[one.values for one in row] for row in table]).reshape(len(versions), len(ARMS), FIRST + 1, 3)
-    longest = int((values[..., 0].sum((0, 1))[1:] > 0).sum())  # interactions that somebody has a reward of
-    overall = _lifts(values[:, :, 0])
+    values = np.moveaxis(values, 2, 0)  # (FIRST + 1, V, A, 3): overall, then by interaction
+    longest = int((values[1:, ..., 0].sum((1, 2)) > 0).sum())  # interactions that somebody has a reward of
+    means, lifts = _means(values[: longest + 1], shift), _lifts(values[: longest + 1])
     ratio = _sample_ratio(versions, table, shares)
     return Lift(
-        words=[in_words(one, values[:, 0, 0, 0].sum()) for one in overall] or ["There is nothing to compare yet."],
-        arms=_means(values[:, :, 0], shift),
-        lift=overall,
-        by_interaction=[
-            Interaction(n, _means(values[:, :, n], shift), _lifts(values[:, :, n])) for n in range(1, longest + 1)
-        ],
+        words=[in_words(one, values[0, :, 0, 0].sum()) for one in lifts[0]] or ["There is nothing to compare yet."],
+        arms=means[0],
+        lift=lifts[0],
+        by_interaction=[Interaction(n, means[n], lifts[n]) for n in range(1, longest + 1)],
         sample_ratio=ratio,
         first=FIRST,
         confidence=1 - ALPHA,
@@ -278,25 +274,25 @@ def lift_of(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares], shift
     )
 
 
-def _means(sums: Floats, shift: float) -> list[ArmMean]:
-    """Arms that have users, of sums (V, A, 3)."""
-    found = []
+def _means(sums: Floats, shift: float) -> list[list[ArmMean]]:
+    """Arms that have users, for each of n sums (n, V, A, 3)."""
+    found: list[list[ArmMean]] = [[] for _ in sums]
     for place, arm in enumerate(ARMS):
-        users = int(sums[:, place, 0].sum())
-        if users:
-            value, around = (float(one) for one in mean(sums, place))
-            low, high = _ends(value + shift, around)
-            found.append(ArmMean(arm, users, value + shift, low, high))
+        users = sums[:, :, place, 0].sum(1).astype(int).tolist()
+        for n, (value, around) in enumerate(zip(*(one.tolist() for one in mean(sums, place)), strict=True)):
+            if users[n]:
+                found[n].append(ArmMean(arm, users[n], value + shift, *_ends(value + shift, around)))
     return found
 
 
-def _lifts(sums: Floats) -> list[ArmLift]:
-    """Treated against each other arm."""
-    found = []
+def _lifts(sums: Floats) -> list[list[ArmLift]]:
+    """Treated against each other arm, for each of n sums."""
+    found: list[list[ArmLift]] = [[] for _ in sums]
     for place, arm in enumerate(ARMS[1:], start=1):
-        value, around = (float(one) for one in difference(sums, 0, place))
-        if np.isfinite(value):
-            found.append(ArmLift(arm, int(sums[:, place, 0].sum()), value, *_ends(value, around)))
+        users = sums[:, :, place, 0].sum(1).astype(int).tolist()
+        for n, (value, around) in enumerate(zip(*(one.tolist() for one in difference(sums, 0, place)), strict=True)):
+            if np.isfinite(value):
+                found[n].append(ArmLift(arm, users[n], value, *_ends(value, around)))
     return found
 
 

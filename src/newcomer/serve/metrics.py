@@ -9,6 +9,7 @@ try:
 except ImportError as error:
     raise MissingExtra.of("serve", purpose="metrics") from error
 
+ARMS = ("treated", "control", "incumbent", "random")
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 
 
@@ -20,6 +21,7 @@ class Metrics:
         self.requests = Counter("newcomer_requests", "Requests answered", ["route", "status"], registry=own)
         self.seconds = Histogram("newcomer_request_seconds", "Time to answer", ["route"], buckets=SECONDS, registry=own)
         self.decisions = Counter("newcomer_decisions", "Decisions made", ["arm"], registry=own)
+        self.decided = {arm: self.decisions.labels(arm) for arm in ARMS}
         self.rewards = Counter("newcomer_rewards", "Rewards taken", ["status"], registry=own)
         self.defaults = Counter("newcomer_defaults", "Default rewards given", registry=own)
         self.store_errors = Counter("newcomer_store_errors", "Requests that the store failed", registry=own)

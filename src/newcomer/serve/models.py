@@ -13,7 +13,6 @@ import hashlib
 import inspect
 import json
 import warnings
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +82,11 @@ class Serving:
     def by_id(self) -> bool:
         """Whether ids are enough: the model has the features of its actions."""
         return self.model.action_ids is not None and (self.model.one_hot or self.model.action_features is not None)
+
+    @cached_property
+    def everybody(self) -> Any:
+        """The state that the control arm decides by, the same for all users."""
+        return self.control.start(1)
 
     @cached_property
     def sampled(self) -> bool:
@@ -188,8 +192,8 @@ class Serving:
     def canonical(self, ids: list[int | str]) -> list[int | str]:
         """Ids in the type of the catalogue's."""
         kind = self.id_type
-        if kind is None or all(type(one) is kind for one in ids):
-            return ids if not self.model.tidy_ids else [self.model.catalogue.canonical(one) for one in ids]
+        if not self.model.tidy_ids and (kind is None or {kind}.issuperset(map(type, ids))):
+            return ids
         return [self.model.catalogue.canonical(one) for one in ids]
 
     def features(self, rows: Floats, where: str) -> Floats:
@@ -202,10 +206,9 @@ class Serving:
         return rows
 
 
-def id_array(names: Sequence[int | str]) -> NDArray[Any]:
-    """Ids as an array of whole numbers or of text; both together are text."""
-    kinds = {type(one) for one in names}
-    return np.array(names if len(kinds) == 1 else [str(one) for one in names])
+def alike(names: list[int | str]) -> list[Any]:
+    """Ids of one type, as policies take them: whole numbers or texts; both together are texts."""
+    return names if len(set(map(type, names))) == 1 else [str(one) for one in names]
 
 
 def policy_of(name: str, model: Model) -> Policy:

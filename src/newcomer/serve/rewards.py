@@ -48,7 +48,7 @@ async def _take(service: Service, tx: Tx, event: Event, user: User, request: Rew
     """Record, recognise or correct."""
     if event.status == "void":
         raise Refused(409, "void", "this decision was declared void", "decision")
-    parts = await tables.reward_parts(tx, event)
+    parts = await tables.reward_parts(tx, event) if event.status == "rewarded" else {}
     if request.event is not None:
         return await _take_part(service, tx, event, user, request, parts)
     if parts:

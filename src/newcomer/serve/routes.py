@@ -180,7 +180,7 @@ async def _promote(service: Service, call: Call) -> bytes:
         if sent and not model_files.same_features(serving.model, model):
             message = "clients send raw features, and this model has others: fit it with the same names and number"
             raise Refused(409, "other_features", message, "model")
-        await tables.promote(tx, wanted)
+        await service.promote(tx, wanted)
 
     await service.transact(work)
     await service.transact(service.serving)
@@ -198,7 +198,7 @@ async def _set_arms(service: Service, call: Call) -> bytes:
     async def work(tx: Tx) -> Shares:
         now = await service.shares(tx)
         if (now.random, now.control, now.incumbent) != (wanted.random, wanted.control, wanted.incumbent):
-            await tables.set_shares(tx, wanted.random, wanted.control, wanted.incumbent)
+            await service.set_shares(tx, wanted.random, wanted.control, wanted.incumbent)
         return await service.shares(tx)
 
     return encode(status.shares_of(await service.transact(work)))

@@ -7,11 +7,12 @@ process ends. The socket is opened before anything else, so that an address in u
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import Queue
 from typing import Any
 
@@ -62,6 +63,7 @@ def server_of(service: Service, tokens: Tokens | None, *, log: Log) -> uvicorn.S
         timeout_graceful_shutdown=DRAIN,
         timeout_keep_alive=75,  # longer than proxies keep theirs
         ws="none",
+        proxy_headers=False,  # nobody asks for the caller's address
         h11_max_incomplete_event_size=65_536,
     )
     return uvicorn.Server(config)
@@ -84,7 +86,12 @@ async def run(
         await service.open()
         try:
             server = server_of(service, tokens, log=log)
-            preparing = asyncio.create_task(_prepare(service, server, lambda: tell(*door.getsockname()[:2])))
+
+            def ready() -> None:
+                gc.freeze()  # what is there now stays: collections need not look at it again
+                tell(*door.getsockname()[:2])
+
+            preparing = asyncio.create_task(_prepare(service, server, ready))
             await server.serve(sockets=[door])
             preparing.cancel()
             result = (await asyncio.gather(preparing, return_exceptions=True))[0]
@@ -92,6 +99,15 @@ async def run(
                 raise result
         finally:
             await service.close()
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """The fastest event loop there is here."""
+    with suppress(ImportError):  # there is none for Windows
+        import uvloop
+
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()
 
 
 @contextmanager
@@ -114,7 +130,8 @@ def in_background(service: Service) -> Iterator[str]:
 
     def work() -> None:
         try:
-            asyncio.run(serve())
+            with asyncio.Runner(loop_factory=event_loop) as runner:
+                runner.run(serve())
         except BaseException as error:  # noqa: BLE001  (told to the thread that waits)
             known.put(error)
 

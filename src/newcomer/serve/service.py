@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -66,13 +67,14 @@ class Service:
         self.ready, self.started = False, time.time()
         self.loaded: Serving | None = None
         self.key = b""
+        self._now: tuple[int, str, Shares] | None = None  # what decides now, where nobody else could change it
         self.counted: tuple[float, tables.Counts] | None = None  # what a slow count found, and until when it is told
         self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
         self._loading = asyncio.Lock()
 
     async def open(self) -> None:
         """Open the store; a model that it does not know yet is promoted. Then `background.prepare` makes it ready."""
-        self.store.on_loss = self.states.clear
+        self.store.on_loss = self._forget
         await self.store.open()
         data = None if self.model is None else self.model.to_bytes()
 
@@ -111,10 +113,30 @@ class Service:
 
     async def current(self, tx: Tx) -> tuple[Serving, Shares]:
         """The generation that decides now, and the shares of new users."""
-        generation, model, *shares = await tables.current(tx)
-        if self.loaded is None or self.loaded.generation != generation:
-            raise Outdated(generation, model)
-        return self.loaded, Shares(*shares)
+        now = self._now
+        if now is None:
+            generation, model, *shares = await tables.current(tx)
+            now = (generation, model, Shares(*shares))
+            if self.store.alone:
+                tx.later(partial(setattr, self, "_now", now))
+        if self.loaded is None or self.loaded.generation != now[0]:
+            raise Outdated(*now[:2])
+        return self.loaded, now[2]
+
+    async def promote(self, tx: Tx, model: str) -> None:
+        """Have a model decide from the next generation on."""
+        self._now = None
+        await tables.promote(tx, model)
+
+    async def set_shares(self, tx: Tx, random: float, control: float, incumbent: float) -> None:
+        """Shares for users who are new from now on."""
+        self._now = None
+        await tables.set_shares(tx, random, control, incumbent)
+
+    def _forget(self) -> None:
+        """A commit was lost: what was read before it may not be true."""
+        self._now = None
+        self.states.clear()
 
     async def serving(self, tx: Tx) -> Serving:
         """The generation that decides now."""

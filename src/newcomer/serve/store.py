@@ -26,8 +26,8 @@ class Tx(Protocol):
     async def all(self, sql: str, *values: Any) -> Sequence[Row]:
         """The rows of a query."""
 
-    async def run(self, sql: str, *values: Any) -> None:
-        """Write."""
+    async def run(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Write; the rows that the statement returns."""
 
     async def changes(self, count: int = 1) -> int:
         """The first of `count` numbers of changes, in the order of commits; the counter is locked until the end."""
@@ -43,6 +43,7 @@ class Store(Protocol):
     """Where events, users, models and requests are kept."""
 
     name: str
+    alone: bool  # nobody else writes to it: what was read last is true until it is written here
     on_loss: Callable[[], None]
 
     async def open(self) -> None:

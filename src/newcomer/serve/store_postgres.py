@@ -53,9 +53,9 @@ class PostgresTx:
         """The rows of a query."""
         return await self.connection.fetch(in_postgres(sql), *values)  # type: ignore[no-any-return]
 
-    async def run(self, sql: str, *values: Any) -> None:
-        """Write."""
-        await self.connection.fetch(in_postgres(sql), *values)
+    async def run(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Write; the rows that the statement returns."""
+        return await self.all(sql, *values)
 
     async def changes(self, count: int = 1) -> int:
         """The next numbers; other transactions that change something wait for this one's end from here on."""
@@ -69,6 +69,8 @@ class PostgresTx:
 
 class PostgresStore:
     """A database; see the module."""
+
+    alone = False
 
     def __init__(self, url: str, *, connections: int = CONNECTIONS) -> None:
         parts = urlsplit(url)

@@ -61,18 +61,19 @@ class SqliteTx:
     """One work within the transaction of many; its savepoint is set at the first write."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self.store, self.wrote, self.calls = store, False, list[Callable[[], None]]()
+        self.store, self.execute, self.wrote = store, store.connection.execute, False
+        self.calls: list[Callable[[], None]] = []
 
     async def all(self, sql: str, *values: Any) -> Sequence[Row]:
         """The rows of a query."""
-        return self.store.connection.execute(in_sqlite(sql), values).fetchall()
+        return self.execute(in_sqlite(sql), values).fetchall()
 
-    async def run(self, sql: str, *values: Any) -> None:
-        """Write."""
+    async def run(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Write; the rows that the statement returns."""
         if not self.wrote:
             self.wrote = True
-            self.store.connection.execute("SAVEPOINT work")
-        self.store.connection.execute(in_sqlite(sql), values)
+            self.execute("SAVEPOINT work")
+        return self.execute(in_sqlite(sql), values).fetchall()
 
     async def changes(self, count: int = 1) -> int:
         """The next numbers; the last one given is written once a commit."""
@@ -89,6 +90,7 @@ class SqliteStore:
     """A file; see the module."""
 
     in_memory = False
+    alone = True
 
     def __init__(self, path: str | Path, *, clock: Callable[[], float] = time.time) -> None:
         self.path, self.clock, self.name = str(path), clock, f"sqlite {Path(path).name}"

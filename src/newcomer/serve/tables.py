@@ -10,17 +10,21 @@ import hmac
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from newcomer.serve.shapes import Refused
 from newcomer.serve.store import Row, Tx
 
 DAY = 86_400.0
+decode = msgspec.json.decode
 
 
-@dataclass(frozen=True)
-class User:
+class User(Struct, frozen=True):
     """A row of `users`, locked. `now` is the store's clock when it was."""
 
     id: str
@@ -36,8 +40,7 @@ class User:
     now: float
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(Struct, frozen=True):
     """A row of `events`: a decision, or an observation (arm "observed")."""
 
     id: str
@@ -67,9 +70,11 @@ COLUMNS = (
     "id, user_id, at, model, arm, propensity, action, position, features, candidates, excluded, slate, slot, shadow,"
     " event, shown, deadline, status, reward, place, change"
 )
-USER = (
-    "SELECT id, alias_of, arm, arm_probability, repeatability, attributes, place, revision, outcomes, mixed, /*NOW*/"
-    " FROM users u WHERE id = $1 /*LOCK*/"
+PERSON = "id, alias_of, arm, arm_probability, repeatability, attributes, place, revision, outcomes, mixed, /*NOW*/"
+USER = f"SELECT {PERSON} FROM users u WHERE id = $1 /*LOCK*/"
+NEW_USER = (
+    "INSERT INTO users (id, first_seen) VALUES ($1, /*NOW*/) ON CONFLICT (id) DO NOTHING"
+    f" RETURNING {PERSON.replace('id,', 'users.id,', 1)}"
 )
 PLACES = ", ".join(f"${i}" for i in range(1, 22))
 
@@ -86,15 +91,14 @@ async def find_user(tx: Tx, user: str) -> User | None:
 async def lock_user(tx: Tx, user: str) -> User:
     """The same; a user who was never seen gets a row."""
     found = await find_user(tx, user)
-    if found is None:
-        await tx.run("INSERT INTO users (id, first_seen) VALUES ($1, /*NOW*/) ON CONFLICT (id) DO NOTHING", user)
-        found = await find_user(tx, user)
-    assert found is not None
+    while found is None:
+        made = await tx.run(NEW_USER, user)
+        found = _user(made[0]) if made else await find_user(tx, user)  # another process was faster
     return found
 
 
 def _user(row: Sequence[Any]) -> User:
-    attributes = {} if row[5] is None else json.loads(row[5])
+    attributes = {} if row[5] is None else decode(row[5])
     return User(row[0], row[1], row[2], row[3], row[4], attributes, row[6], row[7], row[8], bool(row[9]), row[10])
 
 
@@ -164,8 +168,8 @@ async def add_event(tx: Tx, event: Event) -> None:
 
 
 def _values(e: Event) -> tuple[Any, ...]:
-    listed = None if e.candidates is None else json.dumps(e.candidates)
-    excluded = json.dumps(e.excluded) if e.excluded else None
+    listed = None if e.candidates is None else _text(e.candidates)
+    excluded = _text(e.excluded) if e.excluded else None
     known: tuple[Any, ...] = (e.id, e.user, e.at, e.model, e.arm, e.propensity, _id_text(e.action), e.position)
     known += (
         e.features,
@@ -187,18 +191,23 @@ def _event(row: Sequence[Any]) -> Event:
     values = list(row)
     values[6], values[13] = _id_of(row[6]), _id_of(row[13])
     values[8] = None if row[8] is None else bytes(row[8])
-    values[9] = None if row[9] is None else tuple(json.loads(row[9]))
-    values[10] = () if row[10] is None else tuple(json.loads(row[10]))
+    values[9] = None if row[9] is None else tuple(decode(row[9]))
+    values[10] = () if row[10] is None else tuple(decode(row[10]))
     values[15] = bool(row[15])
     return Event(*values)
 
 
 def _id_text(one: int | str | None) -> str | None:
-    return None if one is None else json.dumps(one)
+    return None if one is None else _text(one)
+
+
+def _text(value: Any) -> str:
+    """A value as JSON."""
+    return msgspec.json.encode(value).decode()
 
 
 def _id_of(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
+    return None if text is None else decode(text)
 
 
 async def event_of(tx: Tx, decision: str) -> Event | None:
@@ -216,14 +225,13 @@ async def observation_of(tx: Tx, user: User, event: str) -> Event | None:
 async def locked_event(tx: Tx, decision: str) -> tuple[Event, User]:
     """A decision and its user, whose row is locked; a decision that there is not is refused."""
     while True:
-        found = await event_of(tx, decision)
-        if found is None or found.arm == "observed":
+        whose = await tx.all("SELECT user_id FROM events WHERE id = $1 AND arm <> 'observed'", decision)
+        if not whose:
             await _refuse_unknown(tx, decision)
-        assert found is not None
-        user = await lock_user(tx, found.user)
-        again = await event_of(tx, decision)
-        if again is not None and again.user == user.id:
-            return again, user
+        user = await lock_user(tx, whose[0][0])
+        found = await event_of(tx, decision)
+        if found is not None and found.user == user.id:  # nobody merged the user in between
+            return found, user
 
 
 async def _refuse_unknown(tx: Tx, decision: str) -> None:
@@ -380,6 +388,12 @@ async def repeatability(tx: Tx, version: int | None = None) -> tuple[int, dict[s
     else:
         rows = await tx.all("SELECT version, told FROM repeatabilities WHERE version = $1", version)
     return (int(rows[0][0]), json.loads(rows[0][1])) if rows else None
+
+
+async def last_repeatability(tx: Tx) -> int | None:
+    """The last version."""
+    version = (await tx.all("SELECT max(version) FROM repeatabilities"))[0][0]
+    return None if version is None else int(version)
 
 
 async def keep_repeatability(tx: Tx, model: str, policy: str, told: dict[str, Any]) -> int:

@@ -1,0 +1,25 @@
+# The decision service: docker build -t newcomer . ; compose.yaml runs it with PostgreSQL (docs/production.md).
+FROM python:3.12-slim
+
+ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1 \
+    NUMBA_CACHE_DIR=/var/cache/newcomer
+WORKDIR /build
+COPY pyproject.toml README.md LICENSE ./
+COPY requirements requirements
+COPY src src
+RUN pip install -c requirements/test.txt '.[serve,client]' && rm -rf /build/src \
+    && useradd --system --create-home newcomer && mkdir -p /var/cache/newcomer /data \
+    && chown newcomer /var/cache/newcomer /data
+
+USER newcomer
+WORKDIR /data
+# The inner loops, compiled now and not at the first start; on another kind of processor they are compiled again.
+RUN python -m newcomer.compile_cache
+
+VOLUME /data
+EXPOSE 8321
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8321/healthz', timeout=2)"]
+ENTRYPOINT ["newcomer"]
+CMD ["serve", "/data/model.newcomer", "--host", "0.0.0.0"]

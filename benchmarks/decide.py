@@ -38,7 +38,7 @@ def compiled(basis, system, actions, rewards, width, features, seen):
             block = actions[t, u]
             scoring_loops._project(basis, block, low)
             scoring_loops._ucb_row(system.factor[u], system.mean[u], low, width, scores[0])
-            scoring_loops.first_best(scores, mask, chosen)
+            scoring_loops.first_best_scores(scores, mask, chosen)
             x = block[chosen[0]]
             learning_loops._project(basis, x, one)
             learning_loops.learn_row(system, u, one, rewards[t, u])
@@ -78,7 +78,7 @@ def compare(users: int, count: int, *, dim: int = 200, rank: int = 18, choices: 
 
     def loop() -> None:
         out = np.empty((count, users, dim))
-        compiled(basis, ridge.start(users, rank).parts, actions, rewards, 1.0, out, np.zeros((users, dim)))
+        compiled(basis, ridge.start_ridge(users, rank).parts, actions, rewards, 1.0, out, np.zeros((users, dim)))
 
     seconds = alternate({"public": lambda: public(policy, actions, rewards), "compiled": loop}, repeats=REPEATS)
     micro = {name: value / (count * users) * 1e6 for name, value in seconds.items()}
@@ -145,7 +145,7 @@ def first_decision() -> float:
 
 def main() -> None:
     """Measure and write the page."""
-    compile_cache.warm()
+    compile_cache.warm_compile_cache()
     table = pl.DataFrame([compare(1, ROUNDS), compare(1000, 10)])
     name, ids = decide_ids.table()
     text = (

@@ -212,7 +212,7 @@ def states(model: nc.Model) -> list[dict[str, object]]:
 def old_bytes(state: State) -> bytes:
     """A state as format 3 had it."""
     arrays = {name: array for name, array, _ in state.arrays()}
-    return files.pack(state.saved_as or type(state).__name__, arrays, {"record": asdict(state.record)})
+    return files.pack_file(state.saved_as or type(state).__name__, arrays, {"record": asdict(state.record)})
 
 
 def million(model: nc.Model) -> list[dict[str, object]]:

@@ -25,7 +25,7 @@ import newcomer as nc
 from benchmarks.measure import page
 from newcomer import compile_cache
 from newcomer.logs.reduce import reduce
-from newcomer.sold.moments import merge, moments_of
+from newcomer.sold.moments import merge_moments, moments_of
 from newcomer.worlds import Synthetic
 
 USERS, STEPS, FILES, BUCKETS, REPEATS = 200_000, 20, 16, 16, 3
@@ -56,7 +56,7 @@ def kernel(folder: Path, *, users: int = USERS, blocks: int = 20) -> Callable[[]
     features /= np.linalg.norm(features, axis=1, keepdims=True)
     user, reward = np.repeat(np.arange(block), STEPS), rng.standard_normal(block * STEPS)
     logs = nc.Logs.from_arrays(user=user, features=features, reward=reward)
-    return lambda: [reduce(logs, partial(moments_of, ridge=1.0), merge) for _ in range(blocks)]
+    return lambda: [reduce(logs, partial(moments_of, ridge=1.0), merge_moments) for _ in range(blocks)]
 
 
 def scan(folder: Path) -> Callable[[], object]:
@@ -107,7 +107,7 @@ def measure(name: str, folder: Path) -> dict[str, float]:
 
 def inside(name: str, folder: str) -> None:
     """Runs in the fresh process."""
-    compile_cache.warm()
+    compile_cache.warm_compile_cache()
     call = WAYS[name](Path(folder))
     start = time.process_time()
     call()

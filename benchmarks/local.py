@@ -12,9 +12,9 @@ import polars as pl
 import newcomer as nc
 from benchmarks.measure import page
 from newcomer.arrays import Floats
-from newcomer.linear.ridge import Ridge, precision
+from newcomer.linear.ridge import Ridge, ridge_precision
 from newcomer.local import rounds
-from newcomer.local.problem import pose
+from newcomer.local.problem import pose_problem
 from newcomer.model import Model
 
 SIZES = ((50, 2, 20), (50, 2, 100), (100, 5, 20), (200, 18, 20))
@@ -61,8 +61,8 @@ def play(d: int, k: int, count: int, radius: float, seed: int) -> Iterator[dict[
 
 def effort(policy: nc.LocalUCB, state: Ridge, actions: Floats) -> dict[str, float]:
     """Evaluations per climbed action, share pruned, and gaps of a round."""
-    problem = pose(precision(state)[0], state.moment[0], policy.model.basis, **policy.settings)
-    found = rounds.solve(problem, actions, prune=True)
+    problem = pose_problem(ridge_precision(state)[0], state.moment[0], policy.model.basis, **policy.settings)
+    found = rounds.solve_round(problem, actions, prune=True)
     proof = policy.certificate(state, actions)
     climbed = ~found.pruned
     return {
@@ -90,7 +90,7 @@ def main() -> None:
     nc.play  # noqa: B018  (imports and compiled loops are not what is measured)
     from newcomer import compile_cache
 
-    compile_cache.warm()
+    compile_cache.warm_compile_cache()
     lines = [row(*size, radius) for size in SIZES for radius in (0.15, 0.5)]
     page("local", "LOCAL-UCB's rounds", TEXT, {"": pl.DataFrame(lines)})
 

@@ -15,12 +15,12 @@ import polars as pl
 
 import newcomer as nc
 from benchmarks.measure import alternate, page
-from newcomer.em.likelihood import Task, expect, merge
-from newcomer.em.pairs import pairs_of, start_from
+from newcomer.em.likelihood import Task, likelihood_sums, merge_likelihood_sums
+from newcomer.em.pairs import pairs_of, start_from_pairs
 from newcomer.logs.reduce import reduce
-from newcomer.sold.moments import merge as add_moments
+from newcomer.sold.moments import merge_moments as add_moments
 from newcomer.sold.moments import moments_of
-from newcomer.sold.second_moment import batch_rows
+from newcomer.sold.second_moment import second_moment_batch_rows
 from newcomer.worlds import Synthetic
 
 USERS, STEPS, DIM, RANK = 5000, 50, 200, 18
@@ -31,11 +31,13 @@ def main() -> None:
     logs = Synthetic(dim=DIM, rank=RANK, seed=1).logs(USERS, STEPS, seed=1)
     pairs = reduce(logs, pairs_of, operator.add)
     everybody = np.ones(len(pairs.users), dtype=np.bool_)
-    task = Task(start_from(pairs.take(everybody), RANK), everybody, ~everybody)
+    task = Task(start_from_pairs(pairs.take(everybody), RANK), everybody, ~everybody)
     seconds = alternate(
         {
-            "SOLD pass": lambda: reduce(logs, partial(moments_of, ridge=1.0), add_moments, rows=batch_rows(DIM)),
-            "EM pass": lambda: reduce(logs, partial(expect, tasks=(task,)), merge),
+            "SOLD pass": lambda: reduce(
+                logs, partial(moments_of, ridge=1.0), add_moments, rows=second_moment_batch_rows(DIM)
+            ),
+            "EM pass": lambda: reduce(logs, partial(likelihood_sums, tasks=(task,)), merge_likelihood_sums),
             "start of EM (all pairs)": lambda: reduce(logs, pairs_of, operator.add),
         }
     )

@@ -20,7 +20,7 @@ import newcomer as nc
 from benchmarks.measure import machine, markdown
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.model import Model
-from newcomer.simulate import Player, exits
+from newcomer.simulate import Player, simulated_exits
 from newcomer.worlds import Synthetic
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -95,7 +95,7 @@ def _cost(kind: str, length: float, inner: Synthetic, model: Model) -> pl.DataFr
         policies[f"after {last}"] = nc.ProBALLUCB(model, horizon=LONG, tau=tau, radius=1.0)
     policies["never"] = nc.ProBALLUCB(model, horizon=LONG, tau=0.0)
     rows = nc.play(policies, world, horizon=LONG, users=USERS, seed=world.seed)
-    left = exits(rows).group_by("policy").agg(pl.col("left_at").unique())
+    left = simulated_exits(rows).group_by("policy").agg(pl.col("left_at").unique())
     assert dict(left.iter_rows()) == {f"after {last}": [last + 1] for last in EXITS} | {"never": [None]}
     return rows
 

@@ -20,7 +20,7 @@ import numpy as np
 import newcomer as nc
 from benchmarks import files
 from newcomer.logs.dask import Dask
-from newcomer.logs.read import scatter_file
+from newcomer.logs.read import read_and_scatter_file
 from newcomer.logs.reader import Reader
 from newcomer.logs.workers import Engine, WorkerPool
 
@@ -100,7 +100,7 @@ def volume(folder: str) -> dict[str, Any]:
     logs = nc.read_logs(place / "logs", items=place / "items.parquet", memory=8 * reader.total)  # less than they take
     sorted_bytes = sum(file.stat().st_size for file in logs._source.folder.rglob("*") if file.is_file())
     with tempfile.TemporaryDirectory() as scratch:
-        arrived = scatter_file((reader, logs._items), 0, folder=Path(scratch), buckets=16)
+        arrived = read_and_scatter_file((reader, logs._items), 0, folder=Path(scratch), buckets=16)
         scattered = sum(file.stat().st_size for file in Path(scratch).iterdir())
     assert arrived is not None
     in_files = sum(file.stat().st_size for file in (place / "logs").iterdir())

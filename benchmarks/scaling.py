@@ -18,11 +18,11 @@ import polars as pl
 from benchmarks.measure import PAGES, page
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs.batch import Batch
-from newcomer.sold.correction import correction_of, coverage_of, second_moment
-from newcomer.sold.moments import merge, moments_of
-from newcomer.sold.radius_terms import ingredients_of
+from newcomer.sold.correction import corrected_second_moment, correction_of, coverage_for_correction
+from newcomer.sold.moments import merge_moments, moments_of
+from newcomer.sold.radius_terms import radius_terms_of
 from newcomer.subspace import top_eigenvectors
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 
 STEPS, RANK, BLOCK = 20, 2, 10_000
 SWEEP = {
@@ -34,7 +34,9 @@ SWEEP = {
 def block(users: int, dim: int, part: int, features: np.ndarray, rewards: np.ndarray) -> Batch:
     """A batch of users with ids that no other part has."""
     ids = np.arange(part * BLOCK, part * BLOCK + users, dtype=np.uint64)
-    return Batch(ids, mix(ids), np.arange(users + 1) * STEPS, features[: users * STEPS], rewards[: users * STEPS])
+    return Batch(
+        ids, mix_user_hashes(ids), np.arange(users + 1) * STEPS, features[: users * STEPS], rewards[: users * STEPS]
+    )
 
 
 def once(users: int, dim: int) -> tuple[float, float]:
@@ -45,9 +47,9 @@ def once(users: int, dim: int) -> tuple[float, float]:
     rewards, other = rng.standard_normal(size * STEPS), features.copy()
     start = time.perf_counter()
     parts = (moments_of(block(size, dim, p, features, rewards), 1.0) for p in range(max(1, users // BLOCK)))
-    moments = fold(merge, parts)
-    spectrum, _ = top_eigenvectors(second_moment(moments), RANK)
-    ingredients_of(moments, correction_of(moments, coverage_of(moments)), spectrum, RANK)
+    moments = fold(merge_moments, parts)
+    spectrum, _ = top_eigenvectors(corrected_second_moment(moments), RANK)
+    radius_terms_of(moments, correction_of(moments, coverage_for_correction(moments)), spectrum, RANK)
     fit = time.perf_counter() - start
     start = time.perf_counter()
     features.T @ other

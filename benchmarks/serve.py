@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import statistics
@@ -81,6 +82,14 @@ class Server:
         with urlopen(f"http://127.0.0.1:{PORT}/metrics") as answer:
             found = re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", answer.read().decode(), flags=re.MULTILINE)
         return sum(map(float, found))
+
+    def cpu(self) -> float:
+        """Seconds of CPU time so far, by Linux; NaN elsewhere."""
+        try:
+            told = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return math.nan
+        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Self:
         return self
@@ -225,17 +234,21 @@ def main() -> None:
         stores["PostgreSQL"] = postgres.get_uri()
         runs: dict[str, list[tuple[float, list[float]]]] = {}
         bare, share, per = [], [], []
+        spent_by: dict[str, list[float]] = {}
         for turn in range(REPEATS):
-            with Server("-c", ECHO.format(port=PORT)):
+            with Server("-c", ECHO.format(port=PORT)) as server:
                 load(300, rewards=False)
+                used = server.cpu()
                 runs.setdefault("bare Starlette echo", []).append(load(COUNT, rewards=False, seed=turn))
+                spent_by.setdefault("bare Starlette echo", []).append(1e6 * (server.cpu() - used) / COUNT)
             bare.append(inserts(folder))
             (folder / "bare").unlink()
             for store, url in stores.items():
                 with Server(*serve, url) as server:
                     load(300, rewards=True, seed=100 + turn)
-                    before = server.metric("newcomer_policy_seconds_total")
+                    before, used = server.metric("newcomer_policy_seconds_total"), server.cpu()
                     runs.setdefault(store, []).append(load(COUNT, rewards=False, seed=turn))
+                    spent_by.setdefault(store, []).append(1e6 * (server.cpu() - used) / COUNT)
                     spent = (server.metric("newcomer_policy_seconds_total") - before) / COUNT
                     runs.setdefault(f"{store}, with rewards", []).append(load(COUNT, rewards=True, seed=10 + turn))
                     alone = load(300, rewards=False, connections=1, seed=50 + turn)
@@ -257,6 +270,10 @@ def main() -> None:
         [
             {"": "bare inserts a second, 32 to a commit", "value": statistics.median(bare)},
             {"": "SQLite / the slower of echo and bare inserts (at least 0.5)", "value": rate["SQLite"] / slower},
+            *(
+                {"": f"CPU of the server, microseconds a request: {name}", "value": statistics.median(found)}
+                for name, found in spent_by.items()
+            ),
             {"": "policy, microseconds of a decide", "value": statistics.median(per)},
             {"": "policy / one decide on SQLite, one connection (at most 0.15)", "value": statistics.median(share)},
             {"": f"start-up with the events of {MILLION:,} users, s (at most 5)", "value": started},

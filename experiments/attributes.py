@@ -42,12 +42,12 @@ import polars as pl
 from experiments import markdown
 from experiments.results_table import write_table
 from newcomer._fit import fit
-from newcomer._outcome import is_binary
+from newcomer._outcome import has_binary_outcome
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.em.attributes import over_people
-from newcomer.encoding import encode, table_of, translate
-from newcomer.evaluation.predictors import regression_of
+from newcomer.em.attributes import population_with_attributes
+from newcomer.encoding import encode_columns, table_to_encode, translate_encoding
+from newcomer.evaluation.predictors import regression_predictor
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
@@ -245,15 +245,15 @@ def _paid(reward: Floats, rows: Ints, chosen: Ints) -> Floats:
 
 def regressed(table: Table, logs: Logs, model: Model) -> Any:
     """The scores of plain regression on attributes; None where it is too large."""
-    made = regression_of(logs, model)
+    made = regression_predictor(logs, model)
     if made is None or logs.people is None:
         return None
     position = {one: i for i, one in enumerate(model.action_ids or ())}
 
     def scores(rows: Ints, told: pl.DataFrame) -> Floats:
-        given, count = table_of(told.select([one.name for one in made.columns]))
+        given, count = table_to_encode(told.select([one.name for one in made.columns]))
         x = AttributePrior(np.zeros((0, len(made.covariance))), made.covariance).completed(
-            encode(made.columns, given, count)
+            encode_columns(made.columns, given, count)
         )
         beta = made.mean + x @ made.effects.T
         if table.features is not None:
@@ -274,7 +274,7 @@ def joint(logs: Logs, plain: Model, model: Model) -> Model:
     assert batch.attributes is not None and plain.evidence.population is not None
     covariance = np.array(model.attribute_covariance)
     x = AttributePrior(np.zeros((0, len(covariance))), covariance).completed(
-        translate(batch.attributes, batch.attribute_columns, model.attributes)
+        translate_encoding(batch.attributes, batch.attribute_columns, model.attributes)
     )
     length, dim, rank = int(batch.lengths[0]), plain.dim, plain.factor.shape[1]
     X, r = batch.features.reshape(-1, length, dim), batch.rewards.reshape(-1, length)
@@ -297,7 +297,7 @@ def joint(logs: Logs, plain: Model, model: Model) -> Model:
         rest = r - np.einsum("nhd,nd->nh", X, both @ np.column_stack([mean, factor]).T)
         unsure = np.einsum("nhk,nkl,nhl->", X @ factor, left, X @ factor, optimize=True)
         noise = float(((rest**2).sum() + unsure) / r.size)
-    prior, whole = over_people(factor, factor @ gamma, covariance)
+    prior, whole = population_with_attributes(factor, factor @ gamma, covariance)
     changed = replace(model, mean=mean, factor=whole, noise_variance=noise, residual_variance=np.zeros(0))
     return replace(changed, attribute_effects=prior.effects)
 
@@ -315,7 +315,7 @@ def run(name: str) -> list[dict[str, Any]]:
         }
         if table.features is not None and models[WITH].attributes:
             models[JOINT] = joint(own, models[WITHOUT], models[WITH])
-        if is_binary(own.summary):
+        if has_binary_outcome(own.summary):
             models[BINARY] = fit(own, calibrate=False, outcome="binary")
             models[BINARY_WITHOUT] = fit(plain, calibrate=False, outcome="binary")
         kept.append([one.name for one in models[WITH].attributes])
@@ -368,9 +368,9 @@ def emails() -> list[dict[str, Any]]:
     why = fit(own, calibrate=False).evidence.outcome
     best = rates[new, int(np.argmax(rates[:12_000].mean(axis=0)))]
     print("emails: best for all", best.mean(), "auto:", why.sentence if why else "")
-    made = regression_of(own, fitted[WITHOUT])
+    made = regression_predictor(own, fitted[WITHOUT])
     assert made is not None
-    encoded = encode(made.columns, *table_of(people[new].drop("user")))
+    encoded = encode_columns(made.columns, *table_to_encode(people[new].drop("user")))
     regression = rates[new, (made.mean + encoded @ made.effects.T).argmax(axis=1)] - best
     rows = []
     for table, changed in (("emails", {}), ("emails, nothing lasts", {"persistence": 0.0})):

@@ -33,13 +33,13 @@ import polars as pl
 
 from experiments import markdown
 from experiments.results_table import write_table
-from newcomer._fit import fit, fit_apart_too
+from newcomer._fit import fit, fit_and_fit_parts
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation import off_policy
-from newcomer.evaluation.cold_start import CHANCE, REWARD, ByPolicy, Fold, judge
-from newcomer.evaluation.off_policy import replay
+from newcomer.evaluation.cold_start import CHANCE, REWARD, ByPolicy, Fold, judge_cold_start
+from newcomer.evaluation.off_policy import off_policy_replay
 from newcomer.evaluation.predictors import MEAN, OURS, POSTERIOR
-from newcomer.evaluation.results import STEPS, CurveStep, PolicyRow, curves_of, table_rows
+from newcomer.evaluation.results import STEPS, CurveStep, PolicyRow, result_curves, result_table_rows
 from newcomer.evidence import GainStep
 from newcomer.gain import heldout_gain
 from newcomer.gain.per_user import PerUser, UserTable
@@ -49,7 +49,7 @@ from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorTS, PriorUCB
-from newcomer.users import folds as split
+from newcomer.users import user_folds as split
 from newcomer.worlds.people import People
 
 WORLDS, USERS, OTHERS, ROWS, ACTIONS = 200, 300, 1000, 14, 12  # OTHERS: for each fit
@@ -115,7 +115,9 @@ def run(seed: int) -> list[dict[str, float | str | int]]:
     looked = [_look(*pair) for pair in zip(models, held_out, strict=True)]
     said, alone = _judged(looked), _judged(looked, alone=True)
     true = _judged([_look(model, crowd.logs, deals=1) for model, crowd in zip(models, others, strict=True)])
-    values = off_policy.rows_of(UserTable.joined([_weigh(*pair) for pair in zip(models, held_out, strict=True)]))[0]
+    values = off_policy.off_policy_rows(
+        UserTable.joined([_weigh(*pair) for pair in zip(models, held_out, strict=True)])
+    )[0]
     row = next(one for one in values if one.policy == OURS and one.interactions == LOOK)
     worth = np.mean([_worth(model, crowd) for model, crowd in zip(models, others, strict=True)])
     logged = world.logging @ world.mean
@@ -139,10 +141,10 @@ def _look(model: Model, logs: Logs, deals: int = 2) -> tuple[UserTable, UserTabl
     """What the predictors and policies are worth to the people of some logs."""
     ours, mean = PriorUCB(model), PopulationMean(model)
     predictors = {OURS: ByPolicy(ours), MEAN: ByPolicy(mean), POSTERIOR: ByPolicy(PriorTS(model))}
-    found = judge(predictors, logs, steps=(LOOK,), choices=CHOICES, deals=deals)
+    found = judge_cold_start(predictors, logs, steps=(LOOK,), choices=CHOICES, deals=deals)
     every = np.full((*found.people.values.shape[:2], len(STEPS), 3), np.nan)
     every[:, :, STEPS.index(LOOK)] = found.people.values[:, :, 0]
-    games = replay({OURS: ours, MEAN: mean}, logs, rounds=ROUNDS)
+    games = off_policy_replay({OURS: ours, MEAN: mean}, logs, rounds=ROUNDS)
     return UserTable(found.names, PerUser(found.people.hashes, every)), games
 
 
@@ -153,9 +155,11 @@ def _judged(found: list[tuple[UserTable, UserTable]], *, alone: bool = False) ->
         judged, played = replace(judged, folds=None), replace(played, folds=None)
     ours, mean, chance = (judged.of(name)[:, STEPS.index(LOOK), REWARD] for name in (OURS, MEAN, CHANCE))
     curve: CurveStep = next(
-        step for step in curves_of(judged) if (step.predictor, step.interactions) == (POSTERIOR, LOOK)
+        step for step in result_curves(judged) if (step.predictor, step.interactions) == (POSTERIOR, LOOK)
     )
-    game: PolicyRow = next(row for row in table_rows(played, (ROUNDS,)) if (row.policy, row.rounds) == (OURS, ROUNDS))
+    game: PolicyRow = next(
+        row for row in result_table_rows(played, (ROUNDS,)) if (row.policy, row.rounds) == (OURS, ROUNDS)
+    )
     return {
         "choice, reward": Interval.of(ours, judged.folds),
         "choice, over the population mean": Interval.of(ours - mean, judged.folds),
@@ -168,7 +172,7 @@ def _judged(found: list[tuple[UserTable, UserTable]], *, alone: bool = False) ->
 
 
 def _weigh(model: Model, logs: Logs) -> UserTable:
-    return off_policy.weigh({OURS: PriorUCB(model)}, PriorTS(model), logs)
+    return off_policy.off_policy_sums({OURS: PriorUCB(model)}, PriorTS(model), logs)
 
 
 def _worth(model: Model, crowd: Crowd) -> float:
@@ -239,7 +243,7 @@ def _simulated(kind: str, people: int, rows: int, seed: int) -> tuple[Logs, Logs
 def few(kind: str, people: int, rows: int, seed: int) -> Iterator[dict[str, float | str | int]]:
     """One table: what is promised, with and without chance in who was fitted to, and what happened."""
     mine, others = few_people(kind, people, rows, seed)
-    fitted = fit_apart_too(mine, calibrate=False, measure=False)
+    fitted = fit_and_fit_parts(mine, calibrate=False, measure=False)
     said = _gains(mine, fitted.apart, rows)
     with patch("newcomer.interval.FEW", 0):
         alone = _gains(mine, fitted.apart, rows)
@@ -254,7 +258,7 @@ def few(kind: str, people: int, rows: int, seed: int) -> Iterator[dict[str, floa
 
 def _gains(people: Logs, apart: heldout_gain.Apart, rows: int) -> dict[int, GainStep]:
     """Gains over the population mean of people who are served by fits without them, by number of interactions."""
-    found = heldout_gain.measure(partial(reduce, people), apart, people=people.summary.users, length=rows)
+    found = heldout_gain.measure_heldout_gain(partial(reduce, people), apart, people=people.summary.users, length=rows)
     return {} if found is None else {step.interactions: step for step in found.steps if step.interactions}
 
 

@@ -17,14 +17,14 @@ from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.evaluation.evaluate import evaluate
-from newcomer.evaluation.off_policy import served
+from newcomer.evaluation.off_policy import off_policy_choice_rewards
 from newcomer.logs import Logs
 from newcomer.paper.worlds.download import find_movielens
 from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
-from newcomer.users import hold_out
-from newcomer.worlds.world import stream
+from newcomer.users import hold_out_users
+from newcomer.worlds.world import world_stream
 
 FILMS, APART, SEED = 100, 0.3, 1
 RESULTS = Path(__file__).parent / "results"
@@ -37,7 +37,7 @@ def people() -> tuple[Logs, Logs]:
     kept = np.isin(ratings.movie, often)
     user, film, stars = ratings.user[kept], ratings.movie[kept], ratings.rating[kept]
     known = np.unique(user)
-    logged, others = hold_out(len(known), APART, stream(SEED, "evaluate"))
+    logged, others = hold_out_users(len(known), APART, world_stream(SEED, "evaluate"))
     return _logs(user, film, stars, known[logged]), _logs(user, film, stars, known[others])
 
 
@@ -55,7 +55,7 @@ def run() -> pl.DataFrame:
     policies = {"ours": PriorUCB(model), "mean": PopulationMean(model)}
     rows = []
     for step in found.headline:
-        got = served(policies, others, steps=step.interactions, choices=found.choices)
+        got = off_policy_choice_rewards(policies, others, steps=step.interactions, choices=found.choices)
         gain, said = got["ours"] - got["mean"], step.population_mean
         expected = said.again(len(gain))
         told = {"interactions": step.interactions, "judged": said.people, "said": said.value, "low": said.low}

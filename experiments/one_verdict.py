@@ -143,7 +143,7 @@ def asked(file: Path, command: str) -> dict[str, Any]:
     if command in ("evaluate", "report"):
         out[command] += ["--workers", "1"]
     with redirect_stdout(StringIO()) as said:
-        code = main.execute([command, str(file), *out.get(command, []), "--json"])
+        code = main.execute_command([command, str(file), *out.get(command, []), "--json"])
     if code not in (0, 5):
         raise SystemExit(f"newcomer {command} {file} ended with {code}")
     told: dict[str, Any] = json.loads(said.getvalue())

@@ -37,7 +37,7 @@ from newcomer.paper.worlds.ratings import read_ratings
 from newcomer.policies.prior import PriorUCB
 from newcomer.simulate import play
 from newcomer.worlds.people import People
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 LEVEL, SPLITS, NEWCOMERS, ROUNDS = (
     0.1,
@@ -73,7 +73,7 @@ def tables(name: str, seed: int) -> Iterator[tuple[str, str, Told]]:
 
 def strangers(seed: int) -> Iterator[tuple[str, str, Told]]:
     """Newcomers who are not of the population."""
-    rng = stream(seed, "outlier test")
+    rng = world_stream(seed, "outlier test")
     names = tuple(f"question {number:02d}" for number in range(60))
     common, own = 3.0 + 0.5 * rng.standard_normal(60), rng.standard_normal((300, 60))
     world = People(common + 0.4 * rng.standard_normal((300, 3)) @ rng.standard_normal((3, 60)) + own, names, seed=seed)
@@ -102,14 +102,14 @@ def films(seed: int, rank: Rank = "auto") -> Iterator[tuple[str, str, Told]]:
     kept = np.isin(ratings.movie, often)
     table = np.full((len(ratings.users), FILMS), np.nan)
     table[ratings.user[kept], np.searchsorted(often, ratings.movie[kept])] = ratings.rating[kept]
-    rng = stream(seed, "outlier test")
+    rng = world_stream(seed, "outlier test")
     who = rng.permutation(np.flatnonzero((~np.isnan(table)).sum(axis=1) >= RATED))
     yield from few_rows(table[who[: LOGGED + OTHERS]], rng, rank)
 
 
 def simulated(seed: int, rank: Rank = "auto") -> Iterator[tuple[str, str, Told]]:
     """People of a Gaussian population with two directions, and ratings as few as of the films."""
-    rng = stream(seed, "outlier test")
+    rng = world_stream(seed, "outlier test")
     factor, mean = 0.3 * rng.standard_normal((2, FILMS)), 3.5 + 0.5 * rng.standard_normal(FILMS)
     taste = rng.standard_normal((LOGGED + OTHERS, 2)) @ factor
     table = mean + taste + 0.9 * rng.standard_normal(taste.shape)

@@ -15,7 +15,7 @@ from experiments import markdown
 from experiments.results_table import write_table
 from newcomer._fit import fit
 from newcomer.radius import KINDS
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds.synthetic import Synthetic
 
 USERS = (500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
@@ -28,7 +28,7 @@ def run(users: int, seed: int) -> dict[str, float]:
     world = Synthetic.learnable(seed=seed)
     logs = world.logs(users, STEPS, seed=seed)
     model = fit(logs, rank=world.rank, estimator="sold", ridge=1.0, null=False)
-    row = {"users": users, "seed": seed, "error": distance(model.basis, world.basis, norm="frobenius")}
+    row = {"users": users, "seed": seed, "error": subspace_distance(model.basis, world.basis, norm="frobenius")}
     for kind in KINDS:
         for form in ("theorem", "identity"):
             for simplified in (True, False):

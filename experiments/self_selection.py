@@ -30,7 +30,7 @@ from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
 from newcomer.worlds.people import People
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 LOGGED = {"Young People": 20, "bfi": 8}  # questions that each person logs
 STRENGTHS, THEIR_MEAN = (0.0, 0.5, 1.0, 2.0, 4.0), 2.0
@@ -73,8 +73,8 @@ def served(rng: np.random.Generator, model: Model, table: Floats, people: Ints) 
 
 def run(name: str, chosen: str, strength: float, split: int) -> dict[str, object]:
     """One split: what the checks say, and what happened."""
-    table, rng = answers(name), stream(split, f"self-selection {name} {chosen} {strength}")
-    order = stream(split, f"self-selection {name}").permutation(len(table)).astype(np.int64)
+    table, rng = answers(name), world_stream(split, f"self-selection {name} {chosen} {strength}")
+    order = world_stream(split, f"self-selection {name}").permutation(len(table)).astype(np.int64)
     first = round(SHARE * len(table))
     people, others = order[: min(first, MOST)], order[first:][:SERVED]
     liked = table[people] if chosen == "own answer" else np.broadcast_to(table.mean(axis=0), table[people].shape)

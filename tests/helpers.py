@@ -7,7 +7,7 @@ import polars as pl
 
 from newcomer.logs.batch import Batch
 from newcomer.model import Model
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 
 HANDED_OVER = {"None", "float", "int", "bool"}  # what compiled loops may return to Python
 
@@ -30,7 +30,7 @@ def batch_of(parts, ids=None):
     offsets = np.concatenate([[0], np.cumsum([len(r) for _, r in parts])]).astype(np.int64)
     return Batch(
         users=ids,
-        hashes=mix(ids.astype(np.uint64)),
+        hashes=mix_user_hashes(ids.astype(np.uint64)),
         offsets=offsets,
         row_features=np.concatenate([X for X, _ in parts]),
         rewards=np.concatenate([r for _, r in parts]),

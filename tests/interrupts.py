@@ -211,7 +211,7 @@ def serve() -> None:
     work = {
         "fit": lambda: nc.fit(logs).id,
         "fit by workers": lambda: nc.fit(logs, run=nc.Run(workers=2)).id,
-        "demo": lambda: main.execute(["demo", "--out", "out/demo", "--json"]),
+        "demo": lambda: main.execute_command(["demo", "--out", "out/demo", "--json"]),
         "evaluate": lambda: nc.evaluate(logs, quick=True).verdict,
         "report": lambda: nc.report(logs, "out/page.html", quick=True).answer,
     }

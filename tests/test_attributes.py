@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import newcomer as nc
 from newcomer.cli.main import app
 from newcomer.errors import LogsError
-from newcomer.evaluation.predictors import regression_of
+from newcomer.evaluation.predictors import regression_predictor
 from newcomer.evidence import OutcomeFacts
 from newcomer.gain import outcomes
-from newcomer.linear.ridge import precision
+from newcomer.linear.ridge import ridge_precision
 from newcomer.worlds.world import Episode
 
 USERS, ACTIONS = 300, 8
@@ -90,7 +90,7 @@ def test_regression_on_attributes_is_ridge_regression_on_products() -> None:
     logs, people = tables()
     read = nc.Logs.from_frame(logs, users=people, attributes=["age"])
     model = nc.fit(read, calibrate=False)
-    made = regression_of(read, model)
+    made = regression_predictor(read, model)
     assert made is not None
     x = ((people["age"] - people["age"].mean()) / people["age"].std(ddof=0)).to_numpy()[logs["user"].to_numpy()]
     action, left = logs["action"].to_numpy(), logs["reward"].to_numpy() - model.mean[logs["action"].to_numpy()]
@@ -165,7 +165,7 @@ def test_coordinates_of_users_begin_with_the_prior_given_attributes() -> None:
     state = policy.start(2, attributes={"age": [20.0, 60.0]})
     policy.update(state, ids=[0, 1], reward=[3.0, 3.0])
     np.testing.assert_allclose(found.mean, state.small.mean, atol=1e-9)
-    np.testing.assert_allclose(np.linalg.inv(found.covariance), precision(state.small), atol=1e-8)
+    np.testing.assert_allclose(np.linalg.inv(found.covariance), ridge_precision(state.small), atol=1e-8)
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def test_evaluate_and_report_of_clicks_say_what_attributes_are_worth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of both, as `auto` may choose it: judged beside the model without attributes, and beside regression."""
-    monkeypatch.setattr(outcomes, "compare", lambda *_, **__: OutcomeFacts("binary", "auto"))
+    monkeypatch.setattr(outcomes, "compare_outcomes", lambda *_, **__: OutcomeFacts("binary", "auto"))
     logs, people = tables()
     clicked = logs.with_columns(reward=(pl.col("reward") > 3.0).cast(pl.Float64))
     read = nc.Logs.from_frame(clicked, users=people)

@@ -15,7 +15,7 @@ from newcomer.cli import output
 
 def test_a_machine_without_compiled_loops_is_cold(tmp_path: Path) -> None:
     code = "from newcomer import compile_cache as cache; print(cache.cold('em'), cache.cold())"
-    compile_cache.warm()
+    compile_cache.warm_compile_cache()
     for folder, told in ((str(tmp_path), "True True\n"), ("", "False False\n")):
         env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
         env |= {"NUMBA_CACHE_DIR": folder} if folder else {}
@@ -30,10 +30,10 @@ def test_the_first_fit_says_that_it_compiles(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warmed: list[str] = []
-    monkeypatch.setattr("newcomer.compile_cache.warm", lambda *rooms: warmed.extend(rooms))
+    monkeypatch.setattr("newcomer.compile_cache.warm_compile_cache", lambda *rooms: warmed.extend(rooms))
     for cold, told in ((True, "compiling the inner loops, once"), (False, "")):
-        monkeypatch.setattr("newcomer.compile_cache.cold", lambda *rooms, cold=cold: cold)
-        output.compile_first("em")
+        monkeypatch.setattr("newcomer.compile_cache.compile_cache_is_cold", lambda *rooms, cold=cold: cold)
+        output.compile_with_notice("em")
         said = capsys.readouterr()
         assert said.out == "" and said.err.startswith(told) and bool(said.err) == cold
     assert warmed == ["em"]

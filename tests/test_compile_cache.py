@@ -31,13 +31,12 @@ def dispatchers(module):
 def test_every_file_of_loops_is_found():
     names = [module.__name__ for module in compile_cache.loop_modules()]
     assert {"newcomer.array_loops", "newcomer.local.ascent_loops", "newcomer.em.likelihood_loops"} <= set(names)
-    assert all(
-        callable(module.warm) and module.warm.__module__ == module.__name__ for module in compile_cache.loop_modules()
-    )
+    for module in compile_cache.loop_modules():
+        assert getattr(module, f"warm_{module.__name__.rpartition('.')[2]}").__module__ == module.__name__
 
 
 def test_every_loop_has_machine_code_after_warming():
-    compile_cache.warm()
+    compile_cache.warm_compile_cache()
     loops = {module.__name__: dispatchers(module) for module in compile_cache.loop_modules()}
     assert all(loops.values())
     assert not [f"{file}.{name}" for file, own in loops.items() for name, loop in own.items() if not loop.signatures]
@@ -54,7 +53,7 @@ def test_code_is_forgotten_when_a_file_that_its_loops_call_is_newer(tmp_path, mo
         code.write_text("")
         os.utime(source, (2000, 2000) if name == "changed" else (0, 0))
         os.utime(code, (1000, 1000))
-    compile_cache.forget_old_code()
+    compile_cache.forget_old_compiled_code()
     assert [code.name.split("_")[0] for code in (tmp_path / "__pycache__").iterdir()] == ["apart"]
 
 
@@ -153,7 +152,7 @@ def test_a_fresh_process_compiles_nothing_after_set_up(tmp_path):
 
     What an earlier test had compiled is in the cache too, so the types that loops have met are compared as well.
     """
-    _, warmed = in_a_process("test_compile_cache.compile_cache.warm()")
+    _, warmed = in_a_process("test_compile_cache.compile_cache.warm_compile_cache()")
     compiled, met = in_a_process("test_compile_cache.use_everything(Path(sys.argv[1]))", tmp_path)
     assert compiled == []
     assert {name: set(types) - set(warmed[name]) for name, types in met.items() if set(types) - set(warmed[name])} == {}

@@ -15,7 +15,7 @@ import pytest
 import newcomer as nc
 from newcomer._fit import fit
 from newcomer.errors import FitWarning, LogsError, ModelError
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds import Synthetic
 
 
@@ -32,14 +32,14 @@ def same(a, b, tolerance=1e-10):
     for name in ("spectrum", "mean", "covariance"):
         x, y = getattr(a, name), getattr(b, name)
         assert np.abs(x - y).max() <= tolerance * max(1.0, np.abs(y).max())
-    assert distance(a.basis, b.basis) <= tolerance
+    assert subspace_distance(a.basis, b.basis) <= tolerance
     assert a.noise_variance == pytest.approx(b.noise_variance, rel=tolerance)
 
 
 def test_the_prior_of_a_sold_model_is_close_to_the_truth():
     world = Synthetic(dim=10, rank=2, scale=1.0, offset=0.5, seed=1)
     model = fit(world.logs(20_000, 12, seed=1), rank=3, estimator="sold")
-    assert distance(fit(world.logs(20_000, 12, seed=1), rank=2, estimator="sold").basis, world.basis) < 0.1
+    assert subspace_distance(fit(world.logs(20_000, 12, seed=1), rank=2, estimator="sold").basis, world.basis) < 0.1
     assert np.linalg.norm(model.mean - world.mean) < 0.1 * np.linalg.norm(world.mean)
     assert np.linalg.norm(model.covariance - world.covariance) < 0.2 * np.linalg.norm(world.covariance)
     assert model.noise_variance == pytest.approx(0.25, rel=0.05)
@@ -58,7 +58,7 @@ def test_the_answer_does_not_depend_on_order_or_batches(estimator, monkeypatch):
     order = np.argsort(keys)
     shuffled = nc.Logs.from_arrays(user=user[order], features=X[order], reward=r[order])
     same(fit(shuffled, rank=2, estimator=estimator), first)
-    monkeypatch.setattr("newcomer.sold.second_moment.batch_rows", lambda dim: 80)
+    monkeypatch.setattr("newcomer.sold.second_moment.second_moment_batch_rows", lambda dim: 80)
     same(fit(shuffled, rank=2, estimator=estimator), first)
     assert shuffled.summary.fingerprint == first.fingerprint
 
@@ -82,7 +82,7 @@ def test_the_scale_of_features_does_not_matter_when_the_ridge_is_chosen():
     model, scaled = (
         fit(nc.Logs.from_arrays(user=user, features=s * X, reward=r), rank=2, estimator="sold") for s in (1, 1e3)
     )
-    assert distance(model.basis, scaled.basis) < 1e-9
+    assert subspace_distance(model.basis, scaled.basis) < 1e-9
     assert scaled.parameters["ridge"] == pytest.approx(1e6 * model.parameters["ridge"])
 
 
@@ -161,7 +161,7 @@ def test_rewards_without_noise_do_not_add_directions():
     model = fit(nc.Logs.from_arrays(user=user, features=X, reward=(X * tastes[user]).sum(axis=1)))
     assert model.rank == 2
     assert 0 < model.noise_variance < 1e-6
-    assert distance(model.basis, np.linalg.svd(tastes, full_matrices=False)[2][:2].T) < 1e-6
+    assert subspace_distance(model.basis, np.linalg.svd(tastes, full_matrices=False)[2][:2].T) < 1e-6
 
 
 ROOMS = ("arrays", "users", "evidence", "files", "model", "_fit", "subspace", "radius", "sold", "em", "population")
@@ -189,7 +189,7 @@ def test_pseudo_inverses_are_warned_of_where_half_a_history_has_as_many_rows_as_
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             models = [fit(logs, rank=2, estimator=e, null=False, calibrate=False) for e in ("sold-pinv", "sold")]
-        error[steps] = [distance(model.basis, world.basis) for model in models]
+        error[steps] = [subspace_distance(model.basis, world.basis) for model in models]
         told = [str(one.message) for one in caught if one.category is FitWarning]
         assert len(told) == (steps == 40) == ("not to be trusted" in models[0].evidence.ridge.why)
     assert "100% of the users have halves of about 20 rows" in models_warned(world)

@@ -20,7 +20,7 @@ from safetensors.numpy import save as save_tensors
 import newcomer as nc
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
-from newcomer.files import pack, unpack
+from newcomer.files import pack_file, unpack_file
 from newcomer.worlds import Synthetic
 from tests.helpers import plain_model
 
@@ -166,11 +166,11 @@ def test_newer_formats_and_other_kinds_are_refused(model):
     with pytest.raises(ModelError, match="does not say its format"):
         nc.Model.from_bytes(save_tensors(load_tensors(data), metadata={"newcomer": json.dumps(header)}))
     with pytest.raises(ModelError, match="kind 'state'"):
-        nc.Model.from_bytes(pack("state", {"x": np.zeros(2)}, {}))
+        nc.Model.from_bytes(pack_file("state", {"x": np.zeros(2)}, {}))
     with pytest.raises(ModelError, match="not a newcomer file"):
         nc.Model.from_bytes(save_tensors({"x": np.zeros(2)}))
     with pytest.raises(ModelError, match="lacks"):
-        nc.Model.from_bytes(pack("model", {"basis": np.zeros((2, 1))}, {}))
+        nc.Model.from_bytes(pack_file("model", {"basis": np.zeros((2, 1))}, {}))
 
 
 def test_files_of_format_2_from_before_the_radii_changed_keep_their_numbers_and_their_id():
@@ -271,7 +271,7 @@ def test_an_interrupted_write_leaves_the_old_file(model, tmp_path, monkeypatch):
 
 def test_pack_keeps_types_and_shapes():
     arrays = {"a": np.arange(6, dtype=np.int32).reshape(2, 3).T, "b": np.array(True), "c": np.empty((0, 4))}
-    back, facts = unpack(pack("test", arrays, {"x": [1, None]}), "test")
+    back, facts = unpack_file(pack_file("test", arrays, {"x": [1, None]}), "test")
     for name, array in arrays.items():
         np.testing.assert_array_equal(back[name], array)
         assert back[name].dtype == array.dtype

@@ -10,16 +10,16 @@ from newcomer.errors import ModelError
 from newcomer.radius import (
     FACTORS,
     KINDS,
-    coverage_error,
-    moment_error,
-    printed_moment_error,
+    radius_coverage_error,
+    radius_moment_error,
+    radius_printed_moment_error,
     subspace_radius,
 )
-from newcomer.sold.correction import correction_of, coverage_of, second_moment
+from newcomer.sold.correction import corrected_second_moment, correction_of, coverage_for_correction
 from newcomer.sold.moments import moments_of
-from newcomer.sold.radius_terms import ingredients_of, walk
-from newcomer.subspace import distance, top_eigenvectors
-from newcomer.users import bucket_count, bucket_of, group_bounds
+from newcomer.sold.radius_terms import radius_terms_of, walk_for_radius_terms
+from newcomer.subspace import subspace_distance, top_eigenvectors
+from newcomer.users import user_bucket_count, user_buckets, user_group_bounds
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
 from tests.oracles import radii, sold
@@ -29,15 +29,15 @@ def setting(ridge, lengths=(8, 8), users=150, dim=5, literal=False):
     parts = histories(np.random.default_rng(0), users=users, dim=dim, lengths=lengths)
     batch = batch_of(parts)
     moments = moments_of(batch, ridge)
-    spectrum, basis = top_eigenvectors(second_moment(moments, literal=literal), 2)
+    spectrum, basis = top_eigenvectors(corrected_second_moment(moments, literal=literal), 2)
     terms = [sold.user_terms(X, r, ridge) for X, r in parts]
-    correction = correction_of(moments, coverage_of(moments), literal=literal)
-    return parts, batch, terms, moments, ingredients_of(moments, correction, spectrum, basis)
+    correction = correction_of(moments, coverage_for_correction(moments), literal=literal)
+    return parts, batch, terms, moments, radius_terms_of(moments, correction, spectrum, basis)
 
 
 def in_groups(matrices, batch):
     """The users' matrices in the groups in which the martingale bound meets them, at d = 5."""
-    where = np.searchsorted(group_bounds(64), bucket_of(batch.hashes, bucket_count(5)), side="right") - 1
+    where = np.searchsorted(user_group_bounds(64), user_buckets(batch.hashes, user_bucket_count(5)), side="right") - 1
     return [[M for M, g in zip(matrices, where, strict=True) if g == i] for i in range(7)]
 
 
@@ -51,41 +51,45 @@ def test_bounds_on_the_moment_match_their_formulas(ridge, literal):
     L = R**2 * 4 / 4 if ridge else max(np.linalg.norm(M, 2) for M in Ms)
     groups = in_groups(Ms, batch)
     for delta in (0.2, 0.05, 1e-6):
-        assert moment_error(x, "hoeffding", delta) == pytest.approx(radii.hoeffding(5, 150, L, delta), rel=1e-9)
-        assert moment_error(x, "bernstein", delta) == pytest.approx(radii.bernstein(Ms, L, delta, 10), rel=1e-9)
-        assert moment_error(x, "martingale", delta) == pytest.approx(radii.martingale(groups, L, delta, 10), rel=1e-9)
-        assert coverage_error(x, delta) == pytest.approx(np.sqrt(8 * np.log(10 / delta) / 150))
-    assert np.linalg.norm(np.mean(Ms, axis=0), 2) < moment_error(x, "martingale", 0.05)
+        assert radius_moment_error(x, "hoeffding", delta) == pytest.approx(radii.hoeffding(5, 150, L, delta), rel=1e-9)
+        assert radius_moment_error(x, "bernstein", delta) == pytest.approx(radii.bernstein(Ms, L, delta, 10), rel=1e-9)
+        assert radius_moment_error(x, "martingale", delta) == pytest.approx(
+            radii.martingale(groups, L, delta, 10), rel=1e-9
+        )
+        assert radius_coverage_error(x, delta) == pytest.approx(np.sqrt(8 * np.log(10 / delta) / 150))
+    assert np.linalg.norm(np.mean(Ms, axis=0), 2) < radius_moment_error(x, "martingale", 0.05)
 
 
 def test_printed_formulas_are_the_papers():
     parts, _, terms, moments, x = setting(0.5)
     Ms, R = [sold.sym(t[0]) for t in terms], max(np.abs(r).max() for _, r in parts)
     # The proposition holds with probability 1 - delta/2 and the theorem wants 1 - delta/3: delta of the one is 2/3.
-    assert printed_moment_error(x, "bernstein", 0.05) == pytest.approx(radii.printed(Ms, R, 8, 0.5, 0.1), rel=1e-9)
+    assert radius_printed_moment_error(x, "bernstein", 0.05) == pytest.approx(
+        radii.printed(Ms, R, 8, 0.5, 0.1), rel=1e-9
+    )
     gap = np.linalg.eigvalsh(np.mean(Ms, axis=0))[::-1]
     options = {"delta": 0.15, "clip": False, "printed": True}
     bare = subspace_radius(x, "bernstein", simplified="without B", **options)
     assert bare == pytest.approx(2 * 2 / (gap[1] - gap[2]) * radii.printed(Ms, R, 8, 0.5, 0.1), rel=1e-9)
     for norm in ("spectral", "frobenius"):
         whole = subspace_radius(x, "bernstein", simplified=True, norm=norm, **options)
-        assert whole == pytest.approx(coverage_of(moments).inverse_norm ** 2 * bare, rel=1e-9)
-    assert coverage_error(x, 0.05, printed=True) == pytest.approx(np.sqrt(8 * np.log(4 * 5 / 0.2) / 150))
+        assert whole == pytest.approx(coverage_for_correction(moments).inverse_norm ** 2 * bare, rel=1e-9)
+    assert radius_coverage_error(x, 0.05, printed=True) == pytest.approx(np.sqrt(8 * np.log(4 * 5 / 0.2) / 150))
 
 
 def test_steps_do_not_look_ahead():
     """Users of later groups are exchanged for others (of the same range): earlier steps and centres stay."""
     parts, batch, _, moments, x = setting(1.0, users=400)
-    correction = correction_of(moments, coverage_of(moments))
-    before = list(walk(moments, correction, x.largest_range))
-    where = np.searchsorted(group_bounds(64), bucket_of(batch.hashes, 64), side="right") - 1
+    correction = correction_of(moments, coverage_for_correction(moments))
+    before = list(walk_for_radius_terms(moments, correction, x.largest_range))
+    where = np.searchsorted(user_group_bounds(64), user_buckets(batch.hashes, 64), side="right") - 1
     for group in range(1, 6):
         later = np.flatnonzero(where > group)
         changed = list(parts)
         for i, j in zip(later, np.random.default_rng(group).permutation(later), strict=True):
             changed[i] = (parts[j][0], -2 * parts[j][1])  # other people, and twice as large
         moved = moments_of(batch_of(changed), 1.0)
-        after = list(walk(moved, correction, x.largest_range))
+        after = list(walk_for_radius_terms(moved, correction, x.largest_range))
         for i in range(group + 2):  # the group that comes next is still served by what came before it
             np.testing.assert_array_equal(after[i].steps, before[i].steps)
             np.testing.assert_array_equal(after[i].centre, before[i].centre)
@@ -96,11 +100,11 @@ def test_steps_do_not_look_ahead():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_theorem_and_the_identity(kind):
     _, _, terms, moments, x = setting(1.0, users=20_000, dim=3)
-    values = np.linalg.eigvalsh(second_moment(moments))[::-1]
+    values = np.linalg.eigvalsh(corrected_second_moment(moments))[::-1]
     B = max(1 / np.linalg.eigvalsh(np.mean([t[i] for t in terms], axis=0))[0] for i in (1, 2))
     gap = values[1] - values[2]
     for simplified in (True, False):
-        dM, dD = moment_error(x, kind, 0.1 / 3), 0.0 if simplified else coverage_error(x, 0.1 / 3)
+        dM, dD = radius_moment_error(x, kind, 0.1 / 3), 0.0 if simplified else radius_coverage_error(x, 0.1 / 3)
         expected = radii.theorem(2, gap, B, moments.reward_max, dM, dD)
         options = {"delta": 0.1, "clip": False, "simplified": simplified}
         raw = subspace_radius(x, kind, norm="frobenius", **options)
@@ -150,11 +154,11 @@ def test_subspaces_are_as_near_as_both_forms_say(seed):
     values, found = top_eigenvectors(S + E, dim)
     true, size = np.linalg.qr(factor)[0], np.linalg.norm(E, 2)
     basis, gap = found[:, :rank], values[rank - 1] - values[rank]
-    assert distance(basis, true, norm="frobenius") <= 2 * np.sqrt(2 * rank) * size / gap * (1 + 1e-9)
+    assert subspace_distance(basis, true, norm="frobenius") <= 2 * np.sqrt(2 * rank) * size / gap * (1 + 1e-9)
     if values[rank - 1] > 0:
-        assert distance(basis, true) <= size / values[rank - 1] * (1 + 1e-9)
+        assert subspace_distance(basis, true) <= size / values[rank - 1] * (1 + 1e-9)
         limit = np.sqrt(2 * min(rank, dim - rank)) * size / values[rank - 1]
-        assert distance(basis, true, norm="frobenius") <= limit * (1 + 1e-9)
+        assert subspace_distance(basis, true, norm="frobenius") <= limit * (1 + 1e-9)
 
 
 def test_a_users_matrix_is_no_larger_than_its_range():
@@ -228,7 +232,7 @@ def test_radii_cover_the_true_error():
         world = Synthetic.learnable(dim=6, seed=seed)
         model = nc.fit(world.logs(2000, 12, seed=seed), rank=2, estimator="sold", null=False)
         for norm in ("spectral", "frobenius"):
-            error = distance(model.basis, world.basis, norm=norm)
+            error = subspace_distance(model.basis, world.basis, norm=norm)
             for kind in KINDS:
                 for form in ("theorem", "identity"):
                     assert error <= model.radius(kind, norm=norm, clip=False, simplified=True, form=form)

@@ -12,7 +12,7 @@ from scipy import stats
 
 import newcomer as nc
 from newcomer.errors import NewcomerError, PolicyError
-from newcomer.simulate import curves, exits
+from newcomer.simulate import simulated_curves, simulated_exits
 from newcomer.worlds import Episode, Synthetic, stream
 
 WORLD = Synthetic(dim=5, rank=2, choices=4, seed=2)
@@ -159,7 +159,7 @@ def test_the_phase_is_that_of_the_choice_and_null_without_a_subspace():
         assert rows.filter(pl.col("policy") == name)["in_subspace"].null_count() == 7 * 8
     greedy = rows.filter(pl.col("policy") == "greedy")
     assert (greedy["in_subspace"] == (greedy["t"] <= 3)).all()
-    left = exits(rows)
+    left = simulated_exits(rows)
     assert left["policy"].unique().to_list() == ["greedy"] and left["left_at"].to_list() == [4] * 7
 
 
@@ -273,7 +273,7 @@ def test_the_interval_is_that_of_a_paired_t_test():
 
 
 def test_curves_of_an_example_done_by_hand():
-    lines = curves(by_hand(), window=2)
+    lines = simulated_curves(by_hand(), window=2)
     assert lines["policy"].to_list() == ["a", "a", "b", "b"] and lines["t"].to_list() == [1, 2, 1, 2]
     assert lines["regret"].to_list() == pytest.approx([5 / 3, 5.0, 2.0, 3.0])
     assert lines["reward"].to_list() == pytest.approx([10 - 5 / 3, 7.5, 8.0, 8.5])
@@ -282,7 +282,7 @@ def test_curves_of_an_example_done_by_hand():
 
 def test_curves_end_where_the_summary_stands():
     rows = play({"greedy": Greedy(), "first": First()}, horizon=40)
-    last = curves(rows, window=25).filter(pl.col("t") == 40)
+    last = simulated_curves(rows, window=25).filter(pl.col("t") == 40)
     table = nc.summary(rows, window=25)
     for name in ("regret", "regret_se", "reward", "reward_se"):
         assert last[name].to_list() == pytest.approx(table[name].to_list())
@@ -326,7 +326,9 @@ def test_our_policies_do_not_notice_the_batch_size(batch):
     settings = {"horizon": 40, "users": 9, "seed": 3}
     rows = nc.play(policies, world, **settings)
     assert rows.equals(nc.play(policies, world, **settings, batch=batch))
-    assert exits(rows).filter(pl.col("policy") == "ProBALL-UCB")["left_at"].to_list() == [17] * 9  # 2 sqrt(17) > 8
+    assert (
+        simulated_exits(rows).filter(pl.col("policy") == "ProBALL-UCB")["left_at"].to_list() == [17] * 9
+    )  # 2 sqrt(17) > 8
 
 
 def test_in_a_learned_subspace_regret_is_a_fraction_of_linucb_s():
@@ -347,5 +349,5 @@ def test_an_early_exit_spares_those_wholly_outside():
         "ProBALL-UCB": nc.ProBALLUCB(model_of(world), horizon=2000, tau=5.0, radius=1.0),
     }
     rows = nc.play(policies, replace(world, outside=1.0, length=1.0), horizon=2000, users=30, seed=0)
-    assert set(exits(rows)["left_at"]) == {101}
+    assert set(simulated_exits(rows)["left_at"]) == {101}
     assert nc.summary(rows, reference="LinUCB")["ratio"][1] <= 1.1

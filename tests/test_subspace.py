@@ -7,9 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from newcomer.sold.correction import coverage_of, population_mean, second_moment, stratum_starts
+from newcomer.sold.correction import (
+    corrected_population_mean,
+    corrected_second_moment,
+    correction_strata,
+    coverage_for_correction,
+)
 from newcomer.sold.moments import moments_of
-from newcomer.subspace import distance, fix_signs, top_eigenvectors
+from newcomer.subspace import fix_subspace_signs, subspace_distance, top_eigenvectors
 from tests.helpers import batch_of, close, histories
 from tests.oracles import sold
 
@@ -23,17 +28,17 @@ def orthonormal(rng, dim, rank):
 def test_second_moment_matches_the_paper_and_the_mixture_equation(seed, dim, ridge):
     parts = histories(np.random.default_rng(seed), users=200, dim=dim, lengths=(1, 20))
     moments = moments_of(batch_of(parts), ridge)
-    close(second_moment(moments, literal=True), sold.literal(parts, ridge))
-    close(second_moment(moments), sold.stratified(parts, ridge))
-    close(population_mean(moments), sold.mean(parts, ridge))
+    close(corrected_second_moment(moments, literal=True), sold.literal(parts, ridge))
+    close(corrected_second_moment(moments), sold.stratified(parts, ridge))
+    close(corrected_population_mean(moments), sold.mean(parts, ridge))
 
 
 def test_one_length_is_the_paper_with_nothing_symmetrised_before_the_end():
     for length in (11, 12):
         parts = histories(np.random.default_rng(3), users=50, dim=5, lengths=(length, length))
         moments = moments_of(batch_of(parts), 1.0)
-        close(second_moment(moments), sold.pooled(parts, 1.0))
-        close(second_moment(moments, literal=True), sold.literal(parts, 1.0))
+        close(corrected_second_moment(moments), sold.pooled(parts, 1.0))
+        close(corrected_second_moment(moments, literal=True), sold.literal(parts, 1.0))
 
 
 @pytest.mark.parametrize("ridge", [None, 0.1])
@@ -47,8 +52,8 @@ def test_odd_lengths_bias_the_literal_version_only(ridge):
     for count in (10_000, users):
         moments = moments_of(batch_of(list(zip(X[:count], r[:count], strict=True))), ridge)
         for literal in (True, False):
-            found = top_eigenvectors(second_moment(moments, literal=literal), 1)[1]
-            errors[literal, count] = distance(found, basis)
+            found = top_eigenvectors(corrected_second_moment(moments, literal=literal), 1)[1]
+            errors[literal, count] = subspace_distance(found, basis)
     assert errors[False, users] < 0.008 and errors[False, users] < errors[False, 10_000]
     assert errors[True, users] > 0.035
 
@@ -68,15 +73,16 @@ def test_ragged_lengths_bias_the_literal_version_only():
         parts += list(zip(X, r, strict=True))
     moments = moments_of(batch_of(parts), 1.0)
     literal, mixture = (
-        distance(top_eigenvectors(second_moment(moments, literal=flag), 2)[1], basis) for flag in (True, False)
+        subspace_distance(top_eigenvectors(corrected_second_moment(moments, literal=flag), 2)[1], basis)
+        for flag in (True, False)
     )
     assert mixture < 0.03 < 2 * 0.03 < literal
 
 
 def test_strata_are_large_enough_to_reach_every_direction():
-    assert stratum_starts(np.array([50, 60, 10, 95, 30, 20]), 0.1) == [0, 2]
-    assert stratum_starts(np.array([100, 100, 100]), 0.1) == [0, 1, 2]
-    assert stratum_starts(np.array([100, 100, 100]), 0.001) == [0]
+    assert correction_strata(np.array([50, 60, 10, 95, 30, 20]), 0.1) == [0, 2]
+    assert correction_strata(np.array([100, 100, 100]), 0.1) == [0, 1, 2]
+    assert correction_strata(np.array([100, 100, 100]), 0.001) == [0]
 
 
 def test_directions_that_no_stratum_holds_together_do_not_blow_up():
@@ -86,7 +92,7 @@ def test_directions_that_no_stratum_holds_together_do_not_blow_up():
     for i, extra in enumerate([3, 5, 9, 14]):  # four users with more rows, on items of their own
         parts[i] = (np.eye(12)[np.r_[rng.integers(0, 8, 6), np.full(extra, 8 + i)]], rng.standard_normal(6 + extra))
     moments = moments_of(batch_of(parts), 1.0)
-    both = [np.linalg.eigvalsh(second_moment(moments, literal=flag)) for flag in (True, False)]
+    both = [np.linalg.eigvalsh(corrected_second_moment(moments, literal=flag)) for flag in (True, False)]
     assert np.isfinite(both).all() and np.abs(both[1]).max() < 20 * np.abs(both[0]).max()
 
 
@@ -95,13 +101,13 @@ def test_uncovered_directions_are_reported_and_left_out():
     span = orthonormal(rng, 6, 4)
     parts = [(X @ span.T, r) for X, r in histories(rng, users=200, dim=4, lengths=(6, 9))]
     moments = moments_of(batch_of(parts), 1.0)
-    coverage = coverage_of(moments)
+    coverage = coverage_for_correction(moments)
     assert coverage.uncovered.shape == (6, 2) and coverage.covered.shape == (6, 4)
     assert np.abs(span.T @ coverage.uncovered).max() < 1e-9
     assert coverage.smallest > 0.01
-    moment = second_moment(moments)
+    moment = corrected_second_moment(moments)
     assert np.abs(moment @ coverage.uncovered).max() < 1e-9
-    inside = second_moment(moments_of(batch_of([(X @ span, r) for X, r in parts]), 1.0))
+    inside = corrected_second_moment(moments_of(batch_of([(X @ span, r) for X, r in parts]), 1.0))
     close(span.T @ moment @ span, inside)
 
 
@@ -109,7 +115,7 @@ def test_coverage_is_the_papers_lambda_a():
     parts = histories(np.random.default_rng(4), users=40, dim=4, lengths=(5, 5))
     terms = [sold.user_terms(X, r, 1.0) for X, r in parts]
     smallest = min(np.linalg.eigvalsh(np.mean([t[i] for t in terms], axis=0))[0] for i in (1, 2))
-    coverage = coverage_of(moments_of(batch_of(parts), 1.0))
+    coverage = coverage_for_correction(moments_of(batch_of(parts), 1.0))
     assert coverage.smallest == pytest.approx(smallest, rel=1e-10)
     assert coverage.inverse_norm == pytest.approx(1 / smallest, rel=1e-10)
 
@@ -118,9 +124,9 @@ def test_signs_are_deterministic():
     rng = np.random.default_rng(0)
     basis = orthonormal(rng, 5, 3)
     flipped = basis * np.array([1, -1, -1])
-    np.testing.assert_array_equal(fix_signs(basis), fix_signs(flipped))
-    assert (fix_signs(basis)[np.abs(basis).argmax(axis=0), range(3)] > 0).all()
-    assert fix_signs(np.empty((5, 0))).shape == (5, 0)
+    np.testing.assert_array_equal(fix_subspace_signs(basis), fix_subspace_signs(flipped))
+    assert (fix_subspace_signs(basis)[np.abs(basis).argmax(axis=0), range(3)] > 0).all()
+    assert fix_subspace_signs(np.empty((5, 0))).shape == (5, 0)
 
 
 @settings(max_examples=50, deadline=None)
@@ -130,12 +136,14 @@ def test_distance_is_the_norm_of_the_difference_of_projections(seed, dim):
     rank, other_rank = rng.integers(1, dim + 1, 2)
     U, W = orthonormal(rng, dim, rank), orthonormal(rng, dim, other_rank)
     gap = U @ U.T - W @ W.T
-    assert distance(U, W) == pytest.approx(np.linalg.norm(gap, 2), abs=1e-12)
-    assert distance(U, W, norm="frobenius") == pytest.approx(np.linalg.norm(gap), abs=1e-12)
+    assert subspace_distance(U, W) == pytest.approx(np.linalg.norm(gap, 2), abs=1e-12)
+    assert subspace_distance(U, W, norm="frobenius") == pytest.approx(np.linalg.norm(gap), abs=1e-12)
     turn = orthonormal(rng, rank, rank)
-    assert distance(U @ turn, W) == pytest.approx(distance(U, W), abs=1e-12)
+    assert subspace_distance(U @ turn, W) == pytest.approx(subspace_distance(U, W), abs=1e-12)
 
 
 def test_distance_is_exact_for_tiny_angles():
     angle = 1e-11
-    assert distance(np.array([[1.0], [0.0]]), np.array([[np.cos(angle)], [np.sin(angle)]])) == pytest.approx(angle)
+    assert subspace_distance(np.array([[1.0], [0.0]]), np.array([[np.cos(angle)], [np.sin(angle)]])) == pytest.approx(
+        angle
+    )

@@ -10,12 +10,12 @@ import pytest
 import newcomer as nc
 from newcomer._warm_start import SavedMoments, warm_start
 from newcomer.cli import main
-from newcomer.em.fit import FINE, FINELY, fit_apart, refit_population
+from newcomer.em.fit import FINE, FINELY, fit_populations_apart, refit_population
 from newcomer.em.passes import Passes, Progress
-from newcomer.em.shrinkage import start_fit
+from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.batch import Batch
-from newcomer.users import bucket_count, bucket_of, folds
+from newcomer.users import user_bucket_count, user_buckets, user_folds
 from newcomer.worlds import Synthetic
 from tests.helpers import write_parquet
 
@@ -98,14 +98,14 @@ def test_a_refit_is_judged_by_people_it_has_not_met() -> None:
     """Other rewards of held-out people change nothing of the fits that they judge."""
     world = Synthetic.learnable(dim=6, seed=1)
     batch = next(world.logs(2500, 5, seed=1).batches())
-    where = bucket_of(batch.hashes, bucket_count(6))
-    held_out = folds(np.bincount(where))[0].judged[where]
+    where = user_buckets(batch.hashes, user_bucket_count(6))
+    held_out = user_folds(np.bincount(where))[0].judged[where]
     user = np.repeat(batch.users, batch.lengths)
     other = np.where(np.repeat(held_out, batch.lengths), -batch.rewards, batch.rewards)
     found = []
     for reward in (batch.rewards, other):
         passes = Passes(nc.Logs.from_arrays(user=user, features=batch.features, reward=reward))
-        found.append(fit_apart(passes, start_fit(passes, None), 2, 10.0))
+        found.append(fit_populations_apart(passes, start_with_shrinkage(passes, None), 2, 10.0))
     ((one, judged),), ((two, _),) = found
     np.testing.assert_array_equal(judged[where], held_out)
     np.testing.assert_allclose(one.factor @ one.factor.T, two.factor @ two.factor.T, rtol=0, atol=1e-9)
@@ -185,7 +185,7 @@ def test_actions_that_are_new_have_their_place() -> None:
 
 def test_the_command_adds(folders, tmp_path, capsys) -> None:
     def run(*words: str) -> int:
-        return main.execute(["fit", *map(str, words), "--rank", "2"])
+        return main.execute_command(["fit", *map(str, words), "--rank", "2"])
 
     a, b = tmp_path / "a.newcomer", tmp_path / "b.newcomer"
     sold = ("--estimator", "sold", "--out")

@@ -20,7 +20,7 @@ from implicit.als import AlternatingLeastSquares
 from scipy.sparse import csr_matrix
 
 import newcomer as nc
-from newcomer.evaluation.recommenders import Fold, FoldIn, table_of
+from newcomer.evaluation.recommenders import Fold, FoldIn, recommender_table
 from newcomer.paper.named_worlds import real_ratings
 from newcomer.paper.scale import Setting
 from newcomer.paper.studies.comparison import regrets
@@ -52,7 +52,7 @@ def folded(answers: np.ndarray, met: np.ndarray, *, above: np.ndarray | None) ->
 def players(logs: nc.Logs) -> dict[str, object]:
     """Everybody who plays, from the same logs."""
     model = nc.fit(logs, null=False, calibrate=False)
-    given, met = table_of(logs)
+    given, met = recommender_table(logs)
     means = given.sum(axis=0) / np.maximum(met.sum(axis=0), 1)
     nothing = np.zeros(len(means))
     return {

@@ -15,9 +15,9 @@ def start() -> None:
     """Import the command line, and run it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # a shell has it ignored in the background
         signal.signal(signal.SIGINT, _end)
-    from newcomer.cli.main import run
+    from newcomer.cli.main import run_main
 
-    run()
+    run_main()
 
 
 def _end(number: int, frame: object) -> None:

@@ -20,25 +20,38 @@ from typing import Any, Literal
 import numpy as np
 
 from newcomer import __version__, validate
-from newcomer._outcome import as_clicks, check_outcome, fit_binary, tries_binary
-from newcomer._warm_start import SavedMoments, WarmStart, check_addable, earlier_fit, provenance, ridge_of
+from newcomer._outcome import as_binary_outcome, check_outcome, fit_binary_outcome, tries_binary_outcome
+from newcomer._warm_start import (
+    SavedMoments,
+    WarmStart,
+    check_warm_start,
+    ridge_for_warm_start,
+    warm_start_of_earlier_fit,
+    warm_start_provenance,
+)
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.checks.quick import quick_check
 from newcomer.em.attributes import AttributeFit, fit_attributes
-from newcomer.em.fit import FittedPopulation, blend, estimate_population, fit_apart, refit_population
-from newcomer.em.full_covariance import with_weak_directions
+from newcomer.em.fit import (
+    FittedPopulation,
+    blend_fitted_populations,
+    estimate_population,
+    fit_populations_apart,
+    refit_population,
+)
+from newcomer.em.full_covariance import with_full_covariance
 from newcomer.em.passes import Passes, Progress
-from newcomer.em.variance_components import error_scales
+from newcomer.em.variance_components import error_variance_scales
 from newcomer.encoding import Column
 from newcomer.errors import FitWarning, LogsError, ModelError, warn_caller
 from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, RidgeChoice
 from newcomer.gain import best_actions, heldout_gain, outcomes
-from newcomer.gain.deals import lengths_of, usual_length
+from newcomer.gain.deals import deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
 from newcomer.logs.candidates import RANDOM
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened, read_logs
+from newcomer.logs.read import opened_logs, read_logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.population import Estimate, Population
@@ -46,7 +59,7 @@ from newcomer.run_settings import Run
 from newcomer.sold import second_moment
 from newcomer.sold.coverage import check_coverage
 from newcomer.sold.second_moment import SoldSettings
-from newcomer.users import bucket_count, bucket_of, folds
+from newcomer.users import user_bucket_count, user_buckets, user_folds
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
@@ -117,8 +130,8 @@ def fit(
     flags = {"literal": literal, "null": null, "calibrate": calibrate, "check": check, "add": add}
     for name, value in flags.items():
         validate.flag(value, name, kind=ModelError)
-    begun, past = earlier_fit(start, logs, estimator, add=add)
-    ridge = ridge if past is None else ridge_of(past, ridge, estimator)
+    begun, past = warm_start_of_earlier_fit(start, logs, estimator, add=add)
+    ridge = ridge if past is None else ridge_for_warm_start(past, ridge, estimator)
     settings = FitSettings(rank, estimator, ridge, literal, uncovered, null, calibrate, persistence, outcome)
     settings = settings.checked(logs, ridge_given=past is None)
     if isinstance(start, Model) and start.attributes and logs.people is None:
@@ -127,7 +140,7 @@ def fit(
         )
         warn_caller(f"{what}; read the logs with users=", FitWarning)
     with ExitStack() as stack:
-        logs = stack.enter_context(opened(logs, run.workers, kind=ModelError))
+        logs = stack.enter_context(opened_logs(logs, run.workers, kind=ModelError))
         checks = quick_check(logs, progress=run.progress) if check else None
         # Checkpoints of before there were links say nothing of them.
         asked = {name: value for name, value in asdict(settings).items() if (name, value) != ("outcome", "auto")}
@@ -204,7 +217,7 @@ class Fitting:
     apart: Apart = ()
 
 
-def fit_apart_too(
+def fit_and_fit_parts(
     logs: Logs,
     *,
     rank: int | Literal["auto"] = "auto",
@@ -224,7 +237,7 @@ def fit_apart_too(
     found = _fitted(logs, settings, run=run, measure=measure)
     if estimator == "em" or not measure:
         return found
-    splits, plain = folds(reduce(logs, _by_bucket, operator.add)), replace(settings, calibrate=False)
+    splits, plain = user_folds(reduce(logs, _by_bucket, operator.add)), replace(settings, calibrate=False)
     apart = [(_fitted(logs.some(Among(one.fitted)), plain, run=run).model, one.judged) for one in splits]
     passes = Passes(logs, progress)
     gain = _heldout_gain(passes, passes, apart, found.model)
@@ -233,8 +246,8 @@ def fit_apart_too(
 
 def _by_bucket(batch: Batch) -> Ints:
     """Users in each bucket (B,)."""
-    count = bucket_count(batch.dim)
-    return np.bincount(bucket_of(batch.hashes, count), minlength=count)
+    count = user_bucket_count(batch.dim)
+    return np.bincount(user_buckets(batch.hashes, count), minlength=count)
 
 
 @dataclass(frozen=True)
@@ -244,7 +257,7 @@ class Among:
     buckets: Bools
 
     def __call__(self, hashes: Hashes) -> Bools:
-        return self.buckets[bucket_of(hashes, len(self.buckets))]
+        return self.buckets[user_buckets(hashes, len(self.buckets))]
 
 
 def _fitted(
@@ -262,11 +275,11 @@ def _fitted(
     ridge, why = (
         (past.ridge, "that of the moments added to")
         if past
-        else second_moment.ridge_for(unbiased, settings.estimator, settings.ridge)
+        else second_moment.second_moment_ridge(unbiased, settings.estimator, settings.ridge)
     )
     summary = logs.summary if past is None else past.summary(unbiased)
     moment = _second_moment(unbiased, settings, ridge, past, run)
-    why += second_moment.warn_near_square(moment, ridge, logs.dim, stacklevel=3)
+    why += second_moment.warn_of_second_moment(moment, ridge, logs.dim, stacklevel=3)
     if settings.uncovered == "error":
         check_coverage(moment.facts(0), unbiased)
     # The estimator: the distribution of users, and a basis of the subspace they share.
@@ -282,7 +295,7 @@ def _fitted(
         spectrum=moment.spectrum,
         **_population_of(found.population),
         estimator=settings.estimator,
-        parameters={**given, "uncovered": settings.uncovered, **provenance(begun, past)},
+        parameters={**given, "uncovered": settings.uncovered, **warm_start_provenance(begun, past)},
         evidence=Evidence(
             logs=summary,
             ridge=RidgeChoice(ridge, why),
@@ -312,7 +325,7 @@ def _fitted(
     fitted, link = plain, None
     if logs.people is not None:
         fitted = _with_attributes(passes, people.population, people.held_out, plain)
-    if tries_binary(settings.outcome, logs, settings.estimator, begun):
+    if tries_binary_outcome(settings.outcome, logs, settings.estimator, begun):
         fitted, link = _linked(passes, people, begun, settings.outcome, plain, fitted)
     model, apart = fitted.model, fitted.apart
     gain = _heldout_gain(passes, people.chosen, apart, model) if measure else None
@@ -329,10 +342,10 @@ def _linked(
     gaussian: Fitting,
 ) -> tuple[Fitting, OutcomeFacts]:
     """The fits by the link that is asked for, or that held-out users call for, and why; `plain` knows no attributes."""
-    found = fit_binary(passes, people, begun)
+    found = fit_binary_outcome(passes, people, begun)
     binary = Fitting(
-        as_clicks(plain.model, found.population),
-        [(as_clicks(plain.model, one), judged) for one, judged in found.held_out],
+        as_binary_outcome(plain.model, found.population),
+        [(as_binary_outcome(plain.model, one), judged) for one, judged in found.held_out],
     )
     if passes.logs.people is not None:
         binary = _with_attributes(passes, found.population, found.held_out, binary)
@@ -340,7 +353,9 @@ def _linked(
         return binary, OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
     logs = people.judges.logs
     length = round(logs.summary.rows / max(logs.summary.users, 1))
-    why = outcomes.compare(people.judges.run, gaussian.apart, binary.apart, people=logs.summary.users, length=length)
+    why = outcomes.compare_outcomes(
+        people.judges.run, gaussian.apart, binary.apart, people=logs.summary.users, length=length
+    )
     return gaussian if why.chosen == "gaussian" else binary, why
 
 
@@ -348,13 +363,13 @@ def _second_moment(
     logs: Logs, settings: FitSettings, ridge: float | None, past: SavedMoments | None, run: Run
 ) -> second_moment.SecondMoment:
     """SOLD's half, which every estimator needs: coverage, the spectrum, the test of the rank, the paper's radii."""
-    check_addable(logs, past, run.moments)
+    check_warm_start(logs, past, run.moments)
     asked = SoldSettings(
         settings.rank, ridge, settings.literal, settings.null, spectrum_only=settings.estimator == "em"
     )
     keep = None if run.moments is None else SavedMoments.keeper(logs, past, Path(run.moments))
     before = None if past is None else past.moments
-    return second_moment.find(logs, asked, before=before, keep=keep, progress=run.progress)
+    return second_moment.find_second_moment(logs, asked, before=before, keep=keep, progress=run.progress)
 
 
 def _population_of(found: Population) -> dict[str, Any]:
@@ -440,13 +455,13 @@ def _heldout_gain(passes: Passes, few: Passes, apart: Apart, model: Model) -> He
     if judges is not passes.logs:
         passes = few = Passes(judges, passes.progress)
         arm = RANDOM
-    length = usual_length(few.run(lengths_of, operator.add))
+    length = usual_deal_length(few.run(deal_lengths, operator.add))
     each = heldout_gain.GainPass.of(apart, people=passes.logs.summary.users, length=length)
     if each is None:
         return None
-    alike = best_actions.asked(passes.logs, apart), best_actions.join
-    seen, found = passes.run_both(alike, (each.map, heldout_gain.join))
-    gain = each.gain(found, best_actions.told(seen, passes.logs, model))
+    alike = best_actions.best_actions_pass(passes.logs, apart), best_actions.join_best_action_sums
+    seen, found = passes.run_both(alike, (each.map, heldout_gain.join_heldout_gains))
+    gain = each.gain(found, best_actions.best_actions_told(seen, passes.logs, model))
     return gain if gain is None or not arm else replace(gain, arm=arm)
 
 
@@ -479,16 +494,16 @@ def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tu
         fitted = refit_population(
             passes, begun.population, precision=begun.precision, persistence=persistence, calibrate=calibrate
         )
-        apart = fit_apart(fitted.chosen, fitted.parts.origin, begun.population.rank, begun.precision)
+        apart = fit_populations_apart(fitted.chosen, fitted.parts.origin, begun.population.rank, begun.precision)
         fitted = replace(fitted, held_out=apart)
     if begun is not None and begun.users:
         share = fitted.facts.users / (fitted.facts.users + begun.users)
-        mixed = [(blend(begun.population, one, share), judged) for one, judged in fitted.held_out]
-        population = blend(begun.population, fitted.population, share)
+        mixed = [(blend_fitted_populations(begun.population, one, share), judged) for one, judged in fitted.held_out]
+        population = blend_fitted_populations(begun.population, fitted.population, share)
         fitted = replace(fitted, population=population, held_out=tuple(mixed))
     pairs, clear = fitted.pairs, fitted.population
     if rank == "auto":
-        fitted = with_weak_directions(fitted)
+        fitted = with_full_covariance(fitted)
     population = fitted.population
     rows = float(pairs.rows.sum())
     gram = pairs.gram.sum(axis=0) / rows
@@ -497,5 +512,5 @@ def _by_em(passes: Passes, settings: FitSettings, begun: WarmStart | None) -> tu
     chosen = clear.basis_rank(gram, rows) if rank == "auto" else rank
     basis = clear.leading(chosen)
     draws = fitted.draws(chosen) if chosen and calibrate else None
-    scales = error_scales(fitted.judges.run, fitted.held_out)
+    scales = error_variance_scales(fitted.judges.run, fitted.held_out)
     return Estimate(basis, population, draws, fitted.counted(passes), scales), fitted

@@ -14,8 +14,8 @@ import numpy as np
 from newcomer import validate
 from newcomer._warm_start import WarmStart
 from newcomer.arrays import Bools
-from newcomer.em.binary import ClickStart, fit_clicks
-from newcomer.em.fit import FittedPopulation, blend
+from newcomer.em.binary import ClickStart, fit_binary_population
+from newcomer.em.fit import FittedPopulation, blend_fitted_populations
 from newcomer.em.passes import Passes
 from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import Summary
@@ -26,7 +26,7 @@ from newcomer.population import Population
 OUTCOMES = ("auto", "gaussian", "binary")
 
 
-def is_binary(summary: Summary) -> bool:
+def has_binary_outcome(summary: Summary) -> bool:
     """Whether all rewards of the logs are 0 or 1, and both occur."""
     mean, variance = summary.mean_reward, summary.reward_deviation**2
     return summary.reward_step == 1.0 and summary.max_reward == 1.0 and abs(mean * (1.0 - mean) - variance) <= 1e-9
@@ -42,16 +42,16 @@ def check_outcome(outcome: str, logs: Logs, estimator: str) -> None:
         raise ModelError(what, todo="use estimator='em', or outcome='gaussian'")
     if logs.reward_transform is not None:
         raise ModelError("outcome='binary' takes rewards as they are", todo="leave out reward_transform=")
-    if not is_binary(logs.summary):
+    if not has_binary_outcome(logs.summary):
         found = f"their mean is {logs.summary.mean_reward:.4g}, the largest {logs.summary.max_reward:.4g}"
         raise LogsError(f"outcome='binary' needs rewards of 0 and 1, both of them: {found}", todo="use 'gaussian'")
 
 
-def tries_binary(outcome: str, logs: Logs, estimator: str, begun: WarmStart | None) -> bool:
+def tries_binary_outcome(outcome: str, logs: Logs, estimator: str, begun: WarmStart | None) -> bool:
     """Whether a fit of clicks is made; a refit has the outcome of the model it starts from, unless asked otherwise."""
     if outcome != "auto":
         return outcome == "binary"
-    fits = estimator == "em" and logs.reward_transform is None and is_binary(logs.summary)
+    fits = estimator == "em" and logs.reward_transform is None and has_binary_outcome(logs.summary)
     return fits and (begun is None or begun.clicks is not None)
 
 
@@ -63,7 +63,7 @@ class ClickFit:
     held_out: tuple[tuple[Population, Bools], ...]
 
 
-def fit_binary(passes: Passes, people: FittedPopulation, begun: WarmStart | None) -> ClickFit:
+def fit_binary_outcome(passes: Passes, people: FittedPopulation, begun: WarmStart | None) -> ClickFit:
     """Fit clicks from the Gaussian populations of a fit, to the users that each of these was fitted to."""
     logs, facts, begin = passes.logs, people.facts, people.origin
 
@@ -76,18 +76,24 @@ def fit_binary(passes: Passes, people: FittedPopulation, begun: WarmStart | None
     every = np.ones(len(begin.pairs.users), dtype=np.bool_)
     first, apart = (start(people.population), every), [(start(one), ~judged) for one, judged in people.held_out]
     if people.judges is passes:
-        found, *others = fit_clicks(passes, [first, *apart])
+        found, *others = fit_binary_population(passes, [first, *apart])
     else:
-        (found,), others = fit_clicks(passes, [first]), fit_clicks(people.judges, apart) if apart else []
+        (found,), others = (
+            fit_binary_population(passes, [first]),
+            fit_binary_population(people.judges, apart) if apart else [],
+        )
     held_out = tuple((one, judged) for one, (_, judged) in zip(others, people.held_out, strict=True))
     if begun is None or not begun.users:
         return ClickFit(found, held_out)
     share = facts.users / (facts.users + begun.users)
     before = begun.clicks or start(begun.population).population(begun.population.rank)
-    return ClickFit(blend(before, found, share), tuple((blend(before, one, share), who) for one, who in held_out))
+    return ClickFit(
+        blend_fitted_populations(before, found, share),
+        tuple((blend_fitted_populations(before, one, share), who) for one, who in held_out),
+    )
 
 
-def as_clicks(model: Model, population: Population) -> Model:
+def as_binary_outcome(model: Model, population: Population) -> Model:
     """The model with a population of log-odds in place of its own; basis, spectrum and radius stay those of rewards."""
     return replace(
         model,

@@ -26,16 +26,16 @@ from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.em import binary_loops, likelihood_loops
-from newcomer.em.binary_likelihood import repeat_weights
-from newcomer.encoding import Column, translate
+from newcomer.em.binary_likelihood import binary_likelihood_repeats
+from newcomer.encoding import Column, translate_encoding
 from newcomer.errors import ModelError
 from newcomer.evidence import Evidence
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.population import AttributePrior
-from newcomer.records import Shown, freeze
-from newcomer.transforms import Transform, transformed
+from newcomer.records import Shown, freeze_record
+from newcomer.transforms import Transform, transform_rewards
 
 
 class ModelParts(Protocol):
@@ -90,7 +90,7 @@ class Coordinates(Shown):
     covariance: Floats
 
     def __post_init__(self) -> None:
-        freeze(self)
+        freeze_record(self)
 
     def __len__(self) -> int:
         return len(self.users)
@@ -109,13 +109,13 @@ class Coordinates(Shown):
         return pl.DataFrame(columns)
 
 
-def coordinates_of(logs: Logs, model: ModelParts, *, persistence: float | None = None) -> Coordinates:
+def transform_logs(logs: Logs, model: ModelParts, *, persistence: float | None = None) -> Coordinates:
     """The posterior of every user of the logs; `newcomer.Model.transform` tells the rest."""
     validate.instance(logs, Logs, "logs", todo="read them with nc.read_logs", kind=ModelError)
     share = _known_persistence(model) if persistence is None else persistence
     todo = "pass a share from 0 to less than 1, or None"
     share = validate.share(share, "persistence", todo=todo, kind=ModelError)
-    found = reduce(logs, partial(locate, prior=UserModel.of(model, logs, share)), merge)
+    found = reduce(logs, partial(transform_batch, prior=UserModel.of(model, logs, share)), merge_transformed)
     order = np.argsort(found.users, kind="stable")
     return Coordinates(found.users[order], found.rows[order], found.mean[order], found.covariance[order])
 
@@ -191,7 +191,7 @@ def _check_features(model: ModelParts, logs: Logs) -> None:
         raise ModelError(f"the logs have {logs.dim} features and the model {len(model.mean)}", todo=todo)
 
 
-def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
+def transform_batch(batch: Batch, *, prior: UserModel) -> Coordinates:
     """The posteriors of the users of a batch: the map of a pass."""
     actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     users = np.repeat(np.arange(len(batch.users)), batch.lengths)
@@ -202,7 +202,9 @@ def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
     counts = np.bincount(users[rows], minlength=len(batch.users))
     ends = np.cumsum(counts)
     left = prior.variance, prior.offsets, prior.share, prior.variance
-    rewards = batch.rewards if batch.reward_transform == prior.transform else transformed(batch.paid, prior.transform)
+    rewards = (
+        batch.rewards if batch.reward_transform == prior.transform else transform_rewards(batch.paid, prior.transform)
+    )
     if prior.outcome == "binary":
         return _clicks(batch, prior, product, codes[rows], actions[rows], rewards[rows], counts)
     seen = likelihood_loops.UserRows(
@@ -210,7 +212,7 @@ def locate(batch: Batch, *, prior: UserModel) -> Coordinates:
     )
     size = seen.product.shape[1] - 1
     means, covariances = np.empty((len(counts), size)), np.zeros((len(counts), size, size))
-    likelihood_loops.coordinates(seen, means, covariances)
+    likelihood_loops.likelihood_coordinates(seen, means, covariances)
     x = _encoded(batch, prior)
     if x is not None and prior.attribute_prior is not None:
         means, covariances = _with_attributes(means, covariances, prior.attribute_prior, x)
@@ -228,7 +230,7 @@ def _clicks(
     if prior.offsets.any():
         odds, codes = odds[codes], np.arange(len(codes))
         odds[:, 0] += prior.offsets[actions]
-    weights = repeat_weights(users, actions, prior.share) if prior.share > 0 else np.ones(len(codes))
+    weights = binary_likelihood_repeats(users, actions, prior.share) if prior.share > 0 else np.ones(len(codes))
     means, covariances = np.zeros((len(counts), size)), np.tile(np.eye(size), (len(counts), 1, 1))
     x = _encoded(batch, prior)
     if x is not None and prior.attribute_prior is not None:
@@ -236,7 +238,7 @@ def _clicks(
     ends, nothing, sites = np.cumsum(counts), np.zeros(len(codes)), np.zeros((len(codes), 2))
     means = np.ascontiguousarray(means)
     rows = odds, codes, nothing, np.array(rewards), weights, ends - counts, ends
-    binary_loops.coordinates(*rows, means, covariances, sites)
+    binary_loops.binary_coordinates(*rows, means, covariances, sites)
     return Coordinates(batch.users, counts, means, covariances)
 
 
@@ -244,7 +246,7 @@ def _encoded(batch: Batch, prior: UserModel) -> Floats | None:
     """The attributes (n, p) of the users of a batch as the model takes them; None without."""
     if not prior.attributes or batch.attributes is None:
         return None
-    return translate(batch.attributes, batch.attribute_columns, prior.attributes)
+    return translate_encoding(batch.attributes, batch.attribute_columns, prior.attributes)
 
 
 def _with_attributes(means: Floats, covariances: Floats, prior: AttributePrior, x: Floats) -> tuple[Floats, Floats]:
@@ -266,7 +268,7 @@ def _products(batch: Batch, prior: UserModel, actions: Ints) -> tuple[Floats, In
     return batch.features @ prior.weights, np.arange(len(actions))
 
 
-def merge(a: Coordinates, b: Coordinates) -> Coordinates:
+def merge_transformed(a: Coordinates, b: Coordinates) -> Coordinates:
     """The users of both."""
     return Coordinates(
         np.concatenate([a.users, b.users]),

@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.em.binary import on_reward_scale
+from newcomer.em.binary import binary_on_reward_scale
 from newcomer.errors import LogsError, ModelError
 from newcomer.evidence import Summary
-from newcomer.files import digest, read, write
+from newcomer.files import file_digest, read_file, write_file
 from newcomer.logs.logs import Logs
 from newcomer.logs.summary import LogTotals
 from newcomer.model import Model
 from newcomer.population import Population
-from newcomer.serialize import pack_record, unpack_record
+from newcomer.serialize import deserialize_record, serialize_record
 from newcomer.sold.moments import Moments
 
 KIND = "moments"
@@ -47,7 +47,7 @@ class SavedMoments:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> SavedMoments:
         """Read a file of moments."""
-        past, _ = unpack_record(read(Path(path)), KIND, where=str(path))
+        past, _ = deserialize_record(read_file(Path(path)), KIND, where=str(path))
         if not isinstance(past, cls):
             raise ModelError(
                 "this file holds no moments", where=str(path), todo="make it with fit(run=nc.Run(moments=))"
@@ -66,7 +66,7 @@ class SavedMoments:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the file. Its sums are by bucket of users: of few users, they tell about single ones."""
-        write(Path(path), pack_record(KIND, self, {"users": self.total.users, "rows": self.total.rows}))
+        write_file(Path(path), serialize_record(KIND, self, {"users": self.total.users, "rows": self.total.rows}))
 
     @property
     def ridge(self) -> float | None:
@@ -128,7 +128,7 @@ def warm_start(model: Model, logs: Logs, *, add: bool) -> WarmStart:
     )
     users = summary.users if add else 0
     if model.outcome == "binary":
-        rewards = on_reward_scale(population, logs.table)
+        rewards = binary_on_reward_scale(population, logs.table)
         return WarmStart(rewards, facts.precision, users, model.id, clicks=population)
     return WarmStart(population, facts.precision, users, model.id)
 
@@ -143,7 +143,9 @@ def _unsure(model: Model, logs: Logs) -> Floats | None:
     return np.where(place >= 0, model.uncertainty[place], float(model.mean.var()) if model.one_hot else 0.0)
 
 
-def earlier_fit(start: Any, logs: Logs, estimator: str, *, add: bool) -> tuple[WarmStart | None, SavedMoments | None]:
+def warm_start_of_earlier_fit(
+    start: Any, logs: Logs, estimator: str, *, add: bool
+) -> tuple[WarmStart | None, SavedMoments | None]:
     """What an earlier fit left, in the form that the estimator can use."""
     if start is None:
         return None, None
@@ -158,7 +160,7 @@ def earlier_fit(start: Any, logs: Logs, estimator: str, *, add: bool) -> tuple[W
     return None, start if isinstance(start, SavedMoments) else SavedMoments.load(start)
 
 
-def ridge_of(past: SavedMoments, ridge: float | None, estimator: str) -> float | None:
+def ridge_for_warm_start(past: SavedMoments, ridge: float | None, estimator: str) -> float | None:
     """The ridge of moments, with which all others have to be added up."""
     if (estimator == "sold-pinv") != (past.ridge is None) or ridge not in (None, past.ridge):
         kept = "none (sold-pinv)" if past.ridge is None else f"{past.ridge:.6g}"
@@ -166,14 +168,14 @@ def ridge_of(past: SavedMoments, ridge: float | None, estimator: str) -> float |
     return past.ridge
 
 
-def check_addable(logs: Logs, past: SavedMoments | None, keep: Any) -> None:
+def check_warm_start(logs: Logs, past: SavedMoments | None, keep: Any) -> None:
     """Refuse to keep moments, or to add to them, where one-hot actions are many."""
     if logs.wide and (past is not None or keep is not None):
         what = f"the moments of {logs.dim:,} one-hot actions are not kept: they would be d x d"
         raise ModelError(what, todo="fit all logs together, or start em from a model")
 
 
-def provenance(begun: WarmStart | None, past: SavedMoments | None) -> dict[str, Any]:
+def warm_start_provenance(begun: WarmStart | None, past: SavedMoments | None) -> dict[str, Any]:
     """What a model says of the fit before it."""
     if begun is not None:
         return {"start": begun.name, "approximate": bool(begun.users)}
@@ -186,4 +188,4 @@ def _features(logs: Logs) -> str:
     facts: dict[str, Any] = {"dim": logs.dim, "intercept": logs.intercept, "names": logs.feature_names}
     ids = list(logs.action_ids or ()) if logs.by_action else None
     facts |= {"reward_transform": logs.reward_transform} if logs.reward_transform else {}
-    return digest({} if table is None else {"table": table}, {**facts, "ids": ids, "one_hot": logs.one_hot})
+    return file_digest({} if table is None else {"table": table}, {**facts, "ids": ids, "one_hot": logs.one_hot})

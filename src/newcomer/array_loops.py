@@ -3,7 +3,8 @@
 A compiled loop is an ordinary function of NumPy arrays that Numba turns into machine code. It lives in a file called
 `*_loops.py`, and nowhere else, and runs (slowly) without the compiler too, with NUMBA_DISABLE_JIT=1. The machine code
 is kept beside the file, so that it is made once; `newcomer.compile_cache` finds all these files and has it made during
-set-up. For this each of them has a function `warm`, which calls its loops with the smallest arrays of the right types.
+set-up. For this each of them has a function `warm_<file>`, which calls its loops with the smallest arrays of the right
+types.
 
 Two habits of Numba to know. An array that is not contiguous, or not writeable, is of another type, for which a loop is
 compiled again, in front of the person (`plain` gives the usual type). And a loop inherits the options of the loop that
@@ -18,7 +19,7 @@ signal. Loops that return more are for other loops (`tests/test_architecture.py`
 
 The shapes of the triangles: a matrix is square here, (n, n), and so is its factor, with nothing of interest above the
 diagonal. States of users keep triangles packed instead, row i in places i (i + 1) / 2 and the i after it, which halves
-the memory of a user; `invert_packed`, `append_row` and `solve_rows` work on those.
+the memory of a user; `invert_packed_triangle`, `append_triangle_row` and `solve_rows` work on those.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ compiled = njit(cache=True, error_model="numpy", fastmath=False)
 fast = njit(cache=True, error_model="numpy", fastmath=FAST)
 
 
-def quiet(loop: Loop) -> Loop:
+def quiet_loop(loop: Loop) -> Loop:
     """For loops that meet features nobody has checked: without the compiler, Python would warn of NaN and infinity."""
     return loop if hasattr(loop, "py_func") else np.errstate(invalid="ignore", over="ignore")(loop)
 
@@ -70,7 +71,7 @@ def dot(x: Floats, y: Floats) -> float:
 
 
 @fast
-def form(matrix: Floats, x: Floats) -> float:
+def quadratic_form(matrix: Floats, x: Floats) -> float:
     """x^T matrix x."""
     total = 0.0
     for i in range(x.size):
@@ -100,7 +101,7 @@ def cholesky(matrix: Floats, lower: Floats, floor: float) -> bool:
 
 
 @fast
-def invert_lower(lower: Floats) -> None:
+def invert_lower_triangle(lower: Floats) -> None:
     """Turn a lower triangle L into L^-1, in place: row i of L L^-1 = I gives row i of L^-1 from the rows above it.
 
     Entry p of row i is needed once, before the entries up to p of the same row are written.
@@ -140,11 +141,11 @@ def invert_cholesky(gram: Floats, floor: float, inverse: Floats, fine: Bools) ->
             inverse[n, i, i + 1 :] = 0.0
         fine[n] = cholesky(gram[n], inverse[n], floor * largest)
         if fine[n]:
-            invert_lower(inverse[n])
+            invert_lower_triangle(inverse[n])
 
 
 @fast
-def invert_packed(gram: Floats, factor: Floats, size: int) -> bool:
+def invert_packed_triangle(gram: Floats, factor: Floats, size: int) -> bool:
     """Write L^-1, where gram = L L^T (size, size), to `factor`, both packed; False, and nothing written, if singular.
 
     The triangle is unpacked for it, and packed again: size^2 copies beside size^3 operations.
@@ -156,7 +157,7 @@ def invert_packed(gram: Floats, factor: Floats, size: int) -> bool:
         begin += i + 1
     if not cholesky(square, square, 0.0):
         return False
-    invert_lower(square)
+    invert_lower_triangle(square)
     begin = 0
     for i in range(size):
         factor[begin : begin + i + 1] = square[i, : i + 1]
@@ -177,7 +178,7 @@ class StepMemory(NamedTuple):
     taken: Ints  # (1,), steps remembered so far, whether or not still here
 
 
-def empty_memory(length: int, size: int) -> StepMemory:
+def empty_step_memory(length: int, size: int) -> StepMemory:
     """Room for `length` steps with `size` unknowns."""
     return StepMemory(np.zeros((length, size)), np.zeros((length, size)), np.ones(length), np.zeros(1, dtype=np.int64))
 
@@ -193,8 +194,8 @@ def remember(memory: StepMemory, step: Floats, turn: Floats) -> None:
 
 
 @fast
-def first_loop(memory: StepMemory, vector: Floats, weights: Floats) -> None:
-    """Turn a gradient, in place, into what the first guess of H is applied to; write `weights` (M,) for `second_loop`.
+def lbfgs_first_loop(memory: StepMemory, vector: Floats, weights: Floats) -> None:
+    """Turn a gradient, in place, into what the first guess of H is applied to; write `weights` (M,) of the second loop.
 
     From the newest step to the oldest: the part of the gradient that a step accounts for is taken away.
     """
@@ -207,7 +208,7 @@ def first_loop(memory: StepMemory, vector: Floats, weights: Floats) -> None:
 
 
 @fast
-def second_loop(memory: StepMemory, weights: Floats, vector: Floats) -> None:
+def lbfgs_second_loop(memory: StepMemory, weights: Floats, vector: Floats) -> None:
     """Turn the image of that under the first guess of H, in place, into H times the gradient, from oldest to newest."""
     length, count = memory.curves.size, memory.taken[0]
     for c in range(max(0, count - length), count):
@@ -220,7 +221,7 @@ def second_loop(memory: StepMemory, weights: Floats, vector: Floats) -> None:
 # Scores, and the packed triangles of policies.
 
 
-@quiet
+@quiet_loop
 @fast
 def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None:
     """out[i, a] = actions[i, a] . mean[users[i]], (m, K); one block of actions (1, K, d) serves all rows."""
@@ -232,7 +233,7 @@ def mean_scores(mean: Floats, users: Ints, actions: Floats, out: Floats) -> None
 
 
 @fast
-def append_row(
+def append_triangle_row(
     factor: Floats, residual: Floats, cross: Floats, variance: Floats, error: Floats, floor: float, gain: Floats
 ) -> None:
     """Append one row to each packed lower triangle L_s = `factor[s]` and to `residual[s]` = L_s^-1 (errors so far).
@@ -276,20 +277,20 @@ def solve_rows(factor: Floats, residual: Floats, out: Floats) -> None:
                 x[j] -= x[i] * row[j]
 
 
-def warm() -> None:
+def warm_array_loops() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     one, row, block, who = np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)), np.zeros(1, dtype=np.int64)
     dot(one, one)
-    form(row, one)
+    quadratic_form(row, one)
     cholesky(row, row.copy(), 0.0)
-    invert_lower(row.copy())
+    invert_lower_triangle(row.copy())
     solve(row, one, one.copy())
     invert_cholesky(block, 0.0, block.copy(), np.empty(1, dtype=np.bool_))
-    invert_packed(one, one.copy(), 1)
-    memory = empty_memory(1, 1)
+    invert_packed_triangle(one, one.copy(), 1)
+    memory = empty_step_memory(1, 1)
     remember(memory, one, one)
-    first_loop(memory, one.copy(), one.copy())
-    second_loop(memory, one, one.copy())
+    lbfgs_first_loop(memory, one.copy(), one.copy())
+    lbfgs_second_loop(memory, one, one.copy())
     mean_scores(row, who, block, row.copy())
-    append_row(row.copy(), row.copy(), np.empty((1, 0)), one, one, 1.0, one.copy())
+    append_triangle_row(row.copy(), row.copy(), np.empty((1, 0)), one, one, 1.0, one.copy())
     solve_rows(one, one, row.copy())

@@ -19,16 +19,16 @@ Hashes = NDArray[np.uint64]  # of users, actions and features
 Entry = TypeVar("Entry", bound=np.generic)
 
 
-def symmetric(matrices: Floats) -> Floats:
+def symmetric_part(matrices: Floats) -> Floats:
     """The symmetric part (A + A^T) / 2 of each of `matrices` (..., d, d).
 
-    >>> symmetric(np.array([[0.0, 1.0], [3.0, 0.0]])).tolist()
+    >>> symmetric_part(np.array([[0.0, 1.0], [3.0, 0.0]])).tolist()
     [[0.0, 2.0], [2.0, 0.0]]
     """
     return (matrices + np.swapaxes(matrices, -1, -2)) / 2
 
 
-def read_only(array: NDArray[Entry]) -> NDArray[Entry]:
+def read_only_array(array: NDArray[Entry]) -> NDArray[Entry]:
     """A view of `array` that nobody can write to; the array itself stays as writable as it was."""
     view = array.view()
     view.setflags(write=False)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer import validate
-from newcomer.arrays import Floats, Ints, read_only
+from newcomer.arrays import Floats, Ints, read_only_array
 from newcomer.errors import ModelError, warn_caller
 from newcomer.one_hot import OneHot
 
@@ -64,7 +64,7 @@ class Catalogue:
             if not self.tidy or (found >= 0).all():
                 return found
         try:
-            return np.fromiter((self._place(one) for one in listed(ids)), dtype=np.int64)
+            return np.fromiter((self._place(one) for one in listed_action_ids(ids)), dtype=np.int64)
         except TypeError as problem:  # a list, say, where an id should be
             raise ModelError("ids must be whole numbers or text, in a flat list") from problem
 
@@ -161,9 +161,9 @@ class Catalogue:
         """Features (d,) of the average action: what is known of an action before it is met."""
         if isinstance(self.features, OneHot):
             actions, dim = self.features.shape
-            return read_only(np.where(np.arange(dim) < actions, 1.0 / max(actions, 1), 1.0))
+            return read_only_array(np.where(np.arange(dim) < actions, 1.0 / max(actions, 1), 1.0))
         assert self.features is not None
-        return read_only(np.array(self.features.mean(axis=0)))
+        return read_only_array(np.array(self.features.mean(axis=0)))
 
     def times(self, weights: Floats) -> Floats:
         """Features times weights (d, ...), (A, ...): rows of the weights where features are one-hot."""
@@ -196,7 +196,7 @@ class Catalogue:
         return np.append(means, means.mean()), np.vstack([loadings, loadings.mean(axis=0)])
 
 
-def listed(ids: Iterable[int | str]) -> list[Any]:
+def listed_action_ids(ids: Iterable[int | str]) -> list[Any]:
     """Ids of actions as a list; a single one is refused, and so is what holds more than ids."""
     if isinstance(ids, np.ndarray) and ids.ndim == 1:
         return list(ids.tolist())

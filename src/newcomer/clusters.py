@@ -36,14 +36,14 @@ class Clusters:
     covariances: Floats
 
 
-def cluster(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1) -> Clusters:
+def cluster_users(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1) -> Clusters:
     """Group users' reward vectors (N, d) into `count` clusters.
 
     `ridge`, in units of the pooled within-cluster variance per coordinate, is added to the diagonal of every cluster's
     covariance, so that a cluster of few users does not rule out directions it has never seen. The same vectors, count
     and seed always give the same clusters.
 
-    >>> cluster([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
+    >>> cluster_users([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
     [[0.05], [9.0]]
     """
     users = _vectors(vectors, "vectors")
@@ -55,14 +55,14 @@ def cluster(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ri
     return _describe(users, labels, count, ridge)
 
 
-def reward_error(vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, quantile: float = 0.9) -> float:
+def cluster_reward_error(vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, quantile: float = 0.9) -> float:
     """The epsilon of mmUCB: how wrong a user's cluster is about the rewards of that user.
 
     The `quantile` over users of max_a |phi_a . (beta_n - m_c(n))|, for the vectors (N, d) that were clustered and the
     feature vectors `actions` (A, d) of the catalogue, or a sample of it.
 
     >>> users = [[0.0], [0.1], [9.0]]
-    >>> round(reward_error(users, cluster(users, 2, seed=0), [[2.0]]), 3)
+    >>> round(cluster_reward_error(users, cluster_users(users, 2, seed=0), [[2.0]]), 3)
     0.1
     """
     users, features = _vectors(vectors, "vectors"), _vectors(actions, "actions")

@@ -1,9 +1,9 @@
 """Compiles every loop of the library ahead of its first use: `python -m newcomer.compile_cache` during set-up.
 
 No list of loops is kept, so none can be left out of it: the files whose names end in `_loops.py` are found, and each
-has a function `warm` that calls its loops once. Numba keeps the machine code on disk, so that later processes only load
-it; a service that must answer its first request quickly calls `warm` before it says that it is ready. `cold` says
-whether there is anything to compile.
+has a function `warm_<file>` that calls its loops once. Numba keeps the machine code on disk, so that later processes
+only load it; a service that must answer its first request quickly calls `warm_compile_cache` before it says that it is
+ready. `compile_cache_is_cold` says whether there is anything to compile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def loop_modules(*rooms: str) -> list[ModuleType]:
     return [importlib.import_module(name) for name in names]
 
 
-def cold(*rooms: str) -> bool:
+def compile_cache_is_cold(*rooms: str) -> bool:
     """Whether some loop will have to be compiled at its first use."""
     for path, module in zip(loop_files(*rooms), loop_modules(*rooms), strict=True):
         for name, loop in vars(module).items():
@@ -45,13 +45,13 @@ def cold(*rooms: str) -> bool:
     return False
 
 
-def warm(*rooms: str) -> None:
+def warm_compile_cache(*rooms: str) -> None:
     """Load every loop from Numba's cache, compiling those that are not there yet."""
     for module in loop_modules(*rooms):
-        module.warm()
+        getattr(module, f"warm_{module.__name__.rpartition('.')[2]}")()
 
 
-def forget_old_code() -> None:
+def forget_old_compiled_code() -> None:
     """Remove machine code that is older than the file of its loop, or than a file of loops that this one calls.
 
     Numba itself looks at the file of the caller only. A caller would go on with the old code of what it calls, or
@@ -78,5 +78,5 @@ def _sources(path: Path) -> set[Path]:
 
 
 if __name__ == "__main__":
-    forget_old_code()
-    warm()
+    forget_old_compiled_code()
+    warm_compile_cache()

@@ -26,7 +26,7 @@ import numpy as np
 
 from newcomer import validate
 from newcomer.arrays import Floats, Ints
-from newcomer.errors import ModelError, NewcomerError, PolicyError, nearest
+from newcomer.errors import ModelError, NewcomerError, PolicyError, error_name_hint
 from newcomer.records import Shown
 
 Kind = Literal["number", "boolean", "level"]
@@ -106,21 +106,21 @@ class Column(Shown):
         return cls(**{part.name: data[part.name] for part in fields(cls) if part.name in data})
 
 
-def encode(columns: Sequence[Column], table: Mapping[str, Sequence[Any]], n: int) -> Floats:
+def encode_columns(columns: Sequence[Column], table: Mapping[str, Sequence[Any]], n: int) -> Floats:
     """The entries (n, p) of all columns; a column that the table lacks is missing for everybody.
 
-    >>> encode([Column("age", "number", 30.0, 10.0)], {"age": [50]}, 1).tolist()
+    >>> encode_columns([Column("age", "number", 30.0, 10.0)], {"age": [50]}, 1).tolist()
     [[2.0]]
     """
     parts = [one.encode(table[one.name]) if one.name in table else np.full((n, one.width), np.nan) for one in columns]
     return np.concatenate([np.zeros((n, 0)), *parts], axis=1)
 
 
-def translate(x: Floats, before: Sequence[Column], after: Sequence[Column]) -> Floats:
+def translate_encoding(x: Floats, before: Sequence[Column], after: Sequence[Column]) -> Floats:
     """Entries (n, p) by the columns `before` as entries by the columns `after`, which other people may have made.
 
     >>> old, new = Column("age", "number", 30.0, 10.0), Column("age", "number", 20.0, 5.0)
-    >>> translate(np.array([[1.0]]), [old], [new]).tolist()
+    >>> translate_encoding(np.array([[1.0]]), [old], [new]).tolist()
     [[4.0]]
     """
     table: dict[str, Sequence[Any]] = {}
@@ -136,13 +136,13 @@ def translate(x: Floats, before: Sequence[Column], after: Sequence[Column]) -> F
         else:
             codes = np.argmax(np.where(there[:, None], part, 0.0) + np.array(one.shares), axis=1)
             table[one.name] = [one.levels[code] if told else None for code, told in zip(codes, there, strict=True)]
-    return encode(after, table, len(x))
+    return encode_columns(after, table, len(x))
 
 
-def table_of(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dict[str, list[Any]], int]:
+def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dict[str, list[Any]], int]:
     """Columns by name, and the number of people, of a frame, a dict of columns, or one dict a person.
 
-    >>> table_of([{"age": 20}, {"age": 30, "plan": "paid"}])
+    >>> table_to_encode([{"age": 20}, {"age": 30, "plan": "paid"}])
     ({'age': [20, 30], 'plan': [None, 'paid']}, 2)
     """
     todo = "pass a frame, a dict of columns, or one dict a user"
@@ -164,12 +164,14 @@ def table_of(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dic
     return columns, lengths.pop() if lengths else 0
 
 
-def refuse_unknown(columns: Sequence[Column], names: Iterable[str], *, kind: type[NewcomerError] = ModelError) -> None:
+def refuse_unencoded_names(
+    columns: Sequence[Column], names: Iterable[str], *, kind: type[NewcomerError] = ModelError
+) -> None:
     """Refuse a name that is no column's; `user` is the id of a person, and may be there."""
     known = [one.name for one in columns]
     strange = next((name for name in names if name not in known and name != "user"), None)
     if strange is not None:
-        todo = nearest(strange, known).lstrip("; ") or f"its attributes are {', '.join(known)}"
+        todo = error_name_hint(strange, known).lstrip("; ") or f"its attributes are {', '.join(known)}"
         raise kind(f"the model knows no attribute '{strange}'", todo=todo)
 
 
@@ -214,27 +216,28 @@ def _level(name: str, value: Any) -> str | None:
     raise ModelError(f"the attribute '{name}' is a level, not {validate.shown(value)}", todo="pass its name as text")
 
 
-def entry_names(columns: Sequence[str], levels: Sequence[Column]) -> tuple[str, ...]:
+def encoded_entry_names(columns: Sequence[str], levels: Sequence[Column]) -> tuple[str, ...]:
     """What to call each feature: the column of a number, `column=level` of an indicator.
 
-    >>> entry_names(["price", "colour"], [Column("colour", "level", levels=("blue", "red"), shares=(0.5, 0.5))])
+    >>> encoded_entry_names(["price", "colour"], [Column("colour", "level", levels=("blue", "red"), shares=(0.5, 0.5))])
     ('price', 'colour=blue', 'colour=red')
     """
     known = {one.name: one for one in levels}
     return tuple(entry for name in columns for entry in (known[name].names if name in known else (name,)))
 
 
-def indicators(column: Column, codes: Ints) -> Floats:
+def encode_level_indicators(column: Column, codes: Ints) -> Floats:
     """The entries (..., width) of levels, given by their places (...) in the column; of -1 the average row.
 
-    >>> indicators(Column("colour", "level", levels=("blue", "red"), shares=(0.75, 0.25)), np.array([1, -1])).tolist()
+    >>> colour = Column("colour", "level", levels=("blue", "red"), shares=(0.75, 0.25))
+    >>> encode_level_indicators(colour, np.array([1, -1])).tolist()
     [[0.0, 1.0], [0.75, 0.25]]
     """
     table = np.vstack([np.eye(column.width), np.array(column.shares)])
     return np.asarray(table[codes])  # -1 is the last row
 
 
-def by_entries(
+def encode_by_entries(
     given: Any, levels: Sequence[Column], actions: Sequence[int | str] | None = None, ids: Any = None
 ) -> Any:
     """What a policy is given, with a column for each indicator in place of its columns of levels.
@@ -244,7 +247,7 @@ def by_entries(
     for the column: its levels are some of the `actions` of the model.
 
     >>> colour = Column("colour", "level", levels=("blue", "red"), shares=(0.75, 0.25))
-    >>> found = by_entries([{"price": 2.0, "colour": "red"}, {"price": 1.0, "colour": "pink"}], [colour])
+    >>> found = encode_by_entries([{"price": 2.0, "colour": "red"}, {"price": 1.0, "colour": "pink"}], [colour])
     >>> found["colour=blue"].tolist(), found["price"]
     ([0.0, 0.75], [2.0, 1.0])
     """
@@ -258,13 +261,13 @@ def by_entries(
     table: dict[str, Any] = {name: given[name] for name in names}
     for column in levels:
         if column.name in names:
-            entries = indicators(column, _codes(table.pop(column.name), column))
+            entries = encode_level_indicators(column, _codes(table.pop(column.name), column))
             table |= {name: entries[..., i] for i, name in enumerate(column.names)}
         elif ids is not None and set(column.levels) <= {str(one) for one in actions or ()}:
-            entries = indicators(column, _codes(ids, column))
+            entries = encode_level_indicators(column, _codes(ids, column))
             table |= {name: entries[..., i] for i, name in enumerate(column.names)}
         elif not set(column.names) <= set(names):
-            todo = f"the model was fitted with it, as text{nearest(column.name, names)}"
+            todo = f"the model was fitted with it, as text{error_name_hint(column.name, names)}"
             raise PolicyError(f"there is no feature '{column.name}'", where="features", todo=todo)
     return table
 

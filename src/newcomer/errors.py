@@ -26,7 +26,7 @@ class NewcomerError(ValueError):
 
     def __str__(self) -> str:
         place = f" ({self.where})" if self.where else ""
-        return one_line(f"{self.what}{place}" + (f": {self.todo}" if self.todo else ""))
+        return error_in_one_line(f"{self.what}{place}" + (f": {self.todo}" if self.todo else ""))
 
     def __reduce__(self) -> tuple[object, ...]:
         # The keyword-only parts would be lost when the error crosses a process boundary.
@@ -82,20 +82,20 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def error_name_hint(name: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name, or nothing.
 
-    >>> nearest("usr", ["user", "reward"])
+    >>> error_name_hint("usr", ["user", "reward"])
     "; did you mean 'user'?"
     """
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def one_line(text: str, limit: int = SCREEN) -> str:
+def error_in_one_line(text: str, limit: int = SCREEN) -> str:
     """Text as one line of at most `limit` characters, cut in its middle; what would move a cursor is written out.
 
-    >>> one_line("id 'a\\nb' is unknown"), one_line("x" * 99, limit=9)
+    >>> error_in_one_line("id 'a\\nb' is unknown"), error_in_one_line("x" * 99, limit=9)
     ("id 'a\\\\nb' is unknown", 'xxx...xxx')
     """
     text = _cut(text, limit)

@@ -14,7 +14,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 from newcomer.errors import ModelError
 from newcomer.findings import Findings as Checked
-from newcomer.interval import FEWEST, Interval, shown
+from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.radius import Draws, Ingredients
 from newcomer.records import Shown
 
@@ -255,7 +255,8 @@ class Forecast:
         """
         shares = self.shares(persistence)
         each = [
-            f"{whole}% {name}{_in_short(name)}" for whole, (name, _) in zip(whole_percents(shares), shares, strict=True)
+            f"{whole}% {name}{_in_short(name)}"
+            for whole, (name, _) in zip(evidence_percents(shares), shares, strict=True)
         ]
         return f"Of the variance of {learned} {', '.join(each).replace('% ', '% is ', 1)}."
 
@@ -271,10 +272,10 @@ MEANING = {
 }
 
 
-def whole_percents(shares: Sequence[tuple[str, float]]) -> list[int]:
+def evidence_percents(shares: Sequence[tuple[str, float]]) -> list[int]:
     """Whole percents that add up to 100 where the shares add up to 1: the largest remainders are rounded up.
 
-    >>> whole_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))
+    >>> evidence_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))
     [34, 33, 33]
     """
     exact = [100.0 * share for _, share in shares]
@@ -382,37 +383,11 @@ class HeldoutGain:
     everybody: Everybody | None = None
     arm: str = ""
 
-    def sentences(self) -> list[str]:
-        """What was measured, in plain words; what follows from it says `newcomer.gain.verdict.decide`.
-
-        >>> step = GainStep(5, 400, 0.2, 0.1, 0.3, 0.2, None, 3.5, 3.0, error=0.05)
-        >>> HeldoutGain(10, (step,)).sentences()[1]
-        'After 5 interactions: +0.200 (+0.100 to +0.300) over the population mean, which gets 3.5 where chance gets 3.'
-        """
-        who = f"held-out users of the arm {self.arm}" if self.arm else "held-out users"
-        first = f"Measured on {who}, who choose among {self.choices} of their own logged actions."
-        told = [first]
-        for step in self.steps:
-            after = f"After {step.interactions} interaction{'s' * (step.interactions != 1)}: {shown(step.over_mean)}"
-            beside = f"which gets {step.mean:.3g} where chance gets {step.chance:.3g}"
-            told.append(f"{after} over the population mean, {beside}.")
-        return [*told, *self._memory()]
-
-    def _memory(self) -> list[str]:
-        """What comes from memory of the very action."""
-        if not self.steps:
-            return []
-        last = self.steps[-1]
-        if last.lasting is None:
-            return ["That is by shared directions; what memory of single actions is worth, these logs cannot tell."]
-        return [
-            f"Of the last, {last.shared:+.2g} is by shared directions and {last.lasting:+.2g} by memory of actions."
-        ]
-
 
 @dataclass(frozen=True)
 class PersistenceFacts:
-    """What repeats say of the share of the residual that comes again (`newcomer.em.variance_components.share_of`).
+    """What repeats say of the share of the residual that comes again
+    (`newcomer.em.variance_components.persistent_variance_share`).
 
     `repeats` are the meetings of a user and an action beyond the first, `ratio` the mean of their squared deviations
     from the mean of user and action, in units of the residual variance: it estimates 1 - share.
@@ -528,7 +503,7 @@ class OutcomeFacts:
             return f"{first}: {'as asked' if self.how == 'given' else 'as in the model that this one starts from'}."
         if self.log_score is None or self.gain is None or self.log_score.people < FEWEST:
             return f"{first}: held-out users are too few to compare it with the other link."
-        score, gain = shown(self.log_score), shown(self.gain)
+        score, gain = interval_in_words(self.log_score), interval_in_words(self.gain)
         return f"{first}: on held-out users the binary link scores {score} nats a reward and gains {gain} a choice."
 
 

@@ -34,10 +34,10 @@ PROBE = 1 << 16  # bytes written to see whether a file could be: a full disk oft
 Arrays = dict[str, NDArray[Any]]
 
 
-def pack(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> bytes:
+def pack_file(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> bytes:
     """Bytes of a file of this kind: named arrays and JSON-ready facts about them.
 
-    >>> arrays, facts = unpack(pack("notes", {"x": np.arange(3)}, {"mood": "fine"}), "notes")
+    >>> arrays, facts = unpack_file(pack_file("notes", {"x": np.arange(3)}, {"mood": "fine"}), "notes")
     >>> int(arrays["x"].sum()), facts["mood"]
     (3, 'fine')
     """
@@ -45,14 +45,14 @@ def pack(kind: str, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     header = {**facts, "format": FORMAT, "kind": kind}
     try:
-        return save(plain, metadata={"newcomer": _canonical({**header, "sha256": digest(plain, header)})})
+        return save(plain, metadata={"newcomer": _canonical({**header, "sha256": file_digest(plain, header)})})
     except (SafetensorError, ValueError, TypeError, KeyError) as error:
         todo = "use finite numbers, text, lists and mappings of them"
         raise ModelError(f"this {kind} holds something that cannot be written ({error})", todo=todo) from error
 
 
-def unpack(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dict[str, Any]]:
-    """Arrays and facts of what `pack` made, checked; the format of the file is among the facts."""
+def unpack_file(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and facts of what `pack_file` made, checked; the format of the file is among the facts."""
     header = _header(data, where)
     version = header.get("format")
     if type(version) is not int or version < 1:
@@ -66,7 +66,7 @@ def unpack(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dict[str
     said = header.pop("sha256", None)
     try:
         arrays = load(data)
-        found = digest(arrays, None if version == 1 else header)
+        found = file_digest(arrays, None if version == 1 else header)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise ModelError("the file is damaged or cut short", where=where, todo="copy or make it again") from error
     if found != said:
@@ -74,10 +74,10 @@ def unpack(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dict[str
     return arrays, header
 
 
-def write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
     """Put the bytes at `path`, all or nothing, with the permissions that the process gives to new files."""
-    target = destination(path)
-    with told(path):
+    target = file_destination(path)
+    with file_errors_told(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = _beside(target)
         try:
@@ -99,9 +99,9 @@ def write(path: Path, data: bytes) -> None:
                 os.close(folder)
 
 
-def destination(path: Path) -> Path:
+def file_destination(path: Path) -> Path:
     """The file that writing to `path` makes or replaces: where links lead, and never a folder or a device."""
-    with told(path):
+    with file_errors_told(path):
         target = Path(os.path.realpath(path))
         if target.is_symlink():
             raise OutputError("this link leads in a circle", where=str(path), todo="name a file")
@@ -112,11 +112,11 @@ def destination(path: Path) -> Path:
     return target
 
 
-def probe(path: Path) -> None:
+def probe_file(path: Path) -> None:
     """Refuse a path that could not be written: tried with a small file beside it, which is removed at once."""
-    target = destination(path)
+    target = file_destination(path)
     temporary = _beside(target)
-    with told(path):
+    with file_errors_told(path):
         try:
             with open(temporary, "xb") as file:
                 file.write(bytes(PROBE))
@@ -126,7 +126,7 @@ def probe(path: Path) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def rescue(name: str, data: bytes) -> Path | None:
+def rescue_file(name: str, data: bytes) -> Path | None:
     """Put bytes that must not be lost into the first folder that takes them, and say where; None if none does.
 
     Tried are a new private folder for temporary files, then the working folder and the home of the user.
@@ -135,7 +135,7 @@ def rescue(name: str, data: bytes) -> Path | None:
         folder = None
         try:
             folder = Path(tempfile.mkdtemp(prefix="newcomer-", dir=None if place is None else place()))
-            write(folder / name, data)
+            write_file(folder / name, data)
         except (OSError, RuntimeError, OutputError):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -150,7 +150,7 @@ def _beside(target: Path) -> Path:
 
 
 @contextmanager
-def told(path: str | Path) -> Iterator[None]:
+def file_errors_told(path: str | Path) -> Iterator[None]:
     """For whatever writes: what the system refuses becomes one sentence with the path."""
     try:
         yield
@@ -163,7 +163,7 @@ def told(path: str | Path) -> Iterator[None]:
         ) from error
 
 
-def read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
     """The bytes at `path`."""
     try:
         return path.read_bytes()
@@ -172,10 +172,10 @@ def read(path: Path) -> bytes:
         raise ModelError("the file cannot be read", where=str(path), todo=todo) from error
 
 
-def digest(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any] | None = None) -> str:
+def file_digest(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any] | None = None) -> str:
     """SHA-256 (hex) of names, types, shapes and bytes of arrays, in the order of names, and of facts as sorted JSON.
 
-    >>> digest({"x": np.zeros(2)}, {"a": 1, "b": 2}) == digest({"x": np.zeros(2)}, {"b": 2, "a": 1})
+    >>> file_digest({"x": np.zeros(2)}, {"a": 1, "b": 2}) == file_digest({"x": np.zeros(2)}, {"b": 2, "a": 1})
     True
     """
     total = hashlib.sha256()

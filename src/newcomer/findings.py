@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
-from newcomer.errors import NewcomerError, nearest
+from newcomer.errors import NewcomerError, error_name_hint
 from newcomer.records import Shown
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Findings(Shown):
             if finding.name == wanted:
                 return finding
         names = [finding.name for finding in self.findings]
-        hint = nearest(str(name), names) or f"; choose from {', '.join(names)}"
+        hint = error_name_hint(str(name), names) or f"; choose from {', '.join(names)}"
         raise NewcomerError(f"there is no finding '{name}'{hint}")
 
     def __iter__(self) -> Iterator[Finding]:
@@ -200,10 +200,10 @@ class Findings(Shown):
         return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{rows}</table>"
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm_adjusted_findings(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values: those at most `level` are rejected with a family-wise error of at most `level`.
 
-    >>> holm([0.01, 0.04, 0.03])
+    >>> holm_adjusted_findings([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
@@ -214,10 +214,10 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def chance(p_value: float) -> str:
+def finding_chance(p_value: float) -> str:
     """A p-value in words: three digits are as many as permutations give.
 
-    >>> chance(0.0), chance(0.0132)
+    >>> finding_chance(0.0), finding_chance(0.0132)
     ('p < 0.001', 'p = 0.013')
     """
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.2g}"
@@ -226,5 +226,5 @@ def chance(p_value: float) -> str:
 def _measured(finding: Finding) -> str:
     """Effect and p-value in a few characters."""
     effect = "" if finding.effect is None else f"{finding.effect:.3g} {finding.unit}".strip()
-    sure = "" if finding.p_value is None else chance(finding.p_value)
+    sure = "" if finding.p_value is None else finding_chance(finding.p_value)
     return ", ".join(filter(None, [effect, sure])) or finding.what

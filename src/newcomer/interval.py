@@ -64,10 +64,10 @@ class Interval(Shown):
         return self.low > 0 and self.people >= FEWEST
 
 
-def ratio(above: Floats, below: Floats) -> Interval:
+def ratio_interval(above: Floats, below: Floats) -> Interval:
     """sum(above) / sum(below) over people (n,), with the error of a ratio whose parts both vary from person to person.
 
-    >>> ratio(np.array([1.0, 2.0, 3.0]), np.ones(3)).value
+    >>> ratio_interval(np.array([1.0, 2.0, 3.0]), np.ones(3)).value
     2.0
     """
     people, total = len(above), float(below.sum())
@@ -79,10 +79,10 @@ def ratio(above: Floats, below: Floats) -> Interval:
     return Interval.around(value, error, people)
 
 
-def shown(stretch: Interval) -> str:
+def interval_in_words(stretch: Interval) -> str:
     """A value and its interval in words.
 
-    >>> shown(Interval.around(0.25, 0.05, 1000))
+    >>> interval_in_words(Interval.around(0.25, 0.05, 1000))
     '+0.250 (+0.152 to +0.348)'
     """
     if stretch.error == 0:

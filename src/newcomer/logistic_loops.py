@@ -21,7 +21,7 @@ STEPS = 30  # of Newton, which needs about five
 
 
 @compiled
-def probability(odds: float) -> float:
+def logistic_probability(odds: float) -> float:
     """sigma(x)."""
     if odds >= 0.0:
         return 1.0 / (1.0 + exp(-odds))
@@ -30,30 +30,30 @@ def probability(odds: float) -> float:
 
 
 @compiled
-def log_density(x: float, level: float, variance: float, clicks: float, others: float) -> float:
+def logistic_log_density(x: float, level: float, variance: float, clicks: float, others: float) -> float:
     """log of the density, up to a constant."""
     soft = max(x, 0.0) + log1p(exp(-abs(x)))
     return clicks * x - (clicks + others) * soft - 0.5 * (x - level) ** 2 / variance
 
 
 @compiled
-def tilted(level: float, variance: float, clicks: float, others: float, out: Floats) -> None:
+def logistic_posterior(level: float, variance: float, clicks: float, others: float, out: Floats) -> None:
     """Write the mean and the variance (2,) of log-odds that were N(level, variance) before these clicks."""
     rows, x = clicks + others, level
     for _ in range(STEPS):
-        p = probability(x)
+        p = logistic_probability(x)
         bend = rows * p * (1.0 - p) + 1.0 / variance
         move = (clicks - rows * p - (x - level) / variance) / bend
         x += min(max(move, -2.0), 2.0)
         if abs(move) < 1e-9 * (1.0 + abs(x)):
             break
-    p = probability(x)
+    p = logistic_probability(x)
     scale = 1.0 / sqrt(rows * p * (1.0 - p) + 1.0 / variance)
-    highest = log_density(x, level, variance, clicks, others)
+    highest = logistic_log_density(x, level, variance, clicks, others)
     total = first = second = 0.0
     for q in range(NODES.size):
         node = NODES[q]
-        value = log_density(x + scale * node, level, variance, clicks, others) - highest
+        value = logistic_log_density(x + scale * node, level, variance, clicks, others) - highest
         weight = exp(value + 0.5 * node * node + LOG_WEIGHTS[q])
         total += weight
         first += weight * node
@@ -63,8 +63,8 @@ def tilted(level: float, variance: float, clicks: float, others: float, out: Flo
     out[1] = scale * scale * (second / total - mean * mean)
 
 
-def warm() -> None:
+def warm_logistic_loops() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
-    probability(0.0)
-    log_density(0.0, 0.0, 1.0, 1.0, 0.0)
-    tilted(0.0, 1.0, 1.0, 0.0, np.empty(2))
+    logistic_probability(0.0)
+    logistic_log_density(0.0, 0.0, 1.0, 1.0, 0.0)
+    logistic_posterior(0.0, 1.0, 1.0, 0.0, np.empty(2))

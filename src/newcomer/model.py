@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from newcomer import __version__, validate
-from newcomer.arrays import Floats, Ints, read_only
-from newcomer.catalogue import Catalogue, listed
-from newcomer.encoding import Column, encode, refuse_unknown, table_of
+from newcomer.arrays import Floats, Ints, read_only_array
+from newcomer.catalogue import Catalogue, listed_action_ids
+from newcomer.encoding import Column, encode_columns, refuse_unencoded_names, table_to_encode
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
-from newcomer.files import digest, pack, read, unpack, write
-from newcomer.one_hot import OneHot, is_wide
+from newcomer.files import file_digest, pack_file, read_file, unpack_file, write_file
+from newcomer.one_hot import OneHot, one_hot_is_wide
 from newcomer.population import AttributePrior
 from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_radius
 from newcomer.records import Shown
 from newcomer.subspace import Norm
-from newcomer.transforms import TRANSFORMS, Transform, raw
+from newcomer.transforms import TRANSFORMS, Transform, untransform_rewards
 
 if TYPE_CHECKING:
     from newcomer._transform import Coordinates
@@ -121,7 +121,7 @@ class Model(Shown):
             own = np.array(validate.numbers(array, name, kind=ModelError))
             if not np.isfinite(own).all():
                 raise ModelError(f"{name} must be finite numbers")
-            object.__setattr__(self, name, read_only(own))
+            object.__setattr__(self, name, read_only_array(own))
         self._check_shapes(actions)
 
     def _check_facts(self) -> None:
@@ -161,7 +161,7 @@ class Model(Shown):
         """Refuse arrays that do not belong together."""
         if self.basis.ndim != 2 or self.factor.ndim != 2 or self.dim < 1 or self.rank > self.dim:
             raise ModelError(f"basis and factor must be (d, k), not {self.basis.shape} and {self.factor.shape}")
-        leading = min(self.spectrum.size, self.dim) if is_wide(self.dim) else self.dim
+        leading = min(self.spectrum.size, self.dim) if one_hot_is_wide(self.dim) else self.dim
         wanted: dict[str, tuple[int, ...]] = {"spectrum": (leading,), "mean": (self.dim,)}
         wanted |= {"factor": (self.dim, self.factor.shape[1]), "action_features": (actions, self.dim)}
         wanted |= {"residual_variance": (actions,), "offsets": (actions,), "uncertainty": (actions,)}
@@ -219,10 +219,10 @@ class Model(Shown):
     @cached_property
     def covariance(self) -> Floats:
         """Covariance (d, d) of users' reward vectors; of more than 2,000 features it is not written out."""
-        if is_wide(self.dim):
+        if one_hot_is_wide(self.dim):
             what = f"the covariance of {self.dim:,} features would have {self.dim**2:,} entries"
             raise ModelError(what, todo="use model.factor, whose rows times its transpose are rows of it")
-        return read_only(self.factor @ self.factor.T)
+        return read_only_array(self.factor @ self.factor.T)
 
     @cached_property
     def id(self) -> str:
@@ -247,7 +247,7 @@ class Model(Shown):
             **{name: getattr(self, name) for name in OPTIONAL if getattr(self, name)},  # models without keep their id
         }
         facts |= {"feature_names": self.feature_names} if self.feature_names else {}
-        return digest(arrays, facts | self._levels() | self._schema() | self._link)
+        return file_digest(arrays, facts | self._levels() | self._schema() | self._link)
 
     def _levels(self) -> dict[str, Any]:
         """The levels of features as plain data; nothing of a model without."""
@@ -272,10 +272,10 @@ class Model(Shown):
         They are a frame, a dict of columns or one dict a user. An attribute that the model does not know is refused; a
         value that is missing, or a level that no user of the logs had, is average, and leaves the prior less sure.
         """
-        table, count = table_of(attributes)
+        table, count = table_to_encode(attributes)
         tried = {one.name for one in self.evidence.attributes}  # those that did not help may be passed all the same
-        refuse_unknown(self.attributes, [name for name in table if name not in tried])
-        return encode(self.attributes, table, count)
+        refuse_unencoded_names(self.attributes, [name for name in table if name not in tried])
+        return encode_columns(self.attributes, table, count)
 
     def prior(self, attributes: Any = None) -> tuple[Floats, Floats]:
         """Mean and covariance of the reward vector of a newcomer with these attributes; over all people without any.
@@ -338,7 +338,7 @@ class Model(Shown):
         if not catalogue.known:
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
-        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else listed(ids)
+        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else listed_action_ids(ids)
         validate.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
         codes = catalogue.codes(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
@@ -395,7 +395,7 @@ class Model(Shown):
             return calibrated_radius(evidence.calibrated, dim=self.dim, rank=self.rank, delta=delta, norm=norm)
         if evidence.radius is None:
             todo = "fit it from logs, or pass radius="
-            if is_wide(self.dim) and self.estimator == "em":
+            if one_hot_is_wide(self.dim) and self.estimator == "em":
                 todo = "with so many actions, fit with estimator='sold' for the radii of the paper"
             raise ModelError("this model keeps no evidence for a radius", todo=todo)
         x = evidence.radius
@@ -413,7 +413,7 @@ class Model(Shown):
         >>> model.typical(np.log([8.0, 1.0])).round(6).tolist()
         [7.0, 0.0]
         """
-        return raw(scores, self.reward_transform)
+        return untransform_rewards(scores, self.reward_transform)
 
     def transform(self, logs: Any, *, persistence: float | None = None) -> Coordinates:
         """Each user's latent coordinates z, where their reward vector is mean + factor z, with the uncertainty.
@@ -429,9 +429,9 @@ class Model(Shown):
         >>> where.mean.round(3).tolist(), where.covariance.round(3).tolist()
         ([[1.333]], [[[0.333]]])
         """
-        from newcomer._transform import coordinates_of  # reads logs, which a model does without
+        from newcomer._transform import transform_logs  # reads logs, which a model does without
 
-        return coordinates_of(logs, self, persistence=persistence)
+        return transform_logs(logs, self, persistence=persistence)
 
     def to_bytes(self) -> bytes:
         """The model as the bytes of its file."""
@@ -441,7 +441,7 @@ class Model(Shown):
         facts |= self._levels() | self._schema() | self._link
         facts |= {"evidence": self.evidence.to_json(), "versions": {"newcomer": __version__}}
         facts |= {"created": datetime.now(UTC).isoformat(timespec="seconds")}
-        return pack("model", self._arrays(), facts)
+        return pack_file("model", self._arrays(), facts)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, where: str = "") -> Model:
@@ -450,7 +450,7 @@ class Model(Shown):
         Files of format 1 say neither the features nor the names of actions, nor whether features are one-hot: such a
         model has ids without features, one variance for all actions, and no per-action effects.
         """
-        arrays, facts = unpack(data, "model", where=where)
+        arrays, facts = unpack_file(data, "model", where=where)
         try:
             parts: dict[str, Any] = {name: arrays[name] for name in ARRAYS} | {name: facts[name] for name in FACTS}
             for name in TUPLES:
@@ -469,16 +469,16 @@ class Model(Shown):
 
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""
-        write(validate.location(path, "path", kind=OutputError), self.to_bytes())
+        write_file(validate.location(path, "path", kind=OutputError), self.to_bytes())
 
     @property
     def by_ids_alone(self) -> bool:
         """Whether actions are known by their ids alone: one-hot, and so many that their features are not written."""
-        return self.one_hot and not self.intercept and is_wide(self.dim)
+        return self.one_hot and not self.intercept and one_hot_is_wide(self.dim)
 
     def needs_all_features(self, who: str) -> None:
         """Refuse a model of many features on behalf of a policy that keeps d x d numbers for each user."""
-        if is_wide(self.dim):
+        if one_hot_is_wide(self.dim):
             what = f"{who} keeps a system of {self.dim:,} x {self.dim:,} numbers for each user"
             raise ModelError(what, todo="use PriorUCB or PriorTS, which work along the shared directions")
 
@@ -493,7 +493,7 @@ class Model(Shown):
 
 def load(path: str | Path) -> Model:
     """Read a model file."""
-    return Model.from_bytes(read(validate.location(path, "path", kind=ModelError)), where=str(path))
+    return Model.from_bytes(read_file(validate.location(path, "path", kind=ModelError)), where=str(path))
 
 
 def _without(record: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.arrays import Floats, Ints, read_only
+from newcomer.arrays import Floats, Ints, read_only_array
 
 WIDE = 2000  # features above which a matrix of d x d entries is not formed
 
@@ -49,7 +49,7 @@ class OneHot:
     @property
     def wide(self) -> bool:
         """Whether there are so many actions that nothing of d x d entries is formed."""
-        return is_wide(self.actions)
+        return one_hot_is_wide(self.actions)
 
     @property
     def T(self) -> Turned:
@@ -91,10 +91,10 @@ class Turned:
 Catalogue = Floats | OneHot
 
 
-def is_wide(dim: int) -> bool:
+def one_hot_is_wide(dim: int) -> bool:
     """Whether there are so many features that nothing of d x d entries is formed.
 
-    >>> is_wide(2000), is_wide(2001)
+    >>> one_hot_is_wide(2000), one_hot_is_wide(2001)
     (False, True)
     """
     return dim > WIDE
@@ -140,10 +140,10 @@ class Diagonals:
 Square = Floats | Diagonal
 
 
-def gram_of(table: Catalogue, weights: Floats) -> Square:
+def one_hot_gram(table: Catalogue, weights: Floats) -> Square:
     """T^T diag(weights) T for the features T (A, d) of the actions: written out unless it is diagonal and large.
 
-    >>> gram_of(np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([1.0, 0.5])).tolist()
+    >>> one_hot_gram(np.array([[1.0, 1.0], [0.0, 2.0]]), np.array([1.0, 0.5])).tolist()
     [[1.0, 1.0], [1.0, 3.0]]
     """
     if isinstance(table, OneHot):
@@ -156,4 +156,4 @@ def gram_of(table: Catalogue, weights: Floats) -> Square:
 
 @lru_cache(maxsize=1)
 def _written(table: OneHot) -> Floats:
-    return read_only(table[:])
+    return read_only_array(table[:])

@@ -27,10 +27,10 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats
 from newcomer.evidence import PopulationFacts
-from newcomer.one_hot import Catalogue, Square, is_wide
+from newcomer.one_hot import Catalogue, Square, one_hot_is_wide
 from newcomer.radius import Draws
-from newcomer.records import Shown, freeze
-from newcomer.subspace import fix_signs, top_eigenvectors
+from newcomer.records import Shown, freeze_record
+from newcomer.subspace import fix_subspace_signs, top_eigenvectors
 
 DEAD = 1e-3  # a direction that explains less than this share of what the first explains is dead
 CLEARLY = 4.0  # times what sampling leaves by itself: then a mean lies outside the span of the directions
@@ -57,7 +57,7 @@ class Population(Shown):
     uncertainty: Floats | None = None
 
     def __post_init__(self) -> None:
-        freeze(self)
+        freeze_record(self)
 
     @property
     def rank(self) -> int:
@@ -98,9 +98,9 @@ class Population(Shown):
         It is the product of W = [m, L] with its transpose, so that its directions are singular vectors of W: where
         there are many features the matrix itself is not formed.
         """
-        if not is_wide(len(self.mean)):
+        if not one_hot_is_wide(len(self.mean)):
             return top_eigenvectors(self.second_moment, rank)[1]
-        return fix_signs(np.linalg.svd(self.weights, full_matrices=False)[0][:, :rank])
+        return fix_subspace_signs(np.linalg.svd(self.weights, full_matrices=False)[0][:, :rank])
 
     def principal(self) -> Population:
         """The same population with orthogonal columns in the factor, longest first."""
@@ -200,7 +200,7 @@ class AttributePrior(Shown):
     covariance: Floats
 
     def __post_init__(self) -> None:
-        freeze(self)
+        freeze_record(self)
 
     def given(self, x: Floats) -> tuple[Floats, Floats]:
         """Mean (n, k) and covariance (n, k, k) of z given encoded attributes (n, p), NaN where missing."""
@@ -243,10 +243,10 @@ class AttributePrior(Shown):
         return filled, left
 
 
-def covariance_of(counts: Floats, products: Floats) -> Floats:
+def population_attribute_covariance(counts: Floats, products: Floats) -> Floats:
     """The covariance (p, p) of centred entries from sums of products over people who have both, none negative.
 
-    >>> covariance_of(np.full((1, 1), 4.0), np.full((1, 1), 2.0)).tolist()
+    >>> population_attribute_covariance(np.full((1, 1), 4.0), np.full((1, 1), 2.0)).tolist()
     [[0.5]]
     """
     raw = products / np.maximum(counts, 1.0)

@@ -29,7 +29,7 @@ from typing import Literal
 
 import numpy as np
 
-from newcomer.errors import ModelError, nearest
+from newcomer.errors import ModelError, error_name_hint
 from newcomer.subspace import Norm
 
 Form = Literal["theorem", "identity"]
@@ -189,7 +189,7 @@ class Draws:
         return replace(self, spectral=spectral, frobenius=frobenius, leading=tuple(leading))
 
 
-def moment_error(x: Ingredients, kind: str, delta: float) -> float:
+def radius_moment_error(x: Ingredients, kind: str, delta: float) -> float:
     """dM: with probability 1 - delta, the mean that is corrected is no further than this from its expectation."""
     if kind == "hoeffding":
         return float(np.sqrt(32 * x.mean_square_range * np.log(2 * x.dim / delta) / x.users))
@@ -200,7 +200,7 @@ def moment_error(x: Ingredients, kind: str, delta: float) -> float:
             todo = "choose hoeffding or bernstein: its steps would take d x d sums of many one-hot actions"
             raise ModelError("this model keeps nothing for the martingale bound", todo=todo)
         return _by_walk(x, x.walk, delta) if x.walk else _as_saved_before(x, delta)
-    raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(ALL)}{nearest(kind, ALL)}")
+    raise ModelError(f"no radius of kind '{kind}'", todo=f"choose one of {', '.join(ALL)}{error_name_hint(kind, ALL)}")
 
 
 def _bernstein(x: Ingredients, delta: float) -> float:
@@ -234,7 +234,7 @@ def _as_saved_before(x: Ingredients, delta: float) -> float:
     return float(2 * x.largest_range * (log + psi * m.spread) / (c * m.steps) + m.offset)
 
 
-def printed_moment_error(x: Ingredients, kind: str, delta: float) -> float:
+def radius_printed_moment_error(x: Ingredients, kind: str, delta: float) -> float:
     """dM at level delta by the formulas as printed, which hold with probability 1 - delta' / 2 at their own delta'.
 
     Empirical Bernstein is the proposition on M_N with the norm of the *sum* of squares. Hoeffding is that of the
@@ -250,10 +250,10 @@ def printed_moment_error(x: Ingredients, kind: str, delta: float) -> float:
         first = np.sqrt(2 * p.square_norm * log)  # the norm of the sum over N is the norm of the mean
         second = 2 * p.largest_range * (2 * log / x.users) ** 0.75
         return float(first + second + 4 * p.largest_range * log / (3 * x.users))
-    return moment_error(x, kind, delta)
+    return radius_moment_error(x, kind, delta)
 
 
-def coverage_error(x: Ingredients, delta: float, *, printed: bool = False) -> float:
+def radius_coverage_error(x: Ingredients, delta: float, *, printed: bool = False) -> float:
     """dD: with probability 1 - delta, ||D_N - E D||_2 is at most this (matrix Hoeffding, 0 <= D <= I).
 
     As printed the logarithm is of 4d / delta' and the probability 1 - delta' / 4.
@@ -284,8 +284,8 @@ def subspace_radius(
     >>> round(subspace_radius(x, "bernstein"), 3)
     0.723
     """
-    dM = (printed_moment_error if printed else moment_error)(x, kind, delta / 3)
-    dD = 0.0 if simplified else coverage_error(x, delta / 3, printed=printed)
+    dM = (radius_printed_moment_error if printed else radius_moment_error)(x, kind, delta / 3)
+    dD = 0.0 if simplified else radius_coverage_error(x, delta / 3, printed=printed)
     B, R = 1.0 if simplified == "without B" else x.inverse_norm, x.reward_bound
     left = 1 - B * dD
     scale = _scale(x, norm, form, printed) * (1.0 if printed or x.completed is None else x.completed)
@@ -293,7 +293,7 @@ def subspace_radius(
         radius = float("inf")
     else:
         radius = scale * (B**3 * (2 - B * dD) / left**2 * (R**2 + dM) * dD + (B / left) ** 2 * dM)
-    return min(radius, largest_distance(x.dim, x.rank, norm)) if clip else radius
+    return min(radius, largest_radius(x.dim, x.rank, norm)) if clip else radius
 
 
 def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
@@ -302,7 +302,7 @@ def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
         assert x.printed is not None
         return float(2 * np.sqrt(2 * x.rank) / x.printed.gap)
     if form == "identity":
-        return (largest_distance(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
+        return (largest_radius(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
     # Without a gap (as many directions as features, say) there is no bound, which a scale of zero stands for.
     return float(2 * np.sqrt((2 if norm == "frobenius" else 1) * x.rank) / x.gap) if x.gap else 0.0
 
@@ -320,7 +320,7 @@ def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: 
     """
     from scipy.special import stdtrit
 
-    most = largest_distance(dim, rank, norm)
+    most = largest_radius(dim, rank, norm)
     if draws.hopeless:
         return most
     logs = np.log(np.maximum(getattr(draws, norm), 1e-12))
@@ -331,10 +331,10 @@ def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: 
     return min(most, float(np.sqrt(2.0) * tangent / np.hypot(1.0, tangent / np.sqrt(rank))))
 
 
-def largest_distance(dim: int, rank: int, norm: Norm) -> float:
+def largest_radius(dim: int, rank: int, norm: Norm) -> float:
     """The largest distance of two subspaces of this rank: 1, or sqrt(2 min(k, d - k)); 0 for the whole space.
 
-    >>> largest_distance(20, 2, "frobenius")
+    >>> largest_radius(20, 2, "frobenius")
     2.0
     """
     return float(np.sqrt(2 * min(rank, dim - rank))) if norm == "frobenius" else float(rank < dim)

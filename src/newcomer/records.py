@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from newcomer.arrays import read_only
-from newcomer.errors import one_line
+from newcomer.arrays import read_only_array
+from newcomer.errors import error_in_one_line
 
 FEW = 6  # entries of a list that are written out
 LONG = 80  # characters of a text that are shown
@@ -33,14 +33,14 @@ class Shown:
 
     def facts(self) -> Mapping[str, Any]:
         """What there is to know, by name: the fields. In Python's own types, so that `json.dumps` takes it."""
-        return {name: plain(value) for name, value in _parts(self)}
+        return {name: plain_record(value) for name, value in _parts(self)}
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={short(value)}" for name, value in self._shown().items())
-        return one_line(f"{type(self).__name__}({shown})")
+        shown = ", ".join(f"{name}={short_record_text(value)}" for name, value in self._shown().items())
+        return error_in_one_line(f"{type(self).__name__}({shown})")
 
     def _repr_html_(self) -> str:
-        return as_table(type(self).__name__, self._shown())
+        return record_as_table(type(self).__name__, self._shown())
 
     def _shown(self) -> Mapping[str, Any]:
         """What is shown in short: the facts, if a class has its own, or the fields as they are."""
@@ -50,88 +50,90 @@ class Shown:
         # False, not "ask the other one", for what is of another type: some tables would answer with an exception.
         if type(self) is not type(other) or not is_dataclass(self):
             return self is other
-        return bool(key(self) == key(other))
+        return bool(record_key(self) == record_key(other))
 
     def __hash__(self) -> int:
-        return hash(key(self)) if is_dataclass(self) else object.__hash__(self)
+        return hash(record_key(self)) if is_dataclass(self) else object.__hash__(self)
 
 
-def freeze(record: Any) -> None:
+def freeze_record(record: Any) -> None:
     """For `__post_init__` of a frozen dataclass: each array becomes a view that cannot be written to.
 
     The arrays given stay as they were, and so do what they share with the record; who wants it apart copies first.
     """
     for name, value in _parts(record):
         if isinstance(value, np.ndarray) and value.flags.writeable:
-            object.__setattr__(record, name, read_only(value))
+            object.__setattr__(record, name, read_only_array(value))
 
 
-def short(value: Any) -> str:
+def short_record_text(value: Any) -> str:
     """A value in a few words: of an array its type and shape, of a long list its beginning and its length.
 
-    >>> short(np.zeros((2, 3))), short(tuple(range(100))), short({"a": 0.5})
+    >>> short_record_text(np.zeros((2, 3))), short_record_text(tuple(range(100))), short_record_text({"a": 0.5})
     ('float64 (2, 3)', '(0, 1, 2, ... 100 in all)', '{a: 0.5}')
     """
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     if isinstance(value, tuple | list):
-        some = [short(one) for one in value[: FEW if len(value) <= FEW else FEW // 2]]
+        some = [short_record_text(one) for one in value[: FEW if len(value) <= FEW else FEW // 2]]
         return f"({', '.join([*some, *([f'... {len(value):,} in all'] if len(value) > FEW else [])])})"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{name}: {short(one)}' for name, one in list(value.items())[:FEW])}}}"
+        return f"{{{', '.join(f'{name}: {short_record_text(one)}' for name, one in list(value.items())[:FEW])}}}"
     if isinstance(value, float | np.floating):
         return f"{value:.6g}"
     if is_dataclass(value) and not isinstance(value, type | Shown):
-        return f"{type(value).__name__}({', '.join(f'{name}={short(one)}' for name, one in _parts(value))})"
+        return f"{type(value).__name__}({', '.join(f'{name}={short_record_text(one)}' for name, one in _parts(value))})"
     if isinstance(value, str):
-        return repr(one_line(value, LONG))
+        return repr(error_in_one_line(value, LONG))
     return f"{value:,}" if type(value) is int else repr(value)
 
 
-def plain(value: Any) -> Any:
+def plain_record(value: Any) -> Any:
     """A value in Python's own types, such as JSON has: arrays as lists, records as dicts.
 
-    >>> plain({"a": np.int64(3), "b": (np.arange(2), None)})
+    >>> plain_record({"a": np.int64(3), "b": (np.arange(2), None)})
     {'a': 3, 'b': [[0, 1], None]}
     """
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return plain_record(value.tolist())
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {str(name): plain_record(one) for name, one in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
-        return [plain(one) for one in value]
+        return [plain_record(one) for one in value]
     if isinstance(value, Shown):
-        return plain(value.facts())
+        return plain_record(value.facts())
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(one) for name, one in _parts(value)}
+        return {name: plain_record(one) for name, one in _parts(value)}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def as_table(title: str, facts: Mapping[str, Any]) -> str:
+def record_as_table(title: str, facts: Mapping[str, Any]) -> str:
     """Facts as a table of HTML; ids and names in them are text, whatever they look like.
 
-    >>> as_table("Model", {"id": "<b>"})
+    >>> record_as_table("Model", {"id": "<b>"})
     '<table><caption>Model</caption><tr><th>id</th><td>&lt;b&gt;</td></tr></table>'
     """
-    texts = {name: value if isinstance(value, str) else short(value) for name, value in facts.items()}
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(one_line(text))}</td></tr>" for k, text in texts.items())
+    texts = {name: value if isinstance(value, str) else short_record_text(value) for name, value in facts.items()}
+    rows = "".join(
+        f"<tr><th>{escape(k)}</th><td>{escape(error_in_one_line(text))}</td></tr>" for k, text in texts.items()
+    )
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def key(value: Any) -> Any:
+def record_key(value: Any) -> Any:
     """Something hashable that is equal for equal values, arrays to the bit; a record is the same as its fields.
 
-    >>> key(np.zeros(1)) == key(np.zeros(1)), key(np.zeros(1)) == key(np.zeros(2))
+    >>> record_key(np.zeros(1)) == record_key(np.zeros(1)), record_key(np.zeros(1)) == record_key(np.zeros(2))
     (True, False)
     """
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tolist() if value.dtype == object else value.tobytes()
     if isinstance(value, Mapping):
-        return frozenset((name, key(one)) for name, one in value.items())
+        return frozenset((name, record_key(one)) for name, one in value.items())
     if isinstance(value, tuple | list):
-        return tuple(map(key, value))
+        return tuple(map(record_key, value))
     if is_dataclass(value) and type(value).__dict__.get("__eq__") is Shown.__eq__:
-        return type(value), tuple((name, key(one)) for name, one in _parts(value))
+        return type(value), tuple((name, record_key(one)) for name, one in _parts(value))
     return value
 
 

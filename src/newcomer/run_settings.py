@@ -27,8 +27,8 @@ from warnings import warn
 
 from newcomer import validate
 from newcomer.errors import LogsError, ModelError, NewcomerError
-from newcomer.files import read, write
-from newcomer.serialize import digest_of, pack_record, unpack_record
+from newcomer.files import read_file, write_file
+from newcomer.serialize import deserialize_record, serialize_record, serialized_digest
 
 if TYPE_CHECKING:
     from newcomer.em.passes import Progress
@@ -169,7 +169,7 @@ class Checkpoint:
         first = self._file(1)
         if not first.exists():
             return
-        _, facts = unpack_record(read(first), KIND, where=str(first))
+        _, facts = deserialize_record(read_file(first), KIND, where=str(first))
         for name, value in self.identity.items():
             if facts["identity"].get(name) != value:
                 what = "the logs have changed since" if name == "fingerprint" else f"another {name} was asked for then"
@@ -181,7 +181,7 @@ class Checkpoint:
         if not file.exists():
             return None
         try:
-            answer, facts = unpack_record(read(file), KIND, where=str(file))
+            answer, facts = deserialize_record(read_file(file), KIND, where=str(file))
         except ModelError:  # cut short when the fit was
             return None
         if facts["identity"] == self.identity and facts["asked"] == asked:
@@ -193,10 +193,10 @@ class Checkpoint:
         if not self._writing:
             return
         try:
-            data = pack_record(KIND, answer, {"identity": self.identity, "asked": asked})
+            data = serialize_record(KIND, answer, {"identity": self.identity, "asked": asked})
             if len(data) <= LARGEST:
                 self.folder.mkdir(mode=0o700, exist_ok=True)
-                write(file, data)
+                write_file(file, data)
         except TypeError:  # no record: it is made again
             return
         except (NewcomerError, OSError):
@@ -209,6 +209,6 @@ class Checkpoint:
 def _described(work: Callable[..., Any]) -> str | None:
     """A hash of what is asked of a pass, None where it cannot be told: such a pass is not kept."""
     try:
-        return digest_of(work)
+        return serialized_digest(work)
     except (TypeError, AttributeError):
         return None

@@ -17,70 +17,77 @@ from typing import Any
 import numpy as np
 
 from newcomer.errors import ModelError
-from newcomer.files import Arrays, digest, pack, unpack
+from newcomer.files import Arrays, file_digest, pack_file, unpack_file
 
 PACKAGE = "newcomer."
 # Records and passes are saved under the first name that they had, so that files of earlier versions are read and
 # checkpoints resumed: "module:name" today, and then. What is not listed was never renamed.
 FIRST_NAMES = {
+    "logs.sample:gather_sample": "logs.sample:gather",
+    "_transform:transform_batch": "_transform:locate",
+    "em.attributes:add_up_attribute_information": "em.attributes:add_up",
+    "em.binary_likelihood:binary_likelihood_sums": "em.binary_likelihood:expect_clicks",
+    "gain.best_actions:best_actions_pass": "gain.best_actions:asked",
+    "gain.heldout_gain:heldout_gain_of_batch": "gain.heldout_gain:look_at",
+    "gain.outcomes:outcome_differences": "gain.outcomes:look_at",
     "checks.dependence:_look": "checks.attributes:_look",
     "checks.residuals:CheckSample": "checks.sample:CheckSample",
     "checks.residuals:Propensities": "checks.sample:Propensities",
-    "checks.residuals:look_at": "checks.sample:look_at",
+    "checks.residuals:residual_sample_of_batch": "checks.sample:look_at",
     "population:AttributePrior": "attribute_prior:AttributePrior",
     "gain.best_actions:ActionSums": "gain.everybody:Seen",
-    "gain.best_actions:look_at": "gain.everybody:look_at",
+    "gain.best_actions:best_action_sums": "gain.everybody:look_at",
     "gain.per_user:PerUser": "gain.per_user:PerUser",
     "logs.summary:RewardHistogram": "logs.intake.sketch:Sketch",
     "logs.summary:LogTotals": "logs.intake.survey:Survey",
     "em.pairs:Pairs": "population.all_pairs:Pairs",
     "em.pairs:SparsePairs": "population.all_pairs:SparsePairs",
-    "em.pairs:levels_of": "population.all_pairs:levels_of",
+    "em.pairs:pair_action_levels": "population.all_pairs:levels_of",
     "em.pairs:pairs_of": "population.all_pairs:pairs_of",
-    "em.pairs:sparse_pairs_of": "population.all_pairs:sparse_pairs_of",
+    "em.pairs:pairs_of_many_actions": "population.all_pairs:sparse_pairs_of",
     "em.full_covariance:AllProducts": "population.full_covariance:AllProducts",
     "em.full_covariance:ScatterSums": "population.full_covariance:Products",
     "em.full_covariance:Whole": "population.full_covariance:Whole",
-    "em.full_covariance:cubes_of": "population.full_covariance:cubes_of",
-    "em.full_covariance:products_of": "population.full_covariance:products_of",
+    "em.full_covariance:full_covariance_cost": "population.full_covariance:cubes_of",
+    "em.full_covariance:full_covariance_products": "population.full_covariance:products_of",
     "em.likelihood:Comparison": "population.likelihood:Comparison",
     "em.likelihood:Sums": "population.likelihood:Sums",
     "em.likelihood:Task": "population.likelihood:Task",
-    "em.likelihood:compare": "population.likelihood:compare",
-    "em.likelihood:expect": "population.likelihood:expect",
-    "em.likelihood:squared_errors": "population.likelihood:squared_errors",
+    "em.likelihood:compare_likelihoods": "population.likelihood:compare",
+    "em.likelihood:likelihood_sums": "population.likelihood:expect",
+    "em.likelihood:likelihood_squared_errors": "population.likelihood:squared_errors",
     "population:Population": "population.record:Population",
     "em.sparse_pairs:Images": "population.wide_start:Images",
     "em.sparse_pairs:Probe": "population.wide_start:Probe",
-    "em.sparse_pairs:images_of": "population.wide_start:images_of",
+    "em.sparse_pairs:sparse_pair_images": "population.wide_start:images_of",
     "_warm_start:SavedMoments": "refitting:Past",
     "sold.sparse_moments:KeptPairs": "sold.kept_pairs:KeptPairs",
     "sold.sparse_moments:Sparse": "sold.kept_pairs:Sparse",
-    "sold.sparse_moments:kept_pairs_of": "sold.kept_pairs:kept_pairs_of",
+    "sold.sparse_moments:sparse_moment_pairs": "sold.kept_pairs:kept_pairs_of",
     "sold.sparse_moments:BlockProducts": "sold.wide_moments:Products",
     "sold.sparse_moments:Weighted": "sold.wide_moments:Weighted",
     "sold.sparse_moments:SparseMoments": "sold.wide_moments:SparseMoments",
-    "sold.sparse_moments:products_of": "sold.wide_moments:products_of",
-    "sold.sparse_moments:squares_of": "sold.wide_moments:squares_of",
+    "sold.sparse_moments:sparse_moment_products": "sold.wide_moments:products_of",
+    "sold.sparse_moments:sparse_moment_squares": "sold.wide_moments:squares_of",
     "sold.sparse_moments:sparse_moments_of": "sold.wide_moments:sparse_moments_of",
 }
 LAST_NAMES = {first: last for last, first in FIRST_NAMES.items()}
 
 
-def pack_record(kind: str, record: object, facts: Mapping[str, Any]) -> bytes:
+def serialize_record(kind: str, record: object, facts: Mapping[str, Any]) -> bytes:
     """Bytes of a file of this kind that holds a record and facts about it.
 
-    >>> unpack_record(pack_record("notes", (np.arange(3), -np.inf, "fine"), {"mood": 1}), "notes")
+    >>> deserialize_record(serialize_record("notes", (np.arange(3), -np.inf, "fine"), {"mood": 1}), "notes")
     ((array([0, 1, 2]), -inf, 'fine'), {'mood': 1})
     """
     arrays: Arrays = {}
     tree = _tree(record, arrays)
-    return pack(kind, arrays, {"facts": dict(facts), "record": tree})
+    return pack_file(kind, arrays, {"facts": dict(facts), "record": tree})
 
 
-def unpack_record(data: bytes, kind: str, *, where: str = "") -> tuple[Any, dict[str, Any]]:
-    """The record and the facts of what `pack_record` made."""
-    arrays, header = unpack(data, kind, where=where)
+def deserialize_record(data: bytes, kind: str, *, where: str = "") -> tuple[Any, dict[str, Any]]:
+    """The record and the facts of what `serialize_record` made."""
+    arrays, header = unpack_file(data, kind, where=where)
     try:
         return _grown(header["record"], arrays), dict(header["facts"])
     except (KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
@@ -88,10 +95,10 @@ def unpack_record(data: bytes, kind: str, *, where: str = "") -> tuple[Any, dict
         raise ModelError(f"this {kind} file is of another version", where=where, todo=todo) from error
 
 
-def digest_of(work: Callable[..., Any]) -> str:
+def serialized_digest(work: Callable[..., Any]) -> str:
     """A hash of a function and of what `functools.partial` has bound to it.
 
-    >>> digest_of(functools.partial(math.pow, 2.0)) == digest_of(functools.partial(math.pow, 2.0))
+    >>> serialized_digest(functools.partial(math.pow, 2.0)) == serialized_digest(functools.partial(math.pow, 2.0))
     True
     """
     arrays: Arrays = {}
@@ -99,7 +106,7 @@ def digest_of(work: Callable[..., Any]) -> str:
     while isinstance(work, functools.partial):
         bound = (*bound, work.args, tuple(sorted(work.keywords.items())))
         work = work.func
-    return digest(arrays, {"work": _name(work), "bound": _tree(bound, arrays)})
+    return file_digest(arrays, {"work": _name(work), "bound": _tree(bound, arrays)})
 
 
 def _tree(value: object, arrays: Arrays) -> Any:

@@ -30,8 +30,8 @@ from scipy.special import stdtrit
 
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.errors import NewcomerError, PolicyError, nearest
-from newcomer.worlds.world import Episode, Newcomers, stream
+from newcomer.errors import NewcomerError, PolicyError, error_name_hint
+from newcomer.worlds.world import Episode, Newcomers, world_stream
 
 Progress = Callable[[int, int], None]
 
@@ -107,7 +107,7 @@ def play(
     with _reporting(progress, len(policies) * len(numbers) * horizon) as advance:
         for group in _newcomers(world, numbers, horizon, seed, batch):
             for name, policy in policies.items():
-                rngs = [stream(seed, f"policy {name}", user) for user in group.users]
+                rngs = [world_stream(seed, f"policy {name}", user) for user in group.users]
                 played[name].append(_rows(name, group, *_rounds(policy, group, rngs, advance)))
     return pl.concat([frame for frames in played.values() for frame in frames])
 
@@ -155,7 +155,7 @@ def _newcomers(world: Newcomers, users: range, horizon: int, seed: int, batch: i
     """Users in batches, drawn as they are needed."""
     group = _Newcomers([], [])
     for user in users:
-        episode = world.episode(stream(seed, "newcomer", user), horizon)
+        episode = world.episode(world_stream(seed, "newcomer", user), horizon)
         _check_episode(episode, group.episodes[:1], world.dim, horizon)
         group.users.append(user)
         group.episodes.append(episode)
@@ -301,12 +301,12 @@ def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 2
     [(2.0, 0.0, 1.0), (3.5, 1.5, 1.75)]
     """
     _check(rows, window=window, level=level)
-    each = totals(rows, window=window)
+    each = simulated_totals(rows, window=window)
     table = each.group_by("policy", maintain_order=True).agg(
         users=pl.len(),
         horizon=pl.col("horizon").max(),
-        **mean_and_error("regret"),
-        **mean_and_error("reward"),
+        **simulated_mean_and_error("regret"),
+        **simulated_mean_and_error("reward"),
         stayed=pl.col("stayed").mean(),
     )
     if reference is None:
@@ -315,7 +315,7 @@ def summary(rows: pl.DataFrame, *, reference: str | None = None, window: int = 2
     return table.join(_differences(each, reference, level), on="policy", maintain_order="left")
 
 
-def curves(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
+def simulated_curves(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
     """One line for each policy and round: the curves that regret figures draw.
 
     Columns `policy`, `t`; `regret`, `regret_se`: cumulative regret, mean over users and its standard error; `reward`,
@@ -328,12 +328,14 @@ def curves(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
         pl.col("reward").rolling_mean(window, min_samples=1).over("policy", "user"),
     )
     share = pl.col("in_subspace").mean()
-    lines = each.group_by("policy", "t").agg(**mean_and_error("regret"), **mean_and_error("reward"), in_subspace=share)
+    lines = each.group_by("policy", "t").agg(
+        **simulated_mean_and_error("regret"), **simulated_mean_and_error("reward"), in_subspace=share
+    )
     order = rows.select(pl.col("policy").unique(maintain_order=True)).with_row_index("_order")
     return lines.join(order, on="policy").sort("_order", "t").drop("_order")
 
 
-def totals(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
+def simulated_totals(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
     """One line for each policy and user: what policies are compared by, user by user.
 
     Columns `policy`, `user`, `horizon`; `regret` of all rounds, mean `reward` of the last `window`, and whether the
@@ -348,7 +350,7 @@ def totals(rows: pl.DataFrame, *, window: int = 25) -> pl.DataFrame:
     )
 
 
-def exits(rows: pl.DataFrame) -> pl.DataFrame:
+def simulated_exits(rows: pl.DataFrame) -> pl.DataFrame:
     """For each policy that has a subspace and each user: `left_at`, the first round outside it, null if never."""
     _check(rows)
     inside = rows.filter(pl.col("in_subspace").is_not_null())
@@ -356,10 +358,10 @@ def exits(rows: pl.DataFrame) -> pl.DataFrame:
     return inside.group_by("policy", "user", maintain_order=True).agg(left_at=first)
 
 
-def mean_and_error(column: str) -> dict[str, pl.Expr]:
+def simulated_mean_and_error(column: str) -> dict[str, pl.Expr]:
     """The mean of a column, under its own name, and its standard error s / sqrt(n), with `_se` behind the name.
 
-    >>> pl.DataFrame({"error": [1.0, 3.0]}).select(**mean_and_error("error")).rows()
+    >>> pl.DataFrame({"error": [1.0, 3.0]}).select(**simulated_mean_and_error("error")).rows()
     [(2.0, 1.0)]
     """
     value = pl.col(column)
@@ -400,7 +402,7 @@ def _check_reference(totals: pl.DataFrame, reference: str) -> None:
     """Refuse a policy that was not played, and policies that met different users."""
     names = totals["policy"].unique(maintain_order=True).to_list()
     if not isinstance(reference, str) or reference not in names:
-        hint = nearest(reference, names) if isinstance(reference, str) else ""
+        hint = error_name_hint(reference, names) if isinstance(reference, str) else ""
         what = f"no policy {validate.shown(reference)} was played{hint}"
         raise NewcomerError(what, todo=f"choose one of {', '.join(names)}")
     users = totals.group_by("policy").agg(pl.col("user").sort())["user"].to_list()

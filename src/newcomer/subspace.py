@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from newcomer.arrays import Floats, symmetric
+from newcomer.arrays import Floats, symmetric_part
 
 Norm = Literal["spectral", "frobenius"]
 
@@ -25,13 +25,13 @@ def top_eigenvectors(matrix: Floats, rank: int) -> tuple[Floats, Floats]:
     ([3.0, 2.0, 1.0], [0.0, 1.0, 0.0])
     """
     values, vectors = np.linalg.eigh(matrix)
-    return values[::-1].copy(), fix_signs(vectors[:, ::-1][:, :rank])
+    return values[::-1].copy(), fix_subspace_signs(vectors[:, ::-1][:, :rank])
 
 
-def fix_signs(basis: Floats) -> Floats:
+def fix_subspace_signs(basis: Floats) -> Floats:
     """The same columns (d, k) with the largest entry of each positive, so that equal logs give equal files.
 
-    >>> fix_signs(np.array([[0.6], [-0.8]])).tolist()
+    >>> fix_subspace_signs(np.array([[0.6], [-0.8]])).tolist()
     [[-0.6], [0.8]]
     """
     if basis.shape[1] == 0:
@@ -42,7 +42,7 @@ def fix_signs(basis: Floats) -> Floats:
     return np.ascontiguousarray(basis * np.where(signs == 0, 1.0, signs))
 
 
-def leading_by_products(
+def leading_subspace_by_products(
     products: Callable[[Sequence[Floats]], Sequence[Floats]],
     starts: Sequence[Floats],
     *,
@@ -57,7 +57,8 @@ def leading_by_products(
     the residuals of the `wanted` leading eigenvectors are below it, relative to the largest eigenvalue.
 
     >>> matrix = np.diag([4.0, 1.0, 0.5, -3.0])
-    >>> found = leading_by_products(lambda blocks: [matrix @ one for one in blocks], [np.ones((4, 1))], passes=4)
+    >>> products = lambda blocks: [matrix @ one for one in blocks]
+    >>> found = leading_subspace_by_products(products, [np.ones((4, 1))], passes=4)
     >>> found[0][0].round(6).tolist()
     [4.0, 1.0, 0.5, -3.0]
     """
@@ -91,7 +92,7 @@ def _orthonormal(block: Floats, span: Floats) -> Floats:
 
 def _ritz(span: Floats, image: Floats) -> tuple[Floats, Floats]:
     """Eigenvalues (s,), largest first, of a matrix within a span (d, s), of which it makes `image`; and the turn."""
-    values, vectors = np.linalg.eigh(symmetric(span.T @ image))
+    values, vectors = np.linalg.eigh(symmetric_part(span.T @ image))
     return values[::-1].copy(), vectors[:, ::-1]
 
 
@@ -106,13 +107,13 @@ def _residual(pair: tuple[Floats, Floats], span: Floats, image: Floats, wanted: 
     return float(off.max() / max(np.abs(pair[0]).max(), np.finfo(np.float64).tiny))
 
 
-def distance(basis: Floats, other: Floats, *, norm: Norm = "spectral") -> float:
+def subspace_distance(basis: Floats, other: Floats, *, norm: Norm = "spectral") -> float:
     """Distance of two subspaces, each given by an orthonormal basis (d, k): the norm of the difference of projections.
 
     Spectral: the sine of the largest angle, in [0, 1]. Frobenius: at most sqrt(2k). Through residuals, which are exact
     for small angles where arccos is not.
 
-    >>> distance(np.array([[1.0], [0.0]]), np.array([[0.8], [0.6]]))
+    >>> subspace_distance(np.array([[1.0], [0.0]]), np.array([[0.8], [0.6]]))
     0.6
     """
     there, back = basis - other @ (other.T @ basis), other - basis @ (basis.T @ other)

@@ -25,20 +25,20 @@ LEAST = -1.0  # rewards have to be above it for a logarithm
 NEEDED = "log1p needs rewards above -1: leave it out, or leave these rewards out"
 
 
-def transformed(rewards: Any, transform: Transform | None) -> Floats:
+def transform_rewards(rewards: Any, transform: Transform | None) -> Floats:
     """Rewards on the scale that is learned on; NaN stays NaN.
 
-    >>> transformed([0.0, 99.0], "log1p").round(2).tolist()
+    >>> transform_rewards([0.0, 99.0], "log1p").round(2).tolist()
     [0.0, 4.61]
     """
     given = np.asarray(rewards, dtype=np.float64)
     return given if transform is None else np.asarray(np.log1p(given))
 
 
-def raw(values: Floats, transform: Transform | None) -> Floats:
+def untransform_rewards(values: Floats, transform: Transform | None) -> Floats:
     """Values of that scale in the units of the rewards; what is expected becomes typical.
 
-    >>> raw(transformed([0.0, 99.0], "log1p"), "log1p").round(9).tolist()
+    >>> untransform_rewards(transform_rewards([0.0, 99.0], "log1p"), "log1p").round(9).tolist()
     [0.0, 99.0]
     """
     return values if transform is None else np.asarray(np.expm1(values))
@@ -71,13 +71,13 @@ def logit(probability: Floats) -> Floats:
     return np.asarray(np.log(probability) - np.log1p(-probability))
 
 
-def click_moments(level: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
+def sigmoid_moments(level: Floats, variance: Floats) -> tuple[Floats, Floats, Floats]:
     """E[sigma], E[sigma'] and E[sigma^2] of log-odds N(level, variance), each of their common shape.
 
     E[sigma'] is the slope: the covariance of sigma(eta) with anything normal is that of eta with it times the slope
     (Stein). sigma' = sigma - sigma^2, so the second moment comes for nothing.
 
-    >>> p, slope, square = click_moments(np.array([0.0, -4.0]), np.array([4.0, 1.0]))
+    >>> p, slope, square = sigmoid_moments(np.array([0.0, -4.0]), np.array([4.0, 1.0]))
     >>> p.round(4).tolist(), slope.round(4).tolist()
     ([0.5, 0.0281], [0.1514, 0.0263])
     """
@@ -93,6 +93,6 @@ def click_moments(level: Floats, variance: Floats) -> tuple[Floats, Floats, Floa
     return mean.reshape(shape), (mean - square).reshape(shape), square.reshape(shape)
 
 
-def expected_click(level: Floats, variance: Floats) -> Floats:
+def expected_sigmoid(level: Floats, variance: Floats) -> Floats:
     """E[sigma(eta)], eta ~ N(level, variance)."""
-    return click_moments(level, variance)[0]
+    return sigmoid_moments(level, variance)[0]

@@ -32,10 +32,10 @@ class Split(NamedTuple):
     judged: Bools
 
 
-def mix(values: Hashes) -> Hashes:
+def mix_user_hashes(values: Hashes) -> Hashes:
     """SplitMix64's finaliser (Steele, Lea and Flood 2014): a fixed bijection that scatters 64-bit integers.
 
-    >>> mix(np.array([1], dtype=np.uint64)).tolist()
+    >>> mix_user_hashes(np.array([1], dtype=np.uint64)).tolist()
     [10451216379200822465]
     """
     with np.errstate(over="ignore"):
@@ -45,61 +45,63 @@ def mix(values: Hashes) -> Hashes:
         return z ^ (z >> np.uint64(31))
 
 
-def bucket_count(dim: int) -> int:
+def user_bucket_count(dim: int) -> int:
     """How many buckets sums are kept in at dimension d: fewer where their d x d matrices are large. A power of two.
 
-    >>> bucket_count(50), bucket_count(1000)
+    >>> user_bucket_count(50), user_bucket_count(1000)
     (64, 16)
     """
     return 64 if dim <= 256 else 32 if dim <= 512 else 16
 
 
-def bucket_of(hashes: Hashes, buckets: int) -> Ints:
+def user_buckets(hashes: Hashes, buckets: int) -> Ints:
     """The bucket (n,) of each user; hashes are mixed once more, so that buckets say nothing about their other uses.
 
-    >>> bucket_of(np.arange(4, dtype=np.uint64), 16).tolist()
+    >>> user_buckets(np.arange(4, dtype=np.uint64), 16).tolist()
     [15, 1, 14, 13]
     """
-    return (mix(hashes) & np.uint64(buckets - 1)).astype(np.int64)
+    return (mix_user_hashes(hashes) & np.uint64(buckets - 1)).astype(np.int64)
 
 
-def reshuffled(hashes: Hashes, seed: int, purpose: int = 0) -> Hashes:
+def reshuffled_users(hashes: Hashes, seed: int, purpose: int = 0) -> Hashes:
     """Other hashes of the same users, for a seed and a purpose: what is split by them is split anew.
 
     Who is held out of a fit must not be those whom the fit would hold out itself.
 
-    >>> reshuffled(np.arange(2, dtype=np.uint64), seed=1).tolist()
+    >>> reshuffled_users(np.arange(2, dtype=np.uint64), seed=1).tolist()
     [6301985355436268297, 8112600223918159332]
     """
-    salt = mix(np.array([seed % 2**64], dtype=np.uint64) ^ mix(np.array([purpose + 1], dtype=np.uint64)))
-    return mix(hashes ^ salt)
+    salt = mix_user_hashes(
+        np.array([seed % 2**64], dtype=np.uint64) ^ mix_user_hashes(np.array([purpose + 1], dtype=np.uint64))
+    )
+    return mix_user_hashes(hashes ^ salt)
 
 
-def lots(hashes: Hashes) -> Floats:
+def user_lots(hashes: Hashes) -> Floats:
     """A number from 0 to 1 (n,) for each user, uniform over users.
 
-    >>> lots(np.array([2**63], dtype=np.uint64)).tolist()
+    >>> user_lots(np.array([2**63], dtype=np.uint64)).tolist()
     [0.5]
     """
     return np.asarray((hashes >> np.uint64(11)).astype(np.float64) / 2.0**53)
 
 
-def group_bounds(buckets: int) -> Ints:
+def user_group_bounds(buckets: int) -> Ints:
     """First bucket of each group, and the end: runs of 1, 1, 2, 4, ... buckets, each as large as all before it.
 
-    >>> group_bounds(16).tolist()
+    >>> user_group_bounds(16).tolist()
     [0, 1, 2, 4, 8, 16]
     """
     return np.array([0, *(2**i for i in range(buckets.bit_length()))], dtype=np.int64)
 
 
-def balanced_signs(buckets: int) -> Floats:
+def user_bucket_signs(buckets: int) -> Floats:
     """Every pattern of signs (B - 1, B) with as many minuses as pluses in a Hadamard matrix (Sylvester's).
 
     Any two rows agree in half of the buckets, and with the row of pluses they form a group under multiplication: as
     flips of sign they give a valid randomisation test, as splits in halves they overlap as little as halves can.
 
-    >>> balanced_signs(4).tolist()
+    >>> user_bucket_signs(4).tolist()
     [[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0], [1.0, -1.0, -1.0, 1.0]]
     """
     place = np.arange(buckets)
@@ -107,23 +109,23 @@ def balanced_signs(buckets: int) -> Floats:
     return signs
 
 
-def dealt(buckets: int, parts: int) -> list[Bools]:
+def dealt_user_buckets(buckets: int, parts: int) -> list[Bools]:
     """The buckets, dealt out to `parts` parts in turn: a mask (B,) for each part.
 
-    >>> [part.tolist() for part in dealt(4, 2)]
+    >>> [part.tolist() for part in dealt_user_buckets(4, 2)]
     [[True, False, True, False], [False, True, False, True]]
     """
     return [np.arange(buckets) % parts == part for part in range(parts)]
 
 
-def folds(users: Ints, *, every: bool = False) -> list[Split]:
+def user_folds(users: Ints, *, every: bool = False) -> list[Split]:
     """One held-out fifth of the buckets, or every fifth in turn where users, counted by bucket (B,), are few, or
     `every` is asked for.
 
-    >>> len(folds(np.full(64, 10))), len(folds(np.full(64, 1000)))
+    >>> len(user_folds(np.full(64, 10))), len(user_folds(np.full(64, 1000)))
     (5, 1)
     """
-    held_out = dealt(len(users), FOLDS)
+    held_out = dealt_user_buckets(len(users), FOLDS)
     kept = held_out if every or users.sum() < FEW else held_out[:1]
     return [Split(~fold, fold) for fold in kept if users[fold].sum() and users[~fold].sum()]
 
@@ -144,20 +146,20 @@ class UserSample:
     seed: int = 0
 
     def __call__(self, hashes: Hashes) -> Bools:
-        return np.asarray(lots(self.hashes(hashes)) < self.share)
+        return np.asarray(user_lots(self.hashes(hashes)) < self.share)
 
     def hashes(self, hashes: Hashes) -> Hashes:
         """The hashes (n,) that the draw is made by."""
         salt = SALTS.get(self.purpose)
         if salt is None:
-            return reshuffled(hashes, self.seed, PURPOSES[self.purpose])
-        return mix(hashes ^ np.uint64(salt))
+            return reshuffled_users(hashes, self.seed, PURPOSES[self.purpose])
+        return mix_user_hashes(hashes ^ np.uint64(salt))
 
 
-def hold_out(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+def hold_out_users(users: int, share: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Positions of users to learn from, and of a random `share` of them to keep apart.
 
-    >>> [len(part) for part in hold_out(10, 0.3, np.random.default_rng(0))]
+    >>> [len(part) for part in hold_out_users(10, 0.3, np.random.default_rng(0))]
     [7, 3]
     """
     order = rng.permutation(users)

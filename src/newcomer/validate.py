@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats
-from newcomer.errors import NewcomerError, PolicyError, nearest, one_line
+from newcomer.errors import NewcomerError, PolicyError, error_in_one_line, error_name_hint
 
 Kind = type[NewcomerError]
 Wanted = TypeVar("Wanted")
@@ -35,7 +35,7 @@ def shown(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} {value.shape}"
     try:
-        return one_line(repr(value), SHOWN)
+        return error_in_one_line(repr(value), SHOWN)
     except Exception:  # noqa: BLE001  (a repr is anybody's code; the error to come matters more)
         return f"a {type(value).__name__}"
 
@@ -101,7 +101,7 @@ def one_of(value: Any, name: str, choices: Iterable[str], *, kind: Kind = Policy
     """
     known = list(choices)
     if not isinstance(value, str) or value not in known:
-        hint = nearest(value, known) if isinstance(value, str) else ""
+        hint = error_name_hint(value, known) if isinstance(value, str) else ""
         raise kind(f"{name} is {shown(value)}", todo=f"choose one of {', '.join(known)}{hint}")
     return value
 

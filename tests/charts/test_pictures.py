@@ -13,7 +13,7 @@ import pytest
 
 from newcomer.charts import palette, pictures, terminal
 from newcomer.errors import NewcomerError
-from newcomer.simulate import curves
+from newcomer.simulate import simulated_curves
 
 
 def rows(names=("LinUCB", "ProBALL-UCB"), horizon=40, users=3):
@@ -44,13 +44,13 @@ def test_regret_curves_are_a_picture(tmp_path):
 
 def test_switch_points_are_the_median_exit():
     frame = rows()
-    points = pictures._switches(frame, curves(frame))
+    points = pictures._switches(frame, simulated_curves(frame))
     assert points.to_dicts() == [{"policy": "ProBALL-UCB", "t": 21, "regret": 42.0}]
 
 
 def test_no_switch_point_where_most_users_stay():
     frame = rows().filter(pl.col("t") <= 20)
-    assert pictures._switches(frame, curves(frame)).is_empty()
+    assert pictures._switches(frame, simulated_curves(frame)).is_empty()
 
 
 def test_lines_in_panels_with_logarithmic_axes(tmp_path):
@@ -88,22 +88,25 @@ def test_every_policy_has_a_colour_of_its_own():
     + [("mmUCB", "mmUCB"), ("mUCB", "mUCB"), ("population mean", "PopulationMean"), ("LocalUCB", "LOCAL-UCB")],
 )
 def test_spellings_and_variants_share_their_policy_s_colour(name, policy):
-    assert palette.canonical(name) == policy and palette.colour(name) == palette.COLOURS[policy]
+    assert palette.palette_name(name) == policy and palette.policy_colour(name) == palette.COLOURS[policy]
 
 
 def test_unknown_names_always_get_the_same_colour():
-    assert palette.colour("mine") == palette.colour("mine") and palette.colour("mine") in palette.SPARE
+    assert (
+        palette.policy_colour("mine") == palette.policy_colour("mine")
+        and palette.policy_colour("mine") in palette.SPARE
+    )
 
 
 def test_unknown_names_in_one_picture_get_different_colours():
     names = [f"mine {i}" for i in range(len(palette.SPARE))] + ["LinUCB"]
-    assert len(set(palette.colours(names).values())) == len(names)
-    assert palette.colours(names)["LinUCB"] == palette.colour("LinUCB")
-    assert set(palette.dashes(names).values()) == {(1, 0)}
+    assert len(set(palette.palette_colours(names).values())) == len(names)
+    assert palette.palette_colours(names)["LinUCB"] == palette.policy_colour("LinUCB")
+    assert set(palette.palette_dashes(names).values()) == {(1, 0)}
 
 
 def test_names_of_one_colour_differ_by_dashes():
-    patterns = palette.dashes(["ProBALL-UCB", "LinUCB", "ProBALL-UCB, tau 5"])
+    patterns = palette.palette_dashes(["ProBALL-UCB", "LinUCB", "ProBALL-UCB, tau 5"])
     assert patterns["ProBALL-UCB"] == patterns["LinUCB"] == (1, 0) != patterns["ProBALL-UCB, tau 5"]
 
 
@@ -116,7 +119,7 @@ def test_without_the_extra_pictures_say_what_to_install():
 
 def test_a_chart_in_text():
     x = np.arange(5)
-    chart = terminal.curves({"up": (x, x), "flat": (x, 0 * x)}, width=24, height=5, x_title="t", y_title="y")
+    chart = terminal.terminal_curves({"up": (x, x), "flat": (x, 0 * x)}, width=24, height=5, x_title="t", y_title="y")
     assert chart.splitlines() == [
         "y",
         "4 |                  AAA",
@@ -137,15 +140,15 @@ def test_a_text_chart_keeps_to_its_width():
         f"policy number {i} with a long name" * 3: (np.arange(1, 100), np.arange(1, 100) * 1e4 * i) for i in range(5)
     }
     for width in (24, 40, 100):
-        assert max(map(len, terminal.curves(series, width=width, height=8).splitlines())) <= width
+        assert max(map(len, terminal.terminal_curves(series, width=width, height=8).splitlines())) <= width
 
 
 def test_bad_text_charts_are_refused():
     with pytest.raises(NewcomerError, match="cannot be drawn"):
-        terminal.curves({})
+        terminal.terminal_curves({})
     with pytest.raises(NewcomerError, match="'a' cannot be drawn"):
-        terminal.curves({"a": ([1, 2], [np.nan, 1])})
-    assert "1" in terminal.curves({"constant": ([1.0], [1.0])})
+        terminal.terminal_curves({"a": ([1, 2], [np.nan, 1])})
+    assert "1" in terminal.terminal_curves({"constant": ([1.0], [1.0])})
 
 
 def test_a_squeezed_picture_has_the_same_pixels_and_a_foreign_file_is_left_alone(tmp_path):
@@ -157,9 +160,9 @@ def test_a_squeezed_picture_has_the_same_pixels_and_a_foreign_file_is_left_alone
     head = struct.pack(">II", 4, 3) + pictures.EIGHT_BIT_RGBA
     whole = [(b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")]
     data = pictures.SIGNATURE + b"".join(pictures._chunk(*part) for part in whole)
-    found = dict(pictures._chunks(pictures.squeezed(data)))
+    found = dict(pictures._chunks(pictures.squeezed_png(data)))
     assert found[b"IHDR"] == struct.pack(">II", 4, 3) + pictures.EIGHT_BIT_RGB
     plain = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(3, 13)
     assert (plain[:, 0] == 0).all() and (plain[:, 1:].reshape(3, 4, 3) == pixels[..., :3]).all()
-    assert pictures.squeezed(pictures.squeezed(data)) == pictures.squeezed(data)
-    assert pictures.squeezed(b"no picture") == b"no picture"
+    assert pictures.squeezed_png(pictures.squeezed_png(data)) == pictures.squeezed_png(data)
+    assert pictures.squeezed_png(b"no picture") == b"no picture"

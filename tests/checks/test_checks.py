@@ -11,19 +11,19 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.checks.check import enough_users, with_gain
-from newcomer.checks.dependence import leading
-from newcomer.checks.descriptive import agreement
+from newcomer.checks.check import check_enough_users, with_gain
+from newcomer.checks.dependence import leading_dependence_directions
+from newcomer.checks.descriptive import describe_repeat_agreement
 from newcomer.checks.quick import TESTS, quick_check
 from newcomer.checks.residuals import (
     LEADING,
     LONGEST,
     HalvedRows,
     ResidualSample,
-    drawing_weights,
-    look_at,
+    residual_drawing_weights,
+    residual_sample_of_batch,
     residuals,
-    take_sample,
+    take_residual_sample,
 )
 from newcomer.checks.significance import (
     DRAWS,
@@ -31,13 +31,13 @@ from newcomer.checks.significance import (
     Limits,
     PermutationTest,
     UsersTested,
-    cross_test,
-    flip_test,
-    judged,
-    pair_test,
+    cross_permutation_test,
+    findings_by_significance,
+    paired_permutation_test,
+    sign_flip_test,
 )
 from newcomer.evidence import Evidence
-from newcomer.findings import Finding, Findings, holm
+from newcomer.findings import Finding, Findings, holm_adjusted_findings
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper.studies.check_rates import clean, self_selected
 from newcomer.paper.theory.confounded import Confounded
@@ -139,8 +139,8 @@ def test_order_of_rows_and_units_do_not_matter():
 
 def test_batches_and_workers_do_not_matter(tmp_path):
     logs = WORLD.logs(500, (3, 9), seed=4)
-    whole = take_sample(logs)
-    parts = [look_at(batch, share=1.0, actions=0, width=12) for batch in logs.batches(rows=100)]
+    whole = take_residual_sample(logs)
+    parts = [residual_sample_of_batch(batch, share=1.0, actions=0, width=12) for batch in logs.batches(rows=100)]
     assert len(parts) > 10
     joined = fold(lambda a, b: a + b, parts[::-1]).in_order()
     for name in ("lengths", "hashes", "length", "kept", "rewards", "features"):
@@ -153,7 +153,7 @@ def test_batches_and_workers_do_not_matter(tmp_path):
 def test_of_many_users_a_sample_by_hash_is_looked_at(monkeypatch):
     monkeypatch.setattr("newcomer.checks.residuals.MOST", 100)
     logs = WORLD.logs(1000, 5, seed=4)
-    found = take_sample(logs)
+    found = take_residual_sample(logs)
     assert 60 <= len(found.hashes) <= 140 and found.lengths.sum() == 1000
     assert set(found.hashes) <= set(next(logs.batches(rows=10**9)).hashes)
     assert quick_check(logs).tested == len(found.hashes)
@@ -162,7 +162,7 @@ def test_of_many_users_a_sample_by_hash_is_looked_at(monkeypatch):
 def test_of_long_histories_the_first_rows_are_kept():
     user = np.repeat([1, 2], LONGEST + 50)
     logs = nc.Logs.from_arrays(user=user, action=np.arange(len(user)) % 7, reward=np.arange(len(user)) * 1.0)
-    found = take_sample(logs)
+    found = take_residual_sample(logs)
     assert found.kept.tolist() == [LONGEST] * 2 and found.length.tolist() == [LONGEST + 50] * 2
     assert found.shown.sum() == len(user)
 
@@ -174,7 +174,7 @@ def test_holm_against_its_definition():
     rng = np.random.default_rng(0)
     for _ in range(200):
         p_values = rng.random(rng.integers(1, 8)) ** 2
-        assert [p <= 0.1 for p in holm(list(p_values))] == oracle.holm(list(p_values), 0.1)
+        assert [p <= 0.1 for p in holm_adjusted_findings(list(p_values))] == oracle.holm(list(p_values), 0.1)
 
 
 def test_the_pair_test_against_loops():
@@ -182,7 +182,7 @@ def test_the_pair_test_against_loops():
     strata = np.array([4] * 30 + [6] * 20 + [9])
     x = rng.standard_normal((51, 3))
     y, weights = x + 2.0 * rng.standard_normal((51, 3)), rng.random(51) + 0.5
-    found = pair_test(x, y, strata, weights, seed=1)
+    found = paired_permutation_test(x, y, strata, weights, seed=1)
     products, total = [], 0.0
     for stratum in (4, 6):
         own = np.flatnonzero(strata == stratum)
@@ -190,15 +190,15 @@ def test_the_pair_test_against_loops():
             products.append((x[u] - x[own].mean(axis=0)) @ (y[u] - y[own].mean(axis=0)))
             total += weights[u] * (1 - 1 / len(own))
     assert found.size == pytest.approx(sum(products) / total) and found.p_value <= 0.01
-    away = pair_test(x, -y, strata, weights, seed=1)
+    away = paired_permutation_test(x, -y, strata, weights, seed=1)
     assert away.size == 0.0 and away.effect == 0.0 and away.p_value >= 0.98
-    assert pair_test(x, y, np.arange(51), weights, seed=1) is None
+    assert paired_permutation_test(x, y, np.arange(51), weights, seed=1) is None
 
 
 def test_directions_of_liking_are_those_of_the_dense_matrix():
     """Within halves, weights w: sum over users and pairs of different rows of w w f f^T, f standardised one-hot."""
     rng = np.random.default_rng(10)
-    sample = ResidualSample.of(take_sample(self_selected(rng, 2.0, users=200)), None)
+    sample = ResidualSample.of(take_residual_sample(self_selected(rng, 2.0, users=200)), None)
     view = HalvedRows.of(sample, shuffled=True)
     features = (np.eye(sample.count)[sample.actions[view.order]] - sample.shares) / sample.usual[1]
     for weights in (sample.residual, np.ones(len(sample.residual))):
@@ -207,7 +207,7 @@ def test_directions_of_liking_are_those_of_the_dense_matrix():
         for half in oracle.half_sums(sample.user, weighted):
             dense += half.T @ half
         best = np.linalg.eigvalsh(dense)[::-1][:LEADING].sum()
-        found = leading(view, weights) * sample.usual[1][:, None]
+        found = leading_dependence_directions(view, weights) * sample.usual[1][:, None]
         assert np.allclose(found.T @ found, np.eye(LEADING), atol=1e-8)
         assert 0.9 * best < np.trace(found.T @ dense @ found) <= best + 1e-8
 
@@ -244,14 +244,14 @@ def test_the_cross_test_against_loops():
     rng = np.random.default_rng(1)
     strata = np.array([3, 3, 3, 5, 5, 9])
     x, y = rng.standard_normal((6, 3)), rng.standard_normal((6, 2))
-    found = cross_test(x, y, strata, np.full(6, 2.0), seed=0, matched=2)
+    found = cross_permutation_test(x, y, strata, np.full(6, 2.0), seed=0, matched=2)
     several = strata != 9  # a user alone in a stratum cannot be permuted
     products, squares = oracle.crossed(*(oracle.centred(one[several], strata[several]) for one in (x, y)))
     weights = 2.0 * sum(1 - 1 / (strata == own).sum() for own in strata[several])
     assert found is not None and np.allclose(found.matrix, products / weights, rtol=1e-9)
     assert found.size == pytest.approx(np.linalg.svd(products / weights, compute_uv=False).sum())
     assert found.null.shape == (DRAWS,) and 1 / (DRAWS + 1) <= found.p_value <= 1
-    assert cross_test(x, y, np.arange(6), np.ones(6), seed=0) is None
+    assert cross_permutation_test(x, y, np.arange(6), np.ones(6), seed=0) is None
     assert squares.shape == (3, 2)
 
 
@@ -261,22 +261,22 @@ def test_p_values_are_uniform_under_independence():
     for number in range(200):
         strata = rng.integers(3, size=40)
         x, y = rng.standard_t(3, (40, 3)), rng.exponential(size=(40, 2))
-        small.append(cross_test(x, y, strata, np.ones(40), seed=number, matched=2).p_value <= 0.2)
+        small.append(cross_permutation_test(x, y, strata, np.ones(40), seed=number, matched=2).p_value <= 0.2)
     assert abs(np.mean(small) - 0.2) <= 0.113
 
 
 def test_flips_find_a_mean_and_nothing_else():
     rng = np.random.default_rng(3)
     vectors = rng.standard_normal((200, 4))
-    assert flip_test(vectors, 200.0, seed=0).p_value > 0.05
-    moved = flip_test(vectors + [0.5, 0, 0, 0], 200.0, seed=0)
+    assert sign_flip_test(vectors, 200.0, seed=0).p_value > 0.05
+    moved = sign_flip_test(vectors + [0.5, 0, 0, 0], 200.0, seed=0)
     assert moved.p_value == 1 / (DRAWS + 1) and moved.effect == pytest.approx(0.5, abs=0.15)
-    assert flip_test(np.zeros((5, 2)), 1.0, seed=0) is None
+    assert sign_flip_test(np.zeros((5, 2)), 1.0, seed=0) is None
 
 
 def test_halves_and_residuals_against_loops():
     logs = actions(np.random.default_rng(4), once=False, users=30, steps=7)
-    sample = ResidualSample.of(take_sample(logs), None)
+    sample = ResidualSample.of(take_residual_sample(logs), None)
     view = HalvedRows.of(sample, shuffled=False)
     first, second = view.sums(view.paid(level=True))
     slow = oracle.half_sums(sample.user, view.paid(level=True))
@@ -297,10 +297,10 @@ def test_residuals_of_features_are_those_of_least_squares():
 def test_expected_draws_without_replacement_against_enumeration():
     rng = np.random.default_rng(6)
     logs = actions(rng, once=True, users=60, steps=6)
-    sample = ResidualSample.of(take_sample(logs), None)
+    sample = ResidualSample.of(take_residual_sample(logs), None)
     view = HalvedRows.of(sample, shuffled=False)
     assert sample.once
-    weights = drawing_weights(sample.actions, sample.window, sample.count)
+    weights = residual_drawing_weights(sample.actions, sample.window, sample.count)
     table = np.array([view.z[sample.actions == a][0] for a in range(sample.count)])
     for u in (0, 7):
         own = sample.actions[sample.offsets[u] : sample.offsets[u + 1]]
@@ -313,7 +313,7 @@ def test_drawing_weights_climb_the_likelihood():
     rng = np.random.default_rng(7)
     truth = np.exp(rng.standard_normal(8))
     drawn = np.argsort(-(np.log(truth) + rng.gumbel(size=(400, 8))), axis=1)[:, :5]
-    found = drawing_weights(drawn.ravel(), np.full(400, 5), 8)
+    found = residual_drawing_weights(drawn.ravel(), np.full(400, 5), 8)
     shares = np.bincount(drawn.ravel(), minlength=8) / drawn.size
     best = oracle.log_likelihood(found, drawn)
     assert best > oracle.log_likelihood(shares, drawn)
@@ -322,8 +322,10 @@ def test_drawing_weights_climb_the_likelihood():
 
 
 def test_repeats_against_loops():
-    sample = ResidualSample.of(take_sample(actions(np.random.default_rng(8), once=False, users=25, steps=8)), None)
-    same, other, _ = agreement(sample)
+    sample = ResidualSample.of(
+        take_residual_sample(actions(np.random.default_rng(8), once=False, users=25, steps=8)), None
+    )
+    same, other, _ = describe_repeat_agreement(sample)
     assert (same, other) == pytest.approx(oracle.repeated(sample.user, sample.actions, sample.residual))
 
 
@@ -353,7 +355,7 @@ def test_a_verdict_needs_an_effect_and_a_p_value(size, p_value, spread, verdict)
     texts = dict.fromkeys(("fine", "doubtful", "broken", "unknowable"), "Do this.")
     chance = PermutationTest(p_value, size, null, np.eye(1))
     draft = Draft("drift", chance, 1.0, "sd", Limits(0.1, 0.5), "It is {effect} {unit}", texts)
-    (found,) = judged([draft], 0.05, UsersTested(500, 500))
+    (found,) = findings_by_significance([draft], 0.05, UsersTested(500, 500))
     assert found.verdict == verdict and found.adjusted == p_value
     assert ("too small to matter" in found.what) == (size == 0.05)
 
@@ -368,28 +370,30 @@ def drafted(p_value: float, size: float = 0.53, spread: float = 0.2, **given) ->
 
 
 def test_what_chance_gives_is_not_contradicted():
-    (found,) = judged([drafted(0.072)], 0.05, UsersTested(500, 500))
+    (found,) = findings_by_significance([drafted(0.072)], 0.05, UsersTested(500, 500))
     assert found.verdict == "unknowable" and "chance is not ruled out (p = 0.072, by a test that" in found.what
     assert "within chance" not in found.what and "These 500 users are too few" in found.what
     assert "of the effects that chance alone gives, one in twenty is above 0.31" in found.what  # and 0.49 is seen
-    (small,) = judged([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
+    (small,) = findings_by_significance([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
     assert "this is within chance (p = 0.072)" in small.what
-    both = judged([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
+    both = findings_by_significance([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
     assert "p = 0.06 with all tests counted" in both[0].what
 
 
 def test_many_users_are_not_told_to_log_more():
-    (found,) = judged([drafted(0.3)], 0.05, UsersTested(500_000, 19_972))
+    (found,) = findings_by_significance([drafted(0.3)], 0.05, UsersTested(500_000, 19_972))
     assert "The 19,972 users drawn for the tests (of 500,000) are too few" in found.what
     assert "more users" not in found.advice and "Longer histories" in found.advice
 
 
 def test_tests_of_order_say_so_where_no_times_are_known():
-    (fine,) = judged([drafted(0.5, spread=0.01, in_time=True)], 0.05, UsersTested(500, 500, ordered=False))
+    (fine,) = findings_by_significance(
+        [drafted(0.5, spread=0.01, in_time=True)], 0.05, UsersTested(500, 500, ordered=False)
+    )
     assert fine.verdict == "unknowable" and "order of rows in the file" in fine.what and "step" in fine.advice
-    (broken,) = judged([drafted(0.001, in_time=True)], 0.05, UsersTested(500, 500, ordered=False))
+    (broken,) = findings_by_significance([drafted(0.001, in_time=True)], 0.05, UsersTested(500, 500, ordered=False))
     assert broken.verdict == "broken" and "order of rows in the file" in broken.what
-    (other,) = judged([drafted(0.5, spread=0.01)], 0.05, UsersTested(500, 500, ordered=False))
+    (other,) = findings_by_significance([drafted(0.5, spread=0.01)], 0.05, UsersTested(500, 500, ordered=False))
     assert other.verdict == "fine"
 
 
@@ -545,7 +549,7 @@ def test_enough_users_are_told_by_held_out_users():
     assert told.picture.x == (1.0, 2.0, 5.0) and told.effect == told.picture.y[2]
     # What more users would add is measured by `evaluate`, not projected.
     assert "600 held-out users gain" in told.what and "1,200" not in told.what
-    assert found.decision.personal == "yes" and enough_users(None, found.decision, "too few").verdict == "broken"
+    assert found.decision.personal == "yes" and check_enough_users(None, found.decision, "too few").verdict == "broken"
 
 
 def test_no_finding_contradicts_the_decision():

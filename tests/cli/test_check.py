@@ -29,18 +29,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_exit_code_says_broken(folder, capsys):
-    assert main.execute(["check", str(folder / "clean.parquet"), "--quick"]) == 0
+    assert main.execute_command(["check", str(folder / "clean.parquet"), "--quick"]) == 0
     said = capsys.readouterr().out
     assert "fine" in said and "400 users" in said
-    assert main.execute(["check", str(folder / "broken.parquet"), "--quick"]) == 5
+    assert main.execute_command(["check", str(folder / "broken.parquet"), "--quick"]) == 5
     told = " ".join(capsys.readouterr().out.split())
     assert "Do not trust what is learned from these logs" in told and "Show a part of the users" in told
 
 
 def test_json_is_as_its_schema_says(folder, capsys):
-    assert main.execute(["check", "--json-schema"]) == 0
+    assert main.execute_command(["check", "--json-schema"]) == 0
     schema = json.loads(capsys.readouterr().out)
-    assert main.execute(["check", str(folder / "broken.parquet"), "--quick", "--json"]) == 5
+    assert main.execute_command(["check", str(folder / "broken.parquet"), "--quick", "--json"]) == 5
     found = json.loads(capsys.readouterr().out)
     assert set(schema["required"]) <= set(found) and found["verdict"] == "broken" and found["command"] == "check"
     shape = schema["properties"]["findings"]["items"]
@@ -48,15 +48,15 @@ def test_json_is_as_its_schema_says(folder, capsys):
 
 
 def test_with_a_fit_it_says_whether_users_are_enough(folder, capsys):
-    assert main.execute(["check", str(folder / "clean.parquet"), "--workers", "1"]) == 0
+    assert main.execute_command(["check", str(folder / "clean.parquet"), "--workers", "1"]) == 0
     assert "enough users" in capsys.readouterr().out
 
 
 def test_fit_and_inspect_promise_nothing_over_broken_logs(folder, tmp_path, capsys):
     model = str(tmp_path / "m.newcomer")
-    assert main.execute(["fit", str(folder / "broken.parquet"), "--out", model]) == 0
+    assert main.execute_command(["fit", str(folder / "broken.parquet"), "--out", model]) == 0
     fitted = capsys.readouterr()
-    assert main.execute(["inspect", model]) == 0
+    assert main.execute_command(["inspect", model]) == 0
     for said in (fitted.out, capsys.readouterr().out):
         told = " ".join(said.split())
         assert "Nothing is promised: these logs are broken" in told and "preference-dependent logging" in told
@@ -65,7 +65,10 @@ def test_fit_and_inspect_promise_nothing_over_broken_logs(folder, tmp_path, caps
 
 
 def test_fit_says_that_clean_logs_are_fine(folder, tmp_path, capsys):
-    assert main.execute(["fit", str(folder / "clean.parquet"), "--out", str(tmp_path / "m.newcomer"), "--json"]) == 0
+    assert (
+        main.execute_command(["fit", str(folder / "clean.parquet"), "--out", str(tmp_path / "m.newcomer"), "--json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert {one["name"] for one in found["checks"]["findings"]} >= {"drift", "contexts", "adaptive logging"}
     assert not any("Nothing is promised" in line for line in found["outlook"])
@@ -73,11 +76,11 @@ def test_fit_says_that_clean_logs_are_fine(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize("words", [["--level", "0"], ["--level", "1.5"], ["--seed", "-1"], ["--workers", "0"]])
 def test_options_that_make_no_sense_are_usage_errors(folder, words, capsys):
-    assert main.execute(["check", str(folder / "clean.parquet"), *words]) == 2
+    assert main.execute_command(["check", str(folder / "clean.parquet"), *words]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_logs_that_cannot_be_read_are_bad_logs(tmp_path, capsys):
     (tmp_path / "bad.csv").write_text("user,action,reward\n1,a,x\n")
-    assert main.execute(["check", str(tmp_path / "bad.csv")]) == 3
+    assert main.execute_command(["check", str(tmp_path / "bad.csv")]) == 3
     assert len(capsys.readouterr().err.strip().splitlines()) == 1

@@ -42,7 +42,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Outcome:
-        code = main.execute([str(argument) for argument in arguments])
+        code = main.execute_command([str(argument) for argument in arguments])
         return Outcome(code, *capsys.readouterr())
 
     return run

@@ -32,7 +32,7 @@ def quiet() -> bool:
 
 
 def test_the_loop_is_closed_and_nothing_is_left_running(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.execute(["demo", "--serve"]) == 0
+    assert main.execute_command(["demo", "--serve"]) == 0
     shown = capsys.readouterr()
     assert "Look at http://127.0.0.1:" in shown.err and "Promoted" in shown.err
     assert "treated decisions brought" in shown.out and "users" in shown.out
@@ -40,8 +40,8 @@ def test_the_loop_is_closed_and_nothing_is_left_running(small: Path, capsys: pyt
     assert quiet()
     first, second = (load(small / name) for name in ("model-1.newcomer", "model-2.newcomer"))
     assert first.id != second.id
-    assert main.execute(["demo", "--serve"]) == 2, "an earlier demo is kept"
-    assert main.execute(["demo", "--serve", "--force"]) == 0 and quiet()
+    assert main.execute_command(["demo", "--serve"]) == 2, "an earlier demo is kept"
+    assert main.execute_command(["demo", "--serve", "--force"]) == 0 and quiet()
 
 
 def test_it_goes_on_until_somebody_ends_it(
@@ -51,7 +51,7 @@ def test_it_goes_on_until_somebody_ends_it(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("newcomer.cli.demo_serve.time.sleep", enough)
-    assert main.execute(["demo", "--serve", "--keep-running"]) == 0
+    assert main.execute_command(["demo", "--serve", "--keep-running"]) == 0
     assert "nothing is left running" in capsys.readouterr().out and quiet()
 
 
@@ -60,10 +60,10 @@ def test_an_interrupted_one_takes_its_files_back(small: Path, monkeypatch: pytes
         raise KeyboardInterrupt
 
     monkeypatch.setattr(demo_serve, "serve_wave", interrupted)
-    assert main.execute(["demo", "--serve"]) == main.INTERRUPTED
+    assert main.execute_command(["demo", "--serve"]) == main.INTERRUPTED
     assert not small.exists() and quiet()
 
 
 def test_options_that_do_not_go_together(small: Path) -> None:
-    assert main.execute(["demo", "--serve", "--json"]) == 2
-    assert main.execute(["demo", "--keep-running"]) == 2
+    assert main.execute_command(["demo", "--serve", "--json"]) == 2
+    assert main.execute_command(["demo", "--keep-running"]) == 2

@@ -110,13 +110,13 @@ def test_a_place_that_cannot_be_written_is_known_before_the_logs_are_read(
     """The logs do not exist, which nobody notices: the output is looked at first."""
     full_disk(tmp_path)
     for place in ("/proc/m.newcomer", tmp_path / "m.newcomer"):
-        assert main.execute(["fit", "nowhere.parquet", "--out", str(place)]) == 2
+        assert main.execute_command(["fit", "nowhere.parquet", "--out", str(place)]) == 2
         told = capsys.readouterr().err
         assert one_sentence(told) and str(place) in told and "cannot be written" in told and "--out" in told
     assert os.listdir(tmp_path) == []
-    assert main.execute(["demo", "--out", "/proc/demo"]) == 2
-    assert main.execute(["reproduce", "--quick", "privacy", "--out", "/proc/figures"]) == 2
-    assert main.execute(["reproduce", "--quick", "privacy", "--out", str(ROOT / "README.md")]) == 2
+    assert main.execute_command(["demo", "--out", "/proc/demo"]) == 2
+    assert main.execute_command(["reproduce", "--quick", "privacy", "--out", "/proc/figures"]) == 2
+    assert main.execute_command(["reproduce", "--quick", "privacy", "--out", str(ROOT / "README.md")]) == 2
 
 
 def test_a_disk_that_takes_little_is_known_before_the_logs_are_read(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_fit_is_not_lost_when_the_disk_fills_meanwhile(
         return real(*args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("newcomer.fit", slow, raising=False)
-    assert main.execute(["fit", str(logs), "--rank", "2", "--out", str(out / "m.newcomer")]) == 2
+    assert main.execute_command(["fit", str(logs), "--rank", "2", "--out", str(out / "m.newcomer")]) == 2
     told = capsys.readouterr().err
     found = re.search(r"saved as (\S+) instead", told)
     assert one_sentence(told) and str(out / "m.newcomer") in told and found
@@ -160,10 +160,10 @@ def test_where_nothing_takes_the_model_that_is_said(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     full_disk(tmp_path)
-    assert files.rescue("m.newcomer", b"precious") is None
+    assert files.rescue_file("m.newcomer", b"precious") is None
     assert os.listdir(scratch) == [] and os.listdir(tmp_path) == ["scratch"]
     full_disk(scratch)
-    place = files.rescue("m.newcomer", b"precious")
+    place = files.rescue_file("m.newcomer", b"precious")
     assert place and place.read_bytes() == b"precious" and place.parent.parent == tmp_path
 
 
@@ -175,7 +175,7 @@ def test_devices_and_pipes_are_refused(
     for place in ("/dev/null", "/dev/full", tmp_path / "pipe", tmp_path / "link"):
         with pytest.raises(OutputError, match="device or a pipe"):
             model.save(place)
-        assert main.execute(["fit", str(logs), "--force", "--out", str(place)]) == 2
+        assert main.execute_command(["fit", str(logs), "--force", "--out", str(place)]) == 2
         told = capsys.readouterr().err
         assert one_sentence(told) and "device or a pipe" in told and "--out" in told
     with pytest.raises(OutputError, match="folder"):
@@ -190,8 +190,8 @@ def test_links_stay_and_what_they_point_to_is_replaced(model: nc.Model, logs: Pa
     link.symlink_to("store/today.newcomer")
     model.save(link)  # a link that leads nowhere yet makes the file
     assert link.is_symlink() and nc.load(store / "today.newcomer").id == model.id
-    assert main.execute(["fit", str(logs), "--rank", "1", "--out", str(link), "--json"]) == 2
-    assert main.execute(["fit", str(logs), "--rank", "1", "--out", str(link), "--json", "--force"]) == 0
+    assert main.execute_command(["fit", str(logs), "--rank", "1", "--out", str(link), "--json"]) == 2
+    assert main.execute_command(["fit", str(logs), "--rank", "1", "--out", str(link), "--json", "--force"]) == 0
     assert link.is_symlink() and nc.load(link).rank == nc.load(store / "today.newcomer").rank == 1
     assert os.listdir(store) == ["today.newcomer"]
     (tmp_path / "round").symlink_to("round")
@@ -253,7 +253,7 @@ def test_temporary_folders_are_private(scratch: Path) -> None:
 
 def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
     page = (ROOT / "docs" / "command-line.md").read_text()
-    main.execute(["--help"])
+    main.execute_command(["--help"])
     told = " ".join(capsys.readouterr().out.split())
     for code, meaning in main.EXIT_CODES.items():
         assert f"{code} {meaning}" in told and f"| {code} | {meaning}" in page
@@ -298,12 +298,12 @@ def test_what_becomes_of_the_second_process_is_told(
     stub.write_text(f"#!/bin/sh\n{end}\n")
     stub.chmod(0o700)
     before = {name: signal.getsignal(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGHUP")}
-    monkeypatch.setattr(main, "limit", lambda: 2_000_000_000)
+    monkeypatch.setattr(main, "address_space_limit", lambda: 2_000_000_000)
     monkeypatch.setattr(main.sys, "executable", str(stub))
-    assert main.second_process(["fit", "logs.csv"]) == code
+    assert main.run_in_second_process(["fit", "logs.csv"]) == code
     assert ("not enough memory: raise the limit of 2.0 GB" in capsys.readouterr().err) == (code == 6)
     monkeypatch.setenv(main.INSIDE, "1")
-    assert main.second_process(["fit", "logs.csv"]) is None
+    assert main.run_in_second_process(["fit", "logs.csv"]) is None
     for name, handler in before.items():
         signal.signal(getattr(signal, name), handler)
 

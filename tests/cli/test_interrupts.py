@@ -175,8 +175,8 @@ def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nc, "fit", stop)
-    monkeypatch.setattr("newcomer.cli.output.compile_first", lambda *rooms: None)
-    assert main.execute(["demo", "--out", str(tmp_path / "demo")]) == main.INTERRUPTED
+    monkeypatch.setattr("newcomer.cli.output.compile_with_notice", lambda *rooms: None)
+    assert main.execute_command(["demo", "--out", str(tmp_path / "demo")]) == main.INTERRUPTED
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import PolicyError
-from newcomer.records import short
+from newcomer.records import short_record_text
 from newcomer.worlds import Synthetic
 from tests.contract.examples import EXAMPLES
 from tests.helpers import plain_model
@@ -97,7 +97,7 @@ def test_ids_are_text_in_tables_of_html():
 
 
 def test_a_long_list_is_cut():
-    assert short(list(range(7))) == "(0, 1, 2, ... 7 in all)" and len(short("x" * 999)) < 90
+    assert short_record_text(list(range(7))) == "(0, 1, 2, ... 7 in all)" and len(short_record_text("x" * 999)) < 90
 
 
 # Compared.

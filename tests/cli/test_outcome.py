@@ -27,15 +27,15 @@ def clicks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_link_is_told_and_kept(clicks: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.execute(["fit", str(clicks), "--outcome", "binary", "--rank", "1"]) == 0
+    assert main.execute_command(["fit", str(clicks), "--outcome", "binary", "--rank", "1"]) == 0
     assert "go through log-odds (binary): as asked" in " ".join(capsys.readouterr().out.split())
     assert nc.load("model.newcomer").outcome == "binary"
-    assert main.execute(["fit", str(clicks), "--rank", "1", "--json", "--force"]) == 0
+    assert main.execute_command(["fit", str(clicks), "--rank", "1", "--json", "--force"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["outcome"] in ("gaussian", "binary") and "held-out users" in found["link"]
 
 
 def test_what_makes_no_sense_is_one_sentence(clicks: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.execute(["fit", str(clicks), "--outcome", "probit"]) == 2
-    assert main.execute(["fit", str(clicks), "--outcome", "binary", "--estimator", "sold"]) == 4
+    assert main.execute_command(["fit", str(clicks), "--outcome", "probit"]) == 2
+    assert main.execute_command(["fit", str(clicks), "--outcome", "binary", "--estimator", "sold"]) == 4
     assert "--outcome gaussian" in capsys.readouterr().err

@@ -11,19 +11,27 @@ import pytest
 import typer
 from rich.console import Console, RenderableType
 
-from newcomer.charts.terminal import ASCII, BLOCKS, count, glyphs_for, number, scree, scree_bar
+from newcomer.charts.terminal import (
+    ASCII,
+    BLOCKS,
+    terminal_count,
+    terminal_glyphs,
+    terminal_number,
+    terminal_scree,
+    terminal_scree_bar,
+)
 from newcomer.cli import options, output
 from newcomer.cli.model_summary import (
     ModelSummary,
     RadiusFindings,
     RankFindings,
-    bounds_of,
-    coverage_line,
-    logs_line,
-    method_line,
-    rank_line,
-    tell,
-    verdict,
+    model_coverage_line,
+    model_logs_line,
+    model_method_line,
+    model_radius_bounds,
+    model_radius_verdict,
+    model_rank_line,
+    model_summary_parts,
 )
 from newcomer.cli.output import Meter
 from newcomer.em.passes import Progress
@@ -104,22 +112,22 @@ def test_outputs_are_not_overwritten_by_accident(tmp_path: Path) -> None:
     taken = tmp_path / "m.newcomer"
     taken.touch()
     with pytest.raises(typer.BadParameter, match="--force"):
-        options.free_to_write(taken, force=False)
-    assert options.free_to_write(taken, force=True) == taken
+        options.free_path_option(taken, force=False)
+    assert options.free_path_option(taken, force=True) == taken
     with pytest.raises(typer.BadParameter, match="is a folder"):
-        options.free_to_write(tmp_path, force=True)
+        options.free_path_option(tmp_path, force=True)
     with pytest.raises(typer.BadParameter, match="does not exist"):
-        options.free_to_write(tmp_path / "no" / "m.newcomer", force=False)
+        options.free_path_option(tmp_path / "no" / "m.newcomer", force=False)
 
 
 def test_a_bar_shades_what_chance_gives() -> None:
-    assert scree_bar(6, 2, kept=True, glyphs=ASCII).plain == "==####"
-    assert scree_bar(2, 5, kept=False, glyphs=ASCII).plain == "==..."
-    assert scree_bar(0, 0, kept=False, glyphs=ASCII).plain == ""
+    assert terminal_scree_bar(6, 2, kept=True, glyphs=ASCII).plain == "==####"
+    assert terminal_scree_bar(2, 5, kept=False, glyphs=ASCII).plain == "==..."
+    assert terminal_scree_bar(0, 0, kept=False, glyphs=ASCII).plain == ""
 
 
 def test_the_scree_plot_draws_square_roots_and_marks_what_is_kept() -> None:
-    lines = printed(scree([16.0, 4.0, -1.0], [1.0, 1.0, 1.0], rank=2, total=50, glyphs=ASCII)).splitlines()
+    lines = printed(terminal_scree([16.0, 4.0, -1.0], [1.0, 1.0, 1.0], rank=2, total=50, glyphs=ASCII)).splitlines()
     assert [line.count("#") + line.count("=") for line in lines[:3]] == [40, 20, 0]
     assert [line.count("=") + line.count(".") for line in lines[:3]] == [
         11,
@@ -131,12 +139,14 @@ def test_the_scree_plot_draws_square_roots_and_marks_what_is_kept() -> None:
 
 
 def test_a_plot_of_nothing_at_all_is_a_plot() -> None:
-    assert "0" in printed(scree([0.0, 0.0], [], rank=0, total=2))
+    assert "0" in printed(terminal_scree([0.0, 0.0], [], rank=0, total=2))
 
 
 def test_terminals_without_blocks_get_ascii() -> None:
-    assert glyphs_for("utf-8") is BLOCKS and glyphs_for("UTF8") is BLOCKS and glyphs_for("ascii") is ASCII
-    assert all(ord(letter) < 128 for letter in printed(*tell(findings(), glyphs=ASCII)))
+    assert (
+        terminal_glyphs("utf-8") is BLOCKS and terminal_glyphs("UTF8") is BLOCKS and terminal_glyphs("ascii") is ASCII
+    )
+    assert all(ord(letter) < 128 for letter in printed(*model_summary_parts(findings(), glyphs=ASCII)))
 
 
 @pytest.mark.parametrize(
@@ -145,15 +155,15 @@ def test_terminals_without_blocks_get_ascii() -> None:
     + [(np.inf, "infinite"), (np.nan, "unknown"), (123.4, "123")],
 )
 def test_numbers_have_three_figures(value: float, text: str) -> None:
-    assert number(value) == text
+    assert terminal_number(value) == text
 
 
 def test_one_of_a_thing_is_singular() -> None:
-    assert (count(1, "user"), count(5000, "user")) == ("1 user", "5,000 users")
+    assert (terminal_count(1, "user"), terminal_count(5000, "user")) == ("1 user", "5,000 users")
 
 
 def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
-    text = printed(*tell(findings()))
+    text = printed(*model_summary_parts(findings()))
     assert max(len(line) for line in text.splitlines()) <= 80
     for part in (
         "5,000 users",
@@ -165,12 +175,12 @@ def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
         assert part in text
     for part in ("martingale", "lambda_A", "vacuous", "sign flips"):  # they are asked for, `inspect --bounds`
         assert part not in text
-    bounds = printed(bounds_of(findings()))
+    bounds = printed(model_radius_bounds(findings()))
     assert "lambda_A" in bounds and "martingale" in bounds and "0.300" in bounds and "probability 0.95" in bounds
 
 
 def test_users_left_out_and_ties_are_told() -> None:
-    line = logs_line(findings(logs=logs_facts(users=5, rows=9, too_short=1, ties=2)))
+    line = model_logs_line(findings(logs=logs_facts(users=5, rows=9, too_short=1, ties=2)))
     assert "1 user with a single row left out" in line and "2 rows at equal times" in line
 
 
@@ -178,55 +188,57 @@ def test_the_reason_for_the_rank_is_told() -> None:
     def evidence(chosen: str, stand_out: int | None, differing: int = 2) -> RankFindings:
         return RankFindings(chosen, (9.0, 4.0), (1.0, 1.0), 1 / 64, stand_out, differing)
 
-    assert "they stand out from chance" in rank_line(findings())
-    assert "it stands out" in rank_line(findings(rank=1, evidence=evidence("auto", 1)))
-    assert "not detectable" in rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
-    assert "no direction stands out" in rank_line(findings(rank=0, evidence=evidence("auto", 0)))
-    assert rank_line(findings(evidence=evidence("given", 1))).endswith("as asked; 1 stands out from chance")
-    assert rank_line(findings(evidence=evidence("given", 0))).endswith("as asked; none stands out from chance")
-    assert rank_line(findings(evidence=evidence("given", 2))).endswith("as asked")
-    assert rank_line(findings(evidence=RankFindings("given", (9.0, 4.0)))).endswith("as asked")
+    assert "they stand out from chance" in model_rank_line(findings())
+    assert "it stands out" in model_rank_line(findings(rank=1, evidence=evidence("auto", 1)))
+    assert "not detectable" in model_rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
+    assert "no direction stands out" in model_rank_line(findings(rank=0, evidence=evidence("auto", 0)))
+    assert model_rank_line(findings(evidence=evidence("given", 1))).endswith("as asked; 1 stands out from chance")
+    assert model_rank_line(findings(evidence=evidence("given", 0))).endswith("as asked; none stands out from chance")
+    assert model_rank_line(findings(evidence=evidence("given", 2))).endswith("as asked")
+    assert model_rank_line(findings(evidence=RankFindings("given", (9.0, 4.0)))).endswith("as asked")
 
 
 def test_uncovered_directions_are_counted_and_named() -> None:
-    assert "2 directions never seen" in coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7))))
+    assert "2 directions never seen" in model_coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7))))
     names = {"never_features": ("a", "b"), "collinear_groups": (("red", "blue"),), "one_half_features": ("film-7",)}
-    line = coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 4, (), never=2, collinear=1, one_half=1, **names)))
+    line = model_coverage_line(
+        findings(coverage=CoverageFacts(0.1, 0.5, 4, (), never=2, collinear=1, one_half=1, **names))
+    )
     for part in ("2 directions never seen (a, b)", "always move together (red, blue)", "one half", "only (film-7)"):
         assert part in line
 
 
 def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
-    assert method_line(findings(estimator="sold-pinv", ridge=RidgeChoice(None, "none"))) == "sold-pinv (none)"
-    many = method_line(findings(passes=13, sample=SampleFacts(20_012, 400_240, 41)))
+    assert model_method_line(findings(estimator="sold-pinv", ridge=RidgeChoice(None, "none"))) == "sold-pinv (none)"
+    many = model_method_line(findings(passes=13, sample=SampleFacts(20_012, 400_240, 41)))
     assert "by a sample of 20,012 users, then everybody fitted in 13 passes over all rows" in many
 
 
 def test_vacuous_bounds_are_called_vacuous() -> None:
-    assert verdict([radius("bernstein", 1.0, np.inf)]).startswith("All vacuous")
-    assert verdict(findings().radius) == "A bound of 1 or more is vacuous."
+    assert model_radius_verdict([radius("bernstein", 1.0, np.inf)]).startswith("All vacuous")
+    assert model_radius_verdict(findings().radius) == "A bound of 1 or more is vacuous."
 
 
 def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
     em = findings(estimator="em", outlook=("A newcomer is quick.", "Expect much."))
-    told = printed(*tell(em))
+    told = printed(*model_summary_parts(em))
     assert "Rewards   A newcomer is quick." in told and "as many as predict held-out users best" in told
-    assert "the subspace is within 0.0700 of the true one" in printed(*tell(findings(calibrated=0.07)))
-    assert "within 0" not in printed(*tell(findings()))
+    assert "the subspace is within 0.0700 of the true one" in printed(*model_summary_parts(findings(calibrated=0.07)))
+    assert "within 0" not in printed(*model_summary_parts(findings()))
 
 
 def test_directions_of_preference_are_not_confused_with_the_population_mean() -> None:
     em = {"estimator": "em", "rank": 3}
-    told = rank_line(findings(**em, directions=2))
+    told = model_rank_line(findings(**em, directions=2))
     assert "differ along 2 directions (with the population mean beside them the subspace has rank 3 of 50)" in told
     assert "of the spectrum below, which has the population mean in it, 2 eigenvalues stand out" in told
-    none = rank_line(findings(estimator="em", rank=1, directions=0))
+    none = model_rank_line(findings(estimator="em", rank=1, directions=0))
     assert "no differences in preferences are detectable" in none and "the population mean alone" in none
 
 
 @pytest.mark.parametrize("rank", [0, 50])
 def test_no_subspace_or_the_whole_space_has_no_error(rank: int) -> None:
-    assert "none to speak of" in printed(*tell(findings(rank=rank, radius=())))
+    assert "none to speak of" in printed(*model_summary_parts(findings(rank=rank, radius=())))
 
 
 def test_the_program_is_called_as_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,11 +247,11 @@ def test_the_program_is_called_as_it_can_be_found(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("sys.executable", str(home / "python"))
     monkeypatch.setenv("PATH", str(home))
     monkeypatch.chdir(tmp_path)
-    assert output.program() == f"{home / 'python'} -m newcomer"
+    assert output.printed_program() == f"{home / 'python'} -m newcomer"
     (home / "newcomer").touch(mode=0o755)
-    assert output.program() == "newcomer"
+    assert output.printed_program() == "newcomer"
     monkeypatch.setenv("PATH", "/nowhere")
-    assert output.program() == "env/bin/newcomer"
+    assert output.printed_program() == "env/bin/newcomer"
 
 
 def test_json_is_one_object_of_plain_values(capsys: pytest.CaptureFixture[str]) -> None:

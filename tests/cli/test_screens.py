@@ -16,10 +16,10 @@ from newcomer.charts import palette
 from newcomer.checks import dependence
 from newcomer.cli.output import Meter
 from newcomer.errors import LogsError, ModelError
-from newcomer.evaluation.results import CurveStep, HeadlineStep, Interval, PolicyRow, _replay, _rivals, compared
+from newcomer.evaluation.results import CurveStep, HeadlineStep, Interval, PolicyRow, _replay, _rivals, result_in_words
 from newcomer.reporting.markup import SvgLine
-from newcomer.reporting.sections_model import directions_of
-from newcomer.reporting.sections_users import near
+from newcomer.reporting.sections_model import model_section_directions
+from newcomer.reporting.sections_users import user_section_lines_near
 
 SOME = Interval(0.2, 0.05, 0.1, 0.3, 100)
 
@@ -38,11 +38,13 @@ def test_a_pass_that_has_just_begun_has_no_rate() -> None:
 
 
 def test_differences_say_more_or_less_only_where_it_is_clear() -> None:
-    assert compared(SOME, "chance") == "+0.200 (+0.100 to +0.300) against chance"
+    assert result_in_words(SOME, "chance") == "+0.200 (+0.100 to +0.300) against chance"
     unclear = Interval(-0.0001, 0.001, -0.0021, 0.0019, 90)
-    assert compared(unclear, "chance") == ("no clear difference from chance (-0.0001, 95% interval -0.0021 to +0.0019)")
-    assert compared(Interval(0.0, 0.0, 0.0, 0.0, 9), "chance") == "the same as chance, for every user"
-    assert compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance") == "-0.200 (-0.300 to -0.100) against chance"
+    assert result_in_words(unclear, "chance") == (
+        "no clear difference from chance (-0.0001, 95% interval -0.0021 to +0.0019)"
+    )
+    assert result_in_words(Interval(0.0, 0.0, 0.0, 0.0, 9), "chance") == "the same as chance, for every user"
+    assert result_in_words(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance") == "-0.200 (-0.300 to -0.100) against chance"
 
 
 def test_who_chose_better_is_said_of_a_number_of_interactions_and_of_all_rounds() -> None:
@@ -69,15 +71,17 @@ def test_the_demo_does_not_say_film_51_of_10() -> None:
 
 def test_curves_far_from_what_matters_are_listed_and_not_drawn() -> None:
     def line(name: str, *y: float, band: float = 0.0) -> SvgLine:
-        return SvgLine(name, range(len(y)), y, palette.colour(name), [v - band for v in y], [v + band for v in y])
+        return SvgLine(
+            name, range(len(y)), y, palette.policy_colour(name), [v - band for v in y], [v + band for v in y]
+        )
 
     lines = [line("posterior", 4.2, 4.3, band=0.05), line("PopulationMean", 4.2, 4.2), line("ALS fold-in", 4.18, 4.28),
              line("ridge", 0.0, 1.5), line("SOLD's subspace", np.nan, 3.0)]  # fmt: skip
-    drawn, far = near(lines)
+    drawn, far = user_section_lines_near(lines)
     assert [one.name for one in drawn] == ["posterior", "PopulationMean", "ALS fold-in"]
     assert [one.name for one in far] == ["ridge", "SOLD's subspace"]
     alone = [line("ridge", 1.0), line("ALS fold-in", 2.0)]
-    assert near(alone) == (alone, [])
+    assert user_section_lines_near(alone) == (alone, [])
 
 
 def ratings(folder: Path) -> tuple[Path, Path]:
@@ -101,7 +105,7 @@ def test_items_name_the_directions_of_one_hot_logs(tmp_path: Path, column: str) 
     assert logs.direction_names[3] == "The 3th" and "Items have names and no features" in " ".join(logs.advice)
     model = nc.Model.from_bytes(nc.fit(logs, rank=1).to_bytes())
     assert model.action_names == logs.item_names and model == nc.fit(nc.read_logs(path), rank=1)
-    (found,) = directions_of(model)
+    (found,) = model_section_directions(model)
     assert {name for name, _ in (*found.front, *found.back)} <= set(model.action_names or ())
 
 

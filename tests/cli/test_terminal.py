@@ -21,9 +21,9 @@ import pytest
 from rich.console import Console
 
 from newcomer.cli import demo, fit, inspect, main, reproduce
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.output import Meter, printed_as_options
 from newcomer.em.passes import Progress
-from newcomer.errors import LogsError, NewcomerError, one_line
+from newcomer.errors import LogsError, NewcomerError, error_in_one_line
 from newcomer.worlds import Synthetic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(tmp_path)
 
     def run(*words: object) -> tuple[int, str, str]:
-        code = main.execute([str(word) for word in words])
+        code = main.execute_command([str(word) for word in words])
         return code, *capsys.readouterr()
 
     return run
@@ -102,7 +102,7 @@ OPTIONS = {"epoch": "--epoch", "grouped": "--grouped", "items": "--items", "colu
     ],
 )
 def test_arguments_become_options(python: str, told: str) -> None:
-    assert in_options(python, OPTIONS) == told
+    assert printed_as_options(python, OPTIONS) == told
 
 
 def test_errors_and_advice_of_the_commands_name_options(call: Call) -> None:
@@ -127,7 +127,7 @@ def test_an_error_is_one_line_of_at_most_a_screen(call: Call, monkeypatch: pytes
     long = LogsError(f"id {'x' * 100_000!r} is unknown", where="a\nb\x1b[31m", todo="mend it")
     assert len(str(long)) <= 1600 and str(long).endswith("mend it") and str(long).startswith("id 'xxx")
     assert "\n" not in str(long) and "\x1b" not in str(long) and len(long.what) > 100_000
-    assert one_line("x" * 50, limit=11) == "xxxx...xxxx"
+    assert error_in_one_line("x" * 50, limit=11) == "xxxx...xxxx"
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setenv("LINES", "10")
     monkeypatch.setattr("newcomer.model.load", lambda path: (_ for _ in ()).throw(long))
@@ -184,7 +184,7 @@ def test_outputs_are_valid_under_the_schemas_that_are_printed(
     schemas = {
         name: json.loads(call(name, "--json-schema")[1]) for name in ("fit", "inspect", "evaluate", "demo", "reproduce")
     }
-    assert schemas["fit"] == fit.shape() and schemas["inspect"] == inspect.shape()
+    assert schemas["fit"] == fit.fit_schema() and schemas["inspect"] == inspect.inspect_schema()
     judged = checked(call("evaluate", logs, "--json", "--quick", "--workers", "1")[1], schemas["evaluate"])
     assert judged["verdict"] in ("helps", "not clear", "no help") and judged["headline"]
     for options in ([], ["--estimator", "sold-pinv"], ["--rank", "12"], ["--intercept", "--rank", "1"]):
@@ -199,7 +199,7 @@ def test_outputs_are_valid_under_the_schemas_that_are_printed(
 def test_the_schema_of_figures_made(capsys: pytest.CaptureFixture[str]) -> None:
     made = SimpleNamespace(figure=SimpleNamespace(name="main"), picture=Path("a.png"), table=Path("a.csv"))
     reproduce._tell([made], 3.0, True)  # type: ignore[list-item]
-    assert checked(capsys.readouterr().out, reproduce.shape())["seconds"] == 3.0
+    assert checked(capsys.readouterr().out, reproduce.reproduce_schema())["seconds"] == 3.0
 
 
 def test_the_schema_finds_what_is_wrong(call: Call, logs: Path) -> None:
@@ -216,7 +216,7 @@ def test_the_schema_finds_what_is_wrong(call: Call, logs: Path) -> None:
         other = copy.deepcopy(found)
         change(other)
         with pytest.raises(jsonschema.ValidationError):
-            checked(json.dumps(other), fit.shape())
+            checked(json.dumps(other), fit.fit_schema())
 
 
 # The package.

@@ -207,7 +207,7 @@ def test_a_state_whose_arrays_are_not_those_of_its_record_is_refused():
 
 def test_a_state_from_before_there_were_records_is_refused_in_one_sentence():
     state = nc.LinUCB(2, horizon=5).start(1)
-    old = files.pack("Ridge", {name: array for name, array, _ in state.arrays()}, {})
+    old = files.pack_file("Ridge", {name: array for name, array, _ in state.arrays()}, {})
     with pytest.raises(ModelError, match="older version"):
         type(state).from_bytes(old)
 
@@ -257,14 +257,14 @@ class Unfinished(Contract[ridge.Ridge]):
     mistake: str = ""
 
     def init(self, n):
-        return {"count": np.zeros(n)} if self.mistake == "init" else ridge.start(n, self.dim)
+        return {"count": np.zeros(n)} if self.mistake == "init" else ridge.start_ridge(n, self.dim)
 
     def score(self, state, query):
-        scores = calls.mean_rewards(state.mean[query.users], query)
+        scores = calls.call_mean_rewards(state.mean[query.users], query)
         return scores[0] if self.mistake == "score" else np.asfortranarray(scores)
 
     def learn(self, state, observed):
-        ridge.learn(state, observed.features, observed.reward, observed.users)
+        ridge.learn_ridge(state, observed.features, observed.reward, observed.users)
 
 
 def test_mistakes_in_a_policy_are_named_in_one_sentence():

@@ -156,7 +156,7 @@ def check_newcomer(words: list[str], line: str) -> None:
     if not arguments:  # the page speaks of the command
         return
     if {"--json-schema", "--help"} & set(arguments):  # which print and leave, whatever else is there
-        assert main.execute(words) == 0, line
+        assert main.execute_command(words) == 0, line
         return
     parsed = known[name].make_context(name, list(arguments))  # raises for options that are not there
     if name == "reproduce":
@@ -164,21 +164,21 @@ def check_newcomer(words: list[str], line: str) -> None:
     if any(word.isupper() for word in arguments):  # LOGS stands for whatever somebody has
         return
     if name == "check":
-        assert main.execute(words) in (0, 5), line
+        assert main.execute_command(words) in (0, 5), line
     if name == "report":
         Path("report.html").unlink(missing_ok=True)
-        assert main.execute([*words, *([] if "--quick" in words else ["--quick"])]) in (0, 5), line
+        assert main.execute_command([*words, *([] if "--quick" in words else ["--quick"])]) in (0, 5), line
     if name in ("fit", "inspect", "evaluate"):
         if name == "fit":
             Path("model.newcomer").unlink(missing_ok=True)
-        assert main.execute(words) == 0, line
+        assert main.execute_command(words) == 0, line
 
 
 @cache
 def figures() -> set[str]:
     """Ids of the figures that can be reproduced."""
     with redirect_stdout(io.StringIO()) as told:
-        assert main.execute(["reproduce", "--list", "--json"]) == 0
+        assert main.execute_command(["reproduce", "--list", "--json"]) == 0
     return set(json.loads(told.getvalue())["figures"])
 
 

@@ -59,7 +59,7 @@ def test_every_command_of_the_page_runs(tmp_path, monkeypatch, capsys):
                 if words[:2] == ["newcomer", "serve"]:
                     service = Process(words[2], *words[3:], port=free_port()).wait_ready(http, 120.0)
                 elif words[0] == "newcomer":
-                    assert main.execute(words[1:]) == 0, (line, capsys.readouterr().err)
+                    assert main.execute_command(words[1:]) == 0, (line, capsys.readouterr().err)
                     assert "Rows have arms" in capsys.readouterr().err or "sqlite" not in line
                 else:
                     answer = curl(http, line, service.url, tmp_path)

@@ -8,12 +8,18 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.em.attributes import AttributeTask, add_up, fit_attributes, heldout_gains, over_people
+from newcomer.em.attributes import (
+    AttributeTask,
+    add_up_attribute_information,
+    fit_attributes,
+    heldout_attribute_gains,
+    population_with_attributes,
+)
 from newcomer.em.passes import Passes
 from newcomer.errors import FitWarning
 from newcomer.model import Model
 from newcomer.population import AttributePrior, Population
-from newcomer.users import bucket_count
+from newcomer.users import user_bucket_count
 from tests.oracles import attributes as oracle
 from tests.oracles import binary as integrals
 
@@ -46,9 +52,11 @@ def test_gains_in_likelihood_are_those_of_dense_gaussians() -> None:
     assert batch.attributes is not None
     population = Population(m, L, 0.7)
     directions = np.column_stack([L, np.eye(d)])
-    every = np.ones(bucket_count(d), dtype=np.bool_)
+    every = np.ones(user_bucket_count(d), dtype=np.bool_)
     task = AttributeTask(population, directions, k, every)
-    (found,) = add_up(batch, (task,), AttributePrior(np.zeros((0, p)), np.zeros((p, p))), (0, 1)).each
+    (found,) = add_up_attribute_information(
+        batch, (task,), AttributePrior(np.zeros((0, p)), np.zeros((p, p))), (0, 1)
+    ).each
     T = np.concatenate([np.zeros((k, p)), B])
     gain = (found.score.sum(axis=0) * T.ravel()).sum() - 0.5 * T.ravel() @ found.precision.sum(axis=0) @ T.ravel()
     v = np.full(3, 0.7)
@@ -58,7 +66,7 @@ def test_gains_in_likelihood_are_those_of_dense_gaussians() -> None:
         for i in range(n)
     )
     assert gain == pytest.approx(wanted, abs=1e-8)
-    assert heldout_gains(found, np.zeros((k + d, p))).tolist() == [0.0] * len(found.users)
+    assert heldout_attribute_gains(found, np.zeros((k + d, p))).tolist() == [0.0] * len(found.users)
 
 
 @pytest.mark.parametrize("known", [(True, True, True), (True, False, True), (False, False, False)])
@@ -67,7 +75,7 @@ def test_the_prior_given_attributes_is_the_joint_normal_conditioned(known: tuple
     m, L, B = rng.normal(size=5), rng.normal(size=(5, 5)), rng.normal(size=(5, 3))
     root = rng.normal(size=(3, 3))
     C, x = root @ root.T, rng.normal(size=3)
-    prior, factor = over_people(L, B, C)
+    prior, factor = population_with_attributes(L, B, C)
     mean, covariance = prior.given(np.where(known, x, np.nan)[None])
     wanted = oracle.prior(m, B, L, x, np.array(known), C)
     np.testing.assert_allclose(m + factor @ mean[0], wanted[0], atol=1e-9)
@@ -190,8 +198,10 @@ def test_information_about_clicks_is_the_slope_and_the_curvature_of_the_integral
     for place, direction in enumerate(directions.T):
         point = np.zeros((2, 1))
         point[place] = at
-        task = AttributeTask(population, directions, 1, np.ones(bucket_count(5), dtype=np.bool_), True, point)
-        (found,) = add_up(batch, (task,), AttributePrior(np.zeros((0, 1)), np.zeros((1, 1))), (0,)).each
+        task = AttributeTask(population, directions, 1, np.ones(user_bucket_count(5), dtype=np.bool_), True, point)
+        (found,) = add_up_attribute_information(
+            batch, (task,), AttributePrior(np.zeros((0, 1)), np.zeros((1, 1))), (0,)
+        ).each
         H, g = found.precision.sum(axis=0)[place, place], found.score.sum(axis=0)[place]
         low, middle, high = (integral(action, reward, x, (at + move) * direction) for move in (-0.01, 0.0, 0.01))
         # The quadratic g t - H t^2 / 2 has the slope and the curvature of the likelihood where it was made.

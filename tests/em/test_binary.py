@@ -12,7 +12,7 @@ import pytest
 import newcomer as nc
 from newcomer.em import binary, binary_likelihood
 from newcomer.em.binary import ClickStart
-from newcomer.em.binary_likelihood import ClickSums, ClickTask, expect_clicks, nodes_of
+from newcomer.em.binary_likelihood import ClickSums, ClickTask, binary_likelihood_nodes, binary_likelihood_sums
 from newcomer.em.binary_optimizer import ClickOptimizer, ClickPrior
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
@@ -21,8 +21,8 @@ from newcomer.logs import Logs
 from newcomer.logs.workers import WorkerPool
 from newcomer.one_hot import OneHot
 from newcomer.population import Population
-from newcomer.transforms import click_moments, sigmoid
-from newcomer.users import bucket_count
+from newcomer.transforms import sigmoid, sigmoid_moments
+from newcomer.users import user_bucket_count
 from tests.oracles import binary as oracle
 
 
@@ -48,12 +48,14 @@ def click_logs(
 
 
 def everybody(logs: Logs) -> np.ndarray:
-    return np.ones(bucket_count(logs.dim), dtype=np.bool_)
+    return np.ones(user_bucket_count(logs.dim), dtype=np.bool_)
 
 
 def one_pass(logs: Logs, population: Population) -> ClickSums:
     tasks = (ClickTask(population, everybody(logs)),)
-    found: tuple[ClickSums, ...] = Passes(logs).run(partial(expect_clicks, tasks=tasks), binary_likelihood.merge)
+    found: tuple[ClickSums, ...] = Passes(logs).run(
+        partial(binary_likelihood_sums, tasks=tasks), binary_likelihood.merge_binary_likelihood
+    )
     return found[0]
 
 
@@ -63,10 +65,10 @@ def population_of(levels: np.ndarray, loadings: np.ndarray, **more: object) -> P
 
 @pytest.mark.parametrize("rank", [1, 2, 3, 5, 8])
 def test_nodes_have_the_moments_of_the_prior(rank: int) -> None:
-    nodes = nodes_of(rank)
+    nodes = binary_likelihood_nodes(rank)
     assert np.allclose(nodes.mean(axis=0), 0.0, atol=1e-12)
     assert np.allclose(nodes.T @ nodes / len(nodes), np.eye(rank), atol=1e-9)
-    assert np.array_equal(nodes, nodes_of(rank))
+    assert np.array_equal(nodes, binary_likelihood_nodes(rank))
 
 
 @pytest.mark.parametrize(("rank", "error"), [(1, 2e-3), (2, 2e-2)])
@@ -126,9 +128,9 @@ def test_levels_and_loadings_are_found_without_much_bias(rate: float) -> None:
     logs, levels, loadings = click_logs(2, users=20_000, rank=1, rate=rate)
     fitted = estimate_population(Passes(logs), rank=1)
     start = ClickStart(fitted.population, 1, fitted.origin.table, fitted.facts.precision, fitted.facts.mean_precision)
-    (found,) = binary.fit_clicks(Passes(logs), [(start, everybody(logs))])
-    truth = click_moments(levels, (loadings**2).sum(axis=1))[0]
-    guess = click_moments(found.mean, (found.factor**2).sum(axis=1))[0]
+    (found,) = binary.fit_binary_population(Passes(logs), [(start, everybody(logs))])
+    truth = sigmoid_moments(levels, (loadings**2).sum(axis=1))[0]
+    guess = sigmoid_moments(found.mean, (found.factor**2).sum(axis=1))[0]
     spread = np.sqrt(truth * (1 - truth) / (20_000 * 6 / 8))
     assert np.abs((guess - truth) / spread).max() < 4.5
     if 0.02 < rate < 0.9:
@@ -150,10 +152,12 @@ def test_engines_and_batches_do_not_matter() -> None:
     logs, levels, loadings = click_logs(5, users=500, rank=2)
     population = population_of(levels, loadings)
     whole = one_pass(logs, population)
-    parts = [expect_clicks(batch, (ClickTask(population, everybody(logs)),)) for batch in logs.batches(rows=100)]
+    parts = [
+        binary_likelihood_sums(batch, (ClickTask(population, everybody(logs)),)) for batch in logs.batches(rows=100)
+    ]
     total = parts[0]
     for part in parts[1:]:
-        total = binary_likelihood.merge(total, part)
+        total = binary_likelihood.merge_binary_likelihood(total, part)
     with WorkerPool(2) as pool:
         shared = one_pass(logs.on(pool), population)
     for other in (total[0], shared):
@@ -276,7 +280,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence() -> None:
 
 
 def test_many_actions_have_fewer_nodes_and_the_same_answer() -> None:
-    assert len(nodes_of(3, 100_000)) == binary_likelihood.FEW_NODES
+    assert len(binary_likelihood_nodes(3, 100_000)) == binary_likelihood.FEW_NODES
     start = ClickStart(Population(np.full(4, 0.1), np.zeros((4, 0)), 0.09, by_action=np.full(4, 0.09)), 0, OneHot(4))
     assert np.allclose(start.population(0).mean, np.log(0.1 / 0.9))
 

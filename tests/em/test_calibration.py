@@ -14,7 +14,7 @@ from newcomer.errors import ModelError
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.radius import Draws, calibrated_radius
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds import Synthetic
 
 
@@ -43,7 +43,7 @@ def test_it_holds_and_is_no_exaggeration_where_the_subspace_is_found(seed):
     world = Synthetic.learnable(dim=30, seed=seed)
     model = fit(world.logs(2000, 15, seed=seed), rank=2, null=False)
     for norm in ("spectral", "frobenius"):
-        error = distance(model.basis, world.basis, norm=norm)
+        error = subspace_distance(model.basis, world.basis, norm=norm)
         assert error <= model.radius(delta=0.01, norm=norm)
         assert model.radius(delta=0.1, norm=norm) <= 2.5 * error
     assert model.radius() == model.radius("calibrated") < model.radius("bernstein", clip=False)
@@ -82,7 +82,7 @@ def test_sold_has_one_too_and_the_papers_stays_its_default(estimator):
     world = Synthetic.learnable(dim=30, seed=3)
     model = fit(world.logs(2000, 15, seed=3), rank=2, null=False, estimator=estimator)
     for norm in ("spectral", "frobenius"):
-        error = distance(model.basis, world.basis, norm=norm)
+        error = subspace_distance(model.basis, world.basis, norm=norm)
         assert error <= model.radius("calibrated", delta=0.01, norm=norm)
         assert model.radius("calibrated", delta=0.1, norm=norm) <= 3 * error
     assert model.radius() == model.radius("bernstein")
@@ -107,7 +107,7 @@ def test_an_unsure_last_direction_does_not_hide_what_is_sure():
         model = fit(logs, rank=3, null=False, estimator=estimator)
         draws, (count, error) = model.evidence.calibrated, model.evidence.calibrated.sure
         assert model.radius("calibrated") > 0.9 and count == 2 and len(draws.leading) == 3
-        assert distance(model.basis[:, :2], directions[:, :2]) <= error < 0.3
+        assert subspace_distance(model.basis[:, :2], directions[:, :2]) <= error < 0.3
         assert "Of 3 directions 2 are known" in draws.sentence() and "the 3rd is not" in draws.sentence()
         assert Model.from_bytes(model.to_bytes()).evidence.calibrated == draws
         kept = replace(draws, leading=(), dim=0)  # as files of before had it

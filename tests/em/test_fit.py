@@ -14,16 +14,22 @@ from hypothesis import strategies as st
 from newcomer._fit import fit
 from newcomer.em import optimizer as climbing
 from newcomer.em.fit import estimate_population
-from newcomer.em.likelihood import Task, compare, expect, merge, posterior_of
+from newcomer.em.likelihood import (
+    Task,
+    compare_likelihoods,
+    likelihood_posterior,
+    likelihood_sums,
+    merge_likelihood_sums,
+)
 from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
-from newcomer.em.pairs import pairs_of, start_from
+from newcomer.em.pairs import pairs_of, start_from_pairs
 from newcomer.em.passes import Passes
-from newcomer.em.shrinkage import mean_precision
-from newcomer.em.variance_components import share_of
+from newcomer.em.shrinkage import mean_shrinkage_precision
+from newcomer.em.variance_components import persistent_variance_share
 from newcomer.logs import Logs
 from newcomer.population import Population
-from newcomer.subspace import distance, top_eigenvectors
-from newcomer.users import mix
+from newcomer.subspace import subspace_distance, top_eigenvectors
+from newcomer.users import mix_user_hashes
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, close, histories
 from tests.oracles import prior as oracle
@@ -36,7 +42,7 @@ def some_population(rng, dim, rank, noise=0.4):
 
 
 def sums_of(prior, parts):
-    return expect(batch_of(parts), (Task(prior, EVERY, NONE),))[0]
+    return likelihood_sums(batch_of(parts), (Task(prior, EVERY, NONE),))[0]
 
 
 def some_people(rng, *, table, own, rank, share, actions=5, users=15):
@@ -50,7 +56,7 @@ def some_people(rng, *, table, own, rank, share, actions=5, users=15):
     batch = replace(
         plain,
         users=np.arange(users),
-        hashes=mix(np.arange(users, dtype=np.uint64)),
+        hashes=mix_user_hashes(np.arange(users, dtype=np.uint64)),
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         row_features=features if own else None,
         table=None if own else table,
@@ -89,7 +95,7 @@ def test_variances_offsets_and_what_lasts_match_the_dense_likelihood(own, rank, 
     rng = np.random.default_rng(int(10 * share) + rank)
     for _ in range(5):
         batch, parts, prior = some_people(rng, table=rng.standard_normal((5, 3)), own=own, rank=rank, share=share)
-        sums = expect(batch, (Task(prior, EVERY, NONE),))[0]
+        sums = likelihood_sums(batch, (Task(prior, EVERY, NONE),))[0]
         close(sums.likelihood, oracle.likelihood(prior, parts))
         close(sums.met, np.bincount(batch.actions, minlength=5))
         if share == 0.0:
@@ -97,7 +103,7 @@ def test_variances_offsets_and_what_lasts_match_the_dense_likelihood(own, rank, 
             close(sums.gradient, cross - (system @ prior.weights.ravel()).reshape(cross.shape))
             close(sums.weights, weights)
             close(sums.residual, oracle.residual(prior, parts))
-        judged = expect(batch, (Task(prior, NONE, EVERY),))[0]
+        judged = likelihood_sums(batch, (Task(prior, NONE, EVERY),))[0]
         close(judged.judged_likelihood, sums.likelihood)
         if share > 0.0 and not own:  # an action with one row of features, whose meetings are left out together
             close(judged.judged_gain, sum(oracle.gain(prior, *part) for part in parts), 1e-8)
@@ -121,7 +127,7 @@ def slope(function, at, h=1e-5):
 def test_the_gradient_is_that_of_the_likelihood(own, share):
     rng = np.random.default_rng(0)
     batch, parts, prior = some_people(rng, table=rng.standard_normal((5, 3)), own=own, rank=2, share=share)
-    sums = expect(batch, (Task(prior, EVERY, NONE),))[0]
+    sums = likelihood_sums(batch, (Task(prior, EVERY, NONE),))[0]
 
     def value(**changes):
         return oracle.likelihood(replace(prior, **changes), parts)
@@ -135,7 +141,7 @@ def test_the_gradient_is_that_of_the_likelihood(own, share):
 def test_posteriors_match_bayes_rule():
     rng = np.random.default_rng(1)
     parts, prior = histories(rng, users=4, dim=5, lengths=(7, 7)), some_population(rng, 5, 3)
-    post = posterior_of(prior, np.stack([X for X, _ in parts]), np.stack([r for _, r in parts]))
+    post = likelihood_posterior(prior, np.stack([X for X, _ in parts]), np.stack([r for _, r in parts]))
     for n, (X, r) in enumerate(parts):
         mean, _ = oracle.posterior(prior, X, r)
         close(post.mean[n], mean)
@@ -146,8 +152,11 @@ def test_sums_do_not_depend_on_batches_and_tasks_see_only_their_users():
     parts, prior = histories(rng, users=120, dim=4), some_population(rng, 4, 2)
     half = np.arange(64) % 2 == 0
     tasks = (Task(prior, half, ~half), Task(prior, ~half, half), Task(prior, EVERY, NONE))
-    one = expect(batch_of(parts), tasks)
-    two = merge(expect(batch_of(parts[:50], range(50)), tasks), expect(batch_of(parts[50:], range(50, 120)), tasks))
+    one = likelihood_sums(batch_of(parts), tasks)
+    two = merge_likelihood_sums(
+        likelihood_sums(batch_of(parts[:50], range(50)), tasks),
+        likelihood_sums(batch_of(parts[50:], range(50, 120)), tasks),
+    )
     for a, b in zip(one, two, strict=True):
         close(a.gradient, b.gradient)
         assert a.likelihood == pytest.approx(b.likelihood) and a.users == b.users
@@ -163,7 +172,7 @@ def climb(parts, prior, penalty, passes):
     optimizer = Optimizer(prior, Gram(sums.gram[0] / 0.7, float(sums.rows[0]) / 0.7), believed)
     values = []
     for _ in range(passes):
-        optimizer.tell(expect(batch, (Task(optimizer.trial, EVERY, NONE),))[0])
+        optimizer.tell(likelihood_sums(batch, (Task(optimizer.trial, EVERY, NONE),))[0])
         values.append(optimizer.value)
     return optimizer, values
 
@@ -285,7 +294,7 @@ def test_the_share_that_lasts_is_found_where_actions_come_again(share):
     errors = []
     for seed in range(8):
         logs, variance = repeated(share, seed)
-        facts = share_of(pairs_of(next(logs.batches()), actions=15), variance)
+        facts = persistent_variance_share(pairs_of(next(logs.batches()), actions=15), variance)
         errors.append((1.0 - facts.ratio - share) / facts.standard_error)
         assert facts.estimate == pytest.approx(max(1.0 - facts.ratio, 0.0))
         assert facts.standard_error < 0.06
@@ -303,7 +312,7 @@ def test_a_share_that_is_given_is_kept_and_one_that_nobody_tells_is_unknown():
     rng = np.random.default_rng(3)
     action = np.concatenate([rng.permutation(15)[:8] for _ in range(200)])
     once = Logs.from_arrays(user=np.repeat(np.arange(200), 8), action=action, reward=rng.standard_normal(1600))
-    assert share_of(pairs_of(next(once.batches()), actions=15), np.ones(15)) is None
+    assert persistent_variance_share(pairs_of(next(once.batches()), actions=15), np.ones(15)) is None
     model = fit(once, rank=1, calibrate=False, null=False)
     assert model.persistence is None and model.evidence.population.persistence is None
 
@@ -313,7 +322,7 @@ def test_the_start_is_the_truth_for_many_users():
     parts = []
     for b in world.logs(40_000, (2, 12), seed=1).batches():
         parts.append(pairs_of(b))
-    start = start_from(sum(parts[1:], parts[0]).take(EVERY), 2)
+    start = start_from_pairs(sum(parts[1:], parts[0]).take(EVERY), 2)
     close(start.mean, world.mean, 0.1)
     close(start.factor @ start.factor.T, world.covariance, 0.15)
     # A direction's length is what it has beyond the next one's, so that a little of taste counts as noise.
@@ -345,7 +354,7 @@ def test_comparison_gives_paired_errors():
     rivals = tuple(some_population(rng, 3, rank) for rank in (0, 1, 2))
     rows = [(X, r, np.arange(len(r))) for X, r in parts]  # without actions each row is left out by itself
     each = np.array([[oracle.gain(by_row(prior), *part) for part in rows] for prior in rivals])
-    deficits, errors = compare(batch_of(parts), (rivals,), (EVERY,)).deficits()
+    deficits, errors = compare_likelihoods(batch_of(parts), (rivals,), (EVERY,)).deficits()
     best = each.sum(axis=1).argmax()
     gap = each[best] - each
     close(deficits, gap.mean(axis=1))
@@ -356,7 +365,9 @@ def test_the_mean_is_shrunk_where_there_is_none():
     none = Synthetic(dim=10, seed=1).logs(400, 8, seed=1)
     some = Synthetic(dim=10, offset=1.0, seed=1).logs(400, 8, seed=1)
     weak, strong = (
-        mean_precision(sum((pairs_of(b) for b in logs.batches()), pairs_of(next(logs.batches()))), EVERY, np.zeros(10))
+        mean_shrinkage_precision(
+            sum((pairs_of(b) for b in logs.batches()), pairs_of(next(logs.batches()))), EVERY, np.zeros(10)
+        )
         for logs in (none, some)
     )
     assert strong < 5
@@ -367,7 +378,7 @@ def test_the_rank_and_the_subspace_are_found():
     world = Synthetic.learnable(dim=20, seed=1)
     found = estimate_population(Passes(world.logs(2500, 12, seed=1)))
     assert found.population.factor.shape == (20, 2)
-    assert distance(top_eigenvectors(found.population.second_moment, 2)[1], world.basis) < 0.12
+    assert subspace_distance(top_eigenvectors(found.population.second_moment, 2)[1], world.basis) < 0.12
     assert found.population.noise_variance == pytest.approx(0.25, rel=0.05)
     assert found.facts.ranks.chosen == 2
 
@@ -423,10 +434,10 @@ def test_rows_that_name_actions_are_worth_the_features_of_these_actions(intercep
         close(value, getattr(pairs_of(other, actions=40), name))
     two, none = (by_row(some_population(rng, one.dim, rank), 40) for rank in (2, 0))
     tasks = (Task(two, EVERY, NONE), Task(none, ~EVERY, EVERY), Task(replace(two, share=0.4), EVERY, EVERY))
-    for a, b in zip(expect(one, tasks), expect(other, tasks), strict=True):
+    for a, b in zip(likelihood_sums(one, tasks), likelihood_sums(other, tasks), strict=True):
         for name, value in vars(a).items():
             close(value, getattr(b, name))
     # The estimates are not the same to the last digit: only a catalogue has offsets, and climbs end on other sides.
     both = [estimate_population(Passes(logs)).population for logs in (named, given)]
     assert both[0].rank == both[1].rank == 2
-    assert distance(*(np.linalg.qr(one.factor)[0] for one in both)) < 0.05
+    assert subspace_distance(*(np.linalg.qr(one.factor)[0] for one in both)) < 0.05

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from newcomer._fit import fit
-from newcomer.em.full_covariance import Whole, products_of, whole_of
+from newcomer.em.full_covariance import Whole, full_covariance_of_fit, full_covariance_products
 from newcomer.logs import Logs
 from newcomer.one_hot import OneHot
 from newcomer.population import Population
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 from tests.helpers import batch_of, close
 
 EVERY = np.ones(64, dtype=bool)
@@ -25,7 +25,7 @@ def some_batch(rng, actions=6, users=9):
     return replace(
         plain,
         users=np.arange(users),
-        hashes=mix(np.arange(users, dtype=np.uint64)),
+        hashes=mix_user_hashes(np.arange(users, dtype=np.uint64)),
         offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
         row_features=None,
         table=OneHot(actions),
@@ -56,18 +56,18 @@ def some_fit(rng, actions=6):
 def test_a_step_is_that_of_conditional_gaussians():
     rng = np.random.default_rng(1)
     for _ in range(5):
-        batch, whole = some_batch(rng), whole_of(some_fit(rng), EVERY)
+        batch, whole = some_batch(rng), full_covariance_of_fit(some_fit(rng), EVERY)
         expected = em_step(batch, whole.covariance, whole.population.mean, whole.target)
-        (sums,) = products_of(batch, (whole,)).each
+        (sums,) = full_covariance_products(batch, (whole,)).each
         close(whole.stepped(sums).covariance, expected)
 
 
 def test_only_users_of_the_buckets_count():
     rng = np.random.default_rng(2)
     batch, fitted = some_batch(rng), np.arange(64) % 2 == 0
-    one, other = (whole_of(some_fit(np.random.default_rng(3)), part) for part in (fitted, ~fitted))
-    halves = products_of(batch, (one, other)).each
-    (both,) = products_of(batch, (replace(one, fitted=EVERY),)).each
+    one, other = (full_covariance_of_fit(some_fit(np.random.default_rng(3)), part) for part in (fitted, ~fitted))
+    halves = full_covariance_products(batch, (one, other)).each
+    (both,) = full_covariance_products(batch, (replace(one, fitted=EVERY),)).each
     assert halves[0].users + halves[1].users == both.users == 9
     close(halves[0].precision + halves[1].precision, both.precision)
 

@@ -8,17 +8,17 @@ import pytest
 import newcomer as nc
 from newcomer import one_hot
 from newcomer.checks import shared_preferences
-from newcomer.cli.model_summary import method_line, summary_of
+from newcomer.cli.model_summary import model_method_line, model_summary_of
 from newcomer.em import fit
 from newcomer.em.fit import estimate_population
-from newcomer.em.large_logs import shared_by_all
+from newcomer.em.large_logs import shared_in_large_logs
 from newcomer.em.passes import Passes, Progress
-from newcomer.em.shrinkage import start_fit
+from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.em.spikes import PairMoments, Spikes
 from newcomer.logs import disk_store, workers
 from newcomer.logs.workers import WorkerPool
-from newcomer.subspace import distance
-from newcomer.users import balanced_signs, bucket_of
+from newcomer.subspace import subspace_distance
+from newcomer.users import user_bucket_signs, user_buckets
 
 USERS, SOME, ACTIONS, ROWS, RANK = 16_000, 500, 60, 5, 2
 
@@ -60,7 +60,7 @@ def test_strengths_by_definition():
 def test_moments_by_definition():
     """The moment of one-hot logs and its edge against sums over users, pair by pair."""
     logs, _ = world("one-hot", users=300)
-    begin = start_fit(Passes(logs), None)
+    begin = start_with_shrinkage(Passes(logs), None)
     moments = PairMoments(begin, 3)
     (found,) = moments.of([moments.every])
     batch = next(logs.batches())
@@ -70,7 +70,7 @@ def test_moments_by_definition():
     squares = np.array([((rewards[batch.actions == a] - centre[a]) ** 2).sum() for a in range(ACTIONS)])
     variance = (squares + 2 * squares.sum() / (met - 1).sum()) / (met - 1 + 2)
     scale = 1.0 / np.sqrt(variance * (met + 1) / len(rewards))
-    buckets, signs = bucket_of(batch.hashes, 64), balanced_signs(64)
+    buckets, signs = user_buckets(batch.hashes, 64), user_bucket_signs(64)
     sums = np.zeros((64, ACTIONS, ACTIONS))
     for n in range(300):
         rows = range(int(batch.offsets[n]), int(batch.offsets[n + 1]))
@@ -110,10 +110,10 @@ def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     lengths = np.linalg.norm(model.factor, axis=0)
     np.testing.assert_allclose(lengths, np.linalg.norm(truth, axis=0), rtol=0.35)
     found, true = (np.linalg.qr(one)[0] for one in (model.factor, truth))
-    assert distance(found, true) < 0.6
-    assert distance(found, true) <= model.radius("calibrated", delta=0.1)
+    assert subspace_distance(found, true) < 0.6
+    assert subspace_distance(found, true) <= model.radius("calibrated", delta=0.1)
     assert facts.outlook is not None and facts.outlook.steps[0].people > 100
-    assert "by all users (a sample of" in method_line(summary_of(model))
+    assert "by all users (a sample of" in model_method_line(model_summary_of(model))
 
 
 def test_where_nothing_is_shared_all_users_find_nothing(few):
@@ -187,5 +187,5 @@ def test_that_some_users_give_more_than_others_is_no_taste():
     reward = rng.standard_normal((4000, 1)) + rng.standard_normal((4000, 5))
     logs = nc.Logs.from_arrays(user=np.repeat(np.arange(4000), 5), action=action.ravel(), reward=reward.ravel())
     passes = Passes(logs)
-    sure, share = shared_by_all(passes, start_fit(passes, None))
+    sure, share = shared_in_large_logs(passes, start_with_shrinkage(passes, None))
     assert sure < 3.1 and share < 0.01

@@ -12,12 +12,17 @@ import pytest
 from experiments import click_worlds
 
 import newcomer as nc
-from newcomer.cli.model_summary import rank_line, summary_of
-from newcomer.em.likelihood import Comparison, compare
-from newcomer.em.model_selection import ROUGH, certainty, clarity, smallest_good
+from newcomer.cli.model_summary import model_rank_line, model_summary_of
+from newcomer.em.likelihood import Comparison, compare_likelihoods
+from newcomer.em.model_selection import (
+    ROUGH,
+    model_selection_certainty,
+    model_selection_clarity,
+    select_smallest_good_rank,
+)
 from newcomer.evidence import RankComparison
 from newcomer.population import Population
-from newcomer.users import bucket_count
+from newcomer.users import user_bucket_count
 from newcomer.worlds import Synthetic
 
 
@@ -58,8 +63,8 @@ def test_the_linear_part_of_the_gain_by_definition():
             linear += error * told / units[own[i]]
         each.append((gain, linear))
     gains = np.array(each)
-    every = np.ones(bucket_count(4), dtype=bool)
-    found = compare(batch, ((one,),), (every,))
+    every = np.ones(user_bucket_count(4), dtype=bool)
+    found = compare_likelihoods(batch, ((one,),), (every,))
     np.testing.assert_allclose(found.sums, [gains[:, 0].sum()])
     np.testing.assert_allclose(found.linear[:, 0], [gains[:, 1].sum(), (gains[:, 1] ** 2).sum()])
     expected = gains[:, 1].mean() / (gains[:, 1].std() / np.sqrt(49))
@@ -77,7 +82,7 @@ def test_the_screen_says_what_is_too_weak_to_use():
     model = nc.fit(Synthetic.learnable(dim=6, seed=1).logs(300, 8, seed=1), null=False, calibrate=False)
     ranks = RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2)
     facts = replace(model.evidence.population, ranks=ranks)
-    told = rank_line(summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
+    told = model_rank_line(model_summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
     assert told.startswith("nothing that can be used: users share tastes for certain (4.2 standard errors)")
 
 
@@ -86,6 +91,6 @@ def test_a_gain_that_is_not_there_makes_nothing_clear():
     linear = np.array([[0.0, 50.0], [0.0, 60.0]])
     worse = Comparison(100, np.array([0.0, -3.0]), np.eye(2), linear)
     better = Comparison(100, np.array([0.0, 2 * ROUGH]), np.eye(2), linear)
-    assert certainty(worse) == certainty(better) > 3.1
-    assert clarity(worse) == 0.0 and smallest_good(worse) == 0
-    assert clarity(better) > 3.1 and smallest_good(better) == 1
+    assert model_selection_certainty(worse) == model_selection_certainty(better) > 3.1
+    assert model_selection_clarity(worse) == 0.0 and select_smallest_good_rank(worse) == 0
+    assert model_selection_clarity(better) > 3.1 and select_smallest_good_rank(better) == 1

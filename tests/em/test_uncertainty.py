@@ -14,13 +14,13 @@ from experiments import outlier_test
 
 import newcomer as nc
 from newcomer.em.fit import estimate_population
-from newcomer.em.likelihood import squared_errors
+from newcomer.em.likelihood import likelihood_squared_errors
 from newcomer.em.passes import Passes
-from newcomer.em.variance_components import SCALES, error_scales, gain_of, weights_of
+from newcomer.em.variance_components import SCALES, error_variance_scales, variance_scale_gain, variance_scale_weights
 from newcomer.errors import ModelError
 from newcomer.model import Model
 from newcomer.population import Population
-from newcomer.users import bucket_count
+from newcomer.users import user_bucket_count
 from tests.oracles import memory as oracle
 
 HELD_OUT = [(Population(np.zeros(1), np.zeros((1, 0)), 1.0), np.ones(1, dtype=bool))]
@@ -85,9 +85,9 @@ def test_squared_errors_are_those_of_the_dense_covariance():
     population = Population(
         rng.standard_normal(10), rng.standard_normal((10, 2)), 1.0, by_action=rng.uniform(0.5, 1.5, 10)
     )
-    everybody = np.ones(bucket_count(10), dtype=bool)
+    everybody = np.ones(user_bucket_count(10), dtype=bool)
     (batch,) = logs.batches()
-    found = squared_errors(batch, ((population, everybody),))
+    found = likelihood_squared_errors(batch, ((population, everybody),))
     for user in range(30):
         own = slice(batch.offsets[user], batch.offsets[user + 1])
         codes = batch.actions[own]
@@ -101,13 +101,13 @@ def test_scales_are_found_where_people_differ_and_nowhere_else():
     rows = np.full(400, 30.0)
     scale = np.where(rng.random(400) < 0.2, 4.0, 1.0)
     errors = np.column_stack([rows, scale * rng.chisquare(30, 400)])
-    weights = weights_of(errors)
-    assert weights.sum() == pytest.approx(1.0) and gain_of(errors, weights) > 100
+    weights = variance_scale_weights(errors)
+    assert weights.sum() == pytest.approx(1.0) and variance_scale_gain(errors, weights) > 100
     assert weights[SCALES > 2.5].sum() == pytest.approx(0.2, abs=0.06)
     alike = np.column_stack([rows, rng.chisquare(30, 400)])
-    assert error_scales(lambda *_: alike, HELD_OUT).size == 0
-    assert error_scales(lambda *_: errors, HELD_OUT).tolist() == [SCALES.tolist(), weights.tolist()]
-    assert error_scales(lambda *_: np.zeros((3, 2)), []).size == 0
+    assert error_variance_scales(lambda *_: alike, HELD_OUT).size == 0
+    assert error_variance_scales(lambda *_: errors, HELD_OUT).tolist() == [SCALES.tolist(), weights.tolist()]
+    assert error_variance_scales(lambda *_: np.zeros((3, 2)), []).size == 0
 
 
 @pytest.mark.parametrize("persistence", [0.0, 0.5, None])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from newcomer._fit import fit
-from newcomer.em.variance_components import forecast
+from newcomer.em.variance_components import forecast_variance_components
 from newcomer.evidence import Evidence, Forecast, HeldoutGain
 from newcomer.logs import Logs
 from newcomer.population import Population
@@ -16,20 +16,20 @@ from newcomer.worlds import Synthetic
 
 
 def test_one_direction_by_hand():
-    found = forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2))
+    found = forecast_variance_components(Population(np.zeros(2), np.array([[1.0], [0.0]]), 1.0), np.eye(2), np.zeros(2))
     assert (found.common, found.personal, found.noise_variance) == (0.0, 1.0, 1.0)
 
 
 def test_a_constant_mean_changes_no_choice():
     # phi = (1, x): a mean along the constant feature changes no choice.
-    constant = forecast(
+    constant = forecast_variance_components(
         Population(np.array([10.0, 0.0]), np.array([[0.0], [1.0]]), 1.0), np.eye(2), np.array([1.0, 0.0])
     )
     assert constant.common == 0.0
 
 
 def test_the_parts_of_the_variance_are_told():
-    alike = forecast(Population(np.ones(2), np.zeros((2, 0)), 1.0), np.eye(2), np.zeros(2))
+    alike = forecast_variance_components(Population(np.ones(2), np.zeros((2, 0)), 1.0), np.eye(2), np.zeros(2))
     assert "67% is common" in alike.parts() and "0% preferences" in alike.parts() and "33% noise" in alike.parts()
     assert "too few came again to tell" in alike.parts(None) and "17% this user and this very" in alike.parts(0.5)
     assert sum(share for _, share in alike.shares(0.5)) == pytest.approx(1.0)
@@ -42,12 +42,12 @@ def test_level_is_what_moves_all_actions_alike():
     rng = np.random.default_rng(3)
     phi = np.array([1.0, 0.5, 0.0]) + rng.standard_normal((500, 3))
     population = Population(np.zeros(3), rng.standard_normal((3, 2)), 0.7)
-    found = forecast(population, phi.T @ phi / len(phi), phi.mean(axis=0))
+    found = forecast_variance_components(population, phi.T @ phi / len(phi), phi.mean(axis=0))
     scores = rng.standard_normal((40_000, 2)) @ (phi @ population.factor).T
     assert found.level == pytest.approx(scores.mean(axis=1).var(), rel=0.02)
     assert found.personal - found.level == pytest.approx(scores.var(axis=1).mean(), rel=0.02)
     shifted = replace(population, mean=np.array([0.3, -0.2, 0.1]))
-    common = forecast(shifted, phi.T @ phi / len(phi), phi.mean(axis=0)).common
+    common = forecast_variance_components(shifted, phi.T @ phi / len(phi), phi.mean(axis=0)).common
     assert common == pytest.approx((phi @ shifted.mean).var(), rel=1e-6)
 
 

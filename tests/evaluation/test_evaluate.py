@@ -16,21 +16,21 @@ from experiments import evaluate_coverage
 import newcomer as nc
 from newcomer.cli import main
 from newcomer.evaluation import off_policy, recommenders
-from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, concordance, judge
-from newcomer.evaluation.off_policy import pools, replay, served
+from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, cold_start_concordance, judge_cold_start
+from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay, replay_pools
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS
 from newcomer.evaluation.results import Interval
-from newcomer.gain.deals import deal
+from newcomer.gain.deals import deal_rows
 from newcomer.gain.per_user import PerUser, UserTable
 from newcomer.gain.propensities import Menu
-from newcomer.interval import ratio
+from newcomer.interval import ratio_interval
 from newcomer.logs import disk_store, workers
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper.worlds.ratings import read_ratings
-from newcomer.users import bucket_count, folds
+from newcomer.users import user_bucket_count, user_folds
 from newcomer.worlds import Synthetic
-from newcomer.worlds.fitted import FittedWorld, menu_of
-from newcomer.worlds.world import check_world, stream
+from newcomer.worlds.fitted import FittedWorld, fitted_world_menu
+from newcomer.worlds.world import check_world, world_stream
 from tests.optional import MOVIELENS, needs_movielens
 from tests.oracles import evaluate as oracle
 
@@ -161,7 +161,7 @@ def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
     logs = logs_of(users=40)
     with WorkerPool(2) as crew:
         moved = logs.on(crew)
-        half = np.arange(bucket_count(logs.dim)) % 2 == 0
+        half = np.arange(user_bucket_count(logs.dim)) % 2 == 0
         part = Fold(half, ~half, seed=1).to_fit(moved)
         assert moved.engine is crew and part.engine is crew
         assert logs.engine is None and pickle.loads(pickle.dumps(part)).engine is None
@@ -218,7 +218,7 @@ def test_progress_is_one_bar_that_never_goes_back():
 
 def test_nobody_is_judged_by_a_fit_that_has_seen_them():
     logs = logs_of()
-    for fold in (Fold(one.fitted, one.judged, 0) for one in folds(np.ones(64, dtype=np.int64), every=True)):
+    for fold in (Fold(one.fitted, one.judged, 0) for one in user_folds(np.ones(64, dtype=np.int64), every=True)):
         fitted, judged = (
             {user for batch in part.batches() for user in batch.users.tolist()}
             for part in (fold.to_fit(logs), fold.held_out(logs))
@@ -230,7 +230,7 @@ def test_nobody_is_judged_by_a_fit_that_has_seen_them():
 
 def test_some_users_of_logs_are_the_same_in_memory_on_disk_and_with_workers(tmp_path):
     logs = logs_of(users=40, names=[f"a{i:02d}" for i in range(ACTIONS)])
-    first = Fold(*folds(np.ones(64, dtype=np.int64))[0], seed=1)
+    first = Fold(*user_folds(np.ones(64, dtype=np.int64))[0], seed=1)
     keep = first.held_out(logs)
     frame = pl.DataFrame(
         {
@@ -261,7 +261,7 @@ def test_concordance_is_counted_pair_by_pair():
     scores, rewards = rng.integers(0, 4, (20, 6)) / 2.0, rng.integers(0, 3, (20, 6)).astype(float)
     rewards[0] = 1.0
     wanted = [oracle.concordance(*pair) for pair in zip(scores, rewards, strict=True)]
-    np.testing.assert_allclose(concordance(scores, rewards), wanted)
+    np.testing.assert_allclose(cold_start_concordance(scores, rewards), wanted)
 
 
 @pytest.mark.parametrize("basis", [False, True])
@@ -270,7 +270,7 @@ def test_ridge_among_rows_is_ridge_among_features(one_hot, basis):
     logs = logs_of() if one_hot else Synthetic(dim=5, seed=1).logs(30, 12, seed=1)
     (batch,) = logs.batches()
     U = np.linalg.qr(np.random.default_rng(1).standard_normal((logs.dim, 2)))[0] if basis else None
-    dealt = deal(batch, np.arange(20), 4, 5, 0)
+    dealt = deal_rows(batch, np.arange(20), 4, 5, 0)
     said = ByRidge(one_hot, U, ridge=1.5).expected(batch, dealt, None)
     x = batch.features if U is None else batch.features @ U
     for i in (0, 7):
@@ -282,18 +282,18 @@ def test_judging_is_what_serving_gives(model):
     logs = logs_of(seed=5)
     policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model), ARMS: nc.EmpiricalArms(model)}
     predictors = {name: ByPolicy(policy) for name, policy in policies.items()}
-    table = judge(predictors, logs, steps=(0, 5), choices=4, deals=3)
-    for name, rewards in served(policies, logs, steps=5, choices=4, deals=3).items():
+    table = judge_cold_start(predictors, logs, steps=(0, 5), choices=4, deals=3)
+    for name, rewards in off_policy_choice_rewards(policies, logs, steps=5, choices=4, deals=3).items():
         assert table.of(name)[:, 1, 2].mean() == pytest.approx(rewards.mean(), abs=1e-12)
 
 
 def test_replay_is_played_a_person_at_a_time(model):
     logs = logs_of(users=20, rows=9, seed=5)
     (batch,) = logs.batches()
-    rows, offered = pools(batch, np.arange(20))
+    rows, offered = replay_pools(batch, np.arange(20))
     assert offered.all() and rows.shape == (20, 9)
     policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model)}
-    table = replay(policies, logs, rounds=4)
+    table = off_policy_replay(policies, logs, rounds=4)
     place = {int(h): i for i, h in enumerate(table.people.hashes)}
     actions = np.array(logs.action_ids)[batch.actions]
     for name, policy in policies.items():
@@ -306,7 +306,7 @@ def test_pools_of_short_histories_are_masked():
     user = np.repeat(np.arange(3), [2, 5, 40])
     logs = nc.Logs.from_arrays(user=user, action=np.arange(len(user)) % 4, reward=np.arange(len(user)))
     (batch,) = logs.batches()
-    rows, offered = pools(batch, np.arange(3))
+    rows, offered = replay_pools(batch, np.arange(3))
     assert offered.sum(axis=1).tolist() == [2, 5, 30]
     for i in range(3):
         own = rows[i][offered[i]]
@@ -321,7 +321,7 @@ def test_weights_are_those_of_the_definition(model):
     logs = logs_of(users=25, rows=8, seed=5)
     policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model)}
     expects = nc.PriorTS(model)
-    table = off_policy.weigh(policies, expects, logs)
+    table = off_policy.off_policy_sums(policies, expects, logs)
     place = {int(h): i for i, h in enumerate(table.people.hashes)}
     (batch,) = logs.batches()
     ids = np.array(logs.action_ids)
@@ -342,13 +342,13 @@ def test_a_ratio_has_the_error_of_the_bootstrap():
     above = below * (1.0 + 0.5 * rng.standard_normal(400))
     drawn = rng.integers(400, size=(4000, 400))
     spread = (above[drawn].sum(axis=1) / below[drawn].sum(axis=1)).std()
-    assert ratio(above, below).error == pytest.approx(spread, rel=0.05)
+    assert ratio_interval(above, below).error == pytest.approx(spread, rel=0.05)
 
 
 def test_als_and_ease_are_those_of_dense_tables():
     logs = logs_of(users=60, rows=6)
-    cells, hashes = recommenders.cells_of(logs)
-    answers, met = recommenders.table_of(logs)
+    cells, hashes = recommenders.recommender_cells(logs)
+    answers, met = recommenders.recommender_table(logs)
     assert (np.diff(hashes.astype(object)) > 0).all() and met.sum() == len(cells.data)
     rows = {int(h): i for i, h in enumerate(hashes)}
     for batch in logs.batches():
@@ -356,7 +356,7 @@ def test_als_and_ease_are_those_of_dense_tables():
         for action in set(batch.actions[own].tolist()):
             mean = batch.rewards[own][batch.actions[own] == action].mean()
             assert answers[rows[int(batch.hashes[3])], action] == pytest.approx(mean)
-    start = 0.1 * stream(0, "als").standard_normal((ACTIONS, recommenders.FACTORS))
+    start = 0.1 * world_stream(0, "als").standard_normal((ACTIONS, recommenders.FACTORS))
     items = oracle.als(answers, met, 3.0, start, recommenders.SWEEPS)
     made = recommenders.Als.of(cells, 3.0)
     np.testing.assert_allclose(made.items, items, atol=1e-8)
@@ -372,7 +372,7 @@ def test_the_fitted_world_draws_what_the_model_says(model):
     lasting = replace(model, persistence=0.4)
     world = FittedWorld(lasting, np.arange(ACTIONS), choices=ACTIONS)
     check_world(world)
-    drawn = [world.episode(stream(0, "fitted", i), 2) for i in range(3000)]
+    drawn = [world.episode(world_stream(0, "fitted", i), 2) for i in range(3000)]
     means = np.array([one.means[0][np.argsort(one.ids[0])] for one in drawn])
     wanted = lasting.covariance + np.diag(0.4 * lasting.residual_variance)
     spread = np.diag(wanted).max()
@@ -383,7 +383,9 @@ def test_the_fitted_world_draws_what_the_model_says(model):
     noise = np.concatenate([(one.rewards - one.means).ravel() for one in drawn])
     assert noise.var() == pytest.approx(0.6 * lasting.residual_variance.mean(), rel=0.1)
     logs = Synthetic(dim=4, seed=1).logs(30, 8, seed=1)
-    free = FittedWorld(nc.fit(logs, null=False, calibrate=False), menu_of(logs, named=False, seed=0), choices=3)
+    free = FittedWorld(
+        nc.fit(logs, null=False, calibrate=False), fitted_world_menu(logs, named=False, seed=0), choices=3
+    )
     check_world(free)
 
 
@@ -464,7 +466,7 @@ def test_few_effective_rows_are_left_out():
     kept[:, 0, 0, off_policy.ROWS] = 1.0
     kept[:3, 0, 0, [off_policy.WEIGHT, off_policy.SQUARE]] = [50.0, 2500.0]
     table = UserTable((OURS,), PerUser(np.arange(200, dtype=np.uint64), kept))
-    assert off_policy.rows_of(table) == ([], 1)
+    assert off_policy.off_policy_rows(table) == ([], 1)
 
 
 def test_candidates_of_the_logs_are_the_offer():
@@ -491,13 +493,13 @@ def test_the_learning_curve_and_the_simulation_are_told():
 def test_the_command_tells_the_same_and_refuses_bad_logs(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pl.DataFrame({"user": [1, 1, 2], "action": ["a", "b", "a"], "reward": [1, 0, 1]}).write_csv("few.csv")
-    assert main.execute(["evaluate", "few.csv", "--workers", "1"]) == 3
+    assert main.execute_command(["evaluate", "few.csv", "--workers", "1"]) == 3
     assert capsys.readouterr().err.count("error:") == 1
     world = logs_of(users=90, rows=8)
     (batch,) = world.batches()
     rows = {"user": np.repeat(batch.users, 8), "action": batch.actions, "reward": batch.rewards}
     pl.DataFrame(rows).write_csv("logs.csv")
-    assert main.execute(["evaluate", "logs.csv", "--quick", "--workers", "1"]) == 0
+    assert main.execute_command(["evaluate", "logs.csv", "--quick", "--workers", "1"]) == 0
     shown = capsys.readouterr().out
     assert (
         "After 3 interactions" not in shown
@@ -505,7 +507,7 @@ def test_the_command_tells_the_same_and_refuses_bad_logs(tmp_path, capsys, monke
         and "best for everybody" in shown
     )
     assert "No propensities" in shown
-    assert main.execute(["evaluate", "logs.csv", "--workers", "0"]) == 2
+    assert main.execute_command(["evaluate", "logs.csv", "--workers", "0"]) == 2
 
 
 # Real people.
@@ -526,7 +528,7 @@ def test_other_people_get_what_was_said():
     model = nc.fit(logged, null=False, calibrate=False)
     policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model)}
     for step in found.headline:
-        got = served(policies, others, steps=step.interactions, choices=found.choices, deals=4)
+        got = off_policy_choice_rewards(policies, others, steps=step.interactions, choices=found.choices, deals=4)
         happened = Interval.of(got[OURS] - got[MEAN])
         error = np.hypot(step.population_mean.error, happened.error)
         assert abs(step.population_mean.value - happened.value) < 2.6 * error  # 99%

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.evaluation.off_policy import served
+from newcomer.evaluation.off_policy import off_policy_choice_rewards
 from newcomer.evidence import Evidence
 from newcomer.gain import best_actions
-from newcomer.gain.deals import choices_of, deal, lengths_of, usual_length
-from newcomer.gain.heldout_gain import GainPass, measure
+from newcomer.gain.deals import deal_choices, deal_lengths, deal_rows, usual_deal_length
+from newcomer.gain.heldout_gain import GainPass, measure_heldout_gain
 from newcomer.interval import Interval
 from newcomer.logs.reduce import reduce
-from newcomer.users import folds
+from newcomer.users import user_folds
 from newcomer.worlds import Synthetic
 from newcomer.worlds.people import People
 
@@ -47,11 +47,11 @@ def test_what_is_measured_is_what_is_served(repeats: bool) -> None:
     logs = again_and_again() if repeats else people().logs(steps=12)
     model = nc.fit(logs, null=False, calibrate=False)
     length = 20 if repeats else 12
-    found = measure(by_own(logs), [(model, EVERYBODY)], people=5 * logs.summary.users, length=length)
-    assert found is not None and found.choices == choices_of(length)
+    found = measure_heldout_gain(by_own(logs), [(model, EVERYBODY)], people=5 * logs.summary.users, length=length)
+    assert found is not None and found.choices == deal_choices(length)
     policies = {"ours": nc.PriorUCB(model), "mean": nc.PopulationMean(model), "arms": nc.EmpiricalArms(model)}
     for step in found.steps:
-        got = served(policies, logs, steps=step.interactions, choices=found.choices)
+        got = off_policy_choice_rewards(policies, logs, steps=step.interactions, choices=found.choices)
         wanted = Interval.of(got["ours"] - got["mean"])
         assert (step.people, step.gain, step.low, step.high) == pytest.approx(
             (wanted.people, wanted.value, wanted.low, wanted.high), abs=1e-12
@@ -67,33 +67,33 @@ def test_a_deal_depends_on_the_person_alone() -> None:
     world = people(users=60)
     logs = world.logs(steps=12)
     (batch,) = list(logs.batches())
-    whole = deal(batch, np.arange(len(batch.users)), 4, 3, number=1)
+    whole = deal_rows(batch, np.arange(len(batch.users)), 4, 3, number=1)
     for user in (0, 7):
-        alone = deal(batch, np.array([user]), 4, 3, number=1)
+        alone = deal_rows(batch, np.array([user]), 4, 3, number=1)
         np.testing.assert_array_equal(alone.candidates[0], whole.candidates[user])
         np.testing.assert_array_equal(alone.known[0], whole.known[user])
     rows = np.concatenate([whole.candidates, whole.known], axis=1)
     assert all(len(set(one)) == 7 for one in rows.tolist())
     assert (rows >= batch.offsets[:-1, None]).all() and (rows < batch.offsets[1:, None]).all()
-    longer = deal(batch, np.arange(len(batch.users)), 4, 6, number=1)
+    longer = deal_rows(batch, np.arange(len(batch.users)), 4, 6, number=1)
     np.testing.assert_array_equal(longer.candidates, whole.candidates)  # so that numbers of steps are comparable
     np.testing.assert_array_equal(longer.known[:, :3], whole.known)  # what is known of t is known of more
-    assert (deal(batch, np.arange(len(batch.users)), 4, 3, number=2).candidates != whole.candidates).any()
+    assert (deal_rows(batch, np.arange(len(batch.users)), 4, 3, number=2).candidates != whole.candidates).any()
 
 
 def test_the_usual_length_is_the_median_of_those_who_have_two_rows() -> None:
     logs = nc.Logs.from_arrays(user=[1, 2, 2, 3, 3, 3, 4, 4, 4, 4], action=list("abababcabc"), reward=np.zeros(10))
-    lengths = sum(lengths_of(batch) for batch in logs.batches(rows=1))
-    assert usual_length(lengths) == 3 and usual_length(0 * lengths) == 0
+    lengths = sum(deal_lengths(batch) for batch in logs.batches(rows=1))
+    assert usual_deal_length(lengths) == 3 and usual_deal_length(0 * lengths) == 0
 
 
 def test_batches_do_not_change_it() -> None:
     logs = people(seed=2).logs(steps=12)
     model = nc.fit(logs, null=False, calibrate=False)
-    apart = [(model, split.judged) for split in folds(np.ones(64, dtype=np.int64), every=True)]
+    apart = [(model, split.judged) for split in user_folds(np.ones(64, dtype=np.int64), every=True)]
     run = by_own(logs)
     one, many = (
-        measure(lambda look, join, rows=rows: run(look, join, rows), apart, people=168, length=12)
+        measure_heldout_gain(lambda look, join, rows=rows: run(look, join, rows), apart, people=168, length=12)
         for rows in (None, 100)
     )
     assert one == many and one.steps[0].people == 168
@@ -167,7 +167,7 @@ def test_sums_by_action_are_those_of_loops() -> None:
             if len(rewards):
                 n, s = len(rewards), rewards.sum()
                 wanted[action] += [n, 1, s, s**2, s * n, n**2, (rewards**2).sum()]
-    np.testing.assert_allclose(best_actions.by_action(batch, 6), wanted, atol=1e-9)
+    np.testing.assert_allclose(best_actions.best_action_sums_by_action(batch, 6), wanted, atol=1e-9)
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -183,7 +183,7 @@ def test_serving_the_best_is_weighed_row_by_row(listed: bool) -> None:
     common = rng.standard_normal(actions)
     (batch,) = logs.batches()
     who = np.array([3, 17, 30])
-    found = best_actions.weigh(batch, who, common)
+    found = best_actions.weigh_best_actions(batch, who, common)
     for place, i in enumerate(who):
         total = np.zeros(7)
         for row in range(batch.offsets[i], batch.offsets[i + 1]):
@@ -208,9 +208,9 @@ def test_the_best_of_many_is_not_flattered() -> None:
         rewards = truth[:, None] + rng.standard_normal((40, rows))
         n = np.full(40, float(rows))
         sums = np.stack([n, n, rewards.sum(1), (rewards**2).sum(1), rewards.sum(1), n, (rewards**2).sum(1)], axis=1)
-        error, _ = best_actions.spread(sums)
-        mean, left = rewards.mean(axis=1), best_actions.variances(sums)
-        tau2 = best_actions.paule_mandel(mean, left)
+        error, _ = best_actions.best_action_spread(sums)
+        mean, left = rewards.mean(axis=1), best_actions.best_action_variances(sums)
+        tau2 = best_actions.paule_mandel_of_actions(mean, left)
         shrunk = mean.mean() + tau2 / (tau2 + left) * (mean - mean.mean())
         best = int(shrunk.argmax())
         naive.append(mean[best] - truth[best])
@@ -223,8 +223,8 @@ def test_actions_that_pay_alike_are_called_so() -> None:
     n = np.full(20, 50.0)
     rewards = rng.standard_normal((20, 50))
     sums = np.stack([n, n, rewards.sum(1), (rewards**2).sum(1), rewards.sum(1), n, (rewards**2).sum(1)], axis=1)
-    assert best_actions.spread(sums)[1]
-    assert not best_actions.spread(sums + np.outer(np.arange(20), [0, 0, 50, 0, 50, 0, 0]))[1]
+    assert best_actions.best_action_spread(sums)[1]
+    assert not best_actions.best_action_spread(sums + np.outer(np.arange(20), [0, 0, 50, 0, 50, 0, 0]))[1]
 
 
 def test_a_randomised_test_is_valued_by_its_propensities() -> None:

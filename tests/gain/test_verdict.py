@@ -12,7 +12,7 @@ import pytest
 from experiments import link_choice, one_verdict
 
 import newcomer as nc
-from newcomer.checks.descriptive import spelling
+from newcomer.checks.descriptive import describe_spellings
 from newcomer.cli import main
 from newcomer.evidence import (
     BestAction,
@@ -26,7 +26,7 @@ from newcomer.evidence import (
 )
 from newcomer.findings import Finding, Findings
 from newcomer.gain.propensities import NO_PROPENSITIES
-from newcomer.gain.verdict import by_step, decide, gain_by_parts, serving_code
+from newcomer.gain.verdict import decide, verdict_by_step, verdict_gain_by_parts, verdict_serving_code
 from newcomer.interval import FEWEST, Interval
 
 SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
@@ -71,14 +71,14 @@ def evidence(*steps: GainStep, everybody: Everybody | None = None, rows: int = 4
 )
 def test_steps_are_asked_from_the_longest_down(gains, start, known):
     outlook = HeldoutGain(10, tuple(step(t, gain) for t, gain in zip((1, 5, 20), gains, strict=True)))
-    steps, found = by_step(outlook, SUMMARY)
+    steps, found = verdict_by_step(outlook, SUMMARY)
     assert found == start and [one for _, one in steps] == known
 
 
 def test_a_long_step_of_few_people_does_not_close_the_gate():
     outlook = HeldoutGain(10, (step(1, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=60)))
-    assert by_step(outlook, SUMMARY)[1] == 5
-    assert by_step(HeldoutGain(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
+    assert verdict_by_step(outlook, SUMMARY)[1] == 5
+    assert verdict_by_step(HeldoutGain(10, (step(5, 0.3, people=FEWEST - 1),)), SUMMARY)[1] is None
 
 
 CASES = {
@@ -183,9 +183,9 @@ def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.Cap
     said = {command: one_verdict.asked(file, command)["decision"] for command in one_verdict.COMMANDS}
     assert all(one == said["fit"] for one in said.values()) and said["fit"]["answer"] == "best for all"
     capsys.readouterr()
-    assert main.execute(["inspect", str(tmp_path / "email.newcomer")]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer")]) == 0
     assert "Decision Serve everybody the best; that" in " ".join(capsys.readouterr().out.split())
-    assert main.execute(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
+    assert main.execute_command(["inspect", str(tmp_path / "email.newcomer"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["decision"] == said["fit"]
 
 
@@ -250,15 +250,15 @@ def test_an_ab_test_without_propensities_is_told_what_one_column_would_show():
 
 
 def test_spellings_stand_beside_what_everybody_should_get():
-    spelled = Findings(tuple(spelling(["Drug A", "drug a ", "rum"])))
+    spelled = Findings(tuple(describe_spellings(["Drug A", "drug a ", "rum"])))
     found = decide(evidence(step(5, 0.3), checks=spelled))
     assert found.answer == "with care" and "'Drug A', 'drug a '" in found.sentences[1]
-    assert "tidy_ids=True" in found.sentences[1] and spelling(["a", "b", 3]) == []
+    assert "tidy_ids=True" in found.sentences[1] and describe_spellings(["a", "b", 3]) == []
 
 
 def test_the_gain_by_parts_names_the_gain():
     one = replace(step(5, 2.15), lasting=0.15, shared=2.0)
-    said = gain_by_parts(HeldoutGain(10, (step(1, 1.0), one, step(20, 3.0))))
+    said = verdict_gain_by_parts(HeldoutGain(10, (step(1, 1.0), one, step(20, 3.0))))
     assert said.startswith("Of the gain of +2.15 after 5 interactions, +2 comes from shared")
 
 
@@ -272,6 +272,6 @@ def test_the_lines_that_serve_run(named: bool, tmp_path: Path) -> None:
     yes, alike = (replace(decide(evidence(step(5, gain))), answer=answer) for gain, answer in
                   ((0.3, "yes"), (0.0, "best for all")))  # fmt: skip
     for decision in (yes, alike):
-        code = serving_code(decision, str(tmp_path / "m.newcomer"), named=named)
+        code = verdict_serving_code(decision, str(tmp_path / "m.newcomer"), named=named)
         exec(code, {"candidates": rng.standard_normal((4, 3))})  # noqa: S102
-    assert serving_code(replace(yes, answer="no"), "m.newcomer", named=named) == ""
+    assert verdict_serving_code(replace(yes, answer="no"), "m.newcomer", named=named) == ""

@@ -22,12 +22,12 @@ def dense(rows, rewards, variance):
 def test_rewards_one_by_one_give_the_posterior_of_the_formula():
     rng = np.random.default_rng(0)
     rows, rewards, variance = rng.standard_normal((30, 4)), rng.standard_normal(30), rng.uniform(0.1, 2.0, 30)
-    system, who = ridge.start(1, 4), np.zeros(30, dtype=np.int64)
-    posterior.condition(system, who, rows, rewards, variance)
+    system, who = ridge.start_ridge(1, 4), np.zeros(30, dtype=np.int64)
+    posterior.condition_posterior(system, who, rows, rewards, variance)
     mean, covariance = dense(rows, rewards, variance)
     np.testing.assert_allclose(system.mean[0], mean, atol=1e-12)
     wanted = rng.standard_normal((5, 4))
-    found = posterior.predict(system, np.zeros(5, dtype=np.int64), wanted)
+    found = posterior.predict_by_posterior(system, np.zeros(5, dtype=np.int64), wanted)
     np.testing.assert_allclose(found[0], wanted @ mean, atol=1e-12)
     np.testing.assert_allclose(found[1], np.einsum("mk,kl,ml->m", wanted, covariance, wanted), atol=1e-12)
 
@@ -49,7 +49,7 @@ def test_a_policy_and_transform_say_the_same_of_a_user(share, intercept):
     state = policy.start(5)
     policy.update(state, ids=ids, reward=rewards, users=users)
     np.testing.assert_allclose(state.small.mean, where.mean, atol=1e-9)
-    lower = ridge.unpack(state.small.factor, 3)
+    lower = ridge.unpack_ridge(state.small.factor, 3)
     np.testing.assert_allclose(lower.transpose(0, 2, 1) @ lower, where.covariance, atol=1e-9)
 
 

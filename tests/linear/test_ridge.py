@@ -18,10 +18,10 @@ MANY = 100_000
 
 
 def learned(features, rewards=None, users=None, n=1):
-    system = ridge.start(n, features.shape[1])
+    system = ridge.start_ridge(n, features.shape[1])
     rewards = np.zeros(len(features)) if rewards is None else rewards
     users = np.zeros(len(features), dtype=np.int64) if users is None else users
-    ridge.learn(system, features, rewards, users)
+    ridge.learn_ridge(system, features, rewards, users)
     return system
 
 
@@ -55,7 +55,7 @@ def test_the_inverse_holds_after_many_rewards(dim, scale):
     for features in streams(dim, scale):
         system = learned(features)
         inverse = oracle.inverse(system)[0]
-        for v in (exact_precision(features), ridge.precision(system)[0]):
+        for v in (exact_precision(features), ridge.ridge_precision(system)[0]):
             fresh = inverse_error(v, np.linalg.inv(v))
             assert inverse_error(v, inverse) <= max(1e-8, 10 * fresh)
         assert np.linalg.eigvalsh(inverse)[0] > 0
@@ -67,7 +67,7 @@ def test_positive_definiteness_survives_what_cannot_be_factorised():
     features = np.repeat(1e12 * rng.standard_normal((1, 4)), 1000, axis=0)
     factor = learned(features, np.ones(1000)).factor
     assert np.isfinite(factor).all()
-    assert np.all(ridge.unpack(factor, 4)[0].diagonal() > 0)
+    assert np.all(ridge.unpack_ridge(factor, 4)[0].diagonal() > 0)
 
 
 @settings(max_examples=40, deadline=None)
@@ -77,7 +77,7 @@ def test_the_system_is_plain_linear_algebra(dim, count, seed):
     features, rewards = rng.standard_normal((count, dim)), rng.standard_normal(count)
     system = learned(features, rewards)
     v, b = oracle.system(list(zip(features, rewards, strict=True)), dim)
-    np.testing.assert_allclose(ridge.precision(system)[0], v, atol=1e-12)
+    np.testing.assert_allclose(ridge.ridge_precision(system)[0], v, atol=1e-12)
     np.testing.assert_allclose(oracle.inverse(system)[0], np.linalg.inv(v), atol=1e-10)
     np.testing.assert_allclose(system.mean[0], np.linalg.solve(v, b), atol=1e-10)
     assert system.count[0] == count
@@ -94,11 +94,11 @@ def test_users_are_apart_and_may_repeat():
 
 def test_packing_is_undone_by_unpacking():
     lower = np.tril(np.random.default_rng(3).standard_normal((2, 4, 4)))
-    np.testing.assert_array_equal(ridge.unpack(ridge.pack(lower), 4), lower)
+    np.testing.assert_array_equal(ridge.unpack_ridge(ridge.pack_ridge(lower), 4), lower)
 
 
 def test_arrays_that_do_not_fit_are_refused():
-    system = ridge.start(2, 3)
+    system = ridge.start_ridge(2, 3)
     for name in ("factor", "guard", "moment"):
         parts = {one.name: getattr(system, one.name) for one in fields(system)} | {name: np.zeros((2, 99))}
         with pytest.raises(ModelError, match="do not make a Ridge"):
@@ -111,13 +111,13 @@ def test_the_ellipsoid_covers_at_all_times():
     rng = np.random.default_rng(4)
     beta = rng.standard_normal((users, dim))
     beta /= np.linalg.norm(beta, axis=1, keepdims=True)
-    system, missed = ridge.start(users, dim), np.zeros(users, dtype=bool)
+    system, missed = ridge.start_ridge(users, dim), np.zeros(users, dtype=bool)
     for _ in range(rounds):
         features = rng.standard_normal((users, dim)) / np.sqrt(dim)
         rewards = (features * beta).sum(axis=1) + noise * rng.standard_normal(users)
-        ridge.learn(system, features, rewards, np.arange(users))
+        ridge.learn_ridge(system, features, rewards, np.arange(users))
         gap = system.mean - beta
-        v = ridge.precision(system)
+        v = ridge.ridge_precision(system)
         distance = np.sqrt(np.einsum("ni,nij,nj->n", gap, v, gap))
         missed |= distance > oracle.self_normalised_width(v, noise=noise, bound=1.0, delta=delta)
     misses = missed.mean()

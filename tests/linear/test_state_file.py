@@ -136,7 +136,7 @@ def test_states_of_format_3_are_read():
     policy = nc.PriorUCB(rank_16())
     state = served(policy, 2, 12)
     record = {"policy": state.record.policy, "settings": dict(state.record.settings), "model": state.record.model}
-    old = files.pack("PriorState", {name: array for name, array, _ in state.arrays()}, {"record": record})
+    old = files.pack_file("PriorState", {name: array for name, array, _ in state.arrays()}, {"record": record})
     assert PriorState.from_bytes(old) == state
 
 

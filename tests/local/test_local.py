@@ -16,9 +16,15 @@ import numpy as np
 import pytest
 
 from newcomer.local import rounds, tilts
-from newcomer.local.problem import TOLERANCE, pose, violations
-from newcomer.local.tilts import evaluated, point, steepest, through
-from newcomer.local.upper_bounds import ball_bound, cone_bound, nearest, pair_bounds, pencil
+from newcomer.local.problem import TOLERANCE, pose_problem, problem_violations
+from newcomer.local.tilts import evaluated_tilt, steepest_tilt, tilt_point, tilt_through_point
+from newcomer.local.upper_bounds import (
+    ball_upper_bound,
+    cone_upper_bound,
+    nearest_point_for_bound,
+    pair_upper_bounds,
+    pencil_of_bounds,
+)
 from tests.oracles import local as oracle
 
 SIZES = [(3, 1), (4, 2), (6, 3), (7, 5), (12, 2)]
@@ -29,11 +35,11 @@ def limits(case):
 
 
 def problem_of(case):
-    return pose(case.gram, case.moment, case.basis, **limits(case))
+    return pose_problem(case.gram, case.moment, case.basis, **limits(case))
 
 
 def solve(case, **options):
-    return rounds.solve(problem_of(case), case.action[None], **options)
+    return rounds.solve_round(problem_of(case), case.action[None], **options)
 
 
 def cases(d, k, count, **options):
@@ -83,7 +89,7 @@ def test_through_contains_beta_and_is_orthogonal_to_r(d, k):
     case = cases(d, k, 1, sine=0.5)[0]
     problem, rng = problem_of(case), np.random.default_rng(0)
     beta, r = rng.normal(size=(2, d))
-    _, frame = point(problem, through(problem, beta, r), np.zeros(k))
+    _, frame = tilt_point(problem, tilt_through_point(problem, beta, r), np.zeros(k))
     r -= beta * (beta @ r) / (beta @ beta)
     np.testing.assert_allclose(frame @ (frame.T @ beta), beta, atol=1e-10)
     np.testing.assert_allclose(frame.T @ r, 0, atol=1e-10)
@@ -104,11 +110,11 @@ def test_gradient_is_that_of_the_value(d, k, bounded):
             ahead[d:] *= k > 2
 
             def value(z, case=case, problem=problem):
-                return evaluated(problem, case.action, z, 0.1).value
+                return evaluated_tilt(problem, case.action, z, 0.1).value
 
             assert value(tilt) > -np.inf, "these tilts are feasible: none may be skipped"
             measured = (value(tilt + 1e-6 * ahead) - value(tilt - 1e-6 * ahead)) / 2e-6
-            slope = evaluated(problem, case.action, tilt, 0.1).slope
+            slope = evaluated_tilt(problem, case.action, tilt, 0.1).slope
             assert (slope * ahead).sum() == pytest.approx(measured, abs=2e-6, rel=1e-5)
 
 
@@ -149,8 +155,8 @@ def test_points_meet_every_constraint_and_attain_the_value(d, k):
     for case in cases(d, k, 12):
         found, problem = solve(case), problem_of(case)
         assert found.feasible, "these cases are feasible: none may be skipped"
-        (beta,), (frame,) = rounds.points(problem, found)
-        assert violations(case.gram, case.moment, case.basis, beta, frame, **limits(case)).max() <= TOLERANCE
+        (beta,), (frame,) = rounds.round_maximisers(problem, found)
+        assert problem_violations(case.gram, case.moment, case.basis, beta, frame, **limits(case)).max() <= TOLERANCE
         assert case.action @ beta == pytest.approx(found.values[0], abs=1e-9 * case.scale)
 
 
@@ -160,9 +166,9 @@ def test_bounds_are_in_order(d, k):
     for case in cases(d, k, 12):
         found, problem = solve(case), problem_of(case)
         assert found.feasible and case.radius > 0, "these cases are feasible: none may be skipped"
-        view, action, slack = pencil(problem), case.action[None], 2e-5 * case.scale
-        pair, cone = pair_bounds(view, action)[0][0], cone_bound(view, action)[0]
-        plain = cone_bound(view, action, squared=problem.outer)[0]
+        view, action, slack = pencil_of_bounds(problem), case.action[None], 2e-5 * case.scale
+        pair, cone = pair_upper_bounds(view, action)[0][0], cone_upper_bound(view, action)[0]
+        plain = cone_upper_bound(view, action, squared=problem.outer)[0]
         assert found.values[0] <= found.upper[0] + 1e-9 * case.scale
         assert found.upper[0] <= pair <= cone + slack
         assert cone <= plain + 1e-9 * case.scale
@@ -174,7 +180,7 @@ def test_ball_bound_is_the_support_of_the_cone_in_a_ball():
     rng = np.random.default_rng(0)
     frames = oracle.frames_of(case, rng.normal(size=(40_000, 2, 2)))
     reward = case.bound * np.linalg.norm(np.einsum("ndk,d->nk", frames, case.action), axis=1)
-    assert reward.max() <= ball_bound(problem_of(case), case.action[None])[0] <= 1.02 * reward.max()
+    assert reward.max() <= ball_upper_bound(problem_of(case), case.action[None])[0] <= 1.02 * reward.max()
 
 
 # Limits
@@ -212,7 +218,7 @@ def test_between_the_basis_and_linucb_and_monotone_in_the_radius(d, k):
 
 def test_infinite_radii_leave_the_ball():
     case = replace(cases(6, 2, 1)[0], inner=np.inf, outer=np.inf, bound=1.3, radius=0.6)
-    assert solve(case).values[0] == pytest.approx(ball_bound(problem_of(case), case.action[None])[0], rel=1e-5)
+    assert solve(case).values[0] == pytest.approx(ball_upper_bound(problem_of(case), case.action[None])[0], rel=1e-5)
 
 
 # Infeasible rounds
@@ -234,8 +240,8 @@ def test_feasible_only_away_from_the_basis():
     """U_hat fits too badly, but a tilt within the radius does not."""
     case = replace(hopeless(), radius=1.2, outer=12.0)
     problem = problem_of(case)
-    assert inside_basis(case) == -np.inf and not steepest(problem, case.action)[: problem.dim].any()
-    anchor, distance = nearest(pencil(problem))
+    assert inside_basis(case) == -np.inf and not steepest_tilt(problem, case.action)[: problem.dim].any()
+    anchor, distance = nearest_point_for_bound(pencil_of_bounds(problem))
     shift = anchor - problem.mean
     assert shift @ case.gram @ shift == pytest.approx(distance, rel=1e-6)
     found = solve(case)
@@ -255,7 +261,7 @@ def many(seed, d=20, k=3, count=12):
 @pytest.mark.parametrize("seed", range(6))
 def test_pruning_keeps_the_winner_and_its_value(seed):
     problem, actions = many(seed)
-    full, quick = rounds.solve(problem, actions), rounds.solve(problem, actions, prune=True)
+    full, quick = rounds.solve_round(problem, actions), rounds.solve_round(problem, actions, prune=True)
     best = int(np.argmax(full.values))
     assert np.argmax(quick.values) == best and quick.values[best] == full.values[best]
     assert quick.evaluations.sum() < full.evaluations.sum()
@@ -263,9 +269,9 @@ def test_pruning_keeps_the_winner_and_its_value(seed):
 
 def test_an_answer_does_not_depend_on_the_other_actions():
     problem, actions = many(0)
-    full = rounds.solve(problem, actions).values
+    full = rounds.solve_round(problem, actions).values
     for a in range(3):
-        assert rounds.solve(problem, actions[a : a + 1]).values[0] == full[a]
+        assert rounds.solve_round(problem, actions[a : a + 1]).values[0] == full[a]
 
 
 def test_the_answer_does_not_depend_on_the_rotation_of_the_basis():
@@ -291,4 +297,4 @@ def test_a_polish_that_runs_away_leaves_the_tilt_as_it_was(monkeypatch):
         raise np.linalg.LinAlgError("Singular matrix")
 
     monkeypatch.setattr(tilts, "minimize", lost)
-    assert tilts.polished(problem, case.action, tilt, np.ones(3)) is tilt
+    assert tilts.polished_tilt(problem, case.action, tilt, np.ones(3)) is tilt

@@ -7,8 +7,8 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import ModelError, PolicyError
-from newcomer.linear.ridge import precision
-from newcomer.local.problem import TOLERANCE, violations
+from newcomer.linear.ridge import ridge_precision
+from newcomer.local.problem import TOLERANCE, problem_violations
 from newcomer.model import Model
 from newcomer.policies.widths import Theory
 from newcomer.testing import check_policy
@@ -52,7 +52,7 @@ def test_keeps_the_contract(d, k):
 def test_scores_are_the_values_of_algorithm_2():
     policy = nc.LocalUCB(model_of(3, 1), horizon=50, radius=0.5, reward_bound=2.0)
     state, actions = played(policy)
-    scores, gram, limits = policy.scores(state, actions), precision(state), policy.settings
+    scores, gram, limits = policy.scores(state, actions), ridge_precision(state), policy.settings
     for user in range(len(state)):
         for a, action in enumerate(actions[user]):
             case = oracle.Case(gram[user], state.moment[user], policy.model.basis, action, **limits)
@@ -79,10 +79,10 @@ def test_certificate_brackets_the_values_with_checked_points():
     np.testing.assert_allclose(proof.values, policy.scores(state, actions))
     assert (proof.gaps >= -1e-9).all() and (proof.upper <= proof.cone + 1e-9).all()
     assert (proof.cone <= proof.linucb + 1e-9).all() and (proof.violation <= TOLERANCE).all()
-    gram, limits = precision(state), policy.settings
+    gram, limits = ridge_precision(state), policy.settings
     for user, a in np.ndindex(proof.values.shape):
         point = (proof.beta[user, a], proof.subspace[user, a])
-        found = violations(gram[user], state.moment[user], policy.model.basis, *point, **limits)
+        found = problem_violations(gram[user], state.moment[user], policy.model.basis, *point, **limits)
         assert found.max() <= TOLERANCE
         assert actions[user, a] @ point[0] == pytest.approx(proof.values[user, a], abs=1e-8)
 
@@ -90,11 +90,11 @@ def test_certificate_brackets_the_values_with_checked_points():
 def test_the_check_sees_every_violation():
     policy = small()
     state, actions = played(policy)
-    proof, gram, limits = policy.certificate(state, actions), precision(state)[0], policy.settings
+    proof, gram, limits = policy.certificate(state, actions), ridge_precision(state)[0], policy.settings
     beta, frame = proof.beta[0, 0], proof.subspace[0, 0]
 
     def check(beta, frame, **changed):
-        return violations(gram, state.moment[0], policy.model.basis, beta, frame, **(limits | changed))
+        return problem_violations(gram, state.moment[0], policy.model.basis, beta, frame, **(limits | changed))
 
     outside = np.linalg.svd(frame, full_matrices=True)[0][:, -1]
     assert check(beta, 1.1 * frame)[0] > 0.1

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.encoding import Column, encode, table_of
+from newcomer.encoding import Column, encode_columns, table_to_encode
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.reduce import reduce
 from newcomer.logs.workers import WorkerPool
@@ -145,11 +145,11 @@ def test_attributes_at_serving_may_be_a_frame_columns_or_one_dict_a_user() -> No
     wanted = [[1.0, 0.5], [np.nan, np.nan]]
     frame = pl.DataFrame({"age": [40.0, None], "plan": ["free", "gift"]})
     for given in (frame, frame.to_dict(as_series=False), frame.to_dicts(), frame.to_pandas()):
-        table, count = table_of(given)
-        np.testing.assert_array_equal(encode(columns, table, count), wanted)
+        table, count = table_to_encode(given)
+        np.testing.assert_array_equal(encode_columns(columns, table, count), wanted)
     with pytest.raises(ModelError, match="is a number, not 'old'"):
-        encode(columns, {"age": ["old"]}, 1)
+        encode_columns(columns, {"age": ["old"]}, 1)
     with pytest.raises(ModelError, match="differ in length"):
-        table_of({"age": [1, 2], "plan": ["free"]})
+        table_to_encode({"age": [1, 2], "plan": ["free"]})
     with pytest.raises(ModelError, match="one dict a user"):
-        table_of(3)
+        table_to_encode(3)

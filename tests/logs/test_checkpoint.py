@@ -15,8 +15,8 @@ import newcomer as nc
 from newcomer.em.passes import Passes
 from newcomer.errors import LogsError, ModelError
 from newcomer.logs.reduce import reduce
-from newcomer.serialize import pack_record, unpack_record
-from newcomer.sold.moments import merge, moments_of
+from newcomer.serialize import deserialize_record, serialize_record
+from newcomer.sold.moments import merge_moments, moments_of
 from newcomer.users import Split
 from tests.helpers import same_moments, write_parquet
 
@@ -131,12 +131,12 @@ def test_the_command_says_what_is_kept_and_goes_on(folder, tmp_path) -> None:
 
 def test_records_come_back_to_the_bit(folder) -> None:
     logs = nc.read_logs(folder)
-    moments = reduce(logs, lambda batch: moments_of(batch, ridge=1.0), merge)
-    found, facts = unpack_record(pack_record("moments", moments, {"ridge": 1.0}), "moments")
+    moments = reduce(logs, lambda batch: moments_of(batch, ridge=1.0), merge_moments)
+    found, facts = deserialize_record(serialize_record("moments", moments, {"ridge": 1.0}), "moments")
     same_moments(found, moments, 0.0)
     assert facts == {"ridge": 1.0} and type(found) is type(moments)
     split = Split(np.array([True]), np.array([False]))
-    again = unpack_record(pack_record("split", split, {}), "split")[0]
+    again = deserialize_record(serialize_record("split", split, {}), "split")[0]
     assert type(again) is Split and again.fitted.tolist() == [True]
     with pytest.raises(TypeError, match="no part of a record"):
-        pack_record("moments", Passes(logs).run, {})
+        serialize_record("moments", Passes(logs).run, {})

@@ -27,7 +27,7 @@ from newcomer.logs import workers as engines
 from newcomer.logs.reduce import reduce
 from newcomer.logs.workers import WorkerPool
 from newcomer.population import AttributePrior, Population
-from newcomer.sold.moments import merge, moments_of
+from newcomer.sold.moments import merge_moments, moments_of
 from tests.helpers import same_moments, write_parquet
 from tests.logs.candidate_logs import expected, kept, table
 from tests.optional import optional
@@ -116,12 +116,12 @@ def test_arrays_files_workers_and_cluster_agree(cluster, tmp_path: Path) -> None
             "two workers": nc.read_logs(folder, engine=crew),
             "a cluster": nc.read_logs(folder, engine=cluster),
         }
-        sums = reduce(arrays, add_up, merge)
-        same_moments(reduce(arrays.on(cluster), add_up, merge), sums, 1e-10)
+        sums = reduce(arrays, add_up, merge_moments)
+        same_moments(reduce(arrays.on(cluster), add_up, merge_moments), sums, 1e-10)
         sold, prior = (nc.fit(arrays, rank=2, estimator=how, calibrate=False) for how in ("sold", "em"))
         for name, logs in rivals.items():
             assert logs == arrays, name
-            same_moments(reduce(logs, add_up, merge), sums, 1e-10)
+            same_moments(reduce(logs, add_up, merge_moments), sums, 1e-10)
             for expected in (sold, prior):
                 found = nc.fit(logs, rank=2, estimator=expected.estimator, calibrate=False)
                 assert gap(found.basis, expected.basis) < 1e-6, name
@@ -148,7 +148,7 @@ def test_a_worker_killed_before_em_changes_nothing(engine, tmp_path: Path, stage
     folder, token = write_parquet(tmp_path / "logs"), tmp_path / "killed"
     logs = nc.read_logs(folder, engine=Haunted(engine, nth, token))
     assert token.exists() == (nth <= 2) and logs == nc.read_logs(folder)
-    same_moments(reduce(logs, add_up, merge), reduce(nc.read_logs(folder), add_up, merge), 1e-10)
+    same_moments(reduce(logs, add_up, merge_moments), reduce(nc.read_logs(folder), add_up, merge_moments), 1e-10)
     assert token.exists(), f"nobody was killed during {stage}"
 
 
@@ -176,7 +176,7 @@ def test_grouped_partitions_are_not_shuffled_and_checked(cluster, temporary: Pat
     folder = write_parquet(tmp_path / "logs", grouped=True, text=True)
     logs = nc.read_logs(folder, engine=cluster, grouped=True)
     assert logs == nc.read_logs(folder)
-    same_moments(reduce(logs, add_up, merge), reduce(nc.read_logs(folder), add_up, merge), 1e-10)
+    same_moments(reduce(logs, add_up, merge_moments), reduce(nc.read_logs(folder), add_up, merge_moments), 1e-10)
     frame = pl.read_parquet(folder / "2.parquet")
     who = frame["user"][0]
     frame[:1].with_columns(pl.col("step") + 10_000).write_parquet(folder / "3.parquet")
@@ -232,14 +232,14 @@ def test_no_dask_and_no_scheduler_are_one_sentence(monkeypatch: pytest.MonkeyPat
     logs = str(write_parquet(tmp_path / "logs"))
     out = ["--out", str(tmp_path / "m.newcomer")]
     monkeypatch.setattr(ours, "PATIENCE", 0.5)
-    assert main.execute(["fit", logs, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9", *out]) == 6
+    assert main.execute_command(["fit", logs, "--engine", "dask", "--scheduler", "tcp://127.0.0.1:9", *out]) == 6
     assert "the cluster cannot be reached" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtra, match=r"pip install 'newcomer\[dask\]'"):
         ours.Dask()
-    assert main.execute(["fit", logs, "--engine", "dask", *out]) == 6
+    assert main.execute_command(["fit", logs, "--engine", "dask", *out]) == 6
     for wrong in (["--engine", "spark"], ["--scheduler", "x"], ["--workers", "0"]):
-        assert main.execute(["fit", logs, *wrong, *out]) == 2
+        assert main.execute_command(["fit", logs, *wrong, *out]) == 2
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
@@ -265,7 +265,7 @@ def test_a_fit_from_the_command_line(cluster, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     logs, address = write_parquet(tmp_path / "logs"), cluster._client.scheduler.address
     words = ["fit", str(logs), "--rank", "2", "--estimator", "sold", "--engine", "dask", "--scheduler", address]
-    assert main.execute([*words, "--out", str(tmp_path / "m.newcomer")]) == 0
+    assert main.execute_command([*words, "--out", str(tmp_path / "m.newcomer")]) == 0
     assert nc.load(tmp_path / "m.newcomer").fingerprint == nc.read_logs(logs).summary.fingerprint
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "m.newcomer"]
 
@@ -288,7 +288,7 @@ def test_attributes_of_users_reach_every_worker(engine, tmp_path: Path) -> None:
     assert alone.summary.fingerprint == several.summary.fingerprint
     task = AttributeTask(Population(np.zeros(alone.dim), np.zeros((alone.dim, 0)), 1.0), np.eye(alone.dim), 0, EVERY)
     prior = AttributePrior(np.zeros((0, 1)), np.ones((1, 1)))
-    look = partial(attributes.add_up, tasks=(task,), prior=prior, entries=(0,))
+    look = partial(attributes.add_up_attribute_information, tasks=(task,), prior=prior, entries=(0,))
     first, second = (reduce(logs, look, operator.add).each[0] for logs in (alone, several))
     assert gap(second.precision, first.precision) < 1e-10 and gap(second.score, first.score) < 1e-10
     assert first.users.sum() == len(users)
@@ -305,4 +305,4 @@ def test_features_in_columns_are_the_same_on_every_worker(engine, tmp_path: Path
     alone, several = (nc.read_logs(tmp_path, features="x_*", engine=one) for one in (None, engine))
     assert alone.feature_names == several.feature_names == ("x_price", "x_colour=blue", "x_colour=red")
     assert alone.summary.fingerprint == several.summary.fingerprint
-    same_moments(reduce(several, add_up, merge), reduce(alone, add_up, merge), 1e-10)
+    same_moments(reduce(several, add_up, merge_moments), reduce(alone, add_up, merge_moments), 1e-10)

@@ -178,9 +178,9 @@ def test_columns_of_rows_stand_beside_the_features_of_items(frame: pl.DataFrame,
 def test_the_command_takes_patterns(frame: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame.drop("action").write_csv(tmp_path / "logs.csv")
     out = tmp_path / "m.newcomer"
-    assert main.execute(["fit", str(tmp_path / "logs.csv"), "--features", "x_*", "--out", str(out)]) == 0
+    assert main.execute_command(["fit", str(tmp_path / "logs.csv"), "--features", "x_*", "--out", str(out)]) == 0
     assert nc.load(out).feature_names == NAMES
-    assert main.execute(["inspect", str(out)]) == 0
+    assert main.execute_command(["inspect", str(out)]) == 0
     assert "x_colour=blue" in capsys.readouterr().out
 
 

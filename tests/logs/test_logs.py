@@ -18,7 +18,7 @@ from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 from tests.optional import optional
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -158,7 +158,7 @@ def test_fingerprint_sees_the_order_within_a_user() -> None:
 
 def test_user_hashes_are_fixed_by_the_id_alone() -> None:
     numbers = next(nc.Logs.from_arrays(user=[-3, 9, 9], features=[[1.0]] * 3, reward=[0, 0, 0]).batches())
-    assert numbers.hashes.tolist() == mix(np.array([-3, 9]).view(np.uint64)).tolist()
+    assert numbers.hashes.tolist() == mix_user_hashes(np.array([-3, 9]).view(np.uint64)).tolist()
     text = next(nc.Logs.from_arrays(user=["é", "a"], features=[[1.0]] * 2, reward=[0, 0]).batches())
     oracle = {name: int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little") for name in ("a", "é")}
     assert dict(zip(text.users.tolist(), text.hashes.tolist(), strict=True)) == oracle

@@ -17,7 +17,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import LogsError
 from newcomer.logs import reader, workers
-from newcomer.logs.text_columns import iso_dates
+from newcomer.logs.text_columns import text_to_iso_dates
 from newcomer.logs.workers import WorkerPool
 from tests.optional import optional
 
@@ -281,7 +281,7 @@ def test_dates_of_frames() -> None:
     assert rewards(nc.Logs.from_frame(frame, dates="day-first")) == {1: [2.0, 1.0]}
     with pytest.raises(LogsError, match="dates is 'iso'"):
         nc.Logs.from_frame(frame, dates="iso")  # type: ignore[arg-type]
-    assert iso_dates(pl.Series(["3-2-99", "x"]), "month-first").to_list() == ["1999-03-02", "x"]
+    assert text_to_iso_dates(pl.Series(["3-2-99", "x"]), "month-first").to_list() == ["1999-03-02", "x"]
 
 
 TEAS = "user,action,reward\n" + "1,tea,1\n1,Tea,0\n2,Tea ,1\n2,TEA,0\n3,Tea,1\n3,rum,1\n"

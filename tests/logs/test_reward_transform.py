@@ -12,8 +12,8 @@ import pytest
 
 import newcomer as nc
 from newcomer.errors import LogsError, ModelError, PolicyError
-from newcomer.evaluation.cold_start import ByPolicy, judge
-from newcomer.evaluation.off_policy import replay, served
+from newcomer.evaluation.cold_start import ByPolicy, judge_cold_start
+from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay
 from newcomer.logs import reader, workers
 from newcomer.logs.workers import WorkerPool
 
@@ -109,18 +109,23 @@ def test_held_out_people_are_judged_by_what_was_paid(plays: dict[str, Any], logs
     plain, twin = replace(model, reward_transform=None), by_hand(plays)
     asked: dict[str, Any] = {"steps": 4, "choices": 5, "deals": 2}
     paid, log = (
-        served({"a": nc.PriorUCB(model)}, logs, **asked)["a"],
-        served({"a": nc.PriorUCB(plain)}, twin, **asked)["a"],
+        off_policy_choice_rewards({"a": nc.PriorUCB(model)}, logs, **asked)["a"],
+        off_policy_choice_rewards({"a": nc.PriorUCB(plain)}, twin, **asked)["a"],
     )
     assert paid.mean() > 4 * log.mean()
-    one = served({"a": nc.PriorUCB(model)}, logs, steps=4, choices=5, deals=1)["a"]
-    other = served({"a": nc.PriorUCB(plain)}, twin, steps=4, choices=5, deals=1)["a"]
+    one = off_policy_choice_rewards({"a": nc.PriorUCB(model)}, logs, steps=4, choices=5, deals=1)["a"]
+    other = off_policy_choice_rewards({"a": nc.PriorUCB(plain)}, twin, steps=4, choices=5, deals=1)["a"]
     np.testing.assert_allclose(one, np.expm1(other), rtol=1e-9, atol=1e-9)
-    tables = [judge({"p": ByPolicy(nc.PopulationMean(m))}, its, steps=(4,), choices=5, deals=1).people.values[:, :, 0]
-              for m, its in ((model, logs), (plain, twin))]  # fmt: skip
+    tables = []
+    for fitted, its in ((model, logs), (plain, twin)):
+        predictors = {"p": ByPolicy(nc.PopulationMean(fitted))}
+        judged = judge_cold_start(predictors, its, steps=(4,), choices=5, deals=1)
+        tables.append(judged.people.values[:, :, 0])
     np.testing.assert_allclose(tables[0][:, 0, :2], tables[1][:, 0, :2])  # errors and order on the scale of the fit
     np.testing.assert_allclose(tables[0][:, 0, 2], np.expm1(tables[1][:, 0, 2]), rtol=1e-9, atol=1e-9)
-    games = [replay({"p": nc.PriorUCB(m)}, its, rounds=4).of("p") for m, its in ((model, logs), (plain, twin))]
+    games = [
+        off_policy_replay({"p": nc.PriorUCB(m)}, its, rounds=4).of("p") for m, its in ((model, logs), (plain, twin))
+    ]
     np.testing.assert_allclose(games[0], np.expm1(games[1]), rtol=1e-9, atol=1e-9)
 
 

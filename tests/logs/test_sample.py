@@ -13,7 +13,7 @@ from newcomer.em.passes import Passes, Progress
 from newcomer.logs.reduce import reduce
 from newcomer.logs.sample import sample
 from newcomer.logs.workers import WorkerPool
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds import Synthetic
 
 SOME = 600
@@ -101,7 +101,7 @@ def test_many_users_are_fitted_from_what_a_sample_chose(few, monkeypatch, items)
     # A variance of n people has a standard error of sqrt(2 / n): the two differ by less than two of these.
     values = [np.linalg.eigvalsh(model.covariance)[::-1][:2] for model in (found, whole)]
     np.testing.assert_allclose(values[0], values[1], rtol=2 * np.sqrt(2 / (8 * SOME)))
-    assert distance(found.basis, whole.basis) < 0.3 * whole.radius(delta=0.5)
+    assert subspace_distance(found.basis, whole.basis) < 0.3 * whole.radius(delta=0.5)
     assert facts.outlook is not None
 
 
@@ -142,4 +142,6 @@ def test_a_refit_of_many_users_asks_a_sample_how_sure_it_is(few):
     found = nc.fit(logs, start=old, null=False)
     assert found.evidence.population.passes <= 15
     for norm in ("spectral", "frobenius"):
-        assert distance(found.basis, world.basis, norm=norm) <= found.radius("calibrated", delta=0.01, norm=norm)
+        assert subspace_distance(found.basis, world.basis, norm=norm) <= found.radius(
+            "calibrated", delta=0.01, norm=norm
+        )

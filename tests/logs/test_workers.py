@@ -22,7 +22,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
 from newcomer.logs.sample import sample
 from newcomer.logs.workers import WorkerPool
-from newcomer.sold.moments import merge, moments_of
+from newcomer.sold.moments import merge_moments, moments_of
 from tests.helpers import same_moments, write_parquet
 
 
@@ -108,12 +108,12 @@ def test_a_killed_worker_is_replaced(crew: WorkerPool, tmp_path: Path) -> None:
 def test_moments_are_those_of_one_process(crew: WorkerPool, tmp_path: Path, scratch: Path) -> None:
     folder = write_parquet(tmp_path / "logs")
     held, spilled = nc.read_logs(folder), nc.read_logs(folder, memory=20_000)
-    alone = reduce(held, partial(moments_of, ridge=1.0), merge)
+    alone = reduce(held, partial(moments_of, ridge=1.0), merge_moments)
     with WorkerPool(1) as one:
-        by_one = reduce(held.on(one), partial(moments_of, ridge=1.0), merge)
-    by_two = reduce(held.on(crew), partial(moments_of, ridge=1.0), merge)
+        by_one = reduce(held.on(one), partial(moments_of, ridge=1.0), merge_moments)
+    by_two = reduce(held.on(crew), partial(moments_of, ridge=1.0), merge_moments)
     same_moments(by_one, by_two, 0.0)
-    for found in (by_two, reduce(spilled.on(crew), partial(moments_of, ridge=1.0), merge)):
+    for found in (by_two, reduce(spilled.on(crew), partial(moments_of, ridge=1.0), merge_moments)):
         same_moments(found, alone, 1e-10)
 
 
@@ -121,7 +121,7 @@ def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: WorkerPool, tm
     logs = nc.read_logs(write_parquet(tmp_path / "logs"))
     ours, theirs = sample(logs, 100), sample(logs.on(crew), 100)
     assert ours.engine is None and theirs.engine is crew and theirs.summary == ours.summary
-    sums = [reduce(one, partial(moments_of, ridge=1.0), merge) for one in (theirs, ours)]
+    sums = [reduce(one, partial(moments_of, ridge=1.0), merge_moments) for one in (theirs, ours)]
     same_moments(*sums, 1e-10)
 
 

@@ -234,14 +234,14 @@ def _slsqp(case: Case, rng: np.random.Generator) -> float:
 def main(count: int) -> None:
     """Compare newcomer.local with both covers over `count` random cases each: python -m tests.oracles.local 200."""
     from newcomer.local import rounds
-    from newcomer.local.problem import pose
+    from newcomer.local.problem import pose_problem
 
     for d, k, effort in ((3, 1, COVER_3), (4, 2, COVER_4)):
         worst, found = 0.0, 0
         for seed in range(count):
             case = random_case(np.random.default_rng([d, seed]), d, k)
             limits = {"radius": case.radius, "inner": case.inner, "outer": case.outer, "bound": case.bound}
-            ours = rounds.solve(pose(case.gram, case.moment, case.basis, **limits), case.action[None])
+            ours = rounds.solve_round(pose_problem(case.gram, case.moment, case.basis, **limits), case.action[None])
             oracle = cover_value(case, **effort)
             if np.isfinite(oracle):
                 found += 1

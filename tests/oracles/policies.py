@@ -60,7 +60,7 @@ def proball_scores(history, basis, actions, radius, tau, tau_prime, alphas):
 
 def inverse(systems):
     """V^-1 = W^T W (n, d, d) of the systems that a state keeps as packed triangles W."""
-    w = ridge.unpack(systems.factor, systems.dim)
+    w = ridge.unpack_ridge(systems.factor, systems.dim)
     return np.swapaxes(w, 1, 2) @ w
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from newcomer.users import bucket_of
+from newcomer.users import user_buckets
 
 
 def histories(logs):
@@ -30,7 +30,7 @@ def pair_products(logs, buckets):
     centre = level / np.maximum(met, 1)
     products, counts, rows, used = np.zeros((dim, dim)), np.zeros(dim), 0, 0
     for hashed, actions, rewards in histories(logs):
-        if not buckets[bucket_of(np.array([hashed]), len(buckets))[0]]:
+        if not buckets[user_buckets(np.array([hashed]), len(buckets))[0]]:
             continue
         rows += len(actions)
         own, pairs = np.zeros((dim, dim)), 0

@@ -16,7 +16,7 @@ from newcomer.model import Model
 from newcomer.paper.theory.confounded import Confounded
 from newcomer.policies.proball import ProBALLUCB
 from newcomer.simulate import play
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import World, check_world
@@ -96,7 +96,7 @@ def test_sold_and_em_answer_the_same_for_both_twins(breach, estimator):
         assert np.array_equal(left, right)
     one, two = (fit(own, rank=1, estimator=estimator, null=False, calibrate=False) for own in logs)
     assert np.array_equal(one.basis, two.basis) and np.array_equal(one.mean, two.mean)
-    wrong = max(distance(one.basis, Confounded(breach, twin).basis) for twin in (1, 2))
+    wrong = max(subspace_distance(one.basis, Confounded(breach, twin).basis) for twin in (1, 2))
     assert wrong > 0.7  # one basis cannot be right for both: the larger error is at least the sine of 45 degrees
 
 
@@ -105,7 +105,7 @@ def test_sold_and_em_answer_the_same_for_both_twins(breach, estimator):
 def test_without_confounding_sold_finds_each_twin(breach, twin):
     world = Confounded(breach, twin, strength=0.0)
     model = fit(world.logs(4000, 6, seed=2), rank=1, estimator="sold", null=False, calibrate=False)
-    assert distance(model.basis, world.basis) < 0.1
+    assert subspace_distance(model.basis, world.basis) < 0.1
 
 
 def served_with(basis: np.ndarray) -> ProBALLUCB:
@@ -154,7 +154,7 @@ def test_biased_worlds_keep_the_contract_of_worlds(bias, strength):
 @pytest.mark.parametrize("bias", BIASES)
 def test_unbiased_logs_give_the_subspace(bias):
     model = fit(BiasedLogs(PLACE, bias, 0.0).logs(3000, 10, seed=1), rank=2, estimator="sold", null=False)
-    assert distance(model.basis, PLACE.basis) < 0.12
+    assert subspace_distance(model.basis, PLACE.basis) < 0.12
 
 
 def test_a_logger_that_knows_the_taste_is_paid_more():
@@ -174,7 +174,7 @@ def test_an_adaptive_logger_biases_sold_more_than_em():
     logs = BiasedLogs(Synthetic(dim=6, rank=2, choices=20, scale=0.5, seed=3), "adaptive", 1.0).logs(4000, 10, seed=1)
     truth = Synthetic(dim=6, rank=2, choices=20, scale=0.5, seed=3).basis
     errors = {
-        name: distance(fit(logs, rank=2, estimator=name, null=False, calibrate=False).basis, truth)
+        name: subspace_distance(fit(logs, rank=2, estimator=name, null=False, calibrate=False).basis, truth)
         for name in ("sold", "em")
     }
     assert errors["em"] < errors["sold"]

@@ -26,7 +26,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import newcomer as nc
-from newcomer.cli.main import app, execute
+from newcomer.cli.main import app, execute_command
 from newcomer.cli.reproduce import Clock
 from newcomer.errors import NewcomerError
 from newcomer.logs.workers import WorkerPool
@@ -375,12 +375,12 @@ def test_the_command_lists_refuses_and_speaks_json() -> None:
 
 
 def test_the_command_names_the_nearest_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["reproduce", "replai"]) == 2
+    assert execute_command(["reproduce", "replai"]) == 2
     assert "did you mean 'replay'" in capsys.readouterr().err
 
 
 def test_data_that_is_not_there_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert execute(["reproduce", "replay", "--data", str(tmp_path), "--work", str(tmp_path)]) == 3
+    assert execute_command(["reproduce", "replay", "--data", str(tmp_path), "--work", str(tmp_path)]) == 3
     assert "MovieLens-1M was not found" in capsys.readouterr().err
 
 

@@ -15,9 +15,9 @@ from newcomer.paper.scale import Setting
 from newcomer.paper.studies import hard, rates
 from newcomer.paper.theory.ball import Ball, estimated, into_span
 from newcomer.paper.theory.hard import Hard
-from newcomer.subspace import distance, top_eigenvectors
+from newcomer.subspace import subspace_distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import World, check_world, stream
+from newcomer.worlds.world import World, check_world, world_stream
 from tests.oracles.policies import kappas
 
 CELLS = {
@@ -61,7 +61,7 @@ def test_offline_users_have_the_stated_second_moment_of_rank_k(regime):
     moment = np.mean([np.outer(beta, beta) for beta in betas], axis=0)
     assert np.allclose(moment, world.second_moment)
     _, vectors = top_eigenvectors(moment, world.rank)
-    assert np.linalg.matrix_rank(moment, tol=1e-14) == world.rank and distance(vectors, world.basis) < 1e-7
+    assert np.linalg.matrix_rank(moment, tol=1e-14) == world.rank and subspace_distance(vectors, world.basis) < 1e-7
     assert (np.abs(betas - world.beta).max(axis=1) < 1e-15).any()  # the newcomer is in the support
 
 
@@ -74,7 +74,7 @@ def test_members_differ_by_signs_alone():
 def test_logs_are_those_of_the_latent_bandit(regime):
     world = Hard(offline=400, horizon=200, regime=regime, scale=60.0)
     model = nc.fit(world.logs(6000, 6, seed=1), rank=2, estimator="sold", null=False, calibrate=False)
-    assert distance(model.basis, world.basis) < 0.2
+    assert subspace_distance(model.basis, world.basis) < 0.2
 
 
 def test_conditions_are_named():
@@ -134,7 +134,7 @@ def test_nobody_is_below_the_proven_bound_on_average(regime):
             "LinUCB": nc.LinUCB(10, horizon=200),
             "told": nc.ProBALLUCB(model, horizon=200, radius=0.0),
         }.items():
-            sums[name].append(Ball(world, 10).serve(policy, stream(member, "test"), 200).sum())
+            sums[name].append(Ball(world, 10).serve(policy, world_stream(member, "test"), 200).sum())
     for regrets in sums.values():
         assert (
             np.mean(regrets) + 3 * np.std(regrets) / np.sqrt(24) > Hard(offline=400, horizon=200, regime=regime).proven
@@ -150,7 +150,7 @@ def test_endless_histories_beat_the_printed_bound_and_not_the_proven_one(offline
         shared = np.where(np.arange(10) < world.flipped, 0.0, world.beta)
         factor = np.ascontiguousarray(np.diag(np.abs(world.beta))[:, : world.flipped])
         model = Model(world.basis, np.ones(10), shared, factor, noise_variance=1.0)
-        regrets.append(Ball(world, 10).serve(nc.PriorUCB(model), stream(member, "test"), horizon).sum())
+        regrets.append(Ball(world, 10).serve(nc.PriorUCB(model), world_stream(member, "test"), horizon).sum())
     endless = Hard(offline=offline, horizon=horizon, steps=10**6, regime="hybrid")
     assert not endless.conditions["H k <= d"] and not endless.conditions["d^2 H <= 2 T"]
     assert endless.proven <= np.mean(regrets) < 0.5 * endless.printed
@@ -201,7 +201,7 @@ def test_in_the_ball_proball_chooses_in_the_span():
 
 def test_serving_in_the_ball_learns():
     world = Synthetic(dim=5, rank=2, noise=0.1, seed=1)
-    regret = Ball(world, 20).serve(nc.LinUCB(5, horizon=150), stream(0, "test"), 150)
+    regret = Ball(world, 20).serve(nc.LinUCB(5, horizon=150), world_stream(0, "test"), 150)
     assert (regret >= -1e-12).all() and regret[100:].mean() < 0.2 * regret[:5].mean()
 
 

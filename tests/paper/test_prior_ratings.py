@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from newcomer.em.fit import estimate_population
-from newcomer.em.likelihood import posterior_of
+from newcomer.em.likelihood import likelihood_posterior
 from newcomer.em.passes import Passes
 from newcomer.logs import Logs
 
@@ -42,7 +42,7 @@ def test_predicted_means_are_reliable_on_held_out_users(reward):
     )
     found = estimate_population(Passes(fitted), rank=2).population
     past, future = X[USERS:, :-1], X[USERS:, -1]
-    latent = posterior_of(found, past, r[USERS:, :-1]).mean
+    latent = likelihood_posterior(found, past, r[USERS:, :-1]).mean
     predicted = future @ found.mean + np.einsum("nd,dk,nk->n", future, found.factor, latent)
     actual = r[USERS:, -1]
     order = np.argsort(predicted)

@@ -19,7 +19,7 @@ from newcomer.paper.studies import prior_subspace as subspace
 from newcomer.paper.studies.comparison import compared, regrets, t_intervals, truth_of
 from newcomer.paper.studies.stars_and_clicks import Clicks
 from newcomer.policies.baselines import PopulationMean, Uniform
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds.synthetic import Synthetic
 
 
@@ -71,7 +71,7 @@ def test_the_true_prior_is_the_worlds():
     model = truth_of(world)
     np.testing.assert_allclose(model.covariance, world.covariance, atol=1e-12)
     np.testing.assert_allclose(model.mean, world.mean)
-    assert distance(model.basis, world.basis) < 1e-6 and model.noise_variance == world.noise**2
+    assert subspace_distance(model.basis, world.basis) < 1e-6 and model.noise_variance == world.noise**2
 
 
 def test_regrets_accumulate():
@@ -85,9 +85,9 @@ def test_regrets_accumulate():
 
 def test_knowing_theta_finds_the_subspace_of_noiseless_logs_exactly_and_noisy_ones_nearly():
     exact = Synthetic(dim=10, rank=2, noise=0.0, seed=3)
-    assert distance(subspace.known_theta(exact, 300, 3), exact.basis) < 1e-6
+    assert subspace_distance(subspace.known_theta(exact, 300, 3), exact.basis) < 1e-6
     noisy = Synthetic(dim=10, rank=2, seed=3)
-    assert 1e-3 < distance(subspace.known_theta(noisy, 300, 3), noisy.basis) < 0.2
+    assert 1e-3 < subspace_distance(subspace.known_theta(noisy, 300, 3), noisy.basis) < 0.2
 
 
 def test_clicks_are_zero_or_one_with_the_probability_of_their_score():

@@ -11,7 +11,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.model import Model
-from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
+from newcomer.policies.repeatability import SHARES, mean_repeatability, repeatability_by_deviations
 from tests.oracles import memory as oracle
 
 
@@ -220,8 +220,8 @@ def test_shares_are_learned_from_repeats():
     rng = np.random.default_rng(9)
     for share in (0.0, 0.5, 0.9):
         square = (1 - share) * rng.chisquare(400)
-        told = by_deviations(np.array([[400.0, square]]))
-        assert mean_share(weights, told)[0] == pytest.approx(share, abs=0.1)
+        told = repeatability_by_deviations(np.array([[400.0, square]]))
+        assert mean_repeatability(weights, told)[0] == pytest.approx(share, abs=0.1)
 
 
 def test_empirical_arms_learns_each_action_by_itself():

@@ -12,13 +12,13 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.em.attributes import over_people
+from newcomer.em.attributes import population_with_attributes
 from newcomer.encoding import Column
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies.belief import PriorState
 from newcomer.policies.binary_belief import BinaryState
-from newcomer.transforms import expected_click
+from newcomer.transforms import expected_sigmoid
 from tests.oracles import attributes as oracle
 from tests.oracles import binary as integrals
 
@@ -32,7 +32,7 @@ def parts(dim: int = 5, rank: int = 2, seed: int = 0) -> tuple[Floats, Floats, F
 
 
 def model_of(m: Floats, L: Floats, B: Floats, **more: Any) -> Model:
-    prior, factor = over_people(L, B, C)
+    prior, factor = population_with_attributes(L, B, C)
     given = {"attributes": COLUMNS, "attribute_effects": prior.effects, "attribute_covariance": C}
     basis = np.linalg.qr(factor)[0][:, :2]
     return Model(basis, np.ones(len(m)), m, factor, 0.5, **{**given, **more})
@@ -213,12 +213,12 @@ def of_clicks(**more: Any) -> Model:
 def test_before_the_first_click_probabilities_are_those_of_the_prior_given_attributes() -> None:
     model = of_clicks(persistence=0.0)
     mean, covariance = model.prior(PEOPLE)
-    wanted = expected_click(mean, np.einsum("nii->ni", covariance))
+    wanted = expected_sigmoid(mean, np.einsum("nii->ni", covariance))
     policy = nc.PriorUCB(model)
     np.testing.assert_allclose(expected(policy, policy.start(4, attributes=PEOPLE), np.eye(5)), wanted, atol=1e-6)
     whole = [PEOPLE[0], {"age": 30, "plan": "free"}]  # of users with all attributes the population mean knows the same
     mean, covariance = model.prior(whole)
-    wanted = expected_click(mean, np.einsum("nii->ni", covariance))
+    wanted = expected_sigmoid(mean, np.einsum("nii->ni", covariance))
     for kind in (nc.PopulationMean, nc.EmpiricalArms):
         other = kind(model)
         found = other.scores(other.start(2, attributes=whole), ids=list("abcde"))

@@ -10,10 +10,10 @@ import pytest
 import newcomer as nc
 from newcomer.errors import PolicyError
 from newcomer.linear import ridge
-from newcomer.logistic_loops import tilted
+from newcomer.logistic_loops import logistic_posterior
 from newcomer.model import Model
 from newcomer.policies import memory_loops
-from newcomer.transforms import click_moments, sigmoid
+from newcomer.transforms import sigmoid, sigmoid_moments
 from tests.oracles import binary as oracle
 
 ACTIONS = 6
@@ -32,7 +32,7 @@ def click_model(rank: int = 2, seed: int = 0, *, persistence: float | None = 0.0
 @pytest.mark.parametrize(("level", "variance"), [(-4.0, 1.0), (0.0, 9.0), (3.0, 0.04)])
 def test_moments_after_clicks_are_the_integral(level: float, variance: float, counts: tuple[float, float]) -> None:
     found = np.empty(2)
-    tilted(level, variance, *counts, found)
+    logistic_posterior(level, variance, *counts, found)
     x = level + np.sqrt(variance) * np.linspace(-40, 40, 400_001)
     p = sigmoid(x)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -59,7 +59,7 @@ def test_posterior_and_probabilities_are_near_the_integral(rank: int, seed: int)
         policy.update(state, ids=[action], reward=[r])
     mean, covariance = oracle.posterior(model.mean[shown], model.factor[shown], reward)
     assert np.abs(state.small.mean[0] - mean).max() < 0.04
-    assert np.abs(np.linalg.inv(ridge.precision(state.small)[0]) - covariance).max() < 0.04
+    assert np.abs(np.linalg.inv(ridge.ridge_precision(state.small)[0]) - covariance).max() < 0.04
     scores = policy.scores(state, ids=list(range(ACTIONS)))[0]
     wanted = [
         oracle.predicted(model.mean[shown], model.factor[shown], reward, c, f)
@@ -85,7 +85,7 @@ def test_the_order_of_rewards_hardly_matters() -> None:
 
 def test_before_anything_is_known_a_score_is_the_probability_over_all_users() -> None:
     model = click_model()
-    wanted = click_moments(model.mean, (model.factor**2).sum(axis=1))[0]
+    wanted = sigmoid_moments(model.mean, (model.factor**2).sum(axis=1))[0]
     for policy in (
         nc.PriorTS(model),
         nc.PopulationMean(model),

@@ -8,7 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import PolicyError
 from newcomer.policies.proball import ProBALLState
-from newcomer.policies.widths import plug_in_bound
+from newcomer.policies.widths import plug_in_width_bound
 from newcomer.testing import check_policy
 from tests.helpers import learns_at_once_as_in_turn, plain_model, unit
 from tests.oracles import savings as oracle
@@ -163,7 +163,7 @@ def test_savings_are_those_of_the_definition_and_pay_for_every_round_inside(seed
 
 def test_the_bound_is_a_plug_in_by_default():
     model = plain_model(DIM, RANK)
-    by_default, told = make(0.5, bound=None), make(0.5, bound=plug_in_bound(model))
+    by_default, told = make(0.5, bound=None), make(0.5, bound=plug_in_width_bound(model))
     assert play_rounds(by_default)[0].to_bytes() == play_rounds(told)[0].to_bytes()
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import newcomer as nc
-from newcomer.clusters import cluster
+from newcomer.clusters import cluster_users
 from newcomer.errors import ModelError, PolicyError
 from newcomer.policies.mixture_posterior import MixtureState
 from newcomer.testing import check_policy
@@ -290,7 +290,7 @@ def test_models_from_clusters_find_the_newcomers_kind():
     rng = np.random.default_rng(0)
     places = 3 * np.eye(DIM)[:COUNT]
     users = places[rng.integers(COUNT, size=300)] + 0.2 * rng.standard_normal((300, DIM))
-    found = cluster(users, COUNT, seed=0)
+    found = cluster_users(users, COUNT, seed=0)
     mix = nc.MixTS(found.centers, covariances=found.covariances, weights=found.shares)
     state = after(mix, make_history(0, 60, centers=found.centers))
     assert np.argmax(state.log_weights[0]) == 0

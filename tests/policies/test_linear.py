@@ -108,7 +108,7 @@ def test_read_only_and_other_number_types_are_taken_as_they_are():
 
 
 def test_warm_leaves_nothing_to_compile():
-    compile_cache.warm()
+    compile_cache.warm_compile_cache()
     modules = (scoring_loops, learning_loops, exit_loops, array_loops)
     loops = [f for module in modules for f in vars(module).values() if hasattr(f, "signatures")]
     before = [len(f.signatures) for f in loops]
@@ -138,4 +138,4 @@ def test_the_systems_of_the_state_are_the_users():
     policy = nc.LinUCB(2, horizon=9)
     state = policy.start(2)
     policy.update(state, [[1.0, 0.0]], [1.0], users=[1])
-    np.testing.assert_allclose(ridge.precision(state), [np.eye(2), np.diag([2.0, 1.0])])
+    np.testing.assert_allclose(ridge.ridge_precision(state), [np.eye(2), np.diag([2.0, 1.0])])

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.cli.model_summary import rank_line, summary_of
+from newcomer.cli.model_summary import model_rank_line, model_summary_of
 from newcomer.errors import LogsError
 from newcomer.logs import reader, summary
 from newcomer.logs.summary import RewardHistogram
@@ -52,8 +52,8 @@ def test_one_reward_far_outside_is_named_and_not_taken_for_people_who_are_alike(
     logs = nc.Logs.from_arrays(**spoilt[0])
     (sentence,) = [line for line in logs.advice if "-999" in line]
     assert "1 of 4,000 rewards" in sentence and "user 123, row 5" in sentence and "--clip auto" in sentence
-    found = summary_of(nc.fit(logs))
-    assert found.rank == 0 and "1 reward far outside all others may hide it" in rank_line(found)
+    found = model_summary_of(nc.fit(logs))
+    assert found.rank == 0 and "1 reward far outside all others may hide it" in model_rank_line(found)
     assert found.decision.answer == "not yet" and found.decision.everybody == found.decision.personal == "not clear"
     advice = found.decision.sentences[3]
     assert "1 reward far outside all others may hide" in advice and "--clip auto" in advice
@@ -82,7 +82,7 @@ def test_heavy_tailed_noise_is_said_and_clipping_finds_the_taste(degrees: float,
     assert plain.summary.hiding
     clipped = nc.fit(nc.Logs.from_arrays(**arrays, clip="auto"))
     assert clipped.rank >= RANK and distance(clipped, basis) < 0.2
-    assert summary_of(clipped).decision.personal == "yes"
+    assert model_summary_of(clipped).decision.personal == "yes"
 
 
 def test_rewards_of_every_usual_kind_get_no_word() -> None:

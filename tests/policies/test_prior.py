@@ -10,7 +10,7 @@ import pytest
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.exits import SHARES, SIZES, OutlierTest, likeliest
+from newcomer.policies.exits import SHARES, SIZES, OutlierTest, likeliest_exit_size
 from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.testing import PROMISES, Trial
 
@@ -107,7 +107,7 @@ def test_a_stranger_is_served_by_the_dense_posterior_of_the_full_prior():
     for x, y in zip(X, 20 * r, strict=True):
         policy.update(state, x[None], [y])
         if size is None and not policy.in_subspace(state)[0]:
-            size = SIZES[likeliest(state.outlier, 0)]
+            size = SIZES[likeliest_exit_size(state.outlier, 0)]
     assert size is not None
     full = model.covariance + size * np.trace(model.covariance) / model.dim * np.eye(model.dim)
     mean, covariance = dense(model.mean, full, X, 20 * r, model.noise_variance)

@@ -125,7 +125,7 @@ def test_the_full_system_built_late_is_the_one_kept_all_along(rounds):
         policy.update(state, features, reward)
         linear.update(kept, features, reward)
     full = state.systems.full
-    np.testing.assert_allclose(ridge.precision(full), ridge.precision(kept), atol=1e-9)
+    np.testing.assert_allclose(ridge.ridge_precision(full), ridge.ridge_precision(kept), atol=1e-9)
     np.testing.assert_allclose(oracle.inverse(full), oracle.inverse(kept), atol=1e-9)
     np.testing.assert_allclose(full.mean, kept.mean, atol=1e-9)
 
@@ -199,7 +199,7 @@ def coverage(in_span, *, users=200, rounds=100, noise=0.1, delta=0.1):
     for _ in range(rounds):
         features = unit(rng, users, rank) @ basis.T if in_span else unit(rng, users, dim) @ lean
         policy.update(state, features, (features * beta).sum(axis=1) + noise * rng.standard_normal(users))
-        gap, v = state.systems.small.mean - beta @ basis, ridge.precision(state.systems.small)
+        gap, v = state.systems.small.mean - beta @ basis, ridge.ridge_precision(state.systems.small)
         distance = np.sqrt(np.einsum("ni,nij,nj->n", gap, v, gap))
         width = oracle.self_normalised_width(v, noise=noise, bound=1.0, delta=delta)
         bare |= distance > width

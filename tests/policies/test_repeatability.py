@@ -68,13 +68,13 @@ def test_clicks_have_the_likelihood_of_the_beta_binomial(make, two):
     rates = np.array([0.35, 0.5, 0.6, 0.45])
     low, high = two
     policy = make(make_model(low + (high - low) * rates, two=two, variances=np.full(4, 0.2 * (high - low) ** 2)))
-    assert repeatability.reward_scale(policy.model).tolist() == [high - low, low, high]
+    assert repeatability.repeatability_reward_scale(policy.model).tolist() == [high - low, low, high]
     clicks = [rng.integers(0, 2, n).tolist() for n in (1, 2, 3, 4)]
     logs, share = told(meet(policy, [[low + (high - low) * one for one in own] for own in clicks], rng))
     exact = np.array([oracle.clicks(clicks, rates, one) for one in SHARES])
     inner = SHARES < 0.95  # beyond, probabilities are kept away from 0 and 1
     np.testing.assert_allclose(logs[inner], (exact - exact[0])[inner], atol=1e-10)
-    start = repeatability.starting_weights(policy.model)
+    start = repeatability.starting_repeatability(policy.model)
     assert share == pytest.approx(np.dot(oracle.posterior(start, list(exact)), SHARES), abs=0.01)
     assert share == pytest.approx(np.dot(oracle.posterior(start, list(logs)), SHARES), abs=1e-12)
 
@@ -143,10 +143,10 @@ def test_pooling_is_what_its_formula_says_and_the_more_users_the_surer():
     rng = np.random.default_rng(4)
     start = np.full(len(SHARES), 1 / len(SHARES))
     logs = rng.standard_normal((7, len(SHARES)))
-    found = repeatability.pooled(start, logs)
+    found = repeatability.pooled_repeatability(start, logs)
     wanted = oracle.pooled(start, logs.tolist(), prior_users=2.0, rounds=50)
     np.testing.assert_allclose(found, wanted, atol=1e-12)
-    np.testing.assert_array_equal(repeatability.pooled(start, logs[:0]), start)
+    np.testing.assert_array_equal(repeatability.pooled_repeatability(start, logs[:0]), start)
 
 
 def consistent(policy, users, rng, *, steady):
@@ -281,7 +281,7 @@ def test_nobody_is_a_stranger_for_rare_clicks(make):
 
 def test_half_of_the_weight_is_on_nothing_to_begin_with():
     for factor in (np.ones((2, 1)), np.zeros((2, 1))):
-        weights = repeatability.starting_weights(make_model([0.0, 1.0], factor=factor))
+        weights = repeatability.starting_repeatability(make_model([0.0, 1.0], factor=factor))
         assert weights[0] == NOTHING == 0.5 and weights.sum() == pytest.approx(1.0)
 
 

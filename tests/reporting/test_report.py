@@ -13,26 +13,26 @@ import pytest
 
 import newcomer as nc
 from newcomer.checks import quick, residuals
-from newcomer.checks.descriptive import spelling
+from newcomer.checks.descriptive import describe_spellings
 from newcomer.cli import main
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation, HeadlineStep, Interval, LearningStep, OffPolicyRow, PolicyRow
-from newcomer.evidence import whole_percents
+from newcomer.evidence import evidence_percents
 from newcomer.findings import Finding, Findings, Picture
-from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect
+from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect_contents
 from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgAxis,
     SvgLine,
-    bar_chart,
-    line_chart,
-    round_ticks,
-    share_chart,
-    tag,
+    markup_tag,
+    svg_bar_chart,
+    svg_line_chart,
+    svg_round_ticks,
+    svg_share_chart,
 )
-from newcomer.reporting.page import commands, page_of
-from newcomer.reporting.sections_model import directions_of
+from newcomer.reporting.page import page_commands, report_page
+from newcomer.reporting.sections_model import model_section_directions
 from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.pages import NAMES, logs_of, page, tasteful, too_few
@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def dossier() -> ReportContents:
-    return collect(logs_of("tastes"), called="films.csv", quick=True)
+    return collect_contents(logs_of("tastes"), called="films.csv", quick=True)
 
 
 @pytest.mark.parametrize("kind", ["tastes", "broken", "few"])
@@ -94,7 +94,7 @@ def test_pages_stand_alone(folder: Path, kind: str) -> None:
 
 
 def test_what_the_logs_call_things_is_text(dossier: ReportContents) -> None:
-    text = page_of(replace(dossier, called="<i>films.csv</i> && rm"))
+    text = report_page(replace(dossier, called="<i>films.csv</i> && rm"))
     parsed(text)
     for name in NAMES[:2]:
         assert name not in text
@@ -102,7 +102,7 @@ def test_what_the_logs_call_things_is_text(dossier: ReportContents) -> None:
 
 
 def test_a_page_of_everything_has_every_section(dossier: ReportContents) -> None:
-    text = page_of(dossier)
+    text = report_page(dossier)
     for part in ("everybody", "checks", "people", "policies", "model", "directions", "parts", "radii", "data", "next"):
         assert f'<section id="{part}"' in text and f'href="#{part}"' in text
     assert "By propensities" in text and "doubly robust" in text
@@ -124,7 +124,7 @@ def test_two_thousand_actions_with_long_names_stay_below_two_megabytes(dossier: 
         offsets=np.zeros(2000),
         uncertainty=np.zeros(2000),
     )
-    assert len(page_of(replace(dossier, model=wide)).encode()) < 300_000
+    assert len(report_page(replace(dossier, model=wide)).encode()) < 300_000
 
 
 # What the page does with a decision; how one is made: tests/gain/test_verdict.py.
@@ -174,19 +174,19 @@ def test_the_badge_and_the_sentences(dossier: ReportContents, verdict: str, gain
     decision = found.decision
     answer, badge, first = ANSWERS[verdict, gain]
     assert decision.answer == answer and decision.sentences[0].startswith(first), decision
-    text = page_of(found)
+    text = report_page(found)
     parsed(text)
     assert f">{badge}</span>" in text and "not yet" not in text[: text.index("<nav")]
     if verdict == "broken":
         assert "These logs are broken: what was learned" in text and "newcomer fit" not in text
         assert "promise nothing" in text and "personalise from" not in text
-        assert all("report" in command or "check" in command for command, _ in commands(found, decision))
+        assert all("report" in command or "check" in command for command, _ in page_commands(found, decision))
     elif answer == "best for all":
-        assert any("PopulationMean" in command for command, _ in commands(found, decision))
+        assert any("PopulationMean" in command for command, _ in page_commands(found, decision))
 
 
 def test_the_best_actions_are_named_first(dossier: ReportContents) -> None:
-    text = page_of(dossier)
+    text = report_page(dossier)
     section = text[text.index('<section id="everybody"') : text.index('<section id="checks"')]
     assert dossier.everybody is not None and dossier.everybody.best
     for one in dossier.everybody.best:
@@ -199,9 +199,9 @@ def test_without_a_model_or_checks_it_says_so(dossier: ReportContents) -> None:
     bare = replace(dossier, model=None, findings=None, evaluation=None, trouble=trouble)
     decision = bare.decision
     assert decision.answer == "no" and decision.sentences[0].endswith("from these logs: all features are zero.")
-    assert decision.sentences[3] == "Log features." and "All features are zero: log features." in page_of(bare)
+    assert decision.sentences[3] == "Log features." and "All features are zero: log features." in report_page(bare)
     unchecked = replace(dossier, findings=None)
-    assert unchecked.decision.answer == "not yet" and "It was not tried." in page_of(unchecked)
+    assert unchecked.decision.answer == "not yet" and "It was not tried." in report_page(unchecked)
 
 
 def test_every_record_of_an_evaluation_is_shown(dossier: ReportContents) -> None:
@@ -214,7 +214,7 @@ def test_every_record_of_an_evaluation_is_shown(dossier: ReportContents) -> None
         off_policy=(OffPolicyRow("PriorUCB", 5, 100, some, some, some, some, 80.0, 3.0),),
         learning=(LearningStep(100, 5, some, some), LearningStep(200, 5, some, some)),
     )
-    text = page_of(replace(dossier, evaluation=full))
+    text = report_page(replace(dossier, evaluation=full))
     parsed(text)
     assert "not users" in text and 'id="learning"' in text and "&lt;Uniform&gt;" in text and "nan" not in text.lower()
 
@@ -278,7 +278,7 @@ def test_what_is_asked_for_wrongly_is_one_sentence(folder: Path) -> None:
 def test_the_checks_are_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     monkeypatch.setattr(
-        quick, "take_sample", lambda *given, **named: made.append(1) or residuals.take_sample(*given, **named)
+        quick, "take_sample", lambda *given, **named: made.append(1) or residuals.take_residual_sample(*given, **named)
     )
     logs = Synthetic.learnable(dim=6, seed=1).logs(80, 6, seed=1)
     page = nc.report(logs, folder / "once.html", quick=True)
@@ -299,13 +299,13 @@ def test_the_command_writes_the_page_and_says_broken(folder: Path, capsys: pytes
     path, out = folder / "few.csv", folder / "by command.html"
     too_few().write_csv(path)
     asked = ["report", str(path), "--out", str(out), "--quick", "--workers", "1"]
-    assert main.execute(asked) == 5
+    assert main.execute_command(asked) == 5
     assert capsys.readouterr().out.startswith("No: nothing can be learned") and out.exists()
-    assert main.execute(asked) == 2 and "--force" in capsys.readouterr().err
-    assert main.execute([*asked, "--force", "--json"]) == 5
+    assert main.execute_command(asked) == 2 and "--force" in capsys.readouterr().err
+    assert main.execute_command([*asked, "--force", "--json"]) == 5
     told = json.loads(capsys.readouterr().out)
     assert told["answer"] == "no" and told["out"] == str(out) and len(told["sentences"]) == 4
-    assert main.execute(["report", "--json-schema"]) == 0
+    assert main.execute_command(["report", "--json-schema"]) == 0
     assert set(json.loads(capsys.readouterr().out)["required"]) == set(told)
 
 
@@ -315,13 +315,13 @@ def test_the_command_says_yes_and_names_the_options_it_was_given(
     path, out = folder / "my films.parquet", folder / "films.html"
     tasteful(users=160).rename({"user": "person"}).write_parquet(path)
     asked = ["report", str(path), "--out", str(out), "--quick", "--workers", "1", "--column", "user=person"]
-    assert main.execute(asked) == 0
+    assert main.execute_command(asked) == 0
     assert capsys.readouterr().out.startswith("Yes")
     assert f"newcomer fit &#x27;{path}&#x27; --column user=person --out model.newcomer" in out.read_text()
 
 
 def test_logs_that_cannot_be_read_are_exit_code_three(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.execute(["report", str(folder / "nowhere.csv"), "--out", str(folder / "n.html")]) == 3
+    assert main.execute_command(["report", str(folder / "nowhere.csv"), "--out", str(folder / "n.html")]) == 3
     assert not (folder / "n.html").exists() and capsys.readouterr().err.startswith("error:")
 
 
@@ -334,34 +334,37 @@ def test_directions_are_what_a_deviation_changes() -> None:
     factor = rng.normal(size=(12, 2))
     model = nc.Model(np.eye(12, 2), np.ones(12), np.zeros(12), factor, 1.0, action_ids=tuple(range(12)), one_hot=True)
     turned = np.linalg.svd(factor)[2]
-    for found, axis in zip(directions_of(model), turned, strict=True):
+    for found, axis in zip(model_section_directions(model), turned, strict=True):
         change = {str(a): float(factor[a] @ axis) for a in range(12)}
         sign = np.sign(change[found.front[0][0]])
         for end in (found.front, found.back):
             np.testing.assert_allclose([sign * change[name] for name, _ in end], [value for _, value in end])
         assert found.front[0][1] == pytest.approx(max(abs(value) for value in change.values()))
         assert not found.level and len(found.front) == len(found.back) == 5
-    assert sum(one.share for one in directions_of(model)) == pytest.approx(1.0)
+    assert sum(one.share for one in model_section_directions(model)) == pytest.approx(1.0)
 
 
 def test_directions_of_features_levels_and_nothing() -> None:
     bare = nc.Model(np.eye(3, 1), np.ones(3), np.zeros(3), np.ones((3, 1)), 1.0, feature_names=("a", "b", "c"))
-    (one,) = directions_of(bare)
+    (one,) = model_section_directions(bare)
     assert one.level and one.front[0][0] == "a"
     items = nc.Model(
         np.eye(2, 1), np.ones(2), np.zeros(2), np.array([[1.0], [0.0]]), 1.0,
         action_ids=(7, 8), action_names=("tea", "milk"), action_features=np.array([[1.0, 0.0], [-2.0, 1.0]]),
     )  # fmt: skip
-    (one,) = directions_of(items)
+    (one,) = model_section_directions(items)
     assert [end[0][0] for end in (one.front, one.back)] == ["milk", "tea"]
     assert [end[0][1] for end in (one.front, one.back)] == pytest.approx([2.0, -1.0])
     nothing = nc.Model(np.zeros((3, 0)), np.ones(3), np.zeros(3), np.zeros((3, 0)), 1.0)
-    assert directions_of(nothing) == ()
+    assert model_section_directions(nothing) == ()
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:
-    assert tag("p", "<&>", tag("b", "x"), given={"title": '"<'}) == '<p title="&quot;&lt;">&lt;&amp;&gt;<b>x</b></p>'
-    assert isinstance(tag("p"), Markup)
+    assert (
+        markup_tag("p", "<&>", markup_tag("b", "x"), given={"title": '"<'})
+        == '<p title="&quot;&lt;">&lt;&amp;&gt;<b>x</b></p>'
+    )
+    assert isinstance(markup_tag("p"), Markup)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -371,18 +374,20 @@ def test_axes_hold_their_values(seed: int) -> None:
     axis = SvgAxis.over([*values, float("nan"), float("inf")], 10.0, 100.0)
     assert all(10.0 <= axis(value) <= 100.0 for value in values)
     assert axis.low <= min(values) and axis.high >= max(values) and 2 <= len(axis.ticks) <= 8
-    assert round_ticks(min(values), max(values))[0] <= min(values)
+    assert svg_round_ticks(min(values), max(values))[0] <= min(values)
 
 
 def test_charts_take_whatever_numbers_there_are() -> None:
     odd = [float("nan"), float("inf"), 1.0, -1e300, 1e-300]
     drawn = [
-        line_chart("t", "d", [SvgLine("a", range(5), odd, "#000", odd, odd)], x_label="x", y_label="y"),
-        line_chart("t", "d", [], x_label="x", y_label="y"),
-        line_chart("t", "d", [SvgLine("a", [1.0], [2.0], "#000")], x_label="x", y_label="y", x_ticks=[(1.0, "one")]),
-        bar_chart("t", "d", [Bar("a", value, low=value, high=float("inf")) for value in odd], x_label="x"),
-        bar_chart("t", "d", [], x_label="x"),
-        share_chart("t", "d", [Bar("a", 0.0)]),
+        svg_line_chart("t", "d", [SvgLine("a", range(5), odd, "#000", odd, odd)], x_label="x", y_label="y"),
+        svg_line_chart("t", "d", [], x_label="x", y_label="y"),
+        svg_line_chart(
+            "t", "d", [SvgLine("a", [1.0], [2.0], "#000")], x_label="x", y_label="y", x_ticks=[(1.0, "one")]
+        ),
+        svg_bar_chart("t", "d", [Bar("a", value, low=value, high=float("inf")) for value in odd], x_label="x"),
+        svg_bar_chart("t", "d", [], x_label="x"),
+        svg_share_chart("t", "d", [Bar("a", 0.0)]),
     ]
     for one in drawn:
         parsed(one)
@@ -396,7 +401,7 @@ def test_pictures_of_findings_are_drawn(dossier: ReportContents) -> None:
     several = [
         replace(findings("doubtful")["drift"], name=f"n{i}", picture=p) for i, p in enumerate((band, bars, long))
     ]
-    text = page_of(replace(dossier, findings=Findings(tuple(several), users=5, rows=5)))
+    text = report_page(replace(dossier, findings=Findings(tuple(several), users=5, rows=5)))
     parsed(text)
     assert "<a>" not in text and len(text) < 400_000
 
@@ -416,33 +421,33 @@ def test_the_page_tells_no_more_than_the_logs_show(dossier: ReportContents) -> N
     assert dossier.model is not None and dossier.model.evidence.population is not None
     facts = replace(dossier.model.evidence.population, directions=0)
     alike = replace(dossier.model, evidence=replace(dossier.model.evidence, population=facts))
-    text = page_of(replace(dossier, model=alike))
+    text = report_page(replace(dossier, model=alike))
     assert "best served the same" not in text and "No differences in preferences are detectable" in text
-    assert sum(whole_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))) == 100
+    assert sum(evidence_percents((("a", 0.335), ("b", 0.335), ("c", 0.33)))) == 100
 
 
 def test_directions_are_told_on_the_scale_that_is_learned(dossier: ReportContents) -> None:
     assert dossier.model is not None and dossier.model.evidence.logs is not None
-    assert "change of the expected reward" in page_of(dossier)
+    assert "change of the expected reward" in report_page(dossier)
     logs = replace(dossier.model.evidence.logs, reward_transform="log1p")
     counts = replace(dossier.model, reward_transform="log1p", evidence=replace(dossier.model.evidence, logs=logs))
-    text = page_of(replace(dossier, model=counts))
+    text = report_page(replace(dossier, model=counts))
     assert "change of the expected log(1 + reward)" in text and "change of the expected reward" not in text
     assert "+0.69 doubles 1 + reward" in text and "Of the variance of log(1 + reward)" in text
 
 
 def test_steps_of_a_few_long_histories_stand_in_the_table_alone(dossier: ReportContents) -> None:
     found = dossier.evaluation
-    assert found is not None and "in the tables alone" not in page_of(dossier)
+    assert found is not None and "in the tables alone" not in report_page(dossier)
     last = max(one.interactions for one in found.curves)
     rare = [replace(one, people=1) if one.interactions == last else one for one in found.curves]
-    assert "in the tables alone" in page_of(replace(dossier, evaluation=replace(found, curves=tuple(rare))))
+    assert "in the tables alone" in report_page(replace(dossier, evaluation=replace(found, curves=tuple(rare))))
 
 
 def test_commands_of_the_page_join_spellings_and_serve(dossier: ReportContents) -> None:
     assert dossier.findings is not None
-    spelled = replace(dossier.findings, findings=(*dossier.findings, *spelling(["Tea", "tea "])))
-    told = commands(replace(dossier, findings=spelled), replace(dossier.decision, answer="yes"))
+    spelled = replace(dossier.findings, findings=(*dossier.findings, *describe_spellings(["Tea", "tea "])))
+    told = page_commands(replace(dossier, findings=spelled), replace(dossier.decision, answer="yes"))
     assert all("--tidy-ids" in one for one, _ in told if one.startswith(("newcomer fit", "newcomer report")))
     (code,) = [(one, why) for one, why in told if "PriorUCB" in one]
     assert "policy.update(" in code[0] and "starts from the population mean" in code[1]
@@ -451,4 +456,4 @@ def test_commands_of_the_page_join_spellings_and_serve(dossier: ReportContents) 
 def test_a_direction_that_is_nearly_all_positive_is_a_level() -> None:
     factor = np.array([[1.0], [0.9], [0.8], [-0.05]])
     model = nc.Model(np.eye(4, 1), np.ones(4), np.zeros(4), factor, 1.0, action_ids=tuple("abcd"), one_hot=True)
-    assert directions_of(model)[0].level
+    assert model_section_directions(model)[0].level

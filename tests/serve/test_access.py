@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 import newcomer as nc
-from newcomer.cli.main import execute
+from newcomer.cli.main import execute_command
 from newcomer.errors import StoreError
 from newcomer.serve.app import Log
 from newcomer.serve.auth import Tokens
@@ -158,7 +158,7 @@ def test_the_command_refuses_in_a_sentence(tmp_path, capsys):
         (["--tokens", str(tmp_path / "none")], 6, "cannot be read"),
     )
     for options, code, words in cases:
-        assert execute(["serve", str(path), *options]) == code
+        assert execute_command(["serve", str(path), *options]) == code
         assert words in capsys.readouterr().err
 
 

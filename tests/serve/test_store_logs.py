@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.cli.main import execute
+from newcomer.cli.main import execute_command
 from newcomer.errors import LogsError, MissingExtra, StoreError
 from newcomer.logs import service_store
 from newcomer.logs.service_store import read_store, shown_address
@@ -181,7 +181,7 @@ def test_what_is_no_store_is_refused(tmp_path, capsys):
     for url, what in cases.items():
         with pytest.raises(StoreError, match=what):
             nc.read_logs(url)
-        assert execute(["check", url, "--quick"]) == 6
+        assert execute_command(["check", url, "--quick"]) == 6
         assert what in capsys.readouterr().err
 
 
@@ -200,7 +200,7 @@ def test_no_password_is_told(capsys):
     with pytest.raises(StoreError) as error:
         nc.read_logs(url)
     assert "secret" not in str(error.value) and "127.0.0.1:1/service" in str(error.value)
-    assert execute(["check", url]) == 6
+    assert execute_command(["check", url]) == 6
     assert "secret" not in "".join(capsys.readouterr())
 
 
@@ -228,7 +228,7 @@ def test_commands_read_a_store_in_a_folder_that_cannot_be_written(tmp_path, caps
         serve_some(client, users=12)
     folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
     try:
-        assert execute(["check", url, "--quick", "--json"]) == 0
+        assert execute_command(["check", url, "--quick", "--json"]) == 0
     finally:
         folder.chmod(stat.S_IRWXU)
     told = json.loads(capsys.readouterr().out)

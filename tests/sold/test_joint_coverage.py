@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.cli.model_summary import coverage_line, summary_of
+from newcomer.cli.model_summary import model_coverage_line, model_summary_of
 from newcomer.logs.batch import Batch
 from newcomer.sold.correction import (
     JointCorrection,
-    complete_diagonal,
-    completion_factor,
+    correct_diagonal,
+    corrected_second_moment,
     correction_of,
-    coverage_of,
-    leading,
-    second_moment,
+    coverage_for_correction,
+    diagonal_correction_factor,
+    leading_for_correction,
 )
-from newcomer.sold.moments import merge, moments_of
-from newcomer.sold.rank_test import flip_tests
-from newcomer.subspace import distance, top_eigenvectors
-from newcomer.users import mix
+from newcomer.sold.moments import merge_moments, moments_of
+from newcomer.sold.rank_test import rank_flip_tests
+from newcomer.subspace import subspace_distance, top_eigenvectors
+from newcomer.users import mix_user_hashes
 from tests.helpers import batch_of, close
 from tests.oracles import sold
 
@@ -46,7 +46,7 @@ def moments(chosen, rewards, dim, ridge=1.0):
     users, steps = chosen.shape
     batch = Batch(
         users=np.arange(users),
-        hashes=mix(np.arange(users, dtype=np.uint64)),
+        hashes=mix_user_hashes(np.arange(users, dtype=np.uint64)),
         offsets=np.arange(users + 1) * steps,
         table=np.eye(dim),
         actions=chosen.ravel(),
@@ -63,10 +63,10 @@ def test_the_correction_matches_a_loop_over_users_and_entries(seed, ridge):
     found = moments_of(batch_of(parts), ridge, one_hot=True)
     expected = sold.entrywise(parts, ridge)
     close(JointCorrection.of(found).pooled(found.product), expected)
-    moment = second_moment(found, rank=2)
+    moment = corrected_second_moment(found, rank=2)
     off = ~np.eye(5, dtype=bool)
     close(moment[off], expected[off])
-    close(second_moment(found, literal=True), sold.literal(parts, ridge))
+    close(corrected_second_moment(found, literal=True), sold.literal(parts, ridge))
 
 
 @pytest.mark.parametrize("ridge", [1.0, None])
@@ -78,21 +78,21 @@ def test_ratings_without_repeats_give_the_known_second_moment(ridge):
     values, errors = np.linalg.eigvalsh(truth)[::-1][:2], []
     for users in (4_000, 64_000):
         found = moments(*ratings(rng, loadings, users=users, steps=8), 12, ridge)
-        errors.append(np.abs(second_moment(found, rank=2) - truth).max() / values[0])
-    literal = second_moment(found, literal=True)
+        errors.append(np.abs(corrected_second_moment(found, rank=2) - truth).max() / values[0])
+    literal = corrected_second_moment(found, literal=True)
     assert errors[1] < 0.01 and errors[1] < 0.5 * errors[0]
-    np.testing.assert_allclose(np.linalg.eigvalsh(second_moment(found, rank=2))[::-1][:2], values, rtol=0.03)
+    np.testing.assert_allclose(np.linalg.eigvalsh(corrected_second_moment(found, rank=2))[::-1][:2], values, rtol=0.03)
     assert np.linalg.eigvalsh(literal)[-2] < 0.6 * values[1]
-    assert flip_tests(found).moment.rank == 2
+    assert rank_flip_tests(found).moment.rank == 2
 
 
 def test_lengths_may_differ():
     rng = np.random.default_rng(1)
     loadings = rng.standard_normal((10, 1))
     parts = [moments(*ratings(rng, loadings, users=20_000, steps=steps), 10) for steps in (2, 3, 9)]
-    found = merge(merge(parts[0], parts[1]), parts[2])
+    found = merge_moments(merge_moments(parts[0], parts[1]), parts[2])
     truth = loadings @ loadings.T
-    assert np.abs(second_moment(found, rank=1) - truth).max() < 0.03 * np.linalg.eigvalsh(truth)[-1]
+    assert np.abs(corrected_second_moment(found, rank=1) - truth).max() < 0.03 * np.linalg.eigvalsh(truth)[-1]
 
 
 def test_what_lasts_of_an_action_is_no_shared_direction():
@@ -105,15 +105,15 @@ def test_what_lasts_of_an_action_is_no_shared_direction():
     taste = loadings / np.linalg.norm(loadings)
     error = {}
     for literal in (True, False):
-        correction = correction_of(found, coverage_of(found), literal=literal)
-        moment = second_moment(found, correction=correction, rank=1)
-        error[literal] = distance(top_eigenvectors(moment, 1)[1], taste)
-        ranks = flip_tests(found, correction=correction).moment.rank
+        correction = correction_of(found, coverage_for_correction(found), literal=literal)
+        moment = corrected_second_moment(found, correction=correction, rank=1)
+        error[literal] = subspace_distance(top_eigenvectors(moment, 1)[1], taste)
+        ranks = rank_flip_tests(found, correction=correction).moment.rank
         assert ranks == (10 if literal else 1)
     assert error[False] < 0.05
     logs = nc.Logs.from_arrays(user=np.repeat(np.arange(20_000), 10), action=chosen.ravel(), reward=rewards.ravel())
     model = nc.fit(logs, estimator="sold", calibrate=False)
-    assert model.rank == 1 and distance(model.basis, taste) < 0.05
+    assert model.rank == 1 and subspace_distance(model.basis, taste) < 0.05
     assert model.noise_variance == pytest.approx(1.25, rel=0.05)  # what lasts counts as noise here, not as taste
 
 
@@ -122,8 +122,8 @@ def test_a_diagonal_follows_from_the_rest_and_the_rank():
     for count, rank in ((6, 1), (12, 3), (40, 5), (350, 4)):
         loadings = rng.standard_normal((count, rank))
         truth = loadings @ loadings.T
-        close(complete_diagonal(truth * (1 - np.eye(count)), rank), truth, 1e-6)
-    assert not complete_diagonal(truth, 0).diagonal().any()
+        close(correct_diagonal(truth * (1 - np.eye(count)), rank), truth, 1e-6)
+    assert not correct_diagonal(truth, 0).diagonal().any()
 
 
 def test_few_actions_keep_the_diagonal_that_was_observed():
@@ -131,8 +131,8 @@ def test_few_actions_keep_the_diagonal_that_was_observed():
     rng = np.random.default_rng(4)
     loadings = np.array([[1.0], [-0.5]])
     found = moments(*ratings(rng, loadings, users=20_000, steps=6, again=True), 2)
-    assert np.abs(second_moment(found, rank=1) - loadings @ loadings.T).max() < 0.05
-    assert flip_tests(found).moment.rank == 1
+    assert np.abs(corrected_second_moment(found, rank=1) - loadings @ loadings.T).max() < 0.05
+    assert rank_flip_tests(found).moment.rank == 1
 
 
 def test_division_by_joint_coverage_is_bounded_as_said():
@@ -172,7 +172,7 @@ def test_a_completed_diagonal_within_bounds_is_the_best_there_is():
         matrix = sold.sym(loadings @ loadings.T + 0.3 * rng.standard_normal((8, 8)))
         np.fill_diagonal(matrix, 0.0)
         bounds = 0.7 * (loadings**2).sum(axis=1)
-        found = complete_diagonal(matrix, rank, bounds)
+        found = correct_diagonal(matrix, rank, bounds)
         expected, best = sold.completed(matrix, rank, bounds)
         assert (found.diagonal() <= bounds).all() and (found.diagonal() == bounds).any()
         np.testing.assert_allclose(found.diagonal(), expected, atol=1e-4)
@@ -185,7 +185,7 @@ def test_no_direction_is_a_single_film():
         chosen, rewards, truth = stars(seed)
         found = moments(chosen, rewards, 40)
         correction = JointCorrection.of(found)
-        moment = second_moment(found, correction=correction, rank=3)
+        moment = corrected_second_moment(found, correction=correction, rank=3)
         values, directions = top_eigenvectors(moment, 40)
         squares = np.bincount(chosen.ravel(), rewards.ravel() ** 2) / np.bincount(chosen.ravel())
         assert (moment.diagonal() <= squares * (1 + 1e-12)).all()
@@ -194,7 +194,7 @@ def test_no_direction_is_a_single_film():
         at_bound = correction.bound_actions(moment, 3)
         np.testing.assert_array_equal(at_bound, np.flatnonzero(moment.diagonal() >= squares * (1 - 1e-9)))
         if seed in (0, 5):
-            free = second_moment(found, correction=replace(correction, bounds=np.zeros(0)), rank=3)
+            free = corrected_second_moment(found, correction=replace(correction, bounds=np.zeros(0)), rank=3)
             assert (top_eigenvectors(free, 3)[1] ** 2).max() > 0.9
             assert np.linalg.norm(moment - truth) < 0.8 * np.linalg.norm(free - truth)
 
@@ -207,7 +207,7 @@ def test_a_fit_says_which_actions_are_at_their_bound():
     assert coverage.bounded > len(coverage.bounded_actions) == 10
     assert f"for {coverage.bounded} actions ({', '.join(coverage.bounded_actions[:6])}, ...)" in coverage.bounds()
     assert model.noise_variance > 0.3  # rounding and clipping stars change the 0.64 that were drawn
-    assert coverage.bounds() in " ".join(coverage_line(summary_of(model)).split())
+    assert coverage.bounds() in " ".join(model_coverage_line(model_summary_of(model)).split())
     literal = nc.fit(logs, rank=3, estimator="sold", literal=True, null=False, calibrate=False)
     assert literal.evidence.coverage.bounded == 0
 
@@ -228,15 +228,20 @@ def test_completing_the_diagonal_enlarges_an_error_no_more_than_said():
     for count, rank in ((12, 2), (40, 3), (60, 1)):
         loadings = rng.standard_normal((count, rank))
         truth, basis = loadings @ loadings.T, np.linalg.svd(loadings, full_matrices=False)[0]
-        most = completion_factor(basis)
+        most = diagonal_correction_factor(basis)
         for _ in range(10):
             error = 1e-5 * sold.sym(rng.standard_normal((count, count))) * (1 - np.eye(count))
-            found = complete_diagonal(truth * (1 - np.eye(count)) + error, rank)
+            found = correct_diagonal(truth * (1 - np.eye(count)) + error, rank)
             assert np.linalg.norm(found - truth, 2) <= most * np.linalg.norm(error, 2)
     basis = np.linalg.qr(rng.standard_normal((3000, 2)))[0]  # many actions: no inverse, and close to what it would say
     least = 1.0 - (basis**2).sum(axis=1).max()
-    assert completion_factor(basis) == pytest.approx(1 + 1 / (2 * least - 1)) and completion_factor(basis) < 2.1
-    assert completion_factor(np.eye(3000)[:, :1]) == 0.0  # a direction that is one action: its entry may be anything
+    assert (
+        diagonal_correction_factor(basis) == pytest.approx(1 + 1 / (2 * least - 1))
+        and diagonal_correction_factor(basis) < 2.1
+    )
+    assert (
+        diagonal_correction_factor(np.eye(3000)[:, :1]) == 0.0
+    )  # a direction that is one action: its entry may be anything
 
 
 def test_radii_of_ratings_fall_with_the_number_of_users_and_cover_the_error():
@@ -257,7 +262,7 @@ def test_radii_of_ratings_fall_with_the_number_of_users_and_cover_the_error():
             assert b < a / 4  # 1/8 by the rate, but R, the largest reward that was seen, grows with N
     for seed in range(20):
         model = fitted(500, 10 + seed)
-        error = distance(model.basis, truth)
+        error = subspace_distance(model.basis, truth)
         for kind in ("hoeffding", "bernstein", "martingale"):
             assert all(
                 error <= model.radius(kind, clip=False, simplified=True, form=form) for form in ("theorem", "identity")
@@ -267,6 +272,6 @@ def test_radii_of_ratings_fall_with_the_number_of_users_and_cover_the_error():
 def test_matrices_without_anything_in_them_are_no_error():
     """A part of the users may leave nothing: of 500 actions, none met by two of them."""
     nothing = np.zeros((500, 500))
-    assert complete_diagonal(nothing, 3).tolist() == nothing.tolist()
-    values, vectors = leading(nothing, 2, np.ones(500))
+    assert correct_diagonal(nothing, 3).tolist() == nothing.tolist()
+    values, vectors = leading_for_correction(nothing, 2, np.ones(500))
     assert values.tolist() == [0.0, 0.0] and vectors.shape == (500, 2)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newcomer.errors import LogsError
-from newcomer.sold.moments import longest, merge, moments_of, stratum
-from newcomer.users import bucket_count, bucket_of, group_bounds
+from newcomer.sold.moments import longest_in_moment_stratum, merge_moments, moment_stratum, moments_of
+from newcomer.users import user_bucket_count, user_buckets, user_group_bounds
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
 
@@ -30,14 +30,14 @@ def test_sums_match_a_loop_over_users(seed, dim, users, ridge):
     got = moments_of(batch_of(parts), ridge)
     usable = [(i, sold.user_terms(X, r, ridge)) for i, (X, r) in enumerate(parts) if len(r) >= 2]
     assert got.count == len(usable) and got.too_short == users - len(usable)
-    buckets = bucket_count(dim)
+    buckets = user_bucket_count(dim)
     hashes = batch_of(parts).hashes
-    groups = np.searchsorted(group_bounds(buckets), np.arange(buckets), side="right") - 1
+    groups = np.searchsorted(user_group_bounds(buckets), np.arange(buckets), side="right") - 1
     products, squares = np.zeros_like(got.pairs.products), np.zeros_like(got.pairs.squares)
     estimates = np.zeros_like(got.pairs.estimates)
     small = np.zeros_like(got.pairs.symmetric_squares)
     for i, (outer, _, _, b1, b2) in usable:
-        where = bucket_of(hashes[i : i + 1], buckets)[0]
+        where = user_buckets(hashes[i : i + 1], buckets)[0]
         products[where] += outer
         squares[groups[where]] += np.array([outer @ outer.T, outer.T @ outer, outer @ outer])
         small[groups[where]] += sold.sym(outer) @ sold.sym(outer)
@@ -73,7 +73,11 @@ def test_merging_is_associative_commutative_and_free_of_order(seed, ridge):
     order = rng.permutation(30)
     cuts = np.sort(rng.choice(np.arange(1, 30), 2, replace=False))
     a, b, c = (moments_of(batch_of([parts[i] for i in part], part), ridge) for part in np.split(order, cuts))
-    for other in (merge(merge(a, b), c), merge(a, merge(b, c)), merge(c, merge(b, a))):
+    for other in (
+        merge_moments(merge_moments(a, b), c),
+        merge_moments(a, merge_moments(b, c)),
+        merge_moments(c, merge_moments(b, a)),
+    ):
         assert other.rows == whole.rows and other.too_short == whole.too_short
         np.testing.assert_array_equal(other.lengths, whole.lengths)
         np.testing.assert_array_equal(other.users, whole.users)
@@ -92,33 +96,35 @@ def test_joint_coverage_of_one_hot_features_is_a_sum_over_users_too():
         terms = [sold.user_terms(X, r, ridge) for X, r in parts if len(r) >= 2]
         close(whole.joint, sum(np.outer(D1.diagonal(), D2.diagonal()) for _, D1, D2, _, _ in terms))
         halves = [moments_of(batch_of(parts[i::2], np.arange(40)[i::2]), ridge, one_hot=True) for i in (1, 0)]
-        close(merge(*halves).joint, whole.joint, 1e-12)
+        close(merge_moments(*halves).joint, whole.joint, 1e-12)
         used = [(X.argmax(axis=1), r) for X, r in parts if len(r) >= 2]
         met, rewards = (np.concatenate(side) for side in zip(*used, strict=True))
         close(whole.by_action, np.array([[(rewards[met == a] ** p).sum() for a in range(6)] for p in range(3)]))
-        close(merge(*halves).by_action, whole.by_action, 1e-12)
+        close(merge_moments(*halves).by_action, whole.by_action, 1e-12)
         before = replace(halves[0], by_action=np.zeros((3, 0)))  # of a file of before it was added up
-        close(merge(before, halves[1]).by_action, halves[1].by_action, 1e-12)
-        assert not merge(before, before).by_action.size
+        close(merge_moments(before, halves[1]).by_action, halves[1].by_action, 1e-12)
+        assert not merge_moments(before, before).by_action.size
     with pytest.raises(LogsError, match="cannot be merged"):
-        merge(whole, moments_of(batch_of(parts), None))
+        merge_moments(whole, moments_of(batch_of(parts), None))
 
 
 def test_moments_of_different_settings_do_not_merge():
     parts = histories(np.random.default_rng(0), users=4, dim=3, lengths=(2, 4))
     with pytest.raises(LogsError, match="cannot be merged"):
-        merge(moments_of(batch_of(parts), 1.0), moments_of(batch_of(parts), 2.0))
+        merge_moments(moments_of(batch_of(parts), 1.0), moments_of(batch_of(parts), 2.0))
 
 
 def test_strata_are_exact_then_four_per_octave():
     lengths = (2, 17, 64, 65, 79, 80, 127, 128, 159, 160, 1000)
-    assert [stratum(h, 50) for h in lengths] == [2, 17, 64, 64, 64, 80, 112, 128, 128, 160, 896]
-    assert [stratum(h, 300) for h in (2, 3, 17, 64, 1000)] == [2, 2, 16, 64, 512]
+    assert [moment_stratum(h, 50) for h in lengths] == [2, 17, 64, 64, 64, 80, 112, 128, 128, 160, 896]
+    assert [moment_stratum(h, 300) for h in (2, 3, 17, 64, 1000)] == [2, 2, 16, 64, 512]
     for dim in (50, 300):
         for h in range(2, 3000):
-            assert stratum(longest(stratum(h, dim), dim), dim) == stratum(h, dim)
-            assert stratum(longest(stratum(h, dim), dim) + 1, dim) > stratum(h, dim)
-    assert group_bounds(16).tolist() == [0, 1, 2, 4, 8, 16]
+            assert moment_stratum(longest_in_moment_stratum(moment_stratum(h, dim), dim), dim) == moment_stratum(h, dim)
+            assert moment_stratum(longest_in_moment_stratum(moment_stratum(h, dim), dim) + 1, dim) > moment_stratum(
+                h, dim
+            )
+    assert user_group_bounds(16).tolist() == [0, 1, 2, 4, 8, 16]
 
 
 def test_a_large_dimension_takes_coarser_strata_and_gathers_rows_of_many_users():

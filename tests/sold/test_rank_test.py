@@ -7,7 +7,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.sold.moments import moments_of
-from newcomer.sold.rank_test import flip_tests
+from newcomer.sold.rank_test import rank_flip_tests
 from newcomer.worlds import Synthetic
 from tests.helpers import batch_of, histories
 from tests.oracles import sold
@@ -45,7 +45,7 @@ def test_users_all_alike_share_one_direction_and_do_not_differ():
 
 def test_evidence_is_the_spectrum_of_the_pooled_moment_and_of_signed_sums():
     parts = histories(np.random.default_rng(0), users=300, dim=4, lengths=(6, 9))
-    test = flip_tests(moments_of(batch_of(parts), 1.0)).moment
+    test = rank_flip_tests(moments_of(batch_of(parts), 1.0)).moment
     kept = test.evidence()
     expected = np.linalg.eigvalsh(sold.pooled(parts, 1.0))[::-1]
     np.testing.assert_allclose(test.observed, expected, rtol=1e-9)

@@ -10,13 +10,13 @@ import pytest
 
 import newcomer as nc
 from newcomer import one_hot
-from newcomer.em.optimizer import solve_rows
-from newcomer.em.pairs import SparsePairs, sparse_pairs_of
+from newcomer.em.optimizer import optimizer_solve_rows
+from newcomer.em.pairs import SparsePairs, pairs_of_many_actions
 from newcomer.em.passes import Passes
-from newcomer.em.shrinkage import start_fit
+from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.errors import ModelError, NewcomerError
-from newcomer.one_hot import Diagonal, Diagonals, OneHot, gram_of
-from newcomer.subspace import distance, leading_by_products
+from newcomer.one_hot import Diagonal, Diagonals, OneHot, one_hot_gram
+from newcomer.subspace import leading_subspace_by_products, subspace_distance
 from tests.helpers import close
 from tests.oracles.wide import pair_products
 
@@ -73,7 +73,7 @@ def test_products_of_what_is_not_written_out() -> None:
         close(table.T @ values, dense.T @ values)
         close(values.T @ table, values.T @ dense)
         close(table[np.array([2, 0])], dense[[2, 0]])
-        close(gram_of(table, np.arange(4.0)), dense.T @ np.diag(np.arange(4.0)) @ dense)
+        close(one_hot_gram(table, np.arange(4.0)), dense.T @ np.diag(np.arange(4.0)) @ dense)
     diagonal, factor = Diagonal(np.arange(1.0, 4.0)), rng.standard_normal((3, 2))
     close(diagonal @ factor, np.diag(diagonal.values) @ factor)
     close(factor.T @ diagonal @ factor, factor.T @ np.diag(diagonal.values) @ factor)
@@ -84,9 +84,9 @@ def test_systems_of_rows_are_solved_alike(monkeypatch) -> None:
     rng = np.random.default_rng(1)
     root = rng.standard_normal((3, 3))
     given = rng.random(12), root @ root.T, rng.random(3) + 0.1, rng.standard_normal((12, 3))
-    plain = solve_rows(*given)
+    plain = optimizer_solve_rows(*given)
     monkeypatch.setattr(one_hot, "WIDE", 10)
-    close(solve_rows(*given), plain)
+    close(optimizer_solve_rows(*given), plain)
 
 
 def test_leading_directions_from_products_are_those_of_the_matrix() -> None:
@@ -100,9 +100,9 @@ def test_leading_directions_from_products_are_those_of_the_matrix() -> None:
         return [matrix @ block for block in blocks]
 
     starts = [rng.standard_normal((60, 5)), rng.standard_normal((60, 5))]
-    for values, vectors in leading_by_products(products, starts, passes=12, wanted=3, tolerance=1e-9):
+    for values, vectors in leading_subspace_by_products(products, starts, passes=12, wanted=3, tolerance=1e-9):
         close(values[:3], np.array([9.0, 5.0, 3.0]), 1e-8)
-        assert distance(vectors[:, :3], turn[:, :3]) < 1e-7
+        assert subspace_distance(vectors[:, :3], turn[:, :3]) < 1e-7
     assert len(asked) < 12  # one pass serves both, and no more passes are made than are needed
 
 
@@ -111,7 +111,7 @@ def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None
     """The leading directions by passes against the d x d matrix of all pairs, written out naively."""
     monkeypatch.setattr("newcomer.em.sparse_pairs.PASSES", 8)
     logs = logs_of(plain_ratings(150, 25, rows=8, seed=3, again=again))
-    begin = start_fit(Passes(logs), None)
+    begin = start_with_shrinkage(Passes(logs), None)
     assert isinstance(begin.pairs, SparsePairs)
     everybody = np.ones(len(begin.pairs.users), dtype=bool)
     for buckets in (everybody, np.arange(len(everybody)) % 2 == 0):
@@ -119,15 +119,15 @@ def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None
         start = begin.start(buckets, 2)
         kept = begin.directions._kept[buckets.tobytes()]
         close(kept[0], lengths[:3], 1e-8)
-        assert distance(kept[1][:, :2], axes[:, :2]) < 1e-6
+        assert subspace_distance(kept[1][:, :2], axes[:, :2]) < 1e-6
         assert start.factor.shape == (logs.dim, 2)
 
 
 def test_sums_do_not_depend_on_batches() -> None:
     logs = logs_of(plain_ratings(60, 25, rows=8, seed=4))
     centre = np.zeros(logs.dim)
-    parts = [sparse_pairs_of(batch, actions=logs.dim, centre=centre) for batch in logs.batches(rows=50)]
-    whole = sparse_pairs_of(next(logs.batches()), actions=logs.dim, centre=centre)
+    parts = [pairs_of_many_actions(batch, actions=logs.dim, centre=centre) for batch in logs.batches(rows=50)]
+    whole = pairs_of_many_actions(next(logs.batches()), actions=logs.dim, centre=centre)
     total = parts[0]
     for part in parts[1:]:
         total = total + part
@@ -221,7 +221,7 @@ def test_sold_by_passes_is_the_dense_one(monkeypatch, estimator, literal) -> Non
     wide = nc.fit(logs, **options)
     kept = len(wide.spectrum)
     assert np.abs(wide.spectrum - dense.spectrum[:kept]).max() < 1e-6 * dense.spectrum[0]
-    assert distance(dense.basis, wide.basis) < 1e-5
+    assert subspace_distance(dense.basis, wide.basis) < 1e-5
     close(wide.mean, dense.mean, 1e-9)
     assert abs(wide.noise_variance / dense.noise_variance - 1) < 1e-6
     tests = [model.evidence.rank.moment for model in (dense, wide)]
@@ -269,9 +269,9 @@ def test_more_pairs_than_are_kept_are_corrected_by_margins(narrow, monkeypatch) 
     margins = nc.fit(logs, estimator="sold")
     assert margins.evidence.coverage.correction == "by margins"
     assert exact.rank == margins.rank == 1
-    assert distance(exact.basis, margins.basis) < 0.02
+    assert subspace_distance(exact.basis, margins.basis) < 0.02
     assert abs(exact.spectrum[0] / margins.spectrum[0] - 1) < 0.02
-    assert distance(margins.basis, (taste / np.linalg.norm(taste))[:, None]) < 0.05
+    assert subspace_distance(margins.basis, (taste / np.linalg.norm(taste))[:, None]) < 0.05
 
 
 def test_movielens_as_everybody_has_it(tmp_path: Path) -> None:

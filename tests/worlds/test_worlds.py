@@ -11,7 +11,7 @@ import pytest
 
 from newcomer._fit import fit
 from newcomer.errors import NewcomerError
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds import Newcomers, Synthetic, World, stream
 from newcomer.worlds.world import check_world
 
@@ -237,5 +237,7 @@ def test_impossible_requests_are_refused(tmp_path):
 def test_5000_users_reveal_the_learnable_subspace_and_not_the_printed_one():
     for make, found in [(Synthetic.learnable, True), (Synthetic.printed, False)]:
         world = make(seed=1)
-        error = distance(fit(world.logs(5000, 20, seed=1), rank=2, estimator="sold", null=False).basis, world.basis)
+        error = subspace_distance(
+            fit(world.logs(5000, 20, seed=1), rank=2, estimator="sold", null=False).basis, world.basis
+        )
         assert error < 0.2 if found else error > 0.9

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from newcomer import validate
 from newcomer.errors import MissingExtra, NewcomerError
-from newcomer.worlds.world import Episode, Newcomers, stream
+from newcomer.worlds.world import Episode, Newcomers, world_stream
 
 try:
     import gymnasium
@@ -42,7 +42,7 @@ class WorldEnvironment(gymnasium.Env[Observation, np.int64]):
             raise NewcomerError(f"{validate.shown(world)} is not a world", todo=todo)
         self.world, self.render_mode = world, render_mode
         self.horizon = validate.whole(horizon, "horizon", todo="ask for at least one round", kind=NewcomerError)
-        count = world.episode(stream(0, "shape"), self.horizon).actions.shape[1]
+        count = world.episode(world_stream(0, "shape"), self.horizon).actions.shape[1]
         features = spaces.Box(-np.inf, np.inf, (count, world.dim), dtype=np.float64)
         both: Any = {"candidates": features, "on_offer": spaces.MultiBinary(count)}
         self.observation_space: spaces.Space[Observation] = spaces.Dict(both)  # type: ignore[assignment]

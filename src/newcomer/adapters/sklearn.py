@@ -17,7 +17,7 @@ from newcomer._transform import Coordinates
 from newcomer.arrays import Floats
 from newcomer.errors import MissingExtra
 from newcomer.logs.logs import Logs
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
@@ -99,5 +99,5 @@ def _logs(table: Floats) -> Logs:
     always meet the same others in its half of a history, and the halves could not be compared.
     """
     user, action = np.nonzero(~np.isnan(table))
-    order = np.lexsort((mix(mix(user.astype(np.uint64)) + action.astype(np.uint64)), user))
+    order = np.lexsort((mix_user_hashes(mix_user_hashes(user.astype(np.uint64)) + action.astype(np.uint64)), user))
     return Logs.from_arrays(user=user[order], action=action[order], reward=table[user, action][order])

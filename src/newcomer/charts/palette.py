@@ -49,10 +49,10 @@ SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA
 DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))
 
 
-def canonical(name: str) -> str:
+def palette_name(name: str) -> str:
     """The known line that a name speaks of: the longest one it contains, spelling apart; else the name itself.
 
-    >>> canonical("proball ucb, tau 5"), canonical("mine")
+    >>> palette_name("proball ucb, tau 5"), palette_name("mine")
     ('ProBALL-UCB', 'mine')
     """
     plain = _plain(name)
@@ -60,40 +60,40 @@ def canonical(name: str) -> str:
     return max(known, key=len) if known else name
 
 
-def colour(name: str) -> str:
+def policy_colour(name: str) -> str:
     """The colour of a policy as #RRGGBB; an unknown name always gets the same spare one.
 
-    >>> colour("LinUCB"), colour("LinUCB, warm")
+    >>> policy_colour("LinUCB"), policy_colour("LinUCB, warm")
     ('#4D4D4D', '#4D4D4D')
     """
-    policy = canonical(name)
+    policy = palette_name(name)
     return COLOURS.get(policy) or OTHERS.get(policy) or SPARE[crc32(policy.encode()) % len(SPARE)]
 
 
-def colours(names: Iterable[str]) -> dict[str, str]:
+def palette_colours(names: Iterable[str]) -> dict[str, str]:
     """Colours for the lines of one picture: each name's own, an unknown name moving on to a spare one still free.
 
-    >>> len(set(colours(["mine", "yours", "theirs"]).values()))
+    >>> len(set(palette_colours(["mine", "yours", "theirs"]).values()))
     3
     """
     chosen: dict[str, str] = {}
     for name in names:
-        first, taken = colour(name), set(chosen.values())
+        first, taken = policy_colour(name), set(chosen.values())
         if first in SPARE and first in taken:
             first = next((spare for spare in SPARE if spare not in taken), first)
         chosen[name] = first
     return chosen
 
 
-def dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+def palette_dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """A dash pattern for each line of one picture: solid, unless an earlier line has the same colour.
 
-    >>> dashes(["LinUCB", "LinUCB, warm"])
+    >>> palette_dashes(["LinUCB", "LinUCB, warm"])
     {'LinUCB': (1, 0), 'LinUCB, warm': (6, 3)}
     """
     seen: dict[str, int] = {}
     patterns: dict[str, tuple[int, ...]] = {}
-    for name, shade in colours(names).items():
+    for name, shade in palette_colours(names).items():
         patterns[name] = DASHES[seen.get(shade, 0) % len(DASHES)]
         seen[shade] = seen.get(shade, 0) + 1
     return patterns

@@ -25,10 +25,10 @@ import numpy as np
 import polars as pl
 from scipy.optimize import isotonic_regression
 
-from newcomer.charts.palette import colours, dashes
-from newcomer.errors import MissingExtra, NewcomerError, nearest
-from newcomer.files import write
-from newcomer.simulate import curves, exits
+from newcomer.charts.palette import palette_colours, palette_dashes
+from newcomer.errors import MissingExtra, NewcomerError, error_name_hint
+from newcomer.files import write_file
+from newcomer.simulate import simulated_curves, simulated_exits
 
 try:
     import altair as alt
@@ -56,7 +56,7 @@ def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "", labe
 
     Bands are one standard error over users; a diamond marks the median round in which users left the subspace.
     """
-    lines = curves(rows)
+    lines = simulated_curves(rows)
     return draw_lines(
         lines,
         path,
@@ -153,7 +153,7 @@ def draw_outlines(
     `frame` has `x`, `y` and `order` (the place of a point along its outline); an outline of one point is a dot.
     """
     _check_columns(frame, ["x", "y", "order", series, facet])
-    hues = colours(_names([frame], series))
+    hues = palette_colours(_names([frame], series))
     panels = [
         _outlines(_only(frame, facet, value), series, hues).properties(
             title=_subtitle(str(value)), width=300, height=300
@@ -207,7 +207,7 @@ class _Lines:
     @cached_property
     def hues(self) -> dict[str, str]:
         """The colour of each line."""
-        return colours(self.names)
+        return palette_colours(self.names)
 
     def panel(self, frame: pl.DataFrame, points: pl.DataFrame | None) -> Any:
         """Bands below, lines above them, marks on top."""
@@ -266,7 +266,7 @@ class _Lines:
 
     def _pattern(self) -> alt.StrokeDash:
         """Dashes that tell lines of one colour apart."""
-        patterns = [list(pattern) for pattern in dashes(self.names).values()]
+        patterns = [list(pattern) for pattern in palette_dashes(self.names).values()]
         legend: dict[str, Any] = {"legend": None} if self.labelled else {}
         scale = alt.Scale(domain=list(self.names), range=patterns)
         return alt.StrokeDash(f"{self.series}:N", title=None, scale=scale, **legend)
@@ -275,7 +275,9 @@ class _Lines:
 def _switches(rows: pl.DataFrame, lines: pl.DataFrame) -> pl.DataFrame:
     """Where on its curve the median user of a policy left the subspace; none if most users never left."""
     never = pl.lit(np.inf)
-    median = exits(rows).group_by("policy").agg(t=pl.col("left_at").cast(pl.Float64).fill_null(never).median())
+    median = (
+        simulated_exits(rows).group_by("policy").agg(t=pl.col("left_at").cast(pl.Float64).fill_null(never).median())
+    )
     median = median.filter(pl.col("t").is_finite()).with_columns(pl.col("t").round().cast(pl.Int64))
     return median.join(lines, on=["policy", "t"]).select("policy", "t", "regret")
 
@@ -324,7 +326,7 @@ def _check_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
     """Say which column is missing; Altair would draw an empty picture."""
     for name in names:
         if name not in frame.columns:
-            hint = nearest(name, frame.columns)
+            hint = error_name_hint(name, frame.columns)
             raise NewcomerError(f"the table to draw has no column '{name}'{hint}", todo=f"it has {frame.columns}")
 
 
@@ -343,7 +345,7 @@ def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int =
     with alt.data_transformers.enable("default", max_rows=None):
         drawn = io.BytesIO()
         styled.save(drawn, format="png", scale_factor=2 if panels <= MANY else 1.3)
-    write(Path(path), squeezed(drawn.getvalue()))
+    write_file(Path(path), squeezed_png(drawn.getvalue()))
     return Path(path)
 
 
@@ -353,7 +355,7 @@ EIGHT_BIT_RGB = bytes([8, 2, 0, 0, 0])
 PLAIN, LEFT = 0, 1  # rows as they are, or each pixel less the one to its left
 
 
-def squeezed(data: bytes) -> bytes:
+def squeezed_png(data: bytes) -> bytes:
     """The same picture as opaque RGB at full compression; anything but an opaque 8-bit RGBA picture as it is.
 
     Rows that the renderer filtered hold each pixel less its left neighbour; their running sum (modulo 256) is the row.

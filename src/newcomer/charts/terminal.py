@@ -25,7 +25,7 @@ from newcomer.errors import NewcomerError
 _MARKS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 
 
-def curves(
+def terminal_curves(
     series: Mapping[str, tuple[ArrayLike, ArrayLike]],
     *,
     width: int = 72,
@@ -37,7 +37,7 @@ def curves(
 
     Where two series meet, the one named first is seen. The legend gives each series' letter and its last value.
 
-    >>> print(curves({"up": ([0, 1, 2], [0, 1, 4])}, width=24, height=4))
+    >>> print(terminal_curves({"up": ([0, 1, 2], [0, 1, 4])}, width=24, height=4))
         4 |               AA
     2.667 |           AAAA
           |      AAAAA
@@ -139,25 +139,25 @@ BLOCKS = Glyphs()
 ASCII = Glyphs(signal="#", chance="=", beyond=".")
 
 
-def glyphs_for(encoding: str) -> Glyphs:
+def terminal_glyphs(encoding: str) -> Glyphs:
     """Blocks where the terminal has them, ASCII elsewhere.
 
-    >>> glyphs_for("ascii").signal
+    >>> terminal_glyphs("ascii").signal
     '#'
     """
     return BLOCKS if encoding.lower().replace("-", "").startswith("utf") else ASCII
 
 
-def rows_shown(values: Sequence[float], rank: int) -> int:
+def scree_rows_in_terminal(values: Sequence[float], rank: int) -> int:
     """How many eigenvalues to draw: the kept ones and up to four of the others, within the screen.
 
-    >>> rows_shown([1.0] * 50, 2), rows_shown([1.0] * 50, 40)
+    >>> scree_rows_in_terminal([1.0] * 50, 2), scree_rows_in_terminal([1.0] * 50, 40)
     (6, 12)
     """
     return min(len(values), max(min(rank + 4, ROWS), min(rank, ROWS)))
 
 
-def scree(
+def terminal_scree(
     values: Sequence[float],
     band: Sequence[float],
     *,
@@ -168,7 +168,7 @@ def scree(
 ) -> Table:
     """One bar an eigenvalue, of `total`, with what chance would give (`band`, same length or empty) shaded in it."""
     width = min(WIDTH, max(columns - BESIDE, 1))
-    shown = rows_shown(values, rank)
+    shown = scree_rows_in_terminal(values, rank)
     limits = list(band) or [0.0] * shown
     top = max([*values[:shown], *limits[:shown], 1e-300])
     table = Table.grid(padding=(0, 1))
@@ -176,14 +176,16 @@ def scree(
         table.add_column(justify="right" if right else "left", no_wrap=True)
     for i in range(shown):
         kept = i < rank
-        bar = scree_bar(_length(values[i], top, width), _length(limits[i], top, width), kept=kept, glyphs=glyphs)
-        table.add_row(f"   {i + 1}", bar, number(values[i]), Text("kept" if kept else "", style="green"))
+        bar = terminal_scree_bar(
+            _length(values[i], top, width), _length(limits[i], top, width), kept=kept, glyphs=glyphs
+        )
+        table.add_row(f"   {i + 1}", bar, terminal_number(values[i]), Text("kept" if kept else "", style="green"))
     if shown < total:
         table.add_row("", Text(f"and {total - shown:,} more", style="dim"), "", "")
     return table
 
 
-def scree_bar(length: int, chance: int, *, kept: bool, glyphs: Glyphs) -> Text:
+def terminal_scree_bar(length: int, chance: int, *, kept: bool, glyphs: Glyphs) -> Text:
     """A bar of `length` cells whose first `chance` cells are what chance gives."""
     return Text.assemble(
         (glyphs.chance * min(length, chance), "cyan" if kept else "dim"),
@@ -192,7 +194,7 @@ def scree_bar(length: int, chance: int, *, kept: bool, glyphs: Glyphs) -> Text:
     )
 
 
-def scree_legend(chance: str, glyphs: Glyphs = BLOCKS, columns: int = 80) -> Text:
+def terminal_scree_legend(chance: str, glyphs: Glyphs = BLOCKS, columns: int = 80) -> Text:
     """How to read the plot; `chance` says how the band was found. One line, or as many as it takes."""
     parts = [f"{glyphs.chance}{glyphs.beyond} within chance ({chance})"] if chance else []
     parts += [f"{glyphs.signal} beyond it" if chance else f"{glyphs.signal} eigenvalues", "(bars: square roots)"]
@@ -205,7 +207,7 @@ def _length(value: float, top: float, width: int) -> int:
     return round(width * math.sqrt(max(value, 0.0) / top))
 
 
-def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
+def terminal_facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     """Labelled lines, the labels in a column of their own."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True, min_width=8)
@@ -215,10 +217,10 @@ def facts(rows: Iterable[tuple[str, RenderableType]]) -> Table:
     return table
 
 
-def number(value: float) -> str:
+def terminal_number(value: float) -> str:
     """Three significant figures without needless exponents.
 
-    >>> number(27.931), number(5168.2), number(1e-9)
+    >>> terminal_number(27.931), terminal_number(5168.2), terminal_number(1e-9)
     ('27.9', '5,168', '1.0e-09')
     """
     if not math.isfinite(value):
@@ -228,6 +230,6 @@ def number(value: float) -> str:
     return f"{value:.1e}"
 
 
-def count(amount: int, word: str, plural: str = "") -> str:
+def terminal_count(amount: int, word: str, plural: str = "") -> str:
     """`1 user`, `5,000 users`."""
     return f"{amount:,} {word if amount == 1 else plural or word + 's'}"

@@ -19,7 +19,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.checks.significance import Draft
 from newcomer.findings import ARMS, LIFT, Finding
 from newcomer.gain.arms import arm_steps, lift_of
-from newcomer.interval import shown
+from newcomer.interval import interval_in_words
 from newcomer.logs.batch import Batch
 from newcomer.logs.candidates import OBSERVED, RANDOM
 from newcomer.logs.logs import Logs
@@ -97,7 +97,10 @@ def arms_finding(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Fin
     p_value = math.erfc(abs(lift.over.value) / max(lift.over.error, 1e-300) / math.sqrt(2.0))
     found = made(lift.over.value, p_value)
     first = f"first {lift.interactions} interactions" if lift.interactions > 1 else "first interaction"
-    said = f" Over the {first} treated users got {shown(lift.over)} over the control arm, who are served the best for"
+    said = (
+        f" Over the {first} treated users got {interval_in_words(lift.over)} over the control arm, "
+        "who are served the best for"
+    )
     return replace(found, what=f"{found.what}{said} everybody.")
 
 

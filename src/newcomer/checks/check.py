@@ -16,8 +16,8 @@ from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
 from newcomer.evidence import Evidence, HeldoutGain
 from newcomer.findings import SHARED, Decision, Finding, Findings, Picture
-from newcomer.gain.verdict import decide, look_of, times
-from newcomer.interval import shown
+from newcomer.gain.verdict import decide, verdict_step, verdict_times
+from newcomer.interval import interval_in_words
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.model import Model
@@ -79,7 +79,7 @@ def with_gain(found: Findings, model: Model | None, decision: Decision, why: str
     for what is served.
     """
     told = [_beside(one, decision) if one.name == SHARED else one for one in found.findings]
-    return replace(found, findings=(*told, enough_users(model, decision, why)))
+    return replace(found, findings=(*told, check_enough_users(model, decision, why)))
 
 
 def _beside(shared: Finding, decision: Decision) -> Finding:
@@ -91,7 +91,7 @@ def _beside(shared: Finding, decision: Decision) -> Finding:
     return replace(shared, verdict="fine" if shared.verdict == "doubtful" else shared.verdict, what=what, advice=advice)
 
 
-def enough_users(model: Model | None, decision: Decision, why: str = "") -> Finding:
+def check_enough_users(model: Model | None, decision: Decision, why: str = "") -> Finding:
     """What held-out users gain by a fit to the others, after each number of interactions."""
     advice = "Nothing to do." if decision.personal == "yes" else decision.sentences[-1]
     if model is None:
@@ -103,9 +103,11 @@ def enough_users(model: Model | None, decision: Decision, why: str = "") -> Find
     if outlook is None or not outlook.steps:
         what = f"Of {users:,} users too few, or too short histories, could be held out to measure a gain."
         return Finding(ENOUGH_USERS, "doubtful", what, advice)
-    look = look_of(outlook)
-    what = f"{look.people:,} held-out users gain {shown(look.over_mean)} over the population mean after"
-    what += f" {times(look.interactions)}, in a choice of {outlook.choices}; `newcomer evaluate` measures what more"
+    look = verdict_step(outlook)
+    what = f"{look.people:,} held-out users gain {interval_in_words(look.over_mean)} over the population mean after"
+    what += (
+        f" {verdict_times(look.interactions)}, in a choice of {outlook.choices}; `newcomer evaluate` measures what more"
+    )
     what += " users add."
     if decision.logs == "broken":
         what += " The logs are broken, so that this number is not to be trusted."

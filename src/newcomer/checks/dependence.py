@@ -20,9 +20,10 @@ If what a user logs is drawn with probability increasing in the user's own rewar
 what the other half has: a user whose rewards for some actions are high has logged more actions like them (x against y),
 and rewards rise with how many such actions were logged (y against x). Both products, over halves of shuffled histories,
 have mean zero where exposure knows nothing of the user's rewards, also if popular actions are good ones: exposure that
-follows the population's mean is harmless. `newcomer.checks.dependence.forward` asks the same in time, along directions
-of rewards. Where self-selection is strong these fail, because rewards that are all high show no preferences. But then
-users who like the same things log the same things: directions of exposure show it. So there are two sets of directions,
+follows the population's mean is harmless. `newcomer.checks.dependence.adaptive_logging_dependence` asks the same in
+time, along directions of rewards. Where self-selection is strong these fail, because rewards that are all high show no
+preferences. But then users who like the same things log the same things: directions of exposure show it. So there are
+two sets of directions,
 
     the leading eigenvectors of   sum_u sum_{h != i} w_h w_i f_h f_i^T   within halves,     w = e   and   w = 1,
 
@@ -30,7 +31,7 @@ with f the features of rows, each less its mean and over its deviation, and e th
 halves, so that permuting second halves among users changes no direction, and the test stays exact.
 
 What a person likes about one action alone, beyond everything shared, leaves no such trace, and no test of logs can find
-it: `unseen` says so, first of all that is unknowable, and how much it would do.
+it: `single_action_dependence` says so, first of all that is unknowable, and how much it would do.
 
 Do attributes of users tell which actions were logged?
 
@@ -51,7 +52,15 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.residuals import LEADING, LENGTHS, RANDOM, HalvedRows, ResidualSample, halves_of, others_of
+from newcomer.checks.residuals import (
+    LEADING,
+    LENGTHS,
+    RANDOM,
+    HalvedRows,
+    ResidualSample,
+    residual_halves,
+    residual_sums_of_others,
+)
 from newcomer.checks.significance import (
     ADAPTIVE,
     BINS,
@@ -65,18 +74,18 @@ from newcomer.checks.significance import (
     Draft,
     Limits,
     PermutationTest,
-    cross_test,
-    flip_test,
-    in_bins,
-    leading_pair,
-    pair_test,
-    several,
+    binned_test_means,
+    cross_permutation_test,
+    leading_test_directions,
+    paired_permutation_test,
+    sign_flip_test,
+    users_with_peers_to_test,
 )
 from newcomer.findings import LOGGING, Finding, Picture, Verdict
-from newcomer.gain.per_user import PerUser, gather
+from newcomer.gain.per_user import PerUser, gather_per_user
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.users import lots, mix, reshuffled
+from newcomer.users import mix_user_hashes, reshuffled_users, user_lots
 
 CONTEXTS = 12  # coordinates of what is shown that are looked at
 LEAST_PREFERENCE = 0.1  # of the sd of residuals: preferences smaller than this are no unit to measure in
@@ -90,7 +99,7 @@ DRIFT = Limits(0.1, 0.5)
 SHIFT = "standard deviations, for a preference of one standard deviation"
 
 
-def preference_size(view: HalvedRows, *, level: bool = True) -> float:
+def dependence_unit(view: HalvedRows, *, level: bool = True) -> float:
     """The sd of what users' preferences do to rewards, level and leading directions together.
 
     At least a tenth of the sd of residuals.
@@ -103,23 +112,25 @@ def preference_size(view: HalvedRows, *, level: bool = True) -> float:
     return float(np.sqrt(max(found, LEAST_PREFERENCE**2 * view.sample.spread)))
 
 
-def forward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
+def adaptive_logging_dependence(view: HalvedRows, unit: float, seed: int) -> Draft | None:
     """Adaptive logging: x of the first half of histories in time, against what the second half showed."""
     before, after = view.sizes
     rewards = view.beyond_attributes(view.sums(view.paid(level=True))[0], before)
     shown = view.beyond_attributes(view.sums(view.due[:, : view.leading])[1], after)
-    found = cross_test(rewards, shown, view.sample.window, _product(before, after), seed=seed, matched=view.leading)
+    found = cross_permutation_test(
+        rewards, shown, view.sample.window, _product(before, after), seed=seed, matched=view.leading
+    )
     picture = _crossed(view, found, rewards / before[:, None], shown / after[:, None], "rewards of the first half")
     what = "What a user is shown moves towards what earlier rewards say that they prefer by {effect} {unit}"
     return _logging(ADAPTIVE_LOGGING, found, unit, what, ADAPTIVE, picture)
 
 
-def backward(view: HalvedRows, unit: float, seed: int) -> Draft | None:
+def logging_preference_dependence(view: HalvedRows, unit: float, seed: int) -> Draft | None:
     """Logging by preference: the first action of histories in time, against x of the second half."""
     starts, after = view.sample.offsets[:-1], view.sizes[1]
     shown = view.beyond_attributes(view.z[starts][:, : view.leading], after * 0 + 1)
     rewards = view.beyond_attributes(view.sums(view.paid(level=True))[1], after)
-    found = cross_test(
+    found = cross_permutation_test(
         rewards, shown, view.sample.window, _product(after, after * 0 + 1), seed=seed, matched=view.leading
     )
     picture = _crossed(view, found, rewards / after[:, None], shown, "rewards of the second half")
@@ -141,13 +152,13 @@ def _logging(
     return Draft(name, found, 1.0 / unit, SHIFT, SHIFTED, what, advice, picture, in_time=True)
 
 
-def contexts(view: HalvedRows, seed: int) -> Draft | None:
+def context_dependence(view: HalvedRows, seed: int) -> Draft | None:
     """Dependent contexts: what one half showed against what the other shows, rows shuffled."""
     before, after = view.sizes
     first = view.beyond_attributes(view.sums(view.z[:, :CONTEXTS])[0], before)
     second = view.beyond_attributes(view.sums(view.due[:, :CONTEXTS])[1], after)
     matched = first.shape[1]
-    found = cross_test(
+    found = cross_permutation_test(
         first, second, view.sample.window, _product(before, after), seed=seed, matched=matched, norm="spectral"
     )
     if found is None:
@@ -158,7 +169,7 @@ def contexts(view: HalvedRows, seed: int) -> Draft | None:
     return Draft(CONTEXTS_SHOWN, found, 1.0, "of the variance", SHOWN, what, SHOWN_ADVICE, picture)
 
 
-def lengths(view: HalvedRows, unit: float, seed: int) -> Draft | Finding:
+def length_dependence(view: HalvedRows, unit: float, seed: int) -> Draft | Finding:
     """Lengths that depend on preferences: x of the first rows against the logarithm of the length."""
     sample, window = view.sample, view.sample.window
     rows = max(2, int(np.quantile(window, SHORTEST, method="lower"))) if len(window) else 2
@@ -169,22 +180,24 @@ def lengths(view: HalvedRows, unit: float, seed: int) -> Draft | Finding:
     size = np.log(np.minimum(sample.length[able], LENGTHS))[:, None]
     weights = np.full(len(able), float(rows))
     found = (
-        cross_test(first, size, np.zeros(len(able), np.int64), weights, seed=seed)
+        cross_permutation_test(first, size, np.zeros(len(able), np.int64), weights, seed=seed)
         if len(able) and np.ptp(size)
         else None
     )
     if found is None or unit <= 0:
         same = "All histories have the same length." if len(able) else "No history is long enough to tell."
         return Finding("history length", "fine" if len(able) else "unknowable", same, FINE if len(able) else MORE)
-    left, _ = leading_pair(found.matrix)
+    left, _ = leading_test_directions(found.matrix)
     labels = {"x_label": f"rewards of the first {rows} rows", "y_label": "rows of the history"}
-    picture = in_bins(first @ left / rows, np.exp(size[:, 0]), title="Does the length depend on preferences?", **labels)
+    picture = binned_test_means(
+        first @ left / rows, np.exp(size[:, 0]), title="Does the length depend on preferences?", **labels
+    )
     what = f"The rewards of the first {rows} rows predict the length of the history by {{effect}} {{unit}}"
     unit_name = "(logarithm, for a preference of one standard deviation)"
     return Draft("history length", found, 1.0 / unit, unit_name, LENGTH, what, LENGTH_ADVICE, picture, in_time=True)
 
 
-def drift(view: HalvedRows, seed: int) -> Draft | None:
+def drift_dependence(view: HalvedRows, seed: int) -> Draft | None:
     """Drift: the slope of residuals, and of residuals times coordinates, over the positions of a history.
 
     Turning a history around turns the sign of its slope, so that flips of sign are permutations within users.
@@ -194,7 +207,7 @@ def drift(view: HalvedRows, seed: int) -> Draft | None:
     place = inside / np.repeat(sample.window - 1, sample.window) - 0.5
     paid = view.residual[:, None] * np.column_stack([np.ones(len(place)), view.z])
     slopes = np.add.reduceat(place[:, None] * paid, sample.offsets[:-1], axis=0) if len(sample) else paid
-    found = flip_test(slopes, float((place**2).sum()), seed=seed) if len(sample) else None
+    found = sign_flip_test(slopes, float((place**2).sum()), seed=seed) if len(sample) else None
     deviation = float(sample.reward.std()) if len(sample) else 0.0
     if found is None or deviation <= 0:
         return None
@@ -238,10 +251,12 @@ def _crossed(view: HalvedRows, found: PermutationTest | None, x: Floats, y: Floa
     """What is shown against what it should not depend on, along the pair of directions where it does most."""
     if found is None:
         return None
-    left, right = leading_pair(found.matrix)
-    many = several(view.sample.window)
+    left, right = leading_test_directions(found.matrix)
+    many = users_with_peers_to_test(view.sample.window)
     title = f"Does what is shown depend on the {label}?" if "rewards" in label else "Do the halves show the same?"
-    return in_bins(x[many] @ left, y[many] @ right, title=title, x_label=label, y_label="what is shown, in sd")
+    return binned_test_means(
+        x[many] @ left, y[many] @ right, title=title, x_label=label, y_label="what is shown, in sd"
+    )
 
 
 def _product(before: Ints, after: Ints) -> Floats:
@@ -254,12 +269,14 @@ ROUNDS = 8  # of subspace iteration: the matrices are sums of noise mostly, whos
 LIKING = Limits(0.1, 0.2)
 
 
-def self_selection(view: HalvedRows, seed: int) -> Draft | None:
+def self_selection_dependence(view: HalvedRows, seed: int) -> Draft | None:
     """Whether what a user logged goes with what the user's other rows say that the user likes; `view` is shuffled."""
     sample = view.sample
     views = [
         HalvedRows.along(sample, view.order, directions, directions.shape[1])
-        for directions in (leading(view, weights) for weights in (sample.residual, np.ones(len(sample.residual))))
+        for directions in (
+            leading_dependence_directions(view, weights) for weights in (sample.residual, np.ones(len(sample.residual)))
+        )
     ]
     before, after = view.sizes
     rewards = [np.hstack(half) for half in zip(*(one.sums(one.paid(level=False)) for one in views), strict=True)]
@@ -271,8 +288,8 @@ def self_selection(view: HalvedRows, seed: int) -> Draft | None:
     x, y = np.hstack([rewards[0], shown[0]]), np.hstack([shown[1], rewards[1]])
     # A direction of both sets is met twice, and so is its preference: means over the sets, and over both products.
     weights = np.asarray(2.0 * len(views) * before * after, np.float64)
-    found = pair_test(x, y, sample.window, weights, seed=seed)
-    unit = float(np.sqrt(np.mean([preference_size(one, level=False) ** 2 for one in views])))
+    found = paired_permutation_test(x, y, sample.window, weights, seed=seed)
+    unit = float(np.sqrt(np.mean([dependence_unit(one, level=False) ** 2 for one in views])))
     if found is None or unit <= 0:
         return None
     what = "What users log moves towards what their other rows say that they prefer by {effect} {unit}"
@@ -280,9 +297,9 @@ def self_selection(view: HalvedRows, seed: int) -> Draft | None:
     return Draft(SELF_SELECTION, found, 1.0 / unit, SHIFT, LIKING, what, LIKED, picture)
 
 
-def leading(view: HalvedRows, weights: Floats) -> Floats:
+def leading_dependence_directions(view: HalvedRows, weights: Floats) -> Floats:
     """Directions (dim, q) in which weighted features of the rows of a half agree most, `LEADING` at most."""
-    sample, order, halves = view.sample, view.order, halves_of(view.sample.window)
+    sample, order, halves = view.sample, view.order, residual_halves(view.sample.window)
     mean, deviation = sample.usual
     scale = np.where(deviation > 0, 1.0 / np.where(deviation > 0, deviation, 1.0), 0.0)[:, None]
     weight = weights[order][:, None]
@@ -290,7 +307,7 @@ def leading(view: HalvedRows, weights: Floats) -> Floats:
     def agreed(basis: Floats) -> Floats:
         seen = weight * (sample.project(scale * basis) - mean @ (scale * basis))[order]
         back = np.empty_like(seen)
-        back[order] = weight * others_of(seen, halves)
+        back[order] = weight * residual_sums_of_others(seen, halves)
         return np.asarray(scale * (sample.spread_out(back) - np.outer(mean, back.sum(axis=0))))
 
     size = min(sample.dim, LEADING + RANDOM)
@@ -302,7 +319,9 @@ def leading(view: HalvedRows, weights: Floats) -> Floats:
     return np.asarray(scale * (basis @ vectors[:, ::-1][:, :LEADING]))
 
 
-def unseen(sample: ResidualSample, deviation: float, learned: str = "rewards", *, random: bool) -> Finding:
+def single_action_dependence(
+    sample: ResidualSample, deviation: float, learned: str = "rewards", *, random: bool
+) -> Finding:
     """Self-selection by what a person likes about one action alone; rewards of the logs have this `deviation`, on the
     scale that is `learned`.
 
@@ -329,7 +348,7 @@ def _picture(rewards: Floats, shown: Floats) -> Picture | None:
     both = rewards.T @ shown
     along = np.linalg.eigh(both + both.T)[1][:, -1]
     labels = {"x_label": "preference by the rewards of one half", "y_label": "what the other half shows, in sd"}
-    return in_bins(rewards @ along, shown @ along, title="Do people log what they like?", **labels)
+    return binned_test_means(rewards @ along, shown @ along, title="Do people log what they like?", **labels)
 
 
 NAME = "attributes and logging"
@@ -341,12 +360,12 @@ ADVICE = (
 )
 
 
-def attributes_and_logging(logs: Logs, *, level: float, seed: int) -> Finding | None:
+def attribute_dependence(logs: Logs, *, level: float, seed: int) -> Finding | None:
     """Whether attributes predict what was shown; None where the logs have no attributes."""
     if logs.people is None:
         return None
     share = min(1.0, USERS / max(logs.summary.users, 1))
-    found = gather(logs, partial(_look, share=share))
+    found = gather_per_user(logs, partial(_look, share=share))
     x, shown = np.split(found.values, [logs.people.width], axis=1)
     if len(x) < FEWEST or not x.any():
         return Finding(NAME, "unknowable", "There are too few users with attributes to tell.", "Nothing to do.")
@@ -366,7 +385,7 @@ def attributes_and_logging(logs: Logs, *, level: float, seed: int) -> Finding | 
 def _look(batch: Batch, *, share: float) -> PerUser:
     """Attributes, zero where missing, and what was shown, of some users: the map of a pass."""
     assert batch.attributes is not None
-    some = np.flatnonzero(lots(reshuffled(batch.hashes, 0, 9)) < share)
+    some = np.flatnonzero(user_lots(reshuffled_users(batch.hashes, 0, 9)) < share)
     shown = np.zeros((len(some), COORDINATES))
     for place, user in enumerate(some.tolist()):
         rows = np.arange(batch.offsets[user], batch.offsets[user + 1])
@@ -378,7 +397,7 @@ def _coordinates(batch: Batch, rows: Ints) -> Floats:
     """Rows along random directions (rows, q), the same for all batches; of actions, signs by a hash of the action."""
     if batch.coded is not None and batch.actions is not None:
         codes = batch.actions[rows].astype(np.uint64)
-        bits = mix(codes)[:, None] >> np.arange(COORDINATES, dtype=np.uint64)
+        bits = mix_user_hashes(codes)[:, None] >> np.arange(COORDINATES, dtype=np.uint64)
         return np.asarray((bits & np.uint64(1)).astype(np.float64) * 2.0 - 1.0)
     directions = np.random.default_rng(0).normal(size=(batch.dim, COORDINATES))
     return np.asarray(batch.take(rows) @ directions)

@@ -32,7 +32,7 @@ SPELLINGS = 3  # of an action, and actions, that are named
 OFF = 0.1  # relative deviation of frequencies from propensities that matters
 
 
-def coverage(logs: Logs, found: CheckSample) -> Finding:
+def describe_coverage(logs: Logs, found: CheckSample) -> Finding:
     """Whether histories and actions are there to learn from: users of two rows, several actions, every direction."""
     summary, weakest, missing = logs.summary, *_weakest(logs, found)
     rare = float(np.mean(found.shown < RARE)) if len(found.shown) else 0.0
@@ -69,10 +69,10 @@ def _seen_most(logs: Logs, found: CheckSample) -> str:
     return f"{len(shown):,} actions have {shown.min():,} to {shown.max():,} rows each" if len(shown) else "No actions"
 
 
-def spelling(ids: Sequence[int | str]) -> list[Finding]:
+def describe_spellings(ids: Sequence[int | str]) -> list[Finding]:
     """Ids of actions that differ in case or in blanks alone: each spelling counts as an action of its own.
 
-    >>> spelling(["Tea", "tea ", "rum"])[0].what
+    >>> describe_spellings(["Tea", "tea ", "rum"])[0].what
     "1 action is there in several spellings, which count as different actions ('Tea', 'tea ')."
     """
     groups: dict[str, list[str]] = {}
@@ -128,7 +128,7 @@ def _by_action(found: CheckSample) -> Picture | None:
     return Picture("How often was each action shown?", *labels, tuple((at + 1.0).tolist()), _floats(counts[at]))
 
 
-def rewards(logs: Logs) -> Finding:
+def describe_rewards(logs: Logs) -> Finding:
     """Constant, two-valued, piled up at an end, or far outside: what rewards look like."""
     values, counts = logs.total.rewards.listed(logs.summary.clip)
     total, summary = int(counts.sum()), logs.summary
@@ -174,7 +174,7 @@ def _histogram(values: Floats, counts: Ints) -> Picture:
     return Picture("Rewards", "reward", "share of rows", _floats(middle), _floats(shares), kind="bars")
 
 
-def propensities(found: CheckSample, rows: int, level: float) -> Finding:
+def describe_propensities(found: CheckSample, rows: int, level: float) -> Finding:
     """Whether propensities agree with how often actions were shown, and are far enough from zero."""
     told = found.propensities
     if told is None:
@@ -232,13 +232,13 @@ def _ratio_picture(ratio: Floats, limit: Floats) -> Picture:
     )
 
 
-def repeats(sample: ResidualSample) -> Finding:
+def describe_repeats(sample: ResidualSample) -> Finding:
     """Whether actions come again to the same user, and whether what is left of their rewards agrees then."""
     if not len(sample.actions) or not sample.repeats or sample.spread <= 0:
         what = "No user meets an action twice" if len(sample.actions) else "Actions have no names"
         what += ": whether a user's reward for the same action repeats cannot be told."
         return Finding("repeats", "unknowable", what, "Nothing to do: a newcomer's own repeats will show it.")
-    same, other, error = agreement(sample)
+    same, other, error = describe_repeat_agreement(sample)
     lasting = float(np.clip((same - other) / sample.spread, -1.0, 1.0))
     what = (
         f"{sample.repeats:,} rows repeat an action of the user; {lasting:.0%} of the variance of rewards that actions"
@@ -259,7 +259,7 @@ def repeats(sample: ResidualSample) -> Finding:
     return Finding("repeats", "fine", told, NOTHING, effect=lasting, unit=unit, picture=picture)
 
 
-def agreement(sample: ResidualSample) -> tuple[float, float, float]:
+def describe_repeat_agreement(sample: ResidualSample) -> tuple[float, float, float]:
     """Mean product of residuals of two rows of a user: same action, other ones; and the first one's error."""
     key = sample.user * sample.count + sample.actions
     places, which = np.unique(key, return_inverse=True)

@@ -11,11 +11,22 @@ import numpy as np
 
 from newcomer.checks import dependence
 from newcomer.checks.arms import NOBODY, arms_finding, count_arms, propensities_by_arm
-from newcomer.checks.dependence import attributes_and_logging, self_selection, unseen
-from newcomer.checks.descriptive import coverage, propensities, repeats, rewards, spelling
-from newcomer.checks.residuals import HalvedRows, ResidualSample, take_sample
-from newcomer.checks.shared_preferences import asked_of_all, behind_tails, shared_preferences, unknowable
-from newcomer.checks.significance import Draft, UsersTested, judged
+from newcomer.checks.dependence import attribute_dependence, self_selection_dependence, single_action_dependence
+from newcomer.checks.descriptive import (
+    describe_coverage,
+    describe_propensities,
+    describe_repeats,
+    describe_rewards,
+    describe_spellings,
+)
+from newcomer.checks.residuals import HalvedRows, ResidualSample, take_residual_sample
+from newcomer.checks.shared_preferences import (
+    behind_tails,
+    shared_preferences,
+    shared_preferences_of_all,
+    unknowable_of_shared_preferences,
+)
+from newcomer.checks.significance import Draft, UsersTested, findings_by_significance
 from newcomer.findings import LOGGING, SHARED, Finding, Findings
 from newcomer.logs.logs import Logs
 
@@ -27,34 +38,38 @@ def quick_check(
     logs: Logs, *, level: float = 0.05, seed: int = 0, progress: Callable[[int, int], None] | None = None
 ) -> Findings:
     """Check logs without a fit; `progress` is called with (rows done, rows in all)."""
-    everybody = take_sample(logs, progress=progress)
-    drafts: list[Draft | Finding] = [coverage(logs, everybody), *spelling(logs.action_ids or ()), rewards(logs)]
+    everybody = take_residual_sample(logs, progress=progress)
+    drafts: list[Draft | Finding] = [
+        describe_coverage(logs, everybody),
+        *describe_spellings(logs.action_ids or ()),
+        describe_rewards(logs),
+    ]
     looked = logs.judges or logs  # by whom the tests are made: everybody, or the users of the random arm
-    found = everybody if looked is logs else take_sample(looked, progress=progress)
+    found = everybody if looked is logs else take_residual_sample(looked, progress=progress)
     sample = ResidualSample.of(found, logs.item_features)
     why = _why_not(sample) if logs.judges is not None else NOBODY
     tests = [_untold(name, why) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
-    weighed = propensities(found, looked.summary.rows, level) if logs.judges is not None else None
+    weighed = describe_propensities(found, looked.summary.rows, level) if logs.judges is not None else None
     if looked is not logs or weighed is None:
         counts = count_arms(logs)
         drafts.append(arms_finding(logs, counts, tests))
         weighed = propensities_by_arm(logs, counts, weighed)
-    drafts += [weighed, repeats(sample) if len(sample) else _untold("repeats", why)]
+    drafts += [weighed, describe_repeats(sample) if len(sample) else _untold("repeats", why)]
     ordered = getattr(logs, "ordered", True)
     tested = UsersTested(looked.summary.users, len(sample), ordered, arm=looked is not logs)
-    told = judged([*drafts, *tests], level, tested)
+    told = findings_by_significance([*drafts, *tests], level, tested)
     if not why:
         shared = next(one for one in told if one.name == SHARED)
-        shared = behind_tails(asked_of_all(looked, shared, level, progress), logs.summary, level)
+        shared = behind_tails(shared_preferences_of_all(looked, shared, level, progress), logs.summary, level)
         told = [shared if one.name == SHARED else one for one in told]
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation, learned = logs.summary.reward_deviation, logs.summary.learned
     random = found.propensities is not None and weighed.verdict == "fine"
-    hidden = unknowable(
+    hidden = unknowable_of_shared_preferences(
         next(one for one in told if one.name == SHARED), shown, deviation, level, learned, random=random
     )
-    first = unseen(sample, deviation, learned, random=random)
-    known = attributes_and_logging(looked, level=level, seed=seed)
+    first = single_action_dependence(sample, deviation, learned, random=random)
+    known = attribute_dependence(looked, level=level, seed=seed)
     told = told if known is None else [*told, known]
     return Findings((*told, first, *hidden), level, logs.summary.users, logs.summary.rows, len(sample))
 
@@ -70,15 +85,15 @@ def _why_not(sample: ResidualSample) -> str:
 def _tests(sample: ResidualSample, level: float, seed: int) -> list[Draft | Finding]:
     """The tests of chance, each with permutations of its own."""
     timed, shuffled = HalvedRows.of(sample, shuffled=False), HalvedRows.of(sample, shuffled=True)
-    unit = dependence.preference_size(shuffled)
+    unit = dependence.dependence_unit(shuffled)
     seeds = np.random.SeedSequence(seed).generate_state(7).tolist()
     found = [
-        dependence.forward(timed, unit, seeds[0]),
-        dependence.backward(timed, unit, seeds[1]),
-        self_selection(shuffled, seeds[6]),
-        dependence.contexts(shuffled, seeds[2]),
-        dependence.lengths(timed, unit, seeds[3]),
-        dependence.drift(timed, seeds[4]),
+        dependence.adaptive_logging_dependence(timed, unit, seeds[0]),
+        dependence.logging_preference_dependence(timed, unit, seeds[1]),
+        self_selection_dependence(shuffled, seeds[6]),
+        dependence.context_dependence(shuffled, seeds[2]),
+        dependence.length_dependence(timed, unit, seeds[3]),
+        dependence.drift_dependence(timed, seeds[4]),
     ]
     told = [one or _untold(name) for name, one in zip(TESTS, found, strict=True)]
     return [*told, shared_preferences(shuffled, level, seeds[5])]

@@ -36,7 +36,7 @@ from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
-from newcomer.users import UserSample, mix
+from newcomer.users import UserSample, mix_user_hashes
 
 MOST = 20_000  # people looked at
 LONGEST = 128  # rows kept of each
@@ -95,7 +95,7 @@ class CheckSample:
         """The same with people sorted by hash, so that it does not matter who gathered them and when."""
         order = np.argsort(self.hashes, kind="stable")
         starts = np.cumsum(self.kept) - self.kept
-        rows = flat(starts[order], self.kept[order])
+        rows = flat_residual_rows(starts[order], self.kept[order])
         people = {name: getattr(self, name)[order] for name in ("hashes", "length", "kept", "attributes")}
         columns = {name: getattr(self, name) for name in ("rewards", "actions", "features")}
         columns = {name: column[rows] if len(column) else column for name, column in columns.items()}
@@ -105,13 +105,13 @@ class CheckSample:
 _PEOPLE = ("hashes", "length", "kept", "rewards", "actions", "features", "attributes")
 
 
-def take_sample(logs: Logs, *, progress: Callable[[int, int], None] | None = None) -> CheckSample:
+def take_residual_sample(logs: Logs, *, progress: Callable[[int, int], None] | None = None) -> CheckSample:
     """One pass over the logs."""
     width = 0 if logs.by_action else min(logs.dim, WIDEST)
     average = min(logs.summary.rows / max(logs.summary.users, 1), LONGEST)
     most = min(MOST, int(NUMBERS / ((width + COORDINATES) * average)))
     share = min(1.0, most / max(logs.summary.usable, 1))
-    look = partial(look_at, share=share, actions=len(logs.action_ids or ()), width=width)
+    look = partial(residual_sample_of_batch, share=share, actions=len(logs.action_ids or ()), width=width)
     # Where features are not looked at, batches may be long: joining many short ones would copy people again and again.
     return reduce(logs, look, _join, rows=None if width else BATCH, progress=progress).in_order()
 
@@ -120,12 +120,12 @@ def _join(one: CheckSample, other: CheckSample) -> CheckSample:
     return one + other
 
 
-def look_at(batch: Batch, *, share: float, actions: int, width: int) -> CheckSample:
+def residual_sample_of_batch(batch: Batch, *, share: float, actions: int, width: int) -> CheckSample:
     """What a batch gives: the map of the pass."""
     lengths = batch.lengths
     who = np.flatnonzero(UserSample("checks", share)(batch.hashes) & (lengths >= 2))
     kept = np.minimum(lengths[who], LONGEST)
-    rows = flat(batch.offsets[:-1][who], kept)
+    rows = flat_residual_rows(batch.offsets[:-1][who], kept)
     whole = batch.take(rows) if width else np.zeros((0, 0))
     return CheckSample(
         lengths=np.bincount(np.minimum(lengths, LENGTHS - 1), minlength=LENGTHS),
@@ -136,7 +136,7 @@ def look_at(batch: Batch, *, share: float, actions: int, width: int) -> CheckSam
         kept=kept,
         rewards=batch.rewards[rows],
         actions=np.zeros(0, np.int64) if batch.actions is None else batch.actions[rows],
-        features=narrow(whole, width),
+        features=narrow_residual_features(whole, width),
         gram=whole.T @ whole if whole.shape[1] <= 4 * WIDEST else np.zeros((0, 0)),
         attributes=np.zeros((len(who), 0)) if batch.attributes is None else np.nan_to_num(batch.attributes[who]),
     )
@@ -155,22 +155,22 @@ def _propensities(batch: Batch, actions: int) -> Propensities | None:
     return Propensities(sums[0], sums[1], least, largest)
 
 
-def flat(starts: Ints, counts: Ints) -> Ints:
+def flat_residual_rows(starts: Ints, counts: Ints) -> Ints:
     """The places start, start + 1, ... of `counts` rows from each of the `starts`, one after another.
 
-    >>> flat(np.array([5, 0]), np.array([2, 3])).tolist()
+    >>> flat_residual_rows(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
     ends = np.cumsum(counts)
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
-def narrow(features: Floats, width: int) -> Floats:
+def narrow_residual_features(features: Floats, width: int) -> Floats:
     """Features (rows, d) as they are, or along `width` random directions that depend on d alone."""
-    return features if features.shape[1] <= width else features @ random_directions(features.shape[1], width)
+    return features if features.shape[1] <= width else features @ random_residual_directions(features.shape[1], width)
 
 
-def random_directions(dim: int, count: int) -> Floats:
+def random_residual_directions(dim: int, count: int) -> Floats:
     """Directions (dim, count) of norm about 1, the same whenever they are asked for."""
     return np.asarray(np.random.default_rng([dim, count]).standard_normal((dim, count)) / np.sqrt(dim))
 
@@ -209,7 +209,7 @@ class ResidualSample:
         """The people gathered; `table` (A, d) has the features of actions, None for one-hot or rows' own."""
         window = SIZES[np.searchsorted(SIZES, found.kept, side="right") - 1]
         starts = np.cumsum(found.kept) - found.kept
-        rows = flat(starts, window)
+        rows = flat_residual_rows(starts, window)
         actions = found.actions[rows] if len(found.actions) else found.actions
         features = _scaled(found.features[rows]) if len(found.features) else found.features
         reward = _scaled(found.rewards[rows])
@@ -223,7 +223,7 @@ class ResidualSample:
             actions=actions,
             count=len(found.shown),
             features=features,
-            table=np.zeros((0, 0)) if table is None else _scaled(narrow(table, WIDEST)),
+            table=np.zeros((0, 0)) if table is None else _scaled(narrow_residual_features(table, WIDEST)),
             attributes=found.attributes,
         )
 
@@ -309,7 +309,7 @@ class HalvedRows:
     def of(cls, sample: ResidualSample, *, shuffled: bool) -> HalvedRows:
         """The view in time, or after a shuffle that depends on user and position alone."""
         order = _shuffled(sample) if shuffled else np.arange(len(sample.residual))
-        return cls.along(sample, order, *directions_of(sample, order, halves_of(sample.window)))
+        return cls.along(sample, order, *residual_directions(sample, order, residual_halves(sample.window)))
 
     @classmethod
     def along(cls, sample: ResidualSample, order: Ints, directions: Floats, leading: int) -> HalvedRows:
@@ -336,7 +336,7 @@ class HalvedRows:
 
     def sums(self, values: Floats) -> tuple[Floats, Floats]:
         """Sums over the first and the second halves of values (R, q): (n, q) each."""
-        both = np.add.reduceat(values, halves_of(self.sample.window), axis=0)
+        both = np.add.reduceat(values, residual_halves(self.sample.window), axis=0)
         return both[::2], both[1::2]
 
     def beyond_attributes(self, sums: Floats, rows: Ints) -> Floats:
@@ -372,7 +372,7 @@ def residuals(reward: Floats, features: Floats, actions: Ints, count: int) -> Fl
     return np.asarray(left)
 
 
-def directions_of(sample: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
+def residual_directions(sample: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
     """Directions (dim, q), those of preference first, and how many these are.
 
     With few features all of them are looked at.
@@ -380,21 +380,21 @@ def directions_of(sample: ResidualSample, order: Ints, halves: Ints) -> tuple[Fl
     if sample.dim <= LEADING:
         return np.eye(sample.dim), sample.dim
     fill = min(sample.dim, 2 * LEADING + RANDOM)
-    start = random_directions(sample.dim, fill)
+    start = random_residual_directions(sample.dim, fill)
     e = sample.residual[order][:, None]
     back = np.empty((len(e), fill))
-    back[order] = e * others_of(e * sample.project(start)[order], halves)
+    back[order] = e * residual_sums_of_others(e * sample.project(start)[order], halves)
     leading = np.linalg.svd(sample.spread_out(back), full_matrices=False)[0][:, :LEADING]
     return np.hstack([leading, start[:, : LEADING + RANDOM]]), LEADING
 
 
-def others_of(values: Floats, halves: Ints) -> Floats:
+def residual_sums_of_others(values: Floats, halves: Ints) -> Floats:
     """Sums (R, q) of values over the other rows of the same half; halves (2 n,) begin where `halves` says."""
     counts = np.diff(np.append(halves, len(values)))
     return np.asarray(np.repeat(np.add.reduceat(values, halves, axis=0), counts, axis=0) - values)
 
 
-def drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
+def residual_drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
     """Weights (count,) with which actions are drawn, one after another and none twice, summing to 1.
 
     Plackett and Luce's model, by the iteration of Hunter (2004) from the shares shown.
@@ -412,7 +412,7 @@ def drawing_weights(actions: Ints, window: Ints, count: int) -> Floats:
 
 def _expected(z: Floats, actions: Ints, sample: ResidualSample) -> Floats:
     """E[z of a row | the actions before it], (R, q), where actions come once each, by their drawing weights."""
-    weights = drawing_weights(actions, sample.window, sample.count)
+    weights = residual_drawing_weights(actions, sample.window, sample.count)
     rows = np.arange(len(actions))
     sums = csr_array((np.ones(len(rows)), (actions, rows)), shape=(sample.count, len(rows))) @ z
     weighted = weights[:, None] * sums / np.maximum(np.bincount(actions, minlength=sample.count), 1)[:, None]
@@ -430,7 +430,7 @@ def _starts(window: Ints) -> Ints:
     return np.cumsum(window) - window
 
 
-def halves_of(window: Ints) -> Ints:
+def residual_halves(window: Ints) -> Ints:
     """Where the halves begin, (2 n,): the first of a user, then the second."""
     starts = _starts(window)
     return np.stack([starts, starts + window // 2], axis=1).ravel()
@@ -439,7 +439,9 @@ def halves_of(window: Ints) -> Ints:
 def _shuffled(sample: ResidualSample) -> Ints:
     """Rows of each user in an order drawn from user and position."""
     inside = np.arange(len(sample.residual)) - np.repeat(_starts(sample.window), sample.window)
-    lottery = mix(np.repeat(sample.hashes.view(np.uint64), sample.window) ^ mix(inside.astype(np.uint64)))
+    lottery = mix_user_hashes(
+        np.repeat(sample.hashes.view(np.uint64), sample.window) ^ mix_user_hashes(inside.astype(np.uint64))
+    )
     return np.lexsort((lottery, sample.user))
 
 

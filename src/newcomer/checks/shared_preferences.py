@@ -10,7 +10,8 @@ held-out users predict each reward, along the directions that moments of the oth
 What logs cannot show is listed with how strong it would have to be. A hidden cause that moved both what was shown and
 what was paid would have to explain a share of the variance of both: the robustness value of Cinelli and Hazlett (2020),
 f = R^2 / (1 - R^2), RV = (sqrt(f^2 + 4 f) - f) / 2 at equal shares, is what explains all of it away. A cause that stays
-with the user shows in what halves of histories have in common: `newcomer.checks.dependence.contexts` bounds it.
+with the user shows in what halves of histories have in common: `newcomer.checks.dependence.context_dependence` bounds
+it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.checks.residuals import MOST, HalvedRows
-from newcomer.checks.significance import Draft, PermutationTest, cross_test, in_bins, leading_pair
-from newcomer.em.large_logs import shared_by_all
+from newcomer.checks.significance import (
+    Draft,
+    PermutationTest,
+    binned_test_means,
+    cross_permutation_test,
+    leading_test_directions,
+)
+from newcomer.em.large_logs import shared_in_large_logs
 from newcomer.em.passes import Passes
-from newcomer.em.shrinkage import start_fit
+from newcomer.em.shrinkage import start_with_shrinkage
 from newcomer.evidence import Summary
-from newcomer.findings import SHARED, Finding, chance
+from newcomer.findings import SHARED, Finding, finding_chance
 from newcomer.logs.logs import Logs
 
 TOLD = 5e-4  # share of the residual variance below which it is not told as a number
@@ -42,29 +49,34 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
     """Whether the halves of histories agree about the user, beyond the user's general level."""
     first, second = view.sums(_without_level(view))
     before, after = (np.maximum(one - 1, 1) for one in view.sizes)
-    found = cross_test(first, second, view.sample.window, before * after * 1.0, seed=seed, matched=view.leading)
+    found = cross_permutation_test(
+        first, second, view.sample.window, before * after * 1.0, seed=seed, matched=view.leading
+    )
     if found is None or view.sample.spread <= 0:
         what = (
             "Too few users with equally long histories, or rewards that actions explain, to see whether users differ."
         )
         return Finding(SHARED, "doubtful", what, "Serve everybody the best on average, and log more users.")
     share = float(np.clip(np.trace(found.matrix) / view.sample.spread, 0.0, 1.0))
-    left, right = leading_pair(found.matrix)
+    left, right = leading_test_directions(found.matrix)
     labels = {"x_label": "preference by one half", "y_label": "preference by the other"}
     title = "Do both halves of a history show the same preferences?"
-    picture = in_bins(first @ left / before, second @ right / after, title=title, **labels)
+    picture = binned_test_means(first @ left / before, second @ right / after, title=title, **labels)
     made = partial(Finding, SHARED, effect=share, unit=UNIT, p_value=found.p_value, picture=picture)
     if found.p_value > level:
-        what = f"The halves of histories agree about users no more than chance makes them ({chance(found.p_value)})."
+        told = finding_chance(found.p_value)
+        what = f"The halves of histories agree about users no more than chance makes them ({told})."
         return made("doubtful", what, "Serve everybody the best on average, or log more.")
     size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
-    what = f"Preferences that halves of histories agree on {size} ({chance(found.p_value)})."
+    what = f"Preferences that halves of histories agree on {size} ({finding_chance(found.p_value)})."
     if share < SLIGHT:
         return made("doubtful", what, LITTLE)
     return made("fine", what, "Nothing to do.")
 
 
-def asked_of_all(logs: Logs, sample: Finding, level: float, progress: Callable[[int, int], None] | None) -> Finding:
+def shared_preferences_of_all(
+    logs: Logs, sample: Finding, level: float, progress: Callable[[int, int], None] | None
+) -> Finding:
     """The finding by all users, where a sample of them shows no preferences worth serving; by three passes, six where
     actions are many.
     """
@@ -72,13 +84,16 @@ def asked_of_all(logs: Logs, sample: Finding, level: float, progress: Callable[[
     if users <= 2 * MOST or sample.verdict == "fine" or (logs.wide and logs.intercept):
         return sample
     passes = Passes(logs, progress)
-    sure, share = shared_by_all(passes, start_fit(passes, None))
+    sure, share = shared_in_large_logs(passes, start_with_shrinkage(passes, None))
     p_value = 0.5 * math.erfc(sure / math.sqrt(2.0))
     if p_value > level or share <= (sample.effect or 0.0):
-        return replace(sample, what=f"{sample.what} All {users:,} users together show no more ({chance(p_value)}).")
+        return replace(
+            sample, what=f"{sample.what} All {users:,} users together show no more ({finding_chance(p_value)})."
+        )
     size = f"are {share:.1%} {UNIT}" if share >= TOLD else "are there, and too small to measure"
     what = (
-        f"Preferences that all {users:,} users together show {size} ({chance(p_value)}); a sample of them is too few."
+        f"Preferences that all {users:,} users together show {size} ({finding_chance(p_value)}); a "
+        "sample of them is too few."
     )
     verdict, advice = ("doubtful", LITTLE) if share < SLIGHT else ("fine", "Nothing to do.")
     return replace(sample, verdict=verdict, what=what, advice=advice, effect=share, p_value=p_value)
@@ -101,17 +116,17 @@ def _without_level(view: HalvedRows) -> Floats:
     return np.asarray((e - np.repeat(means.ravel(), counts.ravel())[:, None]) * view.preferences)
 
 
-def robustness(share: float) -> float:
+def shared_preferences_robustness(share: float) -> float:
     """Share of the variance of both that a hidden cause must explain to feign a share of explained variance.
 
-    >>> round(robustness(0.1), 3), robustness(0.0)
+    >>> round(shared_preferences_robustness(0.1), 3), shared_preferences_robustness(0.0)
     (0.282, 0.0)
     """
     odds = min(share, 1 - 1e-9) / (1 - min(share, 1 - 1e-9))
     return (math.sqrt(odds**2 + 4 * odds) - odds) / 2
 
 
-def unknowable(
+def unknowable_of_shared_preferences(
     shared: Finding, shown: Draft | None, deviation: float, level: float, learned: str, *, random: bool = False
 ) -> list[Finding]:
     """What no check of these logs can tell, and how strong it would have to be; of preferences within chance no size
@@ -125,7 +140,7 @@ def unknowable(
 
 def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Finding:
     """A cause that was not logged and moved both actions and rewards (Lemma 1 of the paper)."""
-    needed = robustness(share)
+    needed = shared_preferences_robustness(share)
     if random:
         what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: no hidden"
         what += " cause chose them, if they were drawn by these alone."

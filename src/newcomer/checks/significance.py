@@ -2,26 +2,27 @@
 
 Three tests, exact where their null holds, whatever the distribution of the data.
 
-`cross_test`: are two sums of vectors x_u (n, a) and y_u (n, b), of the same users, independent? Which y goes with which
-x is permuted among users of equal stratum (equally long histories). With C = sum_u x_u y_u^T, centred by stratum, two
-statistics look for different things: sum_ij C_ij^2 / V_ij, V = sum_u x_u^2 y_u^2 entry by entry, for any dependence,
-and |sum_i C_ii| / sqrt(sum_i V_ii) for dependence along the same direction. Dividing by V keeps the level, in large
-samples, also where x and y are uncorrelated but not independent (Chung and Romano 2013): actions that come once each
-are. The larger of the two, each in deviations of its permutations, is the statistic.
+`cross_permutation_test`: are two sums of vectors x_u (n, a) and y_u (n, b), of the same users, independent? Which y
+goes with which x is permuted among users of equal stratum (equally long histories). With C = sum_u x_u y_u^T, centred
+by stratum, two statistics look for different things: sum_ij C_ij^2 / V_ij, V = sum_u x_u^2 y_u^2 entry by entry, for
+any dependence, and |sum_i C_ii| / sqrt(sum_i V_ii) for dependence along the same direction. Dividing by V keeps the
+level, in large samples, also where x and y are uncorrelated but not independent (Chung and Romano 2013): actions that
+come once each are. The larger of the two, each in deviations of its permutations, is the statistic.
 
-`pair_test`: do x_u (n, a) and y_u (n, a) of the same users point the same way? The same permutations; the statistic is
-sum_u t_u / sqrt(sum_u t_u^2) with t_u = x_u . y_u, centred by stratum, and only large values of it count.
+`paired_permutation_test`: do x_u (n, a) and y_u (n, a) of the same users point the same way? The same permutations; the
+statistic is sum_u t_u / sqrt(sum_u t_u^2) with t_u = x_u . y_u, centred by stratum, and only large values of it count.
 
-`flip_test`: is the mean of vectors t_u (n, p) zero, if t_u and -t_u are equally likely? Signs of users are flipped; the
-statistic is S^T (sum_u t_u t_u^T)^-1 S with S = sum_u t_u, whose middle is the same for all flips.
+`sign_flip_test`: is the mean of vectors t_u (n, p) zero, if t_u and -t_u are equally likely? Signs of users are
+flipped; the statistic is S^T (sum_u t_u t_u^T)^-1 S with S = sum_u t_u, whose middle is the same for all flips.
 
 All return how large the effect is beside what chance gives: sizes of the observed and of every permuted matrix.
 
 Drafts: findings before their verdict, which all tests of a check decide together; and the pictures they share.
 
-A draft has what was measured and what to say in each case. `judged` puts Holm's step-down over the p-values of those
-that accuse the logs, and gives each its verdict: an effect that chance does not explain is doubtful or broken by its
-size; one that chance explains is fine if the logs were many enough to see an effect that breaks them, else unknowable.
+A draft has what was measured and what to say in each case. `findings_by_significance` puts Holm's step-down over the
+p-values of those that accuse the logs, and gives each its verdict: an effect that chance does not explain is doubtful
+or broken by its size; one that chance explains is fine if the logs were many enough to see an effect that breaks them,
+else unknowable.
 
 Remedies: what to do about each finding, by verdict.
 """
@@ -35,7 +36,7 @@ from typing import Literal
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.findings import Finding, Picture, Verdict, chance, holm
+from newcomer.findings import Finding, Picture, Verdict, finding_chance, holm_adjusted_findings
 
 Norm = Literal["nuclear", "spectral"]
 DRAWS = 499
@@ -64,7 +65,7 @@ class PermutationTest:
         return float(np.sqrt(np.quantile(beyond, 0.95)))
 
 
-def cross_test(
+def cross_permutation_test(
     x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int, matched: int = 0, norm: Norm = "nuclear"
 ) -> PermutationTest | None:
     """Whether y (n, b) depends on x (n, a) among users of equal stratum; None where nothing can be told.
@@ -72,7 +73,7 @@ def cross_test(
     The last `matched` columns of x and y belong together, pair by pair. `weights` (n,) are the products of the numbers
     of rows that were summed: sizes are norms of C over the sum of weights.
     """
-    if not several(strata).any() or not x.shape[1] or not y.shape[1]:
+    if not users_with_peers_to_test(strata).any() or not x.shape[1] or not y.shape[1]:
         return None
     x, y, groups, total = _grouped(x, y, strata, weights)
     crossed = np.concatenate(list(_permuted(x, y, groups, np.random.default_rng(seed))))
@@ -86,12 +87,14 @@ def cross_test(
     )
 
 
-def pair_test(x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int) -> PermutationTest | None:
+def paired_permutation_test(
+    x: Floats, y: Floats, strata: Ints, weights: Floats, *, seed: int
+) -> PermutationTest | None:
     """Whether x (n, a) and y (n, a) of a user point the same way; None where nothing can be told.
 
     Sizes are sums of products over the sum of weights, zero where the sum is negative.
     """
-    if not several(strata).any() or not x.shape[1]:
+    if not users_with_peers_to_test(strata).any() or not x.shape[1]:
         return None
     x, y, groups, total = _grouped(x, y, strata, weights)
     rng, step = np.random.default_rng(seed), max(1, CHUNK // x.size)
@@ -112,7 +115,7 @@ def _grouped(x: Floats, y: Floats, strata: Ints, weights: Floats) -> tuple[Float
 
     The means of a stratum take away a part of the weights, as they do of degrees of freedom.
     """
-    usable = several(strata)
+    usable = users_with_peers_to_test(strata)
     order = np.argsort(strata[usable], kind="stable")
     x, y, weights = (one[usable][order] for one in (x, y, weights))
     _, groups, counts = np.unique(strata[usable][order], return_inverse=True, return_counts=True)
@@ -149,7 +152,7 @@ def _p_value(statistics: Floats) -> float:
     return float(np.mean(scores >= scores[0] - ROUNDING))
 
 
-def flip_test(vectors: Floats, scale: float, *, seed: int) -> PermutationTest | None:
+def sign_flip_test(vectors: Floats, scale: float, *, seed: int) -> PermutationTest | None:
     """Whether vectors (n, p) of users have mean zero; sizes are norms of their sum over `scale`."""
     middle = vectors.T @ vectors
     values, turned = np.linalg.eigh(middle)
@@ -169,10 +172,10 @@ def _flipped(vectors: Floats, rng: np.random.Generator) -> list[Floats]:
     return [(2.0 * rng.integers(2, size=(count, len(vectors))) - 1.0) @ vectors for count in counts]
 
 
-def several(strata: Ints) -> Bools:
+def users_with_peers_to_test(strata: Ints) -> Bools:
     """Which users (n,) have another in their stratum.
 
-    >>> several(np.array([4, 7, 4])).tolist()
+    >>> users_with_peers_to_test(np.array([4, 7, 4])).tolist()
     [True, False, True]
     """
     _, which, counts = np.unique(strata, return_inverse=True, return_counts=True)
@@ -225,13 +228,13 @@ class Draft:
         verdict, blind = self._verdict(adjusted, level), self.chance.blind * self.scale
         advice = self.advice[verdict]
         what = self.what.format(effect=f"{self.effect:.2g}", unit=self.unit)
-        by_chance = f"this is within chance ({chance(self.chance.p_value)})"
+        by_chance = f"this is within chance ({finding_chance(self.chance.p_value)})"
         if self.effect > blind:  # the statistic of the test is another than the effect
             weighed = "by a test that counts what is surer for more"
-            by_chance = f"chance is not ruled out ({chance(self.chance.p_value)}, {weighed})"
+            by_chance = f"chance is not ruled out ({finding_chance(self.chance.p_value)}, {weighed})"
         if self.chance.p_value <= level < adjusted:  # told apart by this test alone, not with all tests counted
-            by_chance = f"chance is not ruled out ({chance(adjusted)} with all tests counted)"
-        sure = f"chance does not explain it ({chance(self.chance.p_value)})"
+            by_chance = f"chance is not ruled out ({finding_chance(adjusted)} with all tests counted)"
+        sure = f"chance does not explain it ({finding_chance(self.chance.p_value)})"
         slight = ", but it is too small to matter" if verdict == "fine" and adjusted <= level else ""
         told = f"{what}; {sure if adjusted <= level else by_chance}{slight}."
         if verdict == "unknowable":
@@ -287,14 +290,14 @@ class UsersTested:
         return "Longer histories would tell more." if 2 * self.sample < self.users else MORE
 
 
-def judged(drafts: Sequence[Draft | Finding], level: float, tested: UsersTested) -> list[Finding]:
+def findings_by_significance(drafts: Sequence[Draft | Finding], level: float, tested: UsersTested) -> list[Finding]:
     """Findings in the order of the drafts; those that are findings already stay."""
     tests = [one for one in drafts if isinstance(one, Draft)]
-    adjusted = dict(zip(map(id, tests), holm([one.chance.p_value for one in tests]), strict=True))
+    adjusted = dict(zip(map(id, tests), holm_adjusted_findings([one.chance.p_value for one in tests]), strict=True))
     return [one.finding(adjusted[id(one)], level, tested) if isinstance(one, Draft) else one for one in drafts]
 
 
-def in_bins(x: Floats, y: Floats, *, title: str, x_label: str, y_label: str) -> Picture | None:
+def binned_test_means(x: Floats, y: Floats, *, title: str, x_label: str, y_label: str) -> Picture | None:
     """Means of y (n,) in ten bins of x (n,) with as many users each, and two standard errors to either side."""
     if len(x) < 2 * BINS:
         return None
@@ -306,7 +309,7 @@ def in_bins(x: Floats, y: Floats, *, title: str, x_label: str, y_label: str) -> 
     return Picture(title, x_label, y_label, tuple(middle), tuple(means), low, high, band="two standard errors")
 
 
-def leading_pair(matrix: Floats) -> tuple[Floats, Floats]:
+def leading_test_directions(matrix: Floats) -> tuple[Floats, Floats]:
     """The directions (a,) and (b,) along which a matrix (a, b) is largest."""
     left, _, right = np.linalg.svd(matrix)
     return left[:, 0], right[0]

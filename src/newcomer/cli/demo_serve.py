@@ -41,9 +41,9 @@ class Crowd:
         """Rounds of (user, candidates (K,), answers (K,)) for people who come together."""
         import numpy as np
 
-        from newcomer.worlds.world import stream
+        from newcomer.worlds.world import world_stream
 
-        episodes = [self.world.answers(stream(self.seed, "newcomer", self.met + i), steps) for i in range(size)]
+        episodes = [self.world.answers(world_stream(self.seed, "newcomer", self.met + i), steps) for i in range(size)]
         names, users = np.array(self.world.questions), [f"user-{self.met + i:05d}" for i in range(size)]
         self.met += size
         for t in range(steps):
@@ -61,13 +61,13 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
     from newcomer.serve.store_sqlite import SqliteStore
 
     begun = time.monotonic()
-    first, second, store = (options.free_to_write(out / one, force=force, make_folder=True) for one in FILES)
+    first, second, store = (options.free_path_option(out / one, force=force, make_folder=True) for one in FILES)
     for old in out.glob(f"{store.name}*"):
         old.unlink()
     _say(f"1. A first model, from few logs: {FEW} made-up people, {FEW_STEPS} films each")
-    output.compile_first("array_loops", "sold", "em", "linear", "policies")
+    output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
     model = fit(few)
-    options.keep(model, first)
+    options.save_as_option_says(model, first)
     service = Service(SqliteStore(store), Config(random=SHARES[0], control=SHARES[1]), model)
     with in_background(service) as address, Client(address) as client:
         _say(f"2. Serve it. Look at {address} in a browser: everything below moves there")
@@ -82,7 +82,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
             _tell(client.lift().words[0])
         _say("3. The store is logs: all arms, with exact propensities. They make the next model")
         again = fit(read_logs(f"sqlite:///{store}"))
-        options.keep(again, second)
+        options.save_as_option_says(again, second)
         staged = client.stage(second.read_bytes())
         _tell(f"staged {staged.id[:8]}: {again.rank} shared directions, and {model.rank} before")
         client.promote(staged.id)
@@ -94,7 +94,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
         _say(f"Done in {time.monotonic() - begun:.0f} s. Files: {', '.join(str(out / one) for one in FILES)}")
         if keep_running:
             _go_on(client, crowd, address)
-    output.suggest(
+    output.print_suggestions(
         [
             (f"serve {second} --store sqlite:///{store}", "go on with this store"),
             (f"check sqlite:///{store}", "are the store's logs sound?"),
@@ -141,8 +141,8 @@ def _go_on(client: Client, crowd: Crowd, address: str) -> None:
 
 
 def _say(text: str) -> None:
-    output.aside().print(f"\n{text}", style="bold", soft_wrap=True)
+    output.aside_console().print(f"\n{text}", style="bold", soft_wrap=True)
 
 
 def _tell(text: str) -> None:
-    output.result().print(f"   {text}", markup=False, soft_wrap=True)
+    output.result_console().print(f"   {text}", markup=False, soft_wrap=True)

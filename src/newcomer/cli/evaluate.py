@@ -9,24 +9,24 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.charts.terminal import facts
+from newcomer.charts.terminal import terminal_facts
 from newcomer.cli import model_summary, options, output
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.output import Meter, printed_as_options
 
 if TYPE_CHECKING:
     from newcomer.evaluation.results import Evaluation
 
 
-def shape() -> dict[str, Any]:
+def evaluate_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
     from newcomer.evaluation.results import Evaluation
 
     keys = {"logs": str, "advice": list[str], "verdict": str, "sentences": list[str]}
-    return output.schema_of("evaluate", keys, Evaluation)
+    return output.json_output_schema("evaluate", keys, Evaluation)
 
 
-@options.reads_logs
-def command(
+@options.with_log_options
+def evaluate_command(
     logs: options.LogsFile,
     *,
     how: options.LogReading,
@@ -38,7 +38,7 @@ def command(
         int | None, typer.Option(metavar="N", help="Processes, a core each; default: all cores.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(evaluate_schema)] = False,
 ) -> None:
     """Tell from LOGS whether newcomers would be served better, and how sure that is.
 
@@ -47,23 +47,23 @@ def command(
     from newcomer import Run, evaluate
 
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
-    options.check("local", None, workers)
+    options.check_log_options("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with options.engine_of("local", None, hands) as carrier:
+    with options.engine_option("local", None, hands) as carrier:
         read = how.read(logs, carrier)
         if not json:
-            output.advise(read.advice)
-        output.compile_first("array_loops", "sold", "em", "linear", "policies")
+            output.print_advice(read.advice)
+        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
             found = evaluate(read, run=Run(progress=meter), **settings)
     if json:
-        advice = [*map(in_options, read.advice)]
+        advice = [*map(printed_as_options, read.advice)]
         output.print_json("evaluate", {"logs": options.without_secrets(logs), "advice": advice, **found.to_json()})
         return
-    show(found)
-    named = options.words_of(logs, how)
-    output.suggest(
+    show_evaluation(found)
+    named = options.log_options_in_words(logs, how)
+    output.print_suggestions(
         [
             (f"fit {named} --out model.newcomer", "fit and save a model"),
             (f"report {named} --out report.html", "all of it on one page"),
@@ -71,41 +71,46 @@ def command(
     )
 
 
-def show(found: Evaluation) -> None:
+def show_evaluation(found: Evaluation) -> None:
     """The answer, what everybody should get, what personalising adds and when, then what is behind it."""
-    from newcomer.evaluation.results import MEANINGS, meanings
+    from newcomer.evaluation.results import MEANINGS, result_meanings
 
-    console, said = output.result(), found.sentences()
+    console, said = output.result_console(), found.sentences()
     if found.decision is not None:
-        first, alike, added, todo = model_summary.lines(found.decision)
+        first, alike, added, todo = model_summary.summary_lines(found.decision)
         console.print(first)
         console.print(alike)
         if found.everybody is not None and found.everybody.best and not found.broken:
-            console.print(model_summary.best_actions(found.everybody))
+            console.print(model_summary.summary_of_best_actions(found.everybody))
         console.print(added)
         if found.headline:
-            console.print(steps(found))
+            console.print(evaluation_steps(found))
         console.print(todo)
         said = said[len(found.decision.sentences) :]
     for one in said:
-        console.print(Text(in_options(one)))
+        console.print(Text(printed_as_options(one)))
     text = " ".join(found.sentences())
-    named = meanings([name for name in MEANINGS if name in text and not name.startswith("posterior")])
+    named = result_meanings([name for name in MEANINGS if name in text and not name.startswith("posterior")])
     if named:
         console.print("")
-        console.print(facts(named))
+        console.print(terminal_facts(named))
 
 
-def steps(found: Evaluation) -> Table:
+def evaluation_steps(found: Evaluation) -> Table:
     """A row for each number of interactions: the gain of PriorUCB over the other ways to choose."""
-    from newcomer.evaluation.results import shown
+    from newcomer.interval import interval_in_words
 
     table = Table(box=None, pad_edge=False, title_justify="left")
     heads = ["after", "users", "reward", "over the population mean"]
     for head in (*heads, *(["over each action by itself"] if found.repeats else []), "over a random row"):
         table.add_column(head, justify="right")
     for step in found.headline:
-        arms = [shown(step.empirical_arms)] if found.repeats and step.empirical_arms is not None else []
-        cells = [f"{step.interactions}", f"{step.people:,}", f"{step.reward.value:.4g}", shown(step.population_mean)]
-        table.add_row(*cells, *arms, shown(step.logging))
+        arms = [interval_in_words(step.empirical_arms)] if found.repeats and step.empirical_arms is not None else []
+        cells = [
+            f"{step.interactions}",
+            f"{step.people:,}",
+            f"{step.reward.value:.4g}",
+            interval_in_words(step.population_mean),
+        ]
+        table.add_row(*cells, *arms, interval_in_words(step.logging))
     return table

@@ -12,21 +12,21 @@ from typing import Annotated, Any
 import typer
 
 from newcomer.cli import options, output
-from newcomer.cli.model_summary import ModelSummary, show, summary_of
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.model_summary import ModelSummary, model_summary_of, show_model
+from newcomer.cli.output import Meter, printed_as_options
 from newcomer.errors import FitWarning
 from newcomer.findings import SPELLING
 
 LOGARITHM = "--reward-transform log1p"
 
 
-def shape() -> dict[str, Any]:
+def fit_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return output.schema_of("fit", {"model": str, "advice": list[str]}, ModelSummary)
+    return output.json_output_schema("fit", {"model": str, "advice": list[str]}, ModelSummary)
 
 
-@options.reads_logs
-def command(
+@options.with_log_options
+def fit_command(
     logs: options.LogsFile,
     *,
     how: options.LogReading,
@@ -56,29 +56,29 @@ def command(
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     force: Annotated[bool, typer.Option("--force", help="Overwrite MODEL.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(fit_schema)] = False,
 ) -> None:
     """Find what the users of LOGS share, and save it as a model.
 
     LOGS has the columns user, reward, features or action, and if possible step.
     """
     from newcomer import Run, fit
-    from newcomer.gain.verdict import serving_code
+    from newcomer.gain.verdict import verdict_serving_code
 
     # Everything that was typed is checked before the long work begins.
-    target = options.free_to_write(out, force=force)
+    target = options.free_path_option(out, force=force)
     wanted, method, level = options.parse_rank(rank), options.parse_estimator(estimator), options.parse_delta(delta)
     link = options.parse_outcome(outcome)
     lasting = None if persistence is None else options.parse_persistence(persistence)
-    options.check(engine, scheduler, workers)
-    kept = None if moments is None else options.free_to_write(moments, force=force, option="--moments")
-    begin = options.start_of(start, method, old)
+    options.check_log_options(engine, scheduler, workers)
+    kept = None if moments is None else options.free_path_option(moments, force=force, option="--moments")
+    begin = options.start_option(start, method, old)
     journal = target.with_name(f"{target.name}.partial")
-    with options.engine_of(engine, scheduler, workers) as carrier:
+    with options.engine_option(engine, scheduler, workers) as carrier:
         read = how.read(logs if old is None else [old, logs], carrier)
         if not json:  # before the long work: a column that was guessed wrong is better known now
-            output.advise(read.advice)
-        output.compile_first("array_loops", "sold", "em", "linear", "policies")
+            output.print_advice(read.advice)
+        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
             model = fit(
@@ -93,22 +93,26 @@ def command(
                 add=old is None,
                 run=Run(checkpoint=journal, resume=resume, moments=kept, progress=meter, listen=meter.hear),
             )
-    output.finish()
-    options.keep(model, target)
-    found = summary_of(model, delta=level)
+    output.mark_output_finished()
+    options.save_as_option_says(model, target)
+    found = model_summary_of(model, delta=level)
     if json:
-        output.print_json("fit", {"model": str(target), "advice": [*map(in_options, read.advice)], **found.to_dict()})
+        output.print_json(
+            "fit", {"model": str(target), "advice": [*map(printed_as_options, read.advice)], **found.to_dict()}
+        )
         return
-    show(found, saved=target)
+    show_model(found, saved=target)
     if model.parameters.get("approximate"):
-        output.advise(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
+        output.print_advice(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
     valued = [("--scheduler", scheduler), ("--workers", None if workers is None else str(workers))]
     valued += [("--engine", engine if engine != "local" else None)]
     engine_words = [word for name, value in valued if value is not None for word in (name, value)]
-    called = options.words_of(logs, how, found.checks)
+    called = options.log_options_in_words(logs, how, found.checks)
     fitted_with = shlex.join(engine_words)
-    commands = next_commands(found, logs=called, engine=fitted_with, model=target, again=logs != "-")
-    output.suggest(commands, serving_code(found.decision, str(target), named=model.action_ids is not None))
+    commands = commands_after_fit(found, logs=called, engine=fitted_with, model=target, again=logs != "-")
+    output.print_suggestions(
+        commands, verdict_serving_code(found.decision, str(target), named=model.action_ids is not None)
+    )
 
 
 @contextmanager
@@ -118,13 +122,13 @@ def _resumable(journal: Path) -> Iterator[None]:
         yield
     except BaseException as error:
         if journal.is_dir():
-            output.advise([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
+            output.print_advice([f"What the fit has found so far is kept in {journal}: --resume goes on from there."])
         elif isinstance(error, KeyboardInterrupt):
-            output.advise(["Nothing is kept of this fit: it had not ended its first pass over the logs."])
+            output.print_advice(["Nothing is kept of this fit: it had not ended its first pass over the logs."])
         raise
 
 
-def next_commands(
+def commands_after_fit(
     found: ModelSummary, *, logs: str, model: Path, engine: str = "", again: bool = True
 ) -> list[tuple[str, str]]:
     """Up to three commands that make sense after this fit, as arguments of newcomer, and what each is for.
@@ -138,7 +142,7 @@ def next_commands(
         return [inspect, (f"inspect {file} --json", "for a program")]
     if found.checks is not None and SPELLING in {one.name for one in found.checks}:
         return [(f"fit {called} --out {file} --force", "fit again, spellings joined"), inspect]
-    if LOGARITHM in in_options(found.logs.remedy) and found.logs.hiding:
+    if LOGARITHM in printed_as_options(found.logs.remedy) and found.logs.hiding:
         return [(f"fit {called} {LOGARITHM} --out {file} --force", "learn the logarithm of the rewards"), inspect]
     if found.checks is not None and found.checks.verdict in ("broken", "doubtful"):
         return [(f"check {logs}", "what is wrong with the logs, and what to do"), inspect]

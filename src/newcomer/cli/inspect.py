@@ -7,30 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from newcomer.charts.terminal import facts
+from newcomer.charts.terminal import terminal_facts
 from newcomer.cli import options, output
-from newcomer.cli.model_summary import ModelSummary, bounds_of, show, summary_of
+from newcomer.cli.model_summary import ModelSummary, model_radius_bounds, model_summary_of, show_model
 
 
-def shape() -> dict[str, Any]:
+def inspect_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
-    return output.schema_of("inspect", {"model": str}, ModelSummary)
+    return output.json_output_schema("inspect", {"model": str}, ModelSummary)
 
 
-def command(
+def inspect_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `newcomer fit` or `model.save` wrote.")],
     bounds: Annotated[bool, typer.Option("--bounds", help="The paper's bounds on the error, too.")] = False,
     delta: Annotated[float, typer.Option(metavar="P", help="The radius may fail with this probability.")] = 0.05,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(inspect_schema)] = False,
 ) -> None:
     """Show what MODEL knows and how sure it is."""
     from newcomer.model import load
 
-    found = summary_of(load(model), delta=options.parse_delta(delta))
+    found = model_summary_of(load(model), delta=options.parse_delta(delta))
     if json:
         output.print_json("inspect", {"model": str(model), **found.to_dict()})
         return
-    show(found)
+    show_model(found)
     if bounds:
-        output.result().print(facts([("Bounds", bounds_of(found))]))
+        output.result_console().print(terminal_facts([("Bounds", model_radius_bounds(found))]))

@@ -27,7 +27,7 @@ from typer.main import get_command
 
 from newcomer import __version__, errors
 from newcomer.cli import check, demo, evaluate, fit, inspect, output, report, reproduce, serve
-from newcomer.errors import one_line
+from newcomer.errors import error_in_one_line
 
 # Typer re-exports only this child of the parser's own error class.
 _UsageError = typer.BadParameter.__mro__[1]
@@ -60,14 +60,14 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("fit")(fit.command)
-app.command("inspect")(inspect.command)
-app.command("check")(check.command)
-app.command("evaluate")(evaluate.command)
-app.command("report")(report.command)
-app.command("serve")(serve.command)
-app.command("demo")(demo.command)
-app.command("reproduce")(reproduce.command)
+app.command("fit")(fit.fit_command)
+app.command("inspect")(inspect.inspect_command)
+app.command("check")(check.check_command)
+app.command("evaluate")(evaluate.evaluate_command)
+app.command("report")(report.report_command)
+app.command("serve")(serve.serve_command)
+app.command("demo")(demo.demo_command)
+app.command("reproduce")(reproduce.reproduce_command)
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
     output.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 
@@ -84,7 +84,7 @@ def _start(
         print(context.get_help())
 
 
-def run(arguments: Sequence[str] | None = None) -> None:
+def run_main(arguments: Sequence[str] | None = None) -> None:
     """The console entry point; ends the process with the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal that lacks a character gets "?", not a traceback
@@ -96,8 +96,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
     sys.unraisablehook = _lost
     sys.stdout, sys.stderr = output.Patient(sys.stdout), output.Patient(sys.stderr)
     try:
-        inside = second_process(sys.argv[1:] if arguments is None else arguments)
-        code = execute(arguments) if inside is None else inside
+        inside = run_in_second_process(sys.argv[1:] if arguments is None else arguments)
+        code = execute_command(arguments) if inside is None else inside
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -115,7 +115,7 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
     An interrupt that comes when the result is already there is too late: the command says what it has made.
     """
-    if number == signal.SIGINT and output.finishing():
+    if number == signal.SIGINT and output.output_is_finished():
         return
     _leaving.append(128 + number)
     if number == signal.SIGINT:
@@ -134,7 +134,7 @@ def _lost(told: Any) -> None:
         sys.__unraisablehook__(told)
 
 
-def execute(arguments: Sequence[str] | None = None) -> int:
+def execute_command(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every failure is one sentence on stderr.
 
     Typer would print its own boxes and end the process: `standalone_mode=False` has it raise instead.
@@ -147,24 +147,24 @@ def execute(arguments: Sequence[str] | None = None) -> int:
         # A library that was interrupted may say so by an error of its own.
         code = _leaving[0] if _leaving else _explain(error)
     if code == INTERRUPTED:
-        output.aside().print("interrupted")
+        output.aside_console().print("interrupted")
     return code
 
 
 def _explain(error: Exception) -> int:
     """Say what went wrong, and choose the exit code by whose it is to mend: usage, the logs, the model, or ours."""
     if isinstance(error, _UsageError):
-        output.complain(_usage(error))
+        output.print_error(_usage(error))
         return 2
     if isinstance(error, errors.NewcomerError):
-        output.complain(str(error))
+        output.print_error(str(error))
         return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, MemoryError):
-        said = f" ({one_line(str(error))})" if str(error) else ""
-        output.complain(f"there is not enough memory{said}: {todo()}")
+        said = f" ({error_in_one_line(str(error))})" if str(error) else ""
+        output.print_error(f"there is not enough memory{said}: {memory_advice()}")
         return NOT_ENOUGH
     if isinstance(error, OSError):
-        output.complain(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        output.print_error(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         return 2
     return _our_bug(error)
 
@@ -183,7 +183,7 @@ def _our_bug(error: Exception) -> int:
         traceback.print_exception(error)
     said = (str(error).splitlines() or ["no message"])[0]
     hint = "please report it with what NEWCOMER_TRACE=1 in front of the command shows"
-    output.complain(f"this is a bug in newcomer ({type(error).__name__}: {said}); {hint}")
+    output.print_error(f"this is a bug in newcomer ({type(error).__name__}: {said}); {hint}")
     return 1
 
 
@@ -194,7 +194,7 @@ ABORTED = {-getattr(signal, name) for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "
 NOT_ENOUGH = 6  # exit code
 
 
-def limit() -> int | None:
+def address_space_limit() -> int | None:
     """Bytes of address space that this process may have, if that is limited."""
     try:
         import resource
@@ -204,21 +204,21 @@ def limit() -> int | None:
     return None if bytes_ == resource.RLIM_INFINITY else bytes_
 
 
-def todo() -> str:
+def memory_advice() -> str:
     """What to do about too little memory."""
-    most = limit()
+    most = address_space_limit()
     said = "use fewer --workers, give reading less --memory, or a machine with more"
     return said if most is None else f"raise the limit of {most / 1e9:.1f} GB (ulimit -v), or {said}"
 
 
-def second_process(arguments: Sequence[str]) -> int | None:
+def run_in_second_process(arguments: Sequence[str]) -> int | None:
     """The exit code of the command, run in a second process; None where there is no limit, or this is the second."""
-    most = limit()
+    most = address_space_limit()
     if most is None or os.environ.get(INSIDE) or {"-h", "--help", "--version"} & {*arguments} or not arguments:
         return None
     if most < LEAST:
         needed = f"newcomer needs {LEAST / 1e9:.0f} GB of address space before it reads the first row"
-        output.complain(f"{needed}, and has {most / 1e9:.1f}: raise the limit (ulimit -v)")
+        output.print_error(f"{needed}, and has {most / 1e9:.1f}: raise the limit (ulimit -v)")
         return NOT_ENOUGH
     child = subprocess.Popen(
         [sys.executable, "-m", "newcomer", *arguments],
@@ -234,7 +234,7 @@ def second_process(arguments: Sequence[str]) -> int | None:
         _pass_on(child, signal.SIGINT)
     code = child.wait()
     if code in ABORTED:
-        output.complain(f"there is not enough memory: {todo()}")
+        output.print_error(f"there is not enough memory: {memory_advice()}")
         return NOT_ENOUGH
     return code if code >= 0 else 128 - code
 

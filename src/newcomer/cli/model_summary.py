@@ -1,8 +1,8 @@
 """What a model holds: plain numbers first, for `--json` and for programs, then the same as lines for a screen.
 
-`summary_of` asks a model for everything once; `show` tells it in the order in which people ask: which logs, how users
-differ and why so many directions, how well the logged actions cover the features, how sure that is, what a newcomer
-gains. The decision stands last, the same for every command.
+`model_summary_of` asks a model for everything once; `show_model` tells it in the order in which people ask: which logs,
+how users differ and why so many directions, how well the logged actions cover the features, how sure that is, what a
+newcomer gains. The decision stands last, the same for every command.
 
 The paper's bounds on the error of the subspace, beside the calibrated estimate: what `inspect --bounds` shows.
 """
@@ -17,8 +17,18 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from newcomer.charts.terminal import BLOCKS, FitToWidth, Glyphs, count, facts, glyphs_for, number, scree, scree_legend
-from newcomer.cli.output import in_options, result
+from newcomer.charts.terminal import (
+    BLOCKS,
+    FitToWidth,
+    Glyphs,
+    terminal_count,
+    terminal_facts,
+    terminal_glyphs,
+    terminal_number,
+    terminal_scree,
+    terminal_scree_legend,
+)
+from newcomer.cli.output import printed_as_options, result_console
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
@@ -96,7 +106,7 @@ class ModelSummary:
         return asdict(self)
 
 
-def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
+def model_summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
     """Everything there is to say about a model that was fitted from logs."""
     from newcomer.gain.verdict import decide
 
@@ -113,7 +123,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in kinds_of(model)) if model.rank else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in model_radius_kinds(model)) if model.rank else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,
@@ -139,7 +149,7 @@ def summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
 def _outlook(model: Model) -> tuple[str, ...]:
     """What rewards are made of, and where the gain comes from, which the decision tells; nothing over broken logs."""
     from newcomer.evidence import HEAVY_TAILS
-    from newcomer.gain.verdict import gain_by_parts
+    from newcomer.gain.verdict import verdict_gain_by_parts
 
     kept = model.evidence
     if kept.checks is not None and kept.checks.verdict == "broken":
@@ -151,69 +161,77 @@ def _outlook(model: Model) -> tuple[str, ...]:
         parts += " A few large rewards make up most of that variance, and may hide preferences."
     if outlook is None or not outlook.steps:
         return parts, "Too few users, or too short histories, to measure what personalising would be worth."
-    return parts, gain_by_parts(outlook)
+    return parts, verdict_gain_by_parts(outlook)
 
 
-def show(found: ModelSummary, *, saved: object = None) -> None:
+def show_model(found: ModelSummary, *, saved: object = None) -> None:
     """Print everything on stdout, and where the model went."""
-    console = result()
-    for part in tell(found, glyphs=glyphs_for(console.encoding)):
+    console = result_console()
+    for part in model_summary_parts(found, glyphs=terminal_glyphs(console.encoding)):
         console.print(part)
     if saved:
-        console.print(facts([("Saved", str(saved))]))
+        console.print(terminal_facts([("Saved", str(saved))]))
 
 
-def tell(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
+def model_summary_parts(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
     """Part by part: facts, the spectrum with its legend, coverage and error, what rewards are made of, the decision."""
-    named = [("Features", features_line(found.feature_names))] if found.feature_names else []
-    yield facts([("Logs", logs_line(found)), *named, ("Users", rank_line(found)), ("By", method_line(found))])
+    named = [("Features", model_features_line(found.feature_names))] if found.feature_names else []
+    yield terminal_facts(
+        [("Logs", model_logs_line(found)), *named, ("Users", model_rank_line(found)), ("By", model_method_line(found))]
+    )
     if found.link:
-        yield facts([("Link", found.link)])
+        yield terminal_facts([("Link", found.link)])
     yield ""
     yield Text("  Spectrum of the second moment of users, the population mean included", style="dim")
     values, band = found.evidence.eigenvalues, found.evidence.thresholds
-    yield FitToWidth(lambda room: scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room))
-    yield FitToWidth(lambda room: scree_legend(chance_line(found), glyphs, room))
+    yield FitToWidth(
+        lambda room: terminal_scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room)
+    )
+    yield FitToWidth(lambda room: terminal_scree_legend(model_chance_line(found), glyphs, room))
     yield ""
-    yield facts([("Coverage", coverage_line(found)), ("Error", error_line(found))])
+    yield terminal_facts([("Coverage", model_coverage_line(found)), ("Error", model_error_line(found))])
     if found.attributes:
-        yield facts([("Attributes" if i == 0 else "", said) for i, said in enumerate(found.attributes)])
+        yield terminal_facts([("Attributes" if i == 0 else "", said) for i, said in enumerate(found.attributes)])
     if found.checks is not None:
-        yield facts([("Checks", checks_line(found.checks))])
+        yield terminal_facts([("Checks", model_checks_line(found.checks))])
     if found.outlook:
-        yield facts([("Rewards" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
+        yield terminal_facts([("Rewards" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
     if found.decision is not None:
-        yield facts(rows(found.decision))
+        yield terminal_facts(summary_rows(found.decision))
 
 
-def features_line(names: Sequence[str]) -> str:
+def model_features_line(names: Sequence[str]) -> str:
     """The names of the features, the first few where there are many.
 
-    >>> features_line(["price", "colour=red"])
+    >>> model_features_line(["price", "colour=red"])
     'price, colour=red'
     """
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def checks_line(checks: Checked) -> Text:
+def model_checks_line(checks: Checked) -> Text:
     """The verdict on the logs, and what stands behind it; `newcomer check` says more."""
     colour = {"fine": "green", "doubtful": "yellow", "broken": "bold red"}.get(checks.verdict, "dim")
-    return Text.assemble((checks.verdict, colour), f". {' '.join(map(in_options, checks.sentences))}")
+    return Text.assemble((checks.verdict, colour), f". {' '.join(map(printed_as_options, checks.sentences))}")
 
 
-def logs_line(found: ModelSummary) -> str:
+def model_logs_line(found: ModelSummary) -> str:
     """Users, rows and features, and who could not be used."""
     logs = found.logs
-    features = f"{count(found.dim, 'action')}, each its own direction" if found.one_hot else count(found.dim, "feature")
-    plain = [count(logs.users, "user"), count(logs.rows, "row"), features]
-    short = f"{count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
-    ties = f"{count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
+    features = (
+        f"{terminal_count(found.dim, 'action')}, each its own direction"
+        if found.one_hot
+        else terminal_count(found.dim, "feature")
+    )
+    plain = [terminal_count(logs.users, "user"), terminal_count(logs.rows, "row"), features]
+    short = f"{terminal_count(logs.too_short, 'user')} with a single row left out" if logs.too_short else ""
+    ties = f"{terminal_count(logs.ties, 'row')} at equal times, kept in file order" if logs.ties else ""
     scale = "rewards learned as log(1 + reward), gains in the units of the rewards" if logs.reward_transform else ""
     return "; ".join(filter(None, [", ".join(plain), short, ties, scale]))
 
 
-def rank_line(found: ModelSummary) -> str:
+def model_rank_line(found: ModelSummary) -> str:
     """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
     shared = _subspace(found)
     if found.evidence.chosen == "kept":
@@ -235,13 +253,13 @@ def _subspace(found: ModelSummary) -> str:
     """Along how many directions users differ, and the subspace that this gives, with the population mean or without."""
     space = f"rank {found.rank} of {found.dim}"
     if found.estimator != "em" or found.directions is None:
-        return f"{count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
+        return f"{terminal_count(found.rank, 'direction')} of {found.dim} (rank {found.rank})"
     if not found.directions:
         hidden = f", which {found.logs.hiding} may hide" if found.logs.hiding else ""
         return (
             f"no differences in preferences are detectable in these logs{hidden}; the population mean alone ({space})"
         )
-    differ = f"they differ along {count(found.directions, 'direction')}"
+    differ = f"they differ along {terminal_count(found.directions, 'direction')}"
     if found.rank == found.directions:
         return f"{differ} ({space})"
     return f"{differ} (with the population mean beside them the subspace has {space})"
@@ -265,13 +283,13 @@ def _alike(found: ModelSummary) -> str:
     return f"; differences between users are not detectable{hidden}" if found.evidence.differing == 0 else ""
 
 
-def method_line(found: ModelSummary) -> str:
+def model_method_line(found: ModelSummary) -> str:
     """The estimator, with its ridge if that matters; and who chose, where that was a sample of the users."""
     if found.ridge.value is None:
         return f"{found.estimator} ({found.ridge.why})"
     method = found.estimator
     if method != "em":
-        method = f"{method}, ridge {number(found.ridge.value)} ({found.ridge.why})"
+        method = f"{method}, ridge {terminal_number(found.ridge.value)} ({found.ridge.why})"
     if found.sample is None:
         return method
     chosen = f"rank, shrinkage, errors and gains by a sample of {found.sample.users:,} users"
@@ -281,12 +299,12 @@ def method_line(found: ModelSummary) -> str:
     return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 
-def chance_line(found: ModelSummary) -> str:
+def model_chance_line(found: ModelSummary) -> str:
     """How the band of the plot was found: flips of sign by bucket; a level of 1/64 is the largest of 63."""
     return f"largest of {round(1 / found.evidence.level) - 1} draws" if found.evidence.level else ""
 
 
-def coverage_line(found: ModelSummary) -> str:
+def model_coverage_line(found: ModelSummary) -> str:
     """What of the feature space the logged actions reach."""
     bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
     cut = f"; {bounds}" if bounds else ""
@@ -295,14 +313,15 @@ def coverage_line(found: ModelSummary) -> str:
     return f"left out: {'; '.join(found.coverage.reasons())}{cut}"
 
 
-def error_line(found: ModelSummary) -> str:
+def model_error_line(found: ModelSummary) -> str:
     """How far the subspace may be from the true one, by the calibrated estimate."""
     if found.rank in (0, found.dim):
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
     if found.calibrated is None:
         return "not calibrated; `newcomer inspect --bounds` shows what can be proved"
     within = (
-        f"the subspace is within {number(found.calibrated)} of the true one (sine of the largest angle: 0 exact, 1 "
+        f"the subspace is within {terminal_number(found.calibrated)} of the true one "
+        "(sine of the largest angle: 0 exact, 1 "
         f"unknown), with probability {1 - found.delta:g}"
     )
     return f"{within}; {found.sure_line[:1].lower()}{found.sure_line[1:]}" if found.sure_line else within
@@ -317,20 +336,20 @@ STYLES = {
 }
 
 
-def lines(decision: Decision) -> list[Text]:
+def summary_lines(decision: Decision) -> list[Text]:
     """The sentences, the answer in its colour."""
     style = STYLES[decision.answer]
-    return [Text(in_options(said), style if i == 0 else "") for i, said in enumerate(decision.sentences)]
+    return [Text(printed_as_options(said), style if i == 0 else "") for i, said in enumerate(decision.sentences)]
 
 
-def rows(decision: Decision) -> list[tuple[str, Text]]:
+def summary_rows(decision: Decision) -> list[tuple[str, Text]]:
     """The sentences as rows of facts under one heading."""
-    return [("Decision" if i == 0 else "", said) for i, said in enumerate(lines(decision))]
+    return [("Decision" if i == 0 else "", said) for i, said in enumerate(summary_lines(decision))]
 
 
-def best_actions(found: Everybody) -> Table:
+def summary_of_best_actions(found: Everybody) -> Table:
     """The best actions by the population mean."""
-    from newcomer.gain.verdict import short_name
+    from newcomer.gain.verdict import verdict_name
 
     table = Table(box=None, pad_edge=False)
     table.add_column("best for everybody")
@@ -339,7 +358,7 @@ def best_actions(found: Everybody) -> Table:
         table.add_column(head, justify="right")
     for one in found.best:
         interval = "not told" if found.scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
-        table.add_row(Text(short_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
+        table.add_row(Text(verdict_name(one.name)), f"{one.mean:.4g}", interval, f"{one.rows:,}", f"{one.users:,}")
     return table
 
 
@@ -370,7 +389,7 @@ class RadiusFindings:
         return cls(kind, *theorem, *identity, *simplified)
 
 
-def kinds_of(model: Model) -> tuple[str, ...]:
+def model_radius_kinds(model: Model) -> tuple[str, ...]:
     """The radii of the paper that a model can tell: where one-hot actions are many, not all, or none."""
     from newcomer.radius import KINDS
 
@@ -380,24 +399,28 @@ def kinds_of(model: Model) -> tuple[str, ...]:
     return KINDS if kept.walk or kept.martingale else KINDS[:-1]
 
 
-def bounds_of(found: ModelSummary) -> RenderableType:
+def model_radius_bounds(found: ModelSummary) -> RenderableType:
     """Every bound, with what it is worth; lambda_A is that of Assumption 2 of the paper."""
     if found.rank in (0, found.dim):
         return "none: " + ("no subspace" if found.rank == 0 else "the whole space")
     outer = Table.grid()
-    weakest = f"coverage of the weakest direction (lambda_A) {number(found.coverage.lambda_A)}"
-    ridge = "" if found.ridge.value is None else f", ridge {number(found.ridge.value)} ({found.ridge.why})"
+    weakest = f"coverage of the weakest direction (lambda_A) {terminal_number(found.coverage.lambda_A)}"
+    ridge = "" if found.ridge.value is None else f", ridge {terminal_number(found.ridge.value)} ({found.ridge.why})"
     outer.add_row(f"sine of the largest angle to the true subspace, at most, with probability {1 - found.delta:g}")
     outer.add_row(f"{weakest}{ridge}")
     if not found.radius:
         outer.add_row("this fit keeps nothing to compute bounds from: --estimator sold does")
         return outer
-    outer.add_row(FitToWidth(lambda room: radius_table(found.radius) if room >= NARROW else radius_lines(found.radius)))
-    outer.add_row(Text(verdict(found.radius), "yellow"))
+    outer.add_row(
+        FitToWidth(
+            lambda room: model_radius_table(found.radius) if room >= NARROW else model_radius_lines(found.radius)
+        )
+    )
+    outer.add_row(Text(model_radius_verdict(found.radius), "yellow"))
     return outer
 
 
-def radius_table(radii: Sequence[RadiusFindings]) -> Table:
+def model_radius_table(radii: Sequence[RadiusFindings]) -> Table:
     """A row for each kind of radius, a column for each form; a form is shown with its value without clipping."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -410,26 +433,26 @@ def radius_table(radii: Sequence[RadiusFindings]) -> Table:
             (radius.identity, radius.identity_raw),
             (radius.simplified, radius.simplified_raw),
         ]
-        table.add_row(radius.kind, *(shown(*form) for form in forms))
+        table.add_row(radius.kind, *(model_radius_shown(*form) for form in forms))
     return table
 
 
-def radius_lines(radii: Sequence[RadiusFindings]) -> Text:
+def model_radius_lines(radii: Sequence[RadiusFindings]) -> Text:
     """The same for a terminal that has no room for the columns."""
     lines = []
     for one in radii:
         forms = (one.theorem, one.theorem_raw), (one.identity, one.identity_raw), (one.simplified, one.simplified_raw)
-        theorem, sharper, known = (shown(*form) for form in forms)
+        theorem, sharper, known = (model_radius_shown(*form) for form in forms)
         lines.append(Text.assemble(f"{one.kind} ", theorem, ", sharper form ", sharper, ", coverage known ", known))
     return Text("\n").join(lines)
 
 
-def shown(value: float, raw: float) -> Text:
+def model_radius_shown(value: float, raw: float) -> Text:
     """A radius, or, faintly, the raw bound of one that says nothing."""
-    return Text(number(value)) if value < 1 else Text(number(raw), style="dim")
+    return Text(terminal_number(value)) if value < 1 else Text(terminal_number(raw), style="dim")
 
 
-def verdict(radii: Sequence[RadiusFindings]) -> str:
+def model_radius_verdict(radii: Sequence[RadiusFindings]) -> str:
     """What the bounds are worth, said plainly."""
     best = [min(radius.theorem, radius.identity) for radius in radii]
     if min(best) < 1:

@@ -1,8 +1,8 @@
 """What is typed, turned into values: ranks, sizes, column names, and how logs are read.
 
 Each parser refuses in one sentence that names the option, before any file is read: `typer.BadParameter` is the error
-that ends in exit code 2. The options by which commands read logs stand here once (`reads_logs`), as do the engines that
-pass over them: this process alone, several of this machine, or a cluster.
+that ends in exit code 2. The options by which commands read logs stand here once (`with_log_options`), as do the
+engines that pass over them: this process alone, several of this machine, or a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from newcomer.cli.output import Meter
-from newcomer.errors import nearest
+from newcomer.errors import error_name_hint
 from newcomer.findings import SPELLING
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def parse_estimator(name: str) -> str:
     from newcomer._fit import ESTIMATORS
 
     if name not in ESTIMATORS:
-        hint = nearest(name, ESTIMATORS) or f"; choose one of {', '.join(ESTIMATORS)}"
+        hint = error_name_hint(name, ESTIMATORS) or f"; choose one of {', '.join(ESTIMATORS)}"
         raise typer.BadParameter(f"there is no estimator '{name}'{hint}", param_hint="--estimator")
     return name
 
@@ -137,7 +137,7 @@ def parse_outcome(name: str) -> Any:
     from newcomer._outcome import OUTCOMES
 
     if name not in OUTCOMES:
-        hint = nearest(name, OUTCOMES) or f"; choose one of {', '.join(OUTCOMES)}"
+        hint = error_name_hint(name, OUTCOMES) or f"; choose one of {', '.join(OUTCOMES)}"
         raise typer.BadParameter(f"there is no outcome '{name}'{hint}", param_hint="--outcome")
     return name
 
@@ -158,7 +158,7 @@ def parse_persistence(value: float) -> float:
     return value
 
 
-def free_to_write(path: Path, *, force: bool, make_folder: bool = False, option: str = "--out") -> Path:
+def free_path_option(path: Path, *, force: bool, make_folder: bool = False, option: str = "--out") -> Path:
     """The path, if it can be written and nothing would be overwritten; asked before the long work, not after."""
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder", param_hint=option)
@@ -172,7 +172,7 @@ def free_to_write(path: Path, *, force: bool, make_folder: bool = False, option:
     return path
 
 
-def free_folder(folder: Path, *, option: str) -> Path:
+def free_folder_option(folder: Path, *, option: str) -> Path:
     """The folder, if files can be written to it, or to the folder that it will be made in."""
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint=option)
@@ -183,28 +183,28 @@ def free_folder(folder: Path, *, option: str) -> Path:
 def _try_to_write(path: Path, option: str = "--out") -> None:
     """Refuse a place where no file can be made, because it is read-only or full."""
     from newcomer.errors import OutputError
-    from newcomer.files import probe
+    from newcomer.files import probe_file
 
     place = Path(os.path.realpath(path))
     while not place.parent.is_dir() and place.parent != place:
         place = place.parent
     try:
-        probe(place)
+        probe_file(place)
     except OutputError as error:
         raise typer.BadParameter(
             f"{path} cannot be written: {error.what.partition(': ')[2]}", param_hint=option
         ) from error
 
 
-def keep(model: Model, path: Path) -> None:
+def save_as_option_says(model: Model, path: Path) -> None:
     """Save a fitted model; where that fails after all, put it somewhere else and say where, for fits can take hours."""
     from newcomer.errors import OutputError
-    from newcomer.files import rescue
+    from newcomer.files import rescue_file
 
     try:
         model.save(path)
     except OutputError as error:
-        found = rescue(path.name, model.to_bytes())
+        found = rescue_file(path.name, model.to_bytes())
         todo = f"the model was saved as {found} instead" if found else "no other folder takes the model either"
         raise OutputError(error.what, where=error.where, todo=todo) from error
 
@@ -318,7 +318,7 @@ READING: dict[str, tuple[Any, Any]] = {
 }  # options by which logs are read: annotation and default
 
 
-def reads_logs(command: Callable[..., None]) -> Callable[..., None]:
+def with_log_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command every option of `READING`; it takes them together, checked, as its argument `how`."""
     own = inspect.signature(command, eval_str=True).parameters
     first, *rest = [one for one in own.values() if one.name != "how"]
@@ -341,7 +341,7 @@ def reads_logs(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def words_of(logs: str, how: LogReading, found: Findings | None = None) -> str:
+def log_options_in_words(logs: str, how: LogReading, found: Findings | None = None) -> str:
     """The logs as a command names them, with the options they were read with; spellings joined where some differ."""
     flags = how.words()
     if found is not None and SPELLING in {one.name for one in found} and not how.tidy_ids:
@@ -360,7 +360,7 @@ ENGINES = ("local", "dask")
 SUFFIX = ".moments"  # of the file that --from looks for beside a model of sold
 
 
-def check(engine: str, scheduler: str | None, workers: int | None) -> None:
+def check_log_options(engine: str, scheduler: str | None, workers: int | None) -> None:
     """Refuse options that contradict each other, before any file is read."""
     if engine not in ENGINES:
         raise typer.BadParameter(f"the engine is one of {', '.join(ENGINES)}, not '{engine}'", param_hint="--engine")
@@ -372,7 +372,7 @@ def check(engine: str, scheduler: str | None, workers: int | None) -> None:
         raise typer.BadParameter(f"there must be at least one worker, not {workers}", param_hint="--workers")
 
 
-def start_of(path: Path | None, estimator: str, old: str | None) -> Model | SavedMoments | None:
+def start_option(path: Path | None, estimator: str, old: str | None) -> Model | SavedMoments | None:
     """What `--from` names: a model for em; for sold its moments, a file of that name or one beside the model."""
     if path is None:
         if old is not None:
@@ -393,7 +393,7 @@ def start_of(path: Path | None, estimator: str, old: str | None) -> Model | Save
 
 
 @contextmanager
-def engine_of(engine: str, scheduler: str | None, workers: int | None) -> Iterator[Engine | None]:
+def engine_option(engine: str, scheduler: str | None, workers: int | None) -> Iterator[Engine | None]:
     """The workers that were asked for, ended when the block is left; None where this process will do."""
     if engine == "dask":
         from newcomer.logs.dask import Dask

@@ -43,7 +43,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.text import Text
 
-from newcomer.errors import one_line
+from newcomer.errors import error_in_one_line
 
 if TYPE_CHECKING:
     from newcomer.em.passes import Progress as Passed
@@ -88,22 +88,22 @@ class Patient:
 _finishing: list[bool] = []
 
 
-def finish() -> None:
+def mark_output_finished() -> None:
     """The result is on disk, or about to be: what is left takes a moment, and an interrupt no longer undoes it."""
     _finishing.append(True)
 
 
-def finishing() -> bool:
+def output_is_finished() -> bool:
     """Whether the command in this process has come so far."""
     return bool(_finishing)
 
 
-def result() -> Console:
+def result_console() -> Console:
     """The console for results, on stdout."""
     return _wide_enough(Console(highlight=False))
 
 
-def aside() -> Console:
+def aside_console() -> Console:
     """The console for progress, advice and errors, on stderr."""
     return _wide_enough(Console(stderr=True, highlight=False))
 
@@ -113,37 +113,37 @@ def _wide_enough(console: Console) -> Console:
     return console
 
 
-def advise(sentences: Sequence[str]) -> None:
+def print_advice(sentences: Sequence[str]) -> None:
     """Things to know, one a line, on stderr."""
     for sentence in sentences:
-        aside().print(Text.assemble(("note: ", "yellow"), in_options(sentence)), soft_wrap=True)
+        aside_console().print(Text.assemble(("note: ", "yellow"), printed_as_options(sentence)), soft_wrap=True)
 
 
-def compile_first(*rooms: str) -> None:
+def compile_with_notice(*rooms: str) -> None:
     """Compile the loops of these rooms, if they never were on this machine, and say why the first time takes longer."""
-    from newcomer.compile_cache import cold, warm
+    from newcomer.compile_cache import compile_cache_is_cold, warm_compile_cache
 
-    if cold(*rooms):
-        aside().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
-        warm(*rooms)
+    if compile_cache_is_cold(*rooms):
+        aside_console().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
+        warm_compile_cache(*rooms)
 
 
-def suggest(commands: Sequence[tuple[str, str]], code: str = "") -> None:
+def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "") -> None:
     """What to try next: (arguments of newcomer, what for), and lines of Python, on stderr, ready to be copied.
 
     Suggestions go to stderr like advice, so that what is piped on is the result alone.
     """
-    width, name = max(len(why) for _, why in commands), program()
+    width, name = max(len(why) for _, why in commands), printed_program()
     lines = [Text.assemble(("  " + why.ljust(width), "dim"), (f"   {name} {rest}", "bold")) for rest, why in commands]
     if code:
         lines += [
             Text("  serve newcomers in Python", "dim"),
             *(Text(f"    {line}", "bold") for line in code.splitlines()),
         ]
-    aside().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
+    aside_console().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
 
 
-def program() -> str:
+def printed_program() -> str:
     """What the person has to type to run this very newcomer: its environment need not be on the path."""
     ours = Path(sys.executable).with_name("newcomer")
     if not ours.exists():
@@ -155,11 +155,13 @@ def program() -> str:
     return shlex.quote(str(ours) if near.startswith("..") else near)
 
 
-def complain(sentence: str) -> None:
+def print_error(sentence: str) -> None:
     """One sentence about what went wrong, on stderr: no more of it than fits the screen."""
-    console = aside()
+    console = aside_console()
     room = console.width * max(console.height - 2, 4) - len("error: ")
-    console.print(Text.assemble(("error: ", "bold red"), one_line(in_options(sentence), room)), soft_wrap=True)
+    console.print(
+        Text.assemble(("error: ", "bold red"), error_in_one_line(printed_as_options(sentence), room)), soft_wrap=True
+    )
 
 
 def print_json(command: str, content: Mapping[str, Any]) -> None:
@@ -191,19 +193,19 @@ OPTIONS: dict[str, str] = {}  # every option of the commands by its name in Pyth
 _VALUE = r"'[^']*'|\"[^\"]*\"|[\w.+-]+"
 
 
-def in_options(text: str, options: Mapping[str, str] = OPTIONS) -> str:
+def printed_as_options(text: str, options: Mapping[str, str] = OPTIONS) -> str:
     """The sentence with each `name=value` written as an option, where the command line has one of this name.
 
     `options` maps names of arguments to options, as `{"epoch": "--epoch"}`. A sentence that tells both says it once.
 
     >>> known = {"epoch": "--epoch", "grouped": "--grouped", "items": "--items", "column": "--column"}
-    >>> in_options("pass epoch='s', drop grouped=True, or pass items=", known)
+    >>> printed_as_options("pass epoch='s', drop grouped=True, or pass items=", known)
     'pass --epoch s, drop --grouped, or pass --items'
-    >>> in_options("rename with columns={'user': 'uid'} or --column user=uid", known)
+    >>> printed_as_options("rename with columns={'user': 'uid'} or --column user=uid", known)
     'rename with --column user=uid'
-    >>> in_options("columns={'user': ...} (--column user=...) chooses others", known)
+    >>> printed_as_options("columns={'user': ...} (--column user=...) chooses others", known)
     '--column user=... chooses others'
-    >>> in_options("clip='auto' (--clip auto) limits", {"clip": "--clip"})
+    >>> printed_as_options("clip='auto' (--clip auto) limits", {"clip": "--clip"})
     '--clip auto limits'
     """
     if "column" in options:
@@ -248,27 +250,27 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN = {str: "string", int: "integer", bool: "boolean", NoneType: "null"}
 
 
-def schema_of(command: str, keys: Mapping[str, Any], record: Any = None) -> dict[str, Any]:
+def json_output_schema(command: str, keys: Mapping[str, Any], record: Any = None) -> dict[str, Any]:
     """The schema of one command's object: `version` and `command`, its own `keys`, then those of a record.
 
-    >>> made = schema_of("fit", {"model": str})
+    >>> made = json_output_schema("fit", {"model": str})
     >>> made["required"], made["properties"]["model"]
     (['version', 'command', 'model'], {'type': 'string'})
     """
     head: dict[str, Any] = {"version": {"const": 1}, "command": {"const": command}}
-    own = {name: of_type(kind) for name, kind in keys.items()}
-    rest = of_type(record)["properties"] if record is not None else {}
+    own = {name: json_schema_of_type(kind) for name, kind in keys.items()}
+    rest = json_schema_of_type(record)["properties"] if record is not None else {}
     properties = {**head, **own, **rest}
     title = f"newcomer {command} --json"
     return {"$schema": DRAFT, "title": title, "type": "object", "properties": properties, "required": [*properties]}
 
 
-def of_type(kind: Any) -> dict[str, Any]:
+def json_schema_of_type(kind: Any) -> dict[str, Any]:
     """The schema of values of a type: records, numbers, text, tuples, lists, mappings from text, and unions.
 
-    >>> of_type(tuple[float, ...])
+    >>> json_schema_of_type(tuple[float, ...])
     {'type': 'array', 'items': {'type': ['number', 'null']}}
-    >>> of_type(int | None)
+    >>> json_schema_of_type(int | None)
     {'anyOf': [{'type': 'integer'}, {'type': 'null'}]}
     """
     if kind is float:
@@ -279,25 +281,25 @@ def of_type(kind: Any) -> dict[str, Any]:
         # Findings name records for the type checker alone, so that `--help` need not load them.
         homes = [vars(import_module(f"newcomer.{home}")) for home in ("findings", "evidence")]
         hints = get_type_hints(kind, localns=homes[0] | homes[1])
-        parts = {one.name: of_type(hints[one.name]) for one in fields(kind)}
+        parts = {one.name: json_schema_of_type(hints[one.name]) for one in fields(kind)}
         return {"type": "object", "properties": parts, "required": list(parts)}
     arguments = get_args(kind)
     if get_origin(kind) is Literal:
         return {"enum": list(arguments)}
     if get_origin(kind) in (UnionType, Union):
-        return {"anyOf": [of_type(one) for one in arguments]}
+        return {"anyOf": [json_schema_of_type(one) for one in arguments]}
     if get_origin(kind) in (tuple, list):
         if get_origin(kind) is tuple and Ellipsis not in arguments:
             size = len(arguments)
-            return {"type": "array", "prefixItems": [of_type(one) for one in arguments], "minItems": size,
+            return {"type": "array", "prefixItems": [json_schema_of_type(one) for one in arguments], "minItems": size,
                     "maxItems": size}  # fmt: skip
-        return {"type": "array", "items": of_type(arguments[0])}
+        return {"type": "array", "items": json_schema_of_type(arguments[0])}
     if get_origin(kind) is dict:
-        return {"type": "object", "additionalProperties": of_type(arguments[1])}
+        return {"type": "object", "additionalProperties": json_schema_of_type(arguments[1])}
     raise NotImplementedError(f"no schema for {kind!r}")
 
 
-def option(made: Callable[[], dict[str, Any]]) -> Any:
+def json_schema_option(made: Callable[[], dict[str, Any]]) -> Any:
     """The option `--json-schema` of a command: prints the schema and leaves, whatever else was typed."""
 
     def show(wanted: bool) -> None:
@@ -333,7 +335,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.what, self.first, self.unit = what, first, unit
-        self.console, self.clock = console or aside(), clock
+        self.console, self.clock = console or aside_console(), clock
         self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
         self.made = self.lines = 0  # passes that are done, and lines that were written

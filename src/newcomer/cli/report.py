@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from newcomer.cli import model_summary, options, output
-from newcomer.cli.output import Meter, in_options
+from newcomer.cli.output import Meter, printed_as_options
 
 if TYPE_CHECKING:
     from newcomer.reporting.report import Report
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BROKEN = 5  # exit code
 
 
-def shape() -> dict[str, Any]:
+def report_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`."""
     from newcomer.findings import Decision
 
@@ -32,11 +32,11 @@ def shape() -> dict[str, Any]:
         "trouble": dict[str, str],
         "decision": Decision,
     }
-    return output.schema_of("report", keys)
+    return output.json_output_schema("report", keys)
 
 
-@options.reads_logs
-def command(
+@options.with_log_options
+def report_command(
     logs: options.LogsFile,
     *,
     how: options.LogReading,
@@ -50,7 +50,7 @@ def command(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite PAGE.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(report_schema)] = False,
 ) -> None:
     """Check LOGS, fit them, measure what newcomers would gain, and write it all on one page.
 
@@ -58,35 +58,35 @@ def command(
     """
     from newcomer import Run, report
 
-    target = options.free_to_write(out, force=force, option="--out")
+    target = options.free_path_option(out, force=force, option="--out")
     wanted, method = options.parse_rank(rank), options.parse_estimator(estimator)
-    options.check("local", None, workers)
+    options.check_log_options("local", None, workers)
     hands = (os.cpu_count() or 1) if workers is None else workers
-    with options.engine_of("local", None, hands) as carrier:
+    with options.engine_option("local", None, hands) as carrier:
         read = how.read(logs, carrier)
         if not json:
-            output.advise(read.advice)
-        output.compile_first("array_loops", "sold", "em", "linear", "policies")
-        called = options.words_of(logs, how)
+            output.print_advice(read.advice)
+        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+        called = options.log_options_in_words(logs, how)
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
             found = report(read, target, called=called, run=Run(progress=meter), **settings)
-            output.finish()
+            output.mark_output_finished()
     if json:
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}
         output.print_json(
-            "report", {"logs": options.without_secrets(logs), "advice": [*map(in_options, read.advice)], **told}
+            "report", {"logs": options.without_secrets(logs), "advice": [*map(printed_as_options, read.advice)], **told}
         )
     else:
-        show(found)
+        show_report(found)
     if found.findings is not None and found.findings.verdict == "broken":
         raise typer.Exit(BROKEN)
 
 
-def show(found: Report) -> None:
+def show_report(found: Report) -> None:
     """The verdict, and where the page is."""
-    console = output.result()
-    for said in model_summary.lines(found.decision):
+    console = output.result_console()
+    for said in model_summary.summary_lines(found.decision):
         console.print(said)
     console.print(Text(f"page: {found.path} ({found.path.stat().st_size / 1000:,.0f} kB)"), soft_wrap=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from newcomer.charts.terminal import facts
+from newcomer.charts.terminal import terminal_facts
 from newcomer.cli import options, output
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 INTERVAL = 30.0  # seconds between lines without a terminal
 
 
-def shape() -> dict[str, Any]:
+def reproduce_schema() -> dict[str, Any]:
     """The JSON Schema of `--json`: where the files of each figure are, or, with `--list`, its claim."""
-    made = output.schema_of("reproduce", {"figures": dict[str, dict[str, str] | str], "seconds": float})
+    made = output.json_output_schema("reproduce", {"figures": dict[str, dict[str, str] | str], "seconds": float})
     return {**made, "required": ["version", "command", "figures"]}
 
 
-def command(
+def reproduce_command(
     figures: Annotated[
         list[str] | None, typer.Argument(metavar="[FIGURE ...|all]", help="Which; --list shows them.")
     ] = None,
@@ -42,7 +42,7 @@ def command(
     work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    json_schema: Annotated[bool, output.option(shape)] = False,
+    json_schema: Annotated[bool, output.json_schema_option(reproduce_schema)] = False,
 ) -> None:
     """Make the paper's figures: every claim beside what comes out."""
     from newcomer.paper import catalogue
@@ -53,9 +53,9 @@ def command(
         return
     wanted, scale = catalogue.chosen(figures or []), QUICK if quick else FULL
     folder = out or Path("experiments/quick" if quick else "experiments/results")
-    options.free_folder(folder, option="--out")
+    options.free_folder_option(folder, option="--out")
     if work is not None:
-        options.free_folder(work, option="--work")
+        options.free_folder_option(work, option="--work")
     kept = catalogue.open_folder(scale, data=data, work=work)
     begun = time.monotonic()
     made = catalogue.reproduce(
@@ -73,7 +73,7 @@ class Clock:
     def __init__(
         self, stage: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stage, self.console, self.clock = stage, console or output.aside(), clock
+        self.stage, self.console, self.clock = stage, console or output.aside_console(), clock
         self.begun = self.spoken = clock()
 
     def tick(self, done: int, total: int, left: float | None) -> None:
@@ -102,7 +102,7 @@ def _list(json: bool) -> None:
     if json:
         output.print_json("reproduce", {"figures": claims})
         return
-    output.result().print(facts(list(claims.items())))
+    output.result_console().print(terminal_facts(list(claims.items())))
 
 
 def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
@@ -111,7 +111,7 @@ def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
         output.print_json("reproduce", {"figures": paths, "seconds": seconds})
         return
     rows = [(one.figure.name, f"{one.picture}, {one.table.name}") for one in made]
-    output.result().print(facts(rows))
-    output.aside().print(
+    output.result_console().print(terminal_facts(rows))
+    output.aside_console().print(
         f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and not repeated", soft_wrap=True
     )

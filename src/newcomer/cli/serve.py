@@ -14,10 +14,10 @@ from newcomer.cli import output
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
-def parse_duration(text: str, option: str) -> float:
+def parse_serve_duration(text: str, option: str) -> float:
     """Seconds in `90s`, `15m`, `1h` or `400d`.
 
-    >>> parse_duration("1h", "--wait"), parse_duration("400d", "--keep")
+    >>> parse_serve_duration("1h", "--wait"), parse_serve_duration("400d", "--keep")
     (3600.0, 34560000.0)
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip().lower())
@@ -26,14 +26,14 @@ def parse_duration(text: str, option: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def parse_share(value: float | None, option: str) -> float | None:
+def parse_serve_share(value: float | None, option: str) -> float | None:
     """A share of users."""
     if value is not None and not 0.0 <= value <= 1.0:
         raise typer.BadParameter(f"a share lies between 0 and 1, not {value:g}", param_hint=option)
     return value
 
 
-def command(
+def serve_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="A file that `newcomer fit` or `model.save` wrote.")],
     store: Annotated[
         str | None,
@@ -68,9 +68,11 @@ def command(
     """Serve MODEL over HTTP: decisions, rewards, users, logs, models."""
     if (wait is None) != (default is None):
         raise typer.BadParameter("a default reward needs --wait, and --wait a --default", param_hint="--wait")
-    waits = None if wait is None else parse_duration(wait, "--wait")
-    keeps = None if keep is None else parse_duration(keep, "--keep")
-    shares = [parse_share(v, f"--{n}") for v, n in ((random, "random"), (control, "control"), (incumbent, "incumbent"))]
+    waits = None if wait is None else parse_serve_duration(wait, "--wait")
+    keeps = None if keep is None else parse_serve_duration(keep, "--keep")
+    shares = [
+        parse_serve_share(v, f"--{n}") for v, n in ((random, "random"), (control, "control"), (incumbent, "incumbent"))
+    ]
     if sum(share or 0.0 for share in shares) > 1.0 + 1e-9:
         raise typer.BadParameter("shares of arms add up to more than 1", param_hint="--random")
     from newcomer.model import load
@@ -105,12 +107,14 @@ def command(
         examples = [str(one) for one in (found.action_ids or ())[:3]]
         _greet(service.store.name, host, port, examples, secured=known is not None)
 
-    output.aside().print("loading the model and the inner loops (compiled once: a minute or less)", soft_wrap=True)
+    output.aside_console().print(
+        "loading the model and the inner loops (compiled once: a minute or less)", soft_wrap=True
+    )
     try:
         with asyncio.Runner(loop_factory=event_loop) as runner:
             runner.run(run(service, known, host=host, port=port, tell=tell, access_log=access_log))
     except (KeyboardInterrupt, SystemExit):  # the signal that uvicorn passes on once everything is drained
-        output.aside().print("stopped; everything acknowledged is in the store")
+        output.aside_console().print("stopped; everything acknowledged is in the store")
 
 
 def _greet(store: str, host: str, port: int, actions: list[str], *, secured: bool) -> None:
@@ -126,7 +130,7 @@ def _greet(store: str, host: str, port: int, actions: list[str], *, secured: boo
         f"  curl{token} {url}/v1/users/ann",
         f"Watch it: {url}. The API: {url}/openapi.json. Ctrl-C stops it in order.",
     ]
-    console = output.aside()
+    console = output.aside_console()
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
 

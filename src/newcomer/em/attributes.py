@@ -35,14 +35,14 @@ from scipy.special import stdtrit
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em import binary_likelihood
-from newcomer.em.likelihood import information_of
+from newcomer.em.likelihood import likelihood_information
 from newcomer.em.passes import Passes
 from newcomer.encoding import Column
 from newcomer.evidence import AttributeGain
 from newcomer.logs.attributes import UserTable
 from newcomer.logs.batch import Batch
 from newcomer.population import AttributePrior, Population
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import user_bucket_count, user_buckets
 
 FOLDS = 16  # of users, by whom attributes are chosen
 DOUBT = 0.05  # probability with which attributes that say nothing are taken, all of them together
@@ -71,9 +71,9 @@ class AttributeTask:
     def information(self, batch: Batch, some: Ints, x: Floats) -> tuple[Floats, Floats]:
         """A (n, q, q) and b (n, q) of some users of a batch, whose attributes are x (n, p)."""
         if not self.clicks:
-            return information_of(batch, some, replace(self.population, factor=self.directions))
+            return likelihood_information(batch, some, replace(self.population, factor=self.directions))
         at = np.zeros((len(some), self.directions.shape[1])) if self.effects is None else x @ self.effects.T
-        return binary_likelihood.information_of(batch, some, self.population, self.directions, at)
+        return binary_likelihood.binary_likelihood_information(batch, some, self.population, self.directions, at)
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,12 @@ class AttributeFit:
     factor: Floats
 
 
-def add_up(
+def add_up_attribute_information(
     batch: Batch, tasks: tuple[AttributeTask, ...], prior: AttributePrior, entries: tuple[int, ...], folds: int = FOLDS
 ) -> AllInformation:
     """The information of each task about some entries of attributes over the users of a batch: the map of a pass."""
     assert batch.attributes is not None
-    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     x = prior.completed(batch.attributes[:, list(entries)])
     return AllInformation(tuple(_of_task(batch, task, task.fitted[where], x, where % folds, folds) for task in tasks))
 
@@ -154,7 +154,7 @@ def fit_attributes(
     """
     people, logs = passes.logs.people, passes.logs
     assert people is not None
-    every = np.ones(bucket_count(logs.dim), dtype=np.bool_)
+    every = np.ones(user_bucket_count(logs.dim), dtype=np.bool_)
     free = (population.rank + logs.dim) * people.width <= MOST
     square = 1.0 if logs.one_hot else logs.summary.mean_squared_norm / logs.dim  # of a feature, on average
     unit = float(np.sqrt(population.noise_variance / max(square, 1e-300)))
@@ -163,7 +163,9 @@ def fit_attributes(
     # Attributes are chosen with missing values at their mean: what others say of them counts as theirs.
     nothing = AttributePrior(np.zeros((0, people.width)), np.zeros((people.width, people.width)))
     whole = tuple(range(people.width))
-    found: AllInformation = passes.run(partial(add_up, tasks=(tasks[0],), prior=nothing, entries=whole), _merge)
+    found: AllInformation = passes.run(
+        partial(add_up_attribute_information, tasks=(tasks[0],), prior=nothing, entries=whole), _merge
+    )
     chosen = _choose(found.each[0], tasks[0], people.columns)
     if not chosen.order:
         return None, [None] * len(apart), _gains(chosen, people)
@@ -173,9 +175,12 @@ def fit_attributes(
         tasks = [replace(task, directions=task.directions[:, : task.own]) for task in tasks]
     kept = replace(chosen, shared=chosen.shared[list(entries)], single=chosen.single[list(entries)])
     for _ in range(NEWTON if clicks else 1):
-        found = passes.run(partial(add_up, tasks=tuple(tasks), prior=prior, entries=entries, folds=1), _merge)
+        found = passes.run(
+            partial(add_up_attribute_information, tasks=tuple(tasks), prior=prior, entries=entries, folds=1), _merge
+        )
         tasks = [replace(task, effects=_solved(task, sums, kept)) for task, sums in zip(tasks, found.each, strict=True)]
-    fits = [AttributeFit(*over_people(one.population.factor, one.directions @ one.effects, prior.covariance))
+    spread = prior.covariance
+    fits = [AttributeFit(*population_with_attributes(one.population.factor, one.directions @ one.effects, spread))
             for one in tasks if one.effects is not None]  # fmt: skip
     return fits[0], fits[1:], _gains(chosen, people, fits[0])
 
@@ -220,7 +225,9 @@ def _choose(sums: Information, task: AttributeTask, columns: Sequence[Column]) -
     both = _forward(
         sums, own, size, columns, ((SHRINKAGES[1], tau) for tau in (FREE_OF_CLICKS if task.clicks else FREE))
     )
-    difference = heldout_gains(sums, both.taus(own, size)) - heldout_gains(sums, shared.taus(own, size))
+    difference = heldout_attribute_gains(sums, both.taus(own, size)) - heldout_attribute_gains(
+        sums, shared.taus(own, size)
+    )
     return both if _certainty(difference) > _needed(1) else shared
 
 
@@ -232,12 +239,12 @@ def _forward(
     chosen, now = Choice(np.zeros(width), np.zeros(width)), np.zeros(FOLDS)
     while len(chosen.order) < len(columns):
         trials = []
-        for name, place in places(columns).items():
+        for name, place in attribute_places(columns).items():
             for pair in grid if name not in chosen.order else ():
                 shared, single = chosen.shared.copy(), chosen.single.copy()
                 shared[place], single[place] = pair
                 trial = replace(chosen, shared=shared, single=single, order=(*chosen.order, name))
-                gain = heldout_gains(sums, trial.taus(own, size))
+                gain = heldout_attribute_gains(sums, trial.taus(own, size))
                 trials.append((float((gain - now).sum()), name, trial, gain))
         told = dict(chosen.gains)
         for total, name, _, gain in sorted(trials, key=lambda trial: trial[0]):
@@ -250,11 +257,11 @@ def _forward(
     return chosen
 
 
-def heldout_gains(sums: Information, taus: Floats) -> Floats:
+def heldout_attribute_gains(sums: Information, taus: Floats) -> Floats:
     """Gain in log-likelihood (F,) of each fold's users by effects that were fitted without them, shrunk by taus (q, p).
 
     >>> one = Information(np.ones(2), np.full((2, 1, 1), 3.0), np.full((2, 1), 3.0))
-    >>> heldout_gains(one, np.ones((1, 1))).tolist()
+    >>> heldout_attribute_gains(one, np.ones((1, 1))).tolist()
     [1.40625, 1.40625]
     """
     used = np.flatnonzero(taus.ravel())
@@ -278,7 +285,7 @@ def _needed(attributes: int) -> float:
     return float(stdtrit(FOLDS - 1, 1.0 - DOUBT / max(attributes, 1)))
 
 
-def places(columns: Sequence[Column]) -> dict[str, slice]:
+def attribute_places(columns: Sequence[Column]) -> dict[str, slice]:
     """Where the entries of each attribute are."""
     ends = np.cumsum([one.width for one in columns])
     return {one.name: slice(int(end) - one.width, int(end)) for one, end in zip(columns, ends, strict=True)}
@@ -295,13 +302,13 @@ def _solved(task: AttributeTask, sums: Information, chosen: Choice) -> Floats:
     return found.reshape(shape)
 
 
-def over_people(factor: Floats, effects: Floats, covariance: Floats) -> tuple[AttributePrior, Floats]:
+def population_with_attributes(factor: Floats, effects: Floats, covariance: Floats) -> tuple[AttributePrior, Floats]:
     """The factor W (d, k) of users' covariance L L^T + B C B^T over all people, and the prior of its coordinates.
 
     With beta = m + B x + L z and W = U s, the coordinates U^T (beta - m) / s have the identity as their covariance over
     people, and given x the mean s^-1 U^T B x.
 
-    >>> prior, factor = over_people(np.array([[0.8]]), np.array([[0.6]]), np.eye(1))
+    >>> prior, factor = population_with_attributes(np.array([[0.8]]), np.array([[0.6]]), np.eye(1))
     >>> abs(factor).round(6).tolist(), (factor @ prior.effects).round(6).tolist()
     ([[1.0]], [[0.6]])
     """

@@ -20,12 +20,12 @@ from functools import cached_property, partial
 import numpy as np
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.binary_likelihood import ClickSums, ClickTask, expect_clicks, merge
+from newcomer.em.binary_likelihood import ClickSums, ClickTask, binary_likelihood_sums, merge_binary_likelihood
 from newcomer.em.binary_optimizer import LONGEST, ClickOptimizer, ClickPrior
 from newcomer.em.passes import Passes
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
-from newcomer.transforms import NOISE, click_moments, logit
+from newcomer.transforms import NOISE, logit, sigmoid_moments
 
 RIDGE = 4.0  # precision of loadings of one-hot actions
 LEVELS = 0.25  # least variance of the levels of one-hot actions
@@ -75,7 +75,7 @@ class ClickStart:
         residual = None if found.by_action is None else np.full(kinds, NOISE)
         found = replace(found, noise_variance=NOISE, by_action=residual, units=None, uncertainty=self.uncertainty)
         if self.plain:
-            loadings, stretch = stretched(found.factor[:, :rank], self.slopes)
+            loadings, stretch = stretched_binary_loadings(found.factor[:, :rank], self.slopes)
             return replace(found, mean=logit(self._means) * stretch, factor=loadings)
         slope = float(np.average(self.slopes))
         factor = found.factor[:, :rank] / slope
@@ -109,10 +109,10 @@ class ClickStart:
         """Loadings (d, j) of the directions beyond the first `rank`, on the scale of log-odds; one-hot has them."""
         if not self.plain:
             return np.zeros((len(self.gaussian.mean), 0))
-        return stretched(self.gaussian.factor[:, rank:], self.slopes)[0]
+        return stretched_binary_loadings(self.gaussian.factor[:, rank:], self.slopes)[0]
 
 
-def stretched(loadings: Floats, slopes: Floats) -> tuple[Floats, Floats]:
+def stretched_binary_loadings(loadings: Floats, slopes: Floats) -> tuple[Floats, Floats]:
     """Loadings (A, k) on the scale of log-odds, at most `LONGEST_LOADING` long, and the stretch k (A,) of each action.
 
     V = F k / slope with k^2 = 1 + pi |V|^2 / 8, solved for |V|.
@@ -129,7 +129,7 @@ def stretched(loadings: Floats, slopes: Floats) -> tuple[Floats, Floats]:
 MOST_DIRECTIONS = 8  # that are fitted: nodes in more dimensions are too few
 
 
-def fit_clicks(passes: Passes, starts: Sequence[tuple[ClickStart, Bools]]) -> list[Population]:
+def fit_binary_population(passes: Passes, starts: Sequence[tuple[ClickStart, Bools]]) -> list[Population]:
     """Climb from each start, on the users of its buckets (B,), all in the same passes; populations of log-odds."""
     climbs = []
     for start, _ in starts:
@@ -140,7 +140,7 @@ def fit_clicks(passes: Passes, starts: Sequence[tuple[ClickStart, Bools]]) -> li
         if not going:
             break
         tasks = tuple(ClickTask(climbs[i].trial, starts[i][1]) for i in going)
-        found: tuple[ClickSums, ...] = passes.run(partial(expect_clicks, tasks=tasks), merge)
+        found: tuple[ClickSums, ...] = passes.run(partial(binary_likelihood_sums, tasks=tasks), merge_binary_likelihood)
         for i, sums in zip(going, found, strict=True):
             climbs[i].tell(sums)
     return [_finished(one.best or one.trial, start) for one, (start, _) in zip(climbs, starts, strict=True)]
@@ -158,7 +158,7 @@ def _finished(found: Population, start: ClickStart) -> Population:
     return replace(found, mean=found.mean * flat, factor=np.column_stack([found.factor * flat[:, None], weak]))
 
 
-def on_reward_scale(population: Population, table: Catalogue | None) -> Population:
+def binary_on_reward_scale(population: Population, table: Catalogue | None) -> Population:
     """The Gaussian population of the same mean rewards, covariances and variances: where a Gaussian climb can begin.
 
     One-hot actions have them exactly: mean E[sigma], loadings V E[sigma'] (Stein), and what is left of p (1 - p).
@@ -166,7 +166,7 @@ def on_reward_scale(population: Population, table: Catalogue | None) -> Populati
     """
     if isinstance(table, OneHot) and not table.constant:
         own = (population.factor**2).sum(axis=1)
-        p, slope, _ = click_moments(population.mean, own)
+        p, slope, _ = sigmoid_moments(population.mean, own)
         factor = population.factor * slope[:, None]
         left = np.maximum(p * (1.0 - p) - (factor**2).sum(axis=1), 1e-6)
         unsure = None if population.uncertainty is None else population.uncertainty * slope**2

@@ -27,7 +27,7 @@ from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue
 from newcomer.population import Population
 from newcomer.transforms import softplus
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import user_bucket_count, user_buckets
 
 NODES = (1, 64, 128, 256, 256)  # of z, by rank; MOST_NODES for more directions
 MOST_NODES, FEW_NODES = 512, 64
@@ -36,12 +36,12 @@ CACHED = 1 << 16  # users times nodes that stay in a second-level cache
 CHUNK = 1 << 20  # rows times nodes that are worked on at a time
 
 
-def nodes_of(rank: int, actions: int = 0) -> Floats:
+def binary_likelihood_nodes(rank: int, actions: int = 0) -> Floats:
     """Nodes (Q, k) of equal weight for z ~ N(0, I_k): their mean is zero and their covariance the identity.
 
     Roberts's R sequence (additive recurrence by powers of the generalised golden ratio), mirrored.
 
-    >>> nodes = nodes_of(2)
+    >>> nodes = binary_likelihood_nodes(2)
     >>> nodes.shape, bool(np.allclose(nodes.T @ nodes / len(nodes), np.eye(2)))
     ((128, 2), True)
     """
@@ -91,13 +91,13 @@ class ClickSums:
         return ClickSums(**{name: value + getattr(other, name) for name, value in vars(self).items()})
 
 
-def expect_clicks(batch: Batch, tasks: tuple[ClickTask, ...]) -> tuple[ClickSums, ...]:
+def binary_likelihood_sums(batch: Batch, tasks: tuple[ClickTask, ...]) -> tuple[ClickSums, ...]:
     """The sums of each task over the users of a batch: the map of a pass."""
-    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     return tuple(_expected(batch, task.population, task.fitted[where]) for task in tasks)
 
 
-def merge(a: tuple[ClickSums, ...], b: tuple[ClickSums, ...]) -> tuple[ClickSums, ...]:
+def merge_binary_likelihood(a: tuple[ClickSums, ...], b: tuple[ClickSums, ...]) -> tuple[ClickSums, ...]:
     """The sums of each task over the users of both."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
@@ -105,11 +105,11 @@ def merge(a: tuple[ClickSums, ...], b: tuple[ClickSums, ...]) -> tuple[ClickSums
 def _expected(batch: Batch, population: Population, chosen: Bools) -> ClickSums:
     """The sums of one task."""
     coded, size = batch.coded, population.rank + 1
-    nodes = nodes_of(population.rank, 0 if coded is None else len(coded.table))
+    nodes = binary_likelihood_nodes(population.rank, 0 if coded is None else len(coded.table))
     axes = np.column_stack([np.ones(len(nodes)), nodes])
     empty = np.zeros((0, 0))
     if coded is not None:
-        odds = log_odds(coded.table, population, np.arange(len(coded.table)))
+        odds = binary_likelihood_log_odds(coded.table, population, np.arange(len(coded.table)))
         seen = _click_rows(batch, np.flatnonzero(chosen), odds, nodes, population.share)
         shown, pull = np.zeros((len(odds), len(nodes))), np.zeros((len(odds), size))
         likelihood = _add_up(seen, shown, pull)
@@ -130,10 +130,10 @@ def _expected(batch: Batch, population: Population, chosen: Bools) -> ClickSums:
 
 def _by_rows(batch: Batch, who: Ints, population: Population, nodes: Floats, axes: Floats) -> ClickSums:
     """The sums of some users whose rows bring their own features."""
-    rows = rows_of(batch, who)
+    rows = binary_likelihood_rows(batch, who)
     features = batch.take(rows)
     actions = np.zeros(len(rows), dtype=np.int64) if batch.actions is None else batch.actions[rows]
-    odds = log_odds(features, population, actions)
+    odds = binary_likelihood_log_odds(features, population, actions)
     seen = _click_rows(batch, who, odds, nodes, population.share, own=True)
     shown, pull = np.zeros((len(odds), len(nodes))), np.zeros(odds.shape)
     likelihood = _add_up(seen, shown, pull)
@@ -154,23 +154,23 @@ def _by_rows(batch: Batch, who: Ints, population: Population, nodes: Floats, axe
 def _add_up(seen: binary_loops.ClickRows, shown: Floats, clicked: Floats) -> float:
     """The expected counts of all users, some at a time; the log-likelihood."""
     likelihood = 0.0
-    for first, at, highest in node_weights(seen):
-        likelihood += binary_loops.expectations(seen, first, at, highest, shown, clicked)
+    for first, at, highest in binary_likelihood_weights(seen):
+        likelihood += binary_loops.binary_expectations(seen, first, at, highest, shown, clicked)
     return likelihood
 
 
-def node_weights(seen: binary_loops.ClickRows) -> Iterator[tuple[int, Floats, Floats]]:
+def binary_likelihood_weights(seen: binary_loops.ClickRows) -> Iterator[tuple[int, Floats, Floats]]:
     """exp(A_q - max) (m, Q) and the max (m,) of some users at a time, with the place of the first of them."""
     users, size = len(seen.starts), len(seen.nodes)
     step = max(1, CACHED // size)
     for first in range(0, users, step):
         at, highest = np.empty((min(step, users - first), size)), np.empty(min(step, users - first))
-        binary_loops.log_weights(seen, first, at, highest)
+        binary_loops.binary_log_weights(seen, first, at, highest)
         np.exp(at, out=at)
         yield first, at, highest
 
 
-def log_odds(table: Catalogue, population: Population, actions: Ints) -> Floats:
+def binary_likelihood_log_odds(table: Catalogue, population: Population, actions: Ints) -> Floats:
     """Levels and loadings (C, k + 1) of rows of features of these actions."""
     odds = np.array(table @ population.weights)
     if population.offsets is not None:
@@ -178,7 +178,7 @@ def log_odds(table: Catalogue, population: Population, actions: Ints) -> Floats:
     return odds
 
 
-def rows_of(batch: Batch, who: Ints) -> Ints:
+def binary_likelihood_rows(batch: Batch, who: Ints) -> Ints:
     """The rows of some users, one after another."""
     lengths = batch.lengths[who]
     ends = np.cumsum(lengths)
@@ -190,7 +190,7 @@ def _click_rows(
     batch: Batch, who: Ints, odds: Floats, nodes: Floats, share: float, *, own: bool = False
 ) -> binary_loops.ClickRows:
     """The rows of some users as the compiled loops take them; with `own`, `odds` are those of the rows themselves."""
-    rows, lengths = rows_of(batch, who), batch.lengths[who]
+    rows, lengths = binary_likelihood_rows(batch, who), batch.lengths[who]
     ends = np.cumsum(lengths)
     partition = np.empty((len(odds), len(nodes)))
     for some in _slices(len(odds), len(nodes)):
@@ -201,7 +201,7 @@ def _click_rows(
     return binary_loops.ClickRows(odds, partition, codes, rewards, weights, ends - lengths, ends, nodes)
 
 
-def information_of(
+def binary_likelihood_information(
     batch: Batch, who: Ints, population: Population, directions: Floats, at: Floats
 ) -> tuple[Floats, Floats]:
     """Of the users at positions `who` (n,): Q^T X^T P X Q (n, q, q) and Q^T X^T s (n, q) for directions Q (d, q).
@@ -210,20 +210,22 @@ def information_of(
     has a precision in P and a shift in s. They are found around the coordinates `at` (n, q) of u that users have beside
     their z.
     """
-    rows, lengths, coded = rows_of(batch, who), batch.lengths[who], batch.coded
+    rows, lengths, coded = binary_likelihood_rows(batch, who), batch.lengths[who], batch.coded
     table = batch.take(rows) if coded is None else coded.table
     actions = np.zeros(len(rows), dtype=np.int64) if batch.actions is None else np.array(batch.actions[rows])
     codes = actions if coded is not None else np.arange(len(rows))
-    odds = log_odds(table, population, actions if coded is None else np.arange(len(coded.table)))
+    odds = binary_likelihood_log_odds(table, population, actions if coded is None else np.arange(len(coded.table)))
     images, ends = np.ascontiguousarray(table @ directions), np.cumsum(lengths)
     shifts = np.einsum("iq,iq->i", images[codes], np.repeat(at, lengths, axis=0))
     means, covariances = np.zeros((len(who), population.rank)), np.tile(np.eye(population.rank), (len(who), 1, 1))
     sites, weights = np.zeros((len(rows), 2)), _row_weights(batch, rows, lengths, population.share)
     rewards = np.array(batch.rewards[rows])
-    binary_loops.coordinates(odds, codes, shifts, rewards, weights, ends - lengths, ends, means, covariances, sites)
+    binary_loops.binary_coordinates(
+        odds, codes, shifts, rewards, weights, ends - lengths, ends, means, covariances, sites
+    )
     sites[:, 1] += sites[:, 0] * shifts
     precision, pull = np.zeros((len(who), *2 * at.shape[1:])), np.zeros(at.shape)
-    binary_loops.add_sites(images, codes, sites, ends - lengths, ends, precision, pull)
+    binary_loops.add_binary_sites(images, codes, sites, ends - lengths, ends, precision, pull)
     return precision, pull
 
 
@@ -231,13 +233,13 @@ def _row_weights(batch: Batch, rows: Ints, lengths: Ints, share: float) -> Float
     """What each of some users' rows (`lengths` of each user) counts."""
     if not share > 0 or batch.actions is None:
         return np.ones(len(rows))
-    return repeat_weights(np.repeat(np.arange(len(lengths)), lengths), batch.actions[rows], share)
+    return binary_likelihood_repeats(np.repeat(np.arange(len(lengths)), lengths), batch.actions[rows], share)
 
 
-def repeat_weights(users: Ints, actions: Ints, share: float) -> Floats:
+def binary_likelihood_repeats(users: Ints, actions: Ints, share: float) -> Floats:
     """The weight (rows,) of each row: an action that a user met n times counts n / (1 + (n - 1) share) rows.
 
-    >>> repeat_weights(np.array([0, 0, 1]), np.array([5, 5, 5]), 0.5).round(3).tolist()
+    >>> binary_likelihood_repeats(np.array([0, 0, 1]), np.array([5, 5, 5]), 0.5).round(3).tolist()
     [0.667, 0.667, 1.0]
     """
     cells = users * (int(actions.max(initial=0)) + 1) + actions

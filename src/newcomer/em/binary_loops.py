@@ -16,7 +16,7 @@ import numpy as np
 
 from newcomer.array_loops import fast
 from newcomer.arrays import Floats, Ints
-from newcomer.logistic_loops import probability, tilted
+from newcomer.logistic_loops import logistic_posterior, logistic_probability
 
 
 class ClickRows(NamedTuple):
@@ -33,7 +33,7 @@ class ClickRows(NamedTuple):
 
 
 @fast
-def log_weights(seen: ClickRows, first: int, at: Floats, highest: Floats) -> None:
+def binary_log_weights(seen: ClickRows, first: int, at: Floats, highest: Floats) -> None:
     """Write A_q less its largest value into `at` (m, Q), and that value into `highest` (m,), of m users from `first`.
 
     Python takes the exponential of all of them at once, which is several times as fast as one after another here.
@@ -66,7 +66,9 @@ def log_weights(seen: ClickRows, first: int, at: Floats, highest: Floats) -> Non
 
 
 @fast
-def expectations(seen: ClickRows, first: int, at: Floats, highest: Floats, shown: Floats, clicked: Floats) -> float:
+def binary_expectations(
+    seen: ClickRows, first: int, at: Floats, highest: Floats, shown: Floats, clicked: Floats
+) -> float:
     """Add EM's expected counts of m users, whose exp(A_q - highest) are in `at` (m, Q); returns the log-likelihood.
 
     `shown` (C, Q) is how often each action (or row) was shown at each node, `clicked` (C, k + 1) the sum over rows of y
@@ -99,7 +101,7 @@ SWEEPS = 3  # visits of each row
 
 
 @fast
-def coordinates(
+def binary_coordinates(
     odds: Floats,
     codes: Ints,
     shifts: Floats,
@@ -135,13 +137,15 @@ def coordinates(
                     variance += image[a] * row[a + 1]
                     taste += mean[a] * row[a + 1]
                 if not variance > 1e-12:
-                    p = probability(level + taste)
+                    p = logistic_probability(level + taste)
                     site[0] = weights[i] * p * (1.0 - p)
                     site[1] = weights[i] * (rewards[i] - p) + site[0] * taste
                     continue
                 less = max(1.0 - site[0] * variance, 1e-6)
                 cavity, at = variance / less, (taste - variance * site[1]) / less
-                tilted(level + at, cavity, weights[i] * rewards[i], weights[i] * (1.0 - rewards[i]), moments)
+                logistic_posterior(
+                    level + at, cavity, weights[i] * rewards[i], weights[i] * (1.0 - rewards[i]), moments
+                )
                 precision = max(1.0 / moments[1] - 1.0 / cavity, 0.0)
                 shift = (moments[0] - level) / moments[1] - at / cavity
                 more, pull = precision - site[0], shift - site[1]
@@ -155,7 +159,9 @@ def coordinates(
 
 
 @fast
-def add_sites(images: Floats, codes: Ints, sites: Floats, starts: Ints, stops: Ints, a: Floats, b: Floats) -> None:
+def add_binary_sites(
+    images: Floats, codes: Ints, sites: Floats, starts: Ints, stops: Ints, a: Floats, b: Floats
+) -> None:
     """Add the sites (rows, 2) of each user up along directions: F^T diag(precision) F into `a` (n, q, q), F^T shift
     into `b` (n, q); row i has row codes[i] of `images` (C, q)."""
     size = images.shape[1]
@@ -182,14 +188,14 @@ def _normalise(at: Floats, highest: float) -> float:
     return value
 
 
-def warm() -> None:
+def warm_binary_loops() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     first, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     row, each = np.ones((1, 1)), np.ones(1)
     seen = ClickRows(np.ones((1, 2)), row, first, each, each.copy(), first, one, row.copy())
-    log_weights(seen, 0, row.copy(), each.copy())
-    expectations(seen, 0, row.copy(), each, np.zeros((1, 1)), np.zeros((1, 2)))
+    binary_log_weights(seen, 0, row.copy(), each.copy())
+    binary_expectations(seen, 0, row.copy(), each, np.zeros((1, 1)), np.zeros((1, 2)))
     whole, site = np.ones((1, 1, 1)), np.zeros((1, 2))
-    coordinates(seen.odds, first, each * 0.0, each, each, first, one, row.copy(), whole, site)
-    add_sites(row, first, site, first, one, whole, row.copy())
+    binary_coordinates(seen.odds, first, each * 0.0, each, each, first, one, row.copy(), whole, site)
+    add_binary_sites(row, first, site, first, one, whole, row.copy())
     _normalise(each.copy(), 0.0)

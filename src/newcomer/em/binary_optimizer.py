@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from newcomer.array_loops import StepMemory, empty_memory, first_loop, remember, second_loop
+from newcomer.array_loops import StepMemory, empty_step_memory, lbfgs_first_loop, lbfgs_second_loop, remember
 from newcomer.arrays import Floats
 from newcomer.em.binary_likelihood import ClickSums
-from newcomer.em.optimizer import MEMORY, SUFFICIENT, solve_rows
+from newcomer.em.optimizer import MEMORY, SUFFICIENT, optimizer_solve_rows
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
 
@@ -64,7 +64,7 @@ class ClickOptimizer:
     _step: float = 1.0
 
     def __post_init__(self) -> None:
-        self._memory = empty_memory(MEMORY, self.size)
+        self._memory = empty_step_memory(MEMORY, self.size)
 
     @property
     def size(self) -> int:
@@ -111,9 +111,9 @@ class ClickOptimizer:
     def _aim(self) -> None:
         """BFGS's direction or, where that does not lead up, the metric's own."""
         direction, weights = self._gradient.copy(), np.zeros(len(self._memory.curves))
-        first_loop(self._memory, direction, weights)
+        lbfgs_first_loop(self._memory, direction, weights)
         direction = self._metric(direction)
-        second_loop(self._memory, weights, direction)
+        lbfgs_second_loop(self._memory, weights, direction)
         if not float(direction @ self._gradient) > 0:
             self._memory.taken[0] = 0
             direction = self._metric(self._gradient)
@@ -142,7 +142,7 @@ class ClickOptimizer:
         values, vectors = np.linalg.eigh(gram)
         values, mass = np.maximum(values, 0.0), max(float(curve[0, 0]), 1e-300)
         little = self.prior.weights + 1e-9 * max(float(values.max(initial=0.0)), 1e-9)
-        moved = vectors @ solve_rows(values, curve / mass, little, vectors.T @ given)
+        moved = vectors @ optimizer_solve_rows(values, curve / mass, little, vectors.T @ given)
         parts = [moved.ravel()]
         if self.prior.offsets is not None:
             parts.append(flat[cut:] / (bend + self.prior.offsets))

@@ -12,12 +12,21 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em.optimizer import Optimizer, Shrinkage
 from newcomer.em.passes import Ascent, Passes
-from newcomer.em.shrinkage import FitStart, HeldoutFold, noise_floor
+from newcomer.em.shrinkage import FitStart, HeldoutFold, shrinkage_noise_floor
 from newcomer.em.spikes import PairMoments
 from newcomer.population import Population
 from newcomer.radius import Draws
-from newcomer.sold.radius_terms import FAR, PARTS, SPLITS, compare_parts, cosines, draws_by, splits, tangents
-from newcomer.users import Split, balanced_signs, dealt
+from newcomer.sold.radius_terms import (
+    FAR,
+    PARTS,
+    SPLITS,
+    radius_terms_cosines,
+    radius_terms_draws_by,
+    radius_terms_of_parts,
+    radius_terms_splits,
+    radius_terms_tangents,
+)
+from newcomer.users import Split, dealt_user_buckets, user_bucket_signs
 
 ROOM = 1_000_000  # entries of W up to which there is memory for so many ascents at once
 LARGE = 1.0  # tangent of the error of half of the moments beyond which no eighth will be that good
@@ -35,21 +44,21 @@ class Parts:
     def __init__(self, origin: FitStart, penalty: Shrinkage) -> None:
         self.origin, self.penalty, self.size = origin, penalty, len(penalty.weights) - 1
         buckets = len(origin.pairs.users)
-        halves = [signs > 0 for signs in balanced_signs(buckets)[:SPLITS]]
+        halves = [signs > 0 for signs in user_bucket_signs(buckets)[:SPLITS]]
         self.possible = _all_have(origin.pairs.users, halves)
         self._started_parts: dict[int, list[Ascent]] = {}
         # Fits of eighths are worth their passes if at least the moments of halves are close.
-        few = _all_have(origin.pairs.users, dealt(buckets, PARTS))
-        self.roomy = room_for(len(penalty.anchor), self.size)
+        few = _all_have(origin.pairs.users, dealt_user_buckets(buckets, PARTS))
+        self.roomy = room_for_calibration(len(penalty.anchor), self.size)
         self.eighths = self.possible and self.roomy and few and self._moments_agree()
 
     def _moments_agree(self) -> bool:
         self.origin.prepare(self._halves(), max(self.size, 1))
         bases = [_basis(self.origin.start(half, self.size), max(self.size, 1)) for half in self._halves()]
-        return tangents(cosines(*bases), 1)[0] <= LARGE
+        return radius_terms_tangents(radius_terms_cosines(*bases), 1)[0] <= LARGE
 
     def _halves(self) -> list[Bools]:
-        return dealt(len(self.origin.pairs.users), 2)
+        return dealt_user_buckets(len(self.origin.pairs.users), 2)
 
     @property
     def ascents(self) -> list[Ascent]:
@@ -57,7 +66,7 @@ class Parts:
         if not self.possible or not self.roomy:
             return []
         buckets = len(self.origin.pairs.users)
-        return self._of(dealt(buckets, PARTS) if self.eighths else splits(buckets))
+        return self._of(dealt_user_buckets(buckets, PARTS) if self.eighths else radius_terms_splits(buckets))
 
     def _of(self, parts: list[Bools]) -> list[Ascent]:
         """The ascents of parts of some size, begun when they are first asked for."""
@@ -70,7 +79,7 @@ class Parts:
         """Ascents of parts from their own moments."""
         self.origin.prepare(parts, self.size)
         parted = [Split(part, np.zeros_like(part)) for part in parts]
-        folds, floor = [HeldoutFold(self.origin, split) for split in parted], noise_floor(self.origin.pairs)
+        folds, floor = [HeldoutFold(self.origin, split) for split in parted], shrinkage_noise_floor(self.origin.pairs)
         optimizers = [Optimizer(fold.start(self.size), fold.gram, self.penalty, floor) for fold in folds]
         return [Ascent(optimizer, split, TOLERANCE, EACH) for optimizer, split in zip(optimizers, parted, strict=True)]
 
@@ -89,7 +98,7 @@ class Parts:
             pairs = [list(pair) for pair in zip(parts[::2], parts[1::2], strict=True)]
             return [basis for pair in pairs for basis in ascended(self._started(pair))]
 
-        return compare_parts(fit, len(self.origin.pairs.users), eighths=self.eighths)
+        return radius_terms_of_parts(fit, len(self.origin.pairs.users), eighths=self.eighths)
 
 
 class MomentParts:
@@ -108,17 +117,17 @@ class MomentParts:
         `passes` is not used.
         """
         wide, buckets = self.origin.directions is not None, len(self.moments.every)
-        if wide and not room_for(len(self.base.mean), self.moments.most):
+        if wide and not room_for_calibration(len(self.base.mean), self.moments.most):
             return Draws(2, (FAR, FAR), (FAR, FAR), hopeless=True)
 
         def fit(parts: list[Bools]) -> list[Floats]:
             size = min(rank, self.moments.most)
             return [_basis(one.population(self.base, size), rank) for one in self.moments.of(parts)]
 
-        return compare_parts(fit, buckets, eighths=False) if wide else draws_by(fit, buckets)
+        return radius_terms_of_parts(fit, buckets, eighths=False) if wide else radius_terms_draws_by(fit, buckets)
 
 
-def room_for(dim: int, rank: int) -> bool:
+def room_for_calibration(dim: int, rank: int) -> bool:
     """Whether there is memory for fits of several parts of the users at once."""
     return dim * (rank + 1) <= ROOM
 

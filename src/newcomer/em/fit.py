@@ -17,9 +17,9 @@ Refit: the distribution of users from one that was fitted before, without search
 With the old logs and the new ones at hand, EM ascends from the old population, with its rank and its precision, to the
 population of highest penalised likelihood of all of them: the answer does not depend on where the ascent started, only
 the passes that it takes do. With the new logs alone it cannot be found, since EM needs the rows again. What can be done
-is to fit the new users and to `blend`: the mixture of two populations has the mean and the covariance of both together,
-cut down to the rank. That is approximate: both fits were shrunk, and one population fitted to all of the rows weighs
-each direction by how much the rows of each user tell of it.
+is to fit the new users and to `blend_fitted_populations`: the mixture of two populations has the mean and the
+covariance of both together, cut down to the rank. That is approximate: both fits were shrunk, and one population fitted
+to all of the rows weighs each direction by how much the rows of each user tell of it.
 
 Fits to a part of the users, so that something can be measured on the others, where no search has left such fits.
 
@@ -37,18 +37,18 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats
 from newcomer.em.calibration import MomentParts, Parts
-from newcomer.em.large_logs import choose, judge, without_directions
+from newcomer.em.large_logs import choose_by_large_logs, judge_large_logs, large_logs_without_directions
 from newcomer.em.model_selection import ROUGH, ROUGHLY, Candidate, RankSearch, Trail
 from newcomer.em.optimizer import Optimizer
 from newcomer.em.pairs import AnyPairs
 from newcomer.em.passes import LONGEST, Ascent, Passes
-from newcomer.em.shrinkage import FitStart, HeldoutFold, start_fit
-from newcomer.em.variance_components import forecast, share_of
+from newcomer.em.shrinkage import FitStart, HeldoutFold, start_with_shrinkage
+from newcomer.em.variance_components import forecast_variance_components, persistent_variance_share
 from newcomer.evidence import PopulationFacts, RankComparison, SampleFacts
-from newcomer.logs.sample import sample, share_in
+from newcomer.logs.sample import sample, share_in_sample
 from newcomer.population import Population
 from newcomer.radius import Draws
-from newcomer.users import Split, folds
+from newcomer.users import Split, user_folds
 
 SAMPLE = 20_000  # users by whom everything is chosen, where there are more than twice as many
 SPREADING = 12  # passes of the ascent of all users from where the sample's fit ended
@@ -118,12 +118,12 @@ def estimate_population(
     >>> found.population.factor.shape, round(found.population.noise_variance, 2)
     ((8, 2), 0.25)
     """
-    few = some_of(passes)
+    few = sample_to_fit(passes)
     found = _estimate(few, rank, persistence, calibrate)
     return found if few is passes else _spread(passes, found, rank, persistence)
 
 
-def some_of(passes: Passes) -> Passes:
+def sample_to_fit(passes: Passes) -> Passes:
     """Passes over a sample of about `SAMPLE` users, found in one pass; the same passes where there are hardly more."""
     if passes.logs.summary.users <= 2 * SAMPLE:
         return passes
@@ -134,12 +134,14 @@ def _estimate(
     passes: Passes, rank: int | Literal["auto"], persistence: float | None, calibrate: bool
 ) -> FittedPopulation:
     """Choose what is open, and fit everybody."""
-    origin = start_fit(passes, persistence)
+    origin = start_with_shrinkage(passes, persistence)
     users = origin.pairs.users
-    search = RankSearch(passes, origin, [HeldoutFold(origin, split) for split in folds(users)])
+    search = RankSearch(passes, origin, [HeldoutFold(origin, split) for split in user_folds(users)])
     if not search.folds:  # too few users to hold some of them out: everybody gets the mean
         size = 0 if rank == "auto" else int(rank)
-        return finish(passes, origin, everybody_of(origin).optimizer(1.0, everybody_of(origin).start(size)))
+        return finish_population_fit(
+            passes, origin, everybody_to_fit(origin).optimizer(1.0, everybody_to_fit(origin).start(size))
+        )
     if rank != "auto":
         return _finish(search, search.shrinkage(search.first(int(rank))), None, calibrate)
     most = min(passes.logs.dim, max(1, int(users.sum()) // 20))
@@ -147,12 +149,12 @@ def _estimate(
     # Where one fifth is not enough to tell, every fifth is asked, or all users, if these are but a sample of them.
     unclear = len(search.folds) == 1 and ranks.deficits[0] <= PLAIN * ranks.errors[0]
     if unclear and (found.rank or not passes.sampled):
-        search = RankSearch(passes, origin, [HeldoutFold(origin, split) for split in folds(users, every=True)])
+        search = RankSearch(passes, origin, [HeldoutFold(origin, split) for split in user_folds(users, every=True)])
         found, ranks = search.rank(most, near=found.precision if found.rank else None)
     return _finish(search, found, ranks, calibrate)
 
 
-def everybody_of(origin: FitStart) -> HeldoutFold:
+def everybody_to_fit(origin: FitStart) -> HeldoutFold:
     """Everybody, and nobody held out."""
     every = np.ones(len(origin.pairs.users), dtype=np.bool_)
     return HeldoutFold(origin, Split(every, ~every))
@@ -161,15 +163,15 @@ def everybody_of(origin: FitStart) -> HeldoutFold:
 def _finish(search: RankSearch, found: Candidate, ranks: RankComparison | None, calibrate: bool) -> FittedPopulation:
     """Fit everybody with what the search has found."""
     start, trails = found.optimizers[0], tuple(search.trails)
-    fitted = finish(search.passes, search.origin, start, trails=trails, ranks=ranks, calibrate=calibrate)
+    fitted = finish_population_fit(search.passes, search.origin, start, trails=trails, ranks=ranks, calibrate=calibrate)
     apart, judged = (
-        [arrived(one, search.origin) for one in found.optimizers],
+        [population_where_fit_ended(one, search.origin) for one in found.optimizers],
         [fold.split.judged for fold in search.folds],
     )
     return replace(fitted, held_out=tuple(zip(apart, judged, strict=True)))
 
 
-def finish(
+def finish_population_fit(
     passes: Passes,
     origin: FitStart,
     start: Optimizer,
@@ -182,17 +184,17 @@ def finish(
 
     With `calibrate`, parts of the users are fitted apart in the same passes.
     """
-    fold = everybody_of(origin)
+    fold = everybody_to_fit(origin)
     precision = float(start.penalty.weights[-1]) if start.trial.rank else 1.0
     parts = Parts(origin, fold.penalised(precision, start.trial.rank))
     shared = parts.ascents if calibrate and _rank(start.best or start.trial, origin) else []
     optimizer = _settle(passes, fold, start, shared)
     facts = _facts(passes, origin, optimizer, precision, trails, ranks)
     assert optimizer.best is not None
-    return FittedPopulation(arrived(optimizer, origin), optimizer, origin, facts, passes, parts)
+    return FittedPopulation(population_where_fit_ended(optimizer, origin), optimizer, origin, facts, passes, parts)
 
 
-def arrived(optimizer: Optimizer, origin: FitStart) -> Population:
+def population_where_fit_ended(optimizer: Optimizer, origin: FitStart) -> Population:
     """The population where an ascent has ended, with how sure it is of each action."""
     assert optimizer.best is not None
     return replace(optimizer.best.principal(), uncertainty=optimizer.uncertainty(origin.table))
@@ -233,16 +235,16 @@ def _spread(
     passes: Passes, sampled: FittedPopulation, rank: int | Literal["auto"], persistence: float | None
 ) -> FittedPopulation:
     """Fit all users from what was found for a sample of them, or from more that all of them show."""
-    origin = start_fit(passes, persistence)
+    origin = start_with_shrinkage(passes, persistence)
     if origin.directions is not None:  # by passes, which those over the sample have saved
         origin = replace(origin, towards=sampled.optimizer.penalty.variance)
     best = sampled.optimizer.best or sampled.population
     best = replace(best, share=origin.share_for(sampled.population))
-    base = without_directions(best, origin)
-    judged = judge(passes, origin, base, rank, rival=best, sampled=share_in(passes.logs, SAMPLE))
+    base = large_logs_without_directions(best, origin)
+    judged = judge_large_logs(passes, origin, base, rank, rival=best, sampled=share_in_sample(passes.logs, SAMPLE))
     apart = sampled.held_out[0][0] if sampled.held_out else base
-    choice = choose(judged, origin, best, apart, sampled.facts.precision)
-    every, ranks = everybody_of(origin), sampled.facts.ranks
+    choice = choose_by_large_logs(judged, origin, best, apart, sampled.facts.precision)
+    every, ranks = everybody_to_fit(origin), sampled.facts.ranks
     if choice is None:
         if ranks is not None and not ranks.chosen:  # which all users have confirmed
             ranks = judged.told(0)
@@ -274,7 +276,13 @@ def _ascended(
     precision = float(optimizer.penalty.weights[-1]) if optimizer.best.rank else sampled.facts.precision
     facts = _facts(passes, origin, optimizer, precision, sampled.facts.tried, ranks)
     facts = replace(facts, sample=_sample_facts(sampled.chosen))
-    return replace(sampled, population=arrived(optimizer, origin), optimizer=optimizer, origin=origin, facts=facts)
+    return replace(
+        sampled,
+        population=population_where_fit_ended(optimizer, origin),
+        optimizer=optimizer,
+        origin=origin,
+        facts=facts,
+    )
 
 
 def _facts(
@@ -294,12 +302,14 @@ def _facts(
         directions=population.rank,
         users=int(pairs.users.sum()),
         rows=rows,
-        forecast=forecast(population, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows),
+        forecast=forecast_variance_components(
+            population, pairs.gram.sum(axis=0) / rows, pairs.shown.sum(axis=0) / rows
+        ),
         tried=trails,
         precision=precision,
         mean_precision=float(optimizer.penalty.weights[0]),
         ranks=ranks,
-        persistence=share_of(pairs, population.variances),
+        persistence=persistent_variance_share(pairs, population.variances),
     )
 
 
@@ -312,19 +322,19 @@ def refit_population(
     calibrate: bool = False,
 ) -> FittedPopulation:
     """Ascend from `start` to the best population of its rank; `precision` is that of the entries of its factor."""
-    origin, few = start_fit(passes, persistence), some_of(passes)
-    optimizer = everybody_of(origin).optimizer(precision, start)
-    fitted = finish(passes, origin, optimizer, calibrate=calibrate and few is passes)
+    origin, few = start_with_shrinkage(passes, persistence), sample_to_fit(passes)
+    optimizer = everybody_to_fit(origin).optimizer(precision, start)
+    fitted = finish_population_fit(passes, origin, optimizer, calibrate=calibrate and few is passes)
     if few is passes:
         return fitted
-    return replace(fitted, chosen=few, parts=Parts(start_fit(few, persistence), fitted.optimizer.penalty))
+    return replace(fitted, chosen=few, parts=Parts(start_with_shrinkage(few, persistence), fitted.optimizer.penalty))
 
 
-def blend(first: Population, second: Population, share: float) -> Population:
+def blend_fitted_populations(first: Population, second: Population, share: float) -> Population:
     """The population of two groups of users, a `share` of them in the second, with the rank of the second.
 
     >>> one, two = (Population(np.array([m]), np.ones((1, 1)), 1.0) for m in (0.0, 2.0))
-    >>> both = blend(one, two, 0.5)
+    >>> both = blend_fitted_populations(one, two, 0.5)
     >>> both.mean.tolist(), round(float(both.factor[0, 0] ** 2), 6)
     ([1.0], 2.0)
     """
@@ -354,13 +364,13 @@ def _blended(first: Floats | None, second: Floats | None, share: float) -> Float
 HeldOut = tuple[tuple[Population, Bools], ...]  # populations, each with the buckets (B,) of users it was not fitted to
 
 
-def fit_apart(passes: Passes, origin: FitStart, rank: int, precision: float) -> HeldOut:
+def fit_populations_apart(passes: Passes, origin: FitStart, rank: int, precision: float) -> HeldOut:
     """Populations of this rank and precision, each without a fold of the users; none where users are too few."""
-    apart = [HeldoutFold(origin, split) for split in folds(origin.pairs.users)]
+    apart = [HeldoutFold(origin, split) for split in user_folds(origin.pairs.users)]
     if not apart:
         return ()
     optimizers = [fold.optimizer(precision, fold.start(rank)) for fold in apart]
     ascents = [Ascent(one, fold.split, ROUGH, ROUGHLY) for one, fold in zip(optimizers, apart, strict=True)]
     passes.ascend(ascents, stage="fitting without some")
     done = [one for one in ascents if one.optimizer.best is not None]
-    return tuple((arrived(one.optimizer, origin), one.split.judged) for one in done)
+    return tuple((population_where_fit_ended(one.optimizer, origin), one.split.judged) for one in done)

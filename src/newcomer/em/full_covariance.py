@@ -29,13 +29,13 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em.fit import FittedPopulation
-from newcomer.em.likelihood import Comparison, compare
-from newcomer.em.model_selection import SURE, clarity
+from newcomer.em.likelihood import Comparison, compare_likelihoods
+from newcomer.em.model_selection import SURE, model_selection_clarity
 from newcomer.em.passes import Passes
 from newcomer.evidence import WeakDirections
 from newcomer.logs.batch import Batch
 from newcomer.population import Population
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import user_bucket_count, user_buckets
 
 STEPS = 8  # of EM, a pass each
 MOST = 32  # directions kept: states of users grow with their square
@@ -102,9 +102,9 @@ class AllProducts:
         return AllProducts(tuple(a + b for a, b in zip(self.each, other.each, strict=True)))
 
 
-def products_of(batch: Batch, wholes: tuple[Whole, ...]) -> AllProducts:
+def full_covariance_products(batch: Batch, wholes: tuple[Whole, ...]) -> AllProducts:
     """The sums of each covariance over the users of a batch that it is for: the map of a pass."""
-    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     met = _first_meetings(batch, len(wholes[0].covariance))
     return AllProducts(tuple(_products(met, whole, whole.fitted[where]) for whole in wholes))
 
@@ -145,18 +145,18 @@ def _products(met: _Met, whole: Whole, chosen: Bools) -> ScatterSums:
     return ScatterSums(int(chosen.sum()), precision.reshape(size, size), scatter.reshape(size, size))
 
 
-def whole_of(population: Population, fitted: Bools) -> Whole:
+def full_covariance_of_fit(population: Population, fitted: Bools) -> Whole:
     """Where EM begins: the covariance of rewards that the fit itself has."""
     covariance = population.factor @ population.factor.T + np.diag(population.variances)
     return Whole(covariance, population, fitted)
 
 
-def cubes_of(batch: Batch) -> float:
+def full_covariance_cost(batch: Batch) -> float:
     """Cubes of the lengths of histories, summed over users: what inverting their covariances costs."""
     return float((batch.lengths.astype(np.float64) ** 3).sum())
 
 
-def with_weak_directions(fitted: FittedPopulation) -> FittedPopulation:
+def with_full_covariance(fitted: FittedPopulation) -> FittedPopulation:
     """The fit with its weak directions, where they can be had and held-out users are predicted at least as well.
 
     Where the fit found no direction this is a second chance, so the gain over the population mean has to be clear by
@@ -167,7 +167,7 @@ def with_weak_directions(fitted: FittedPopulation) -> FittedPopulation:
     plain = logs.one_hot and not logs.intercept and fit.by_action is not None and logs.dim <= ACTIONS
     if not plain or fit.rank == logs.dim or fitted.facts.sample is not None or not fitted.held_out:
         return fitted
-    if passes.run(cubes_of, operator.add) * (1 + len(fitted.held_out)) > WORK:
+    if passes.run(full_covariance_cost, operator.add) * (1 + len(fitted.held_out)) > WORK:
         return fitted
     population, apart = _averaged(passes, fit, fitted.held_out)
     judged = tuple(buckets for _, buckets in fitted.held_out)
@@ -177,11 +177,11 @@ def with_weak_directions(fitted: FittedPopulation) -> FittedPopulation:
         (one, after, *(after.truncated(gram, rank, fitted.origin.table) for rank in ranks))
         for (one, _), after in zip(fitted.held_out, apart, strict=True)
     )
-    found: Comparison = passes.run(partial(compare, rivals=rivals, judged=judged), operator.add)
+    found: Comparison = passes.run(partial(compare_likelihoods, rivals=rivals, judged=judged), operator.add)
     both = found.among(slice(0, 2))
     without, gain = (float(total) / both.users for total in both.sums)
     facts = WeakDirections(population.rank, without, gain, float(both.deficits()[1].max()))
-    if not accepted(both, fit.rank):
+    if not full_covariance_is_accepted(both, fit.rank):
         return replace(fitted, facts=replace(fitted.facts, weak=replace(facts, kept=0)))
     directions = fit.rank or _fewest(found.among(slice(1, None)))
     return replace(
@@ -192,9 +192,9 @@ def with_weak_directions(fitted: FittedPopulation) -> FittedPopulation:
     )
 
 
-def accepted(both: Comparison, rank: int) -> bool:
+def full_covariance_is_accepted(both: Comparison, rank: int) -> bool:
     """Whether held-out users are predicted at least as well as by the fit; clearly better, where it is their mean."""
-    return bool(both.sums[1] >= both.sums[0]) and (rank > 0 or clarity(both) > SURE)
+    return bool(both.sums[1] >= both.sums[0]) and (rank > 0 or model_selection_clarity(both) > SURE)
 
 
 def _averaged(
@@ -202,9 +202,9 @@ def _averaged(
 ) -> tuple[Population, list[Population]]:
     """The averages for the fit to everybody and for those without a fold, by `STEPS` passes that all share."""
     every = np.ones(len(held_out[0][1]), dtype=np.bool_)
-    wholes = (whole_of(fit, every), *(whole_of(one, ~judged) for one, judged in held_out))
+    wholes = (full_covariance_of_fit(fit, every), *(full_covariance_of_fit(one, ~judged) for one, judged in held_out))
     for _ in range(STEPS):
-        found: AllProducts = passes.run(partial(products_of, wholes=wholes), operator.add)
+        found: AllProducts = passes.run(partial(full_covariance_products, wholes=wholes), operator.add)
         wholes = tuple(whole.stepped(sums) for whole, sums in zip(wholes, found.each, strict=True))
     population, *apart = (whole.averaged() for whole in wholes)
     return population, apart

@@ -24,16 +24,22 @@ from typing import Literal
 import numpy as np
 
 from newcomer.arrays import Bools
-from newcomer.em.calibration import room_for
-from newcomer.em.likelihood import Comparison, compare
-from newcomer.em.model_selection import SURE, certainty, clarity, middling, smallest_good
+from newcomer.em.calibration import room_for_calibration
+from newcomer.em.likelihood import Comparison, compare_likelihoods
+from newcomer.em.model_selection import (
+    SURE,
+    middling_model_precision,
+    model_selection_certainty,
+    model_selection_clarity,
+    select_smallest_good_rank,
+)
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import USUAL, FitStart
 from newcomer.em.spikes import PairMoments
 from newcomer.evidence import RankComparison
 from newcomer.population import Population
-from newcomer.sold.radius_terms import splits
-from newcomer.users import FOLDS, Split, dealt
+from newcomer.sold.radius_terms import radius_terms_splits
+from newcomer.users import FOLDS, Split, dealt_user_buckets
 
 NEARLY = 0.9  # share of the held-out gain of moments of all users with which the fit of a sample is as good
 
@@ -67,10 +73,12 @@ class Judged:
     def told(self, chosen: int) -> RankComparison:
         """Why so many directions."""
         deficits, errors = (tuple(values.tolist()) for values in self.by_moments.deficits())
-        return RankComparison(chosen, deficits, errors, self.comparison.users, certainty(self.by_moments))
+        return RankComparison(
+            chosen, deficits, errors, self.comparison.users, model_selection_certainty(self.by_moments)
+        )
 
 
-def judge(
+def judge_large_logs(
     passes: Passes,
     origin: FitStart,
     base: Population,
@@ -87,24 +95,30 @@ def judge(
     """
     wide = origin.directions is not None
     moments = PairMoments(origin, USUAL if rank == "auto" else int(rank))
-    folds = dealt(len(origin.pairs.users), 2 if wide else FOLDS)
-    more = splits(len(origin.pairs.users)) if wide and room_for(len(base.mean), moments.most) else []
+    folds = dealt_user_buckets(len(origin.pairs.users), 2 if wide else FOLDS)
+    more = (
+        radius_terms_splits(len(origin.pairs.users))
+        if wide and room_for_calibration(len(base.mean), moments.most)
+        else []
+    )
     every = moments.of([moments.every, *(~fold for fold in folds), *more])[0]
     ranks = tuple(range(max(int((every.strengths > 0).sum()), 1) + 1)) if rank == "auto" else (0, int(rank))
     others = () if rival is None else (rival,)
     shaped = (lambda one: one) if level else partial(_levelled, origin=origin)
     each = moments.of([~fold for fold in folds])
     rivals = tuple((*(shaped(one.population(base, k, shrunk=True)) for k in ranks), *others) for one in each)
-    look = partial(compare, rivals=rivals, judged=tuple(folds), sampled=sampled)
+    look = partial(compare_likelihoods, rivals=rivals, judged=tuple(folds), sampled=sampled)
     return Judged(moments, base, folds, ranks, passes.run(look, operator.add))
 
 
-def choose(judged: Judged, origin: FitStart, rival: Population, apart: Population, precision: float) -> Choice | None:
+def choose_by_large_logs(
+    judged: Judged, origin: FitStart, rival: Population, apart: Population, precision: float
+) -> Choice | None:
     """What follows; None where the sample's fit stands. `apart` is that fit without the users of the first fold."""
     sums, found = judged.comparison.sums, judged.by_moments
-    if clarity(found) <= SURE:
+    if model_selection_clarity(found) <= SURE:
         return None
-    place = smallest_good(found)
+    place = select_smallest_good_rank(found)
     rank = judged.ranks[place]
     beaten = bool(sums[-1] < NEARLY * sums[place])
     if not beaten and rank <= rival.rank:
@@ -113,29 +127,29 @@ def choose(judged: Judged, origin: FitStart, rival: Population, apart: Populatio
     if not beaten:
         gram = origin.pairs.gram.sum(axis=0)
         mine = [one.widened(start, gram, 1.0) for one, start in zip((rival, apart), mine, strict=True)]
-    precision = middling(mine[:1]) if beaten else precision
-    held_out = judged.folds[0] & dealt(len(judged.folds[0]), FOLDS)[0]
+    precision = middling_model_precision(mine[:1]) if beaten else precision
+    held_out = judged.folds[0] & dealt_user_buckets(len(judged.folds[0]), FOLDS)[0]
     return Choice(mine[0], mine[1], Split(~held_out, held_out), precision, judged.moments)
 
 
-def without_directions(population: Population, origin: FitStart) -> Population:
+def large_logs_without_directions(population: Population, origin: FitStart) -> Population:
     """The population without directions: what they explained is residual."""
     rows = float(origin.pairs.rows.sum())
     return population.truncated(origin.pairs.gram.sum(axis=0) / rows, 0, origin.table)
 
 
-def shared_by_all(passes: Passes, origin: FitStart) -> tuple[float, float]:
+def shared_in_large_logs(passes: Passes, origin: FitStart) -> tuple[float, float]:
     """How certain it is, in standard errors, that preferences of all users agree, and their share of the residual.
 
     That some users give more than others, whatever the action, is no preference.
     """
     base = origin.start(np.ones(len(origin.pairs.users), dtype=np.bool_), 0)
-    judged = judge(passes, origin, base, "auto", level=False)
+    judged = judge_large_logs(passes, origin, base, "auto", level=False)
     best = judged.ranks[int(np.argmax(judged.by_moments.sums))]
     every = judged.moments.of([judged.moments.every])[0]
     differing = _levelled(every.population(base, best, shrunk=True), origin).factor
     explained = np.vdot(differing, origin.pairs.gram.sum(axis=0) @ differing) / float(origin.pairs.rows.sum())
-    return certainty(judged.by_moments), float(explained) / base.noise_variance
+    return model_selection_certainty(judged.by_moments), float(explained) / base.noise_variance
 
 
 def _levelled(population: Population, origin: FitStart) -> Population:

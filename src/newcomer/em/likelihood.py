@@ -37,7 +37,7 @@ from newcomer.em import likelihood_loops
 from newcomer.logs.batch import Batch
 from newcomer.one_hot import Catalogue, OneHot
 from newcomer.population import Population
-from newcomer.users import UserSample, bucket_count, bucket_of
+from newcomer.users import UserSample, user_bucket_count, user_buckets
 
 FARTHEST = 1e100  # a user's gain beyond this says no more: of rewards after a fold that had none but zeros, say
 CHUNK_BYTES = 2 << 20  # features worked on at a time: stays in a second-level cache
@@ -89,13 +89,13 @@ class Posterior:
     linear: Floats  # (n,) its linear part
 
 
-def posterior_of(population: Population, features: Floats, rewards: Floats) -> Posterior:
+def likelihood_posterior(population: Population, features: Floats, rewards: Floats) -> Posterior:
     """What n users' features (n, h, d) and rewards (n, h) say of their z, and how likely the rewards were.
 
     One user, one direction, s2 = 1: after the rewards 1 and 3 of phi = 1, mu = 4 / (1 + 2).
 
     >>> one = Population(np.zeros(1), np.ones((1, 1)), 1.0)
-    >>> posterior_of(one, np.ones((1, 2, 1)), np.array([[1.0, 3.0]])).mean.round(4).tolist()
+    >>> likelihood_posterior(one, np.ones((1, 2, 1)), np.array([[1.0, 3.0]])).mean.round(4).tolist()
     [[1.3333]]
     """
     count, length, dim = features.shape
@@ -121,14 +121,18 @@ class _View:
         """Posterior means, likelihoods and gains."""
         users = len(self.starts)
         found = Posterior(np.empty((users, population.rank)), *np.empty((3, users)))
-        likelihood_loops.likelihoods(self._seen(population), found.mean, found.likelihood, found.gain, found.linear)
+        likelihood_loops.likelihoods_of_users(
+            self._seen(population), found.mean, found.likelihood, found.gain, found.linear
+        )
         return found
 
     def fit(self, population: Population) -> Sums:
         """The sums of the users of the view."""
         seen, sums = self._seen(population), _nothing(population)
         pull = np.zeros(seen.product.shape)
-        likelihood = likelihood_loops.expectations(seen, sums.weights, pull, sums.lean, sums.residual, sums.met)
+        likelihood = likelihood_loops.likelihood_expectations(
+            seen, sums.weights, pull, sums.lean, sums.residual, sums.met
+        )
         users, rows, gradient = len(self.starts), int((self.stops - self.starts).sum()), self.table.T @ pull
         return replace(sums, users=users, rows=rows, likelihood=likelihood, gradient=gradient)
 
@@ -184,9 +188,9 @@ def _some(batch: Batch, actions: Ints, starts: Ints, stops: Ints) -> _View:
     return _View(batch.take(rows), np.arange(total), actions[rows], rewards, ends - lengths, ends)
 
 
-def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
+def likelihood_sums(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     """The sums of each task over the users of a batch: the map of a pass of EM."""
-    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     totals = [_nothing(task.population) for task in tasks]
     for i, task in enumerate(tasks):
         again = task.population.share > 0
@@ -204,21 +208,21 @@ def expect(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     return tuple(totals)
 
 
-def information_of(batch: Batch, who: Ints, population: Population) -> tuple[Floats, Floats]:
+def likelihood_information(batch: Batch, who: Ints, population: Population) -> tuple[Floats, Floats]:
     """Of the users at positions `who` (n,): A^T S^-1 A (n, k, k) and A^T S^-1 e (n, k), what rows tell of z alone."""
     chosen = np.zeros(len(batch.users), dtype=np.bool_)
     chosen[who] = True
     size, means, covariances = population.rank, [np.zeros((0, population.rank))], []
     for view in _views(batch, chosen, grouped=population.share > 0):
         mean, covariance = np.empty((len(view.starts), size)), np.zeros((len(view.starts), size, size))
-        likelihood_loops.coordinates(view._seen(population), mean, covariance)
+        likelihood_loops.likelihood_coordinates(view._seen(population), mean, covariance)
         means.append(mean)
         covariances.append(covariance)
     precision = np.linalg.inv(np.concatenate(covariances))
     return precision - np.eye(size), np.einsum("nij,nj->ni", precision, np.concatenate(means))
 
 
-def merge(a: tuple[Sums, ...], b: tuple[Sums, ...]) -> tuple[Sums, ...]:
+def merge_likelihood_sums(a: tuple[Sums, ...], b: tuple[Sums, ...]) -> tuple[Sums, ...]:
     """The sums of each task over the users of both."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
@@ -230,13 +234,13 @@ def _nothing(population: Population) -> Sums:
     return Sums(0, 0, 0.0, np.zeros((dim, size)), np.zeros((size, size)), lean, residual, met, 0, 0, 0.0, 0.0)
 
 
-def squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bools], ...]) -> Floats:
+def likelihood_squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bools], ...]) -> Floats:
     """Of each user (n, 2) who was held out of one of the populations: the rows h, and the squared one-step errors in
     units of their expected squares, summed, in whatever order the rows come: e^T Sigma^-1 e, expected to be h.
 
     Four times the covariance changes the log-likelihood by -1/2 [h log 4 - 3/4 e^T Sigma^-1 e], which tells it.
     """
-    where, found = bucket_of(batch.hashes, bucket_count(batch.dim)), [np.zeros((0, 2))]
+    where, found = user_buckets(batch.hashes, user_bucket_count(batch.dim)), [np.zeros((0, 2))]
     for population, judged in held_out:
         wide = replace(
             population,
@@ -299,14 +303,14 @@ class Comparison:
         return means[best] - means, np.sqrt(np.maximum(spread, 0.0) / max(self.users - 1, 1))
 
 
-def compare(
+def compare_likelihoods(
     batch: Batch, rivals: tuple[tuple[Population, ...], ...], judged: tuple[Bools, ...], sampled: float = 0.0
 ) -> Comparison:
     """Judge, fold by fold, the P rivals that were fitted without the fold on the users of its buckets.
 
     Users who are in the sample of a share `sampled` of all do not judge: some of the rivals may be fitted to them.
     """
-    where = bucket_of(batch.hashes, bucket_count(batch.dim))
+    where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     others = ~UserSample("fit", sampled)(batch.hashes)
     size = len(rivals[0])
     total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))

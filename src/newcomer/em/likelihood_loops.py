@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import cholesky, dot, fast, invert_lower
+from newcomer.array_loops import cholesky, dot, fast, invert_lower_triangle
 from newcomer.arrays import Floats, Ints
 
 
@@ -42,7 +42,7 @@ class UserRows(NamedTuple):
 
 
 @fast
-def run_end(seen: UserRows, begin: int, end: int) -> int:
+def likelihood_run_end(seen: UserRows, begin: int, end: int) -> int:
     """Where the rows of the action of row `begin` end: the next row, unless something lasts."""
     stop = begin + 1
     if seen.share > 0.0:
@@ -52,7 +52,7 @@ def run_end(seen: UserRows, begin: int, end: int) -> int:
 
 
 @fast
-def posterior(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats) -> float:
+def likelihood_user_posterior(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats) -> float:
     """Of user n: write mu (k,) and the root R of P^-1 (k, k, lower triangular); returns the log-likelihood.
 
     `total` (k,) is room for a sum.
@@ -63,7 +63,7 @@ def posterior(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats)
     mean[:] = 0.0
     first = begin
     while first < end:
-        stop = run_end(seen, first, end)
+        stop = likelihood_run_end(seen, first, end)
         variance, count = seen.variance[seen.actions[first]], stop - first
         single = variance if count == 1 else (1.0 - seen.share) * variance  # s2, or all of it for an action met once
         level = 0.0
@@ -98,7 +98,7 @@ def posterior(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats)
         root[:] = np.nan
     for a in range(rank):
         logdet += 2.0 * np.log(root[a, a])
-    invert_lower(root)
+    invert_lower_triangle(root)
     # mu = R^T (R c). Entry a of R c needs the entries of c up to a, so it is written from the last.
     explained = 0.0
     for a in range(rank - 1, -1, -1):
@@ -117,7 +117,7 @@ def posterior(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats)
 
 
 @fast
-def others_gain(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats) -> tuple[float, float]:
+def likelihood_gain_of_others(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats) -> tuple[float, float]:
     """Of user n, whose posterior is given: the gain and its linear part, by leaving out one action at a time.
 
     Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x,
@@ -128,7 +128,7 @@ def others_gain(seen: UserRows, n: int, mean: Floats, root: Floats, total: Float
     gain = linear = 0.0
     first = begin
     while first < end:
-        stop = run_end(seen, first, end)
+        stop = likelihood_run_end(seen, first, end)
         variance, count = seen.variance[seen.actions[first]], stop - first
         if count > 1:
             variance *= seen.share + (1.0 - seen.share) / count
@@ -150,7 +150,7 @@ def others_gain(seen: UserRows, n: int, mean: Floats, root: Floats, total: Float
 
 
 @fast
-def likelihoods(seen: UserRows, mean: Floats, likelihood: Floats, gain: Floats, linear: Floats) -> None:
+def likelihoods_of_users(seen: UserRows, mean: Floats, likelihood: Floats, gain: Floats, linear: Floats) -> None:
     """Of each user: write the posterior mean of z (users, k), the log-likelihood, the gain, its linear part (users,).
 
     The gain is how much better each action's reward is predicted from the user's *other* actions than by the
@@ -161,22 +161,22 @@ def likelihoods(seen: UserRows, mean: Floats, likelihood: Floats, gain: Floats, 
     rank = mean.shape[1]
     root, total = np.empty((rank, rank)), np.empty(rank)
     for n in range(seen.starts.size):
-        likelihood[n] = posterior(seen, n, mean[n], root, total)
-        gain[n], linear[n] = others_gain(seen, n, mean[n], root, total)
+        likelihood[n] = likelihood_user_posterior(seen, n, mean[n], root, total)
+        gain[n], linear[n] = likelihood_gain_of_others(seen, n, mean[n], root, total)
 
 
 @fast
-def coordinates(seen: UserRows, means: Floats, covariances: Floats) -> None:
+def likelihood_coordinates(seen: UserRows, means: Floats, covariances: Floats) -> None:
     """Write the posterior mean (users, k) of each user's z, and add its covariance to `covariances` (users, k, k)."""
     rank = means.shape[1]
     root, total = np.empty((rank, rank)), np.empty(rank)
     for n in range(seen.starts.size):
-        posterior(seen, n, means[n], root, total)
-        add_covariance(root, covariances[n])
+        likelihood_user_posterior(seen, n, means[n], root, total)
+        add_likelihood_covariance(root, covariances[n])
 
 
 @fast
-def add_covariance(root: Floats, covariance: Floats) -> None:
+def add_likelihood_covariance(root: Floats, covariance: Floats) -> None:
     """Add the posterior covariance P^-1 = R^T R (k, k), by rows of R."""
     for p in range(root.shape[0]):
         for a in range(p + 1):
@@ -186,7 +186,9 @@ def add_covariance(root: Floats, covariance: Floats) -> None:
 
 
 @fast
-def expectations(seen: UserRows, weights: Floats, pull: Floats, lean: Floats, residual: Floats, rows: Floats) -> float:
+def likelihood_expectations(
+    seen: UserRows, weights: Floats, pull: Floats, lean: Floats, residual: Floats, rows: Floats
+) -> float:
     """Add the sums of EM's expectation step, and of the gradient, over all users; returns the log-likelihood.
 
     `weights` (k + 1, k + 1) is the sum over rows of E[(1, z)(1, z)^T] / variance. `pull` (C, k + 1) is the sum over
@@ -199,13 +201,13 @@ def expectations(seen: UserRows, weights: Floats, pull: Floats, lean: Floats, re
     spread, common = np.empty(rank), np.empty(rank)
     likelihood = 0.0
     for n in range(seen.starts.size):
-        likelihood += posterior(seen, n, mean, root, total)
+        likelihood += likelihood_user_posterior(seen, n, mean, root, total)
         covariance[:] = 0.0
-        add_covariance(root, covariance)
+        add_likelihood_covariance(root, covariance)
         length = 0.0  # of the history, in units of the inverse variances
         first, end = seen.starts[n], seen.stops[n]
         while first < end:
-            stop = run_end(seen, first, end)
+            stop = likelihood_run_end(seen, first, end)
             action, count = seen.actions[first], stop - first
             variance = seen.variance[action]
             single, less = variance, 0.0
@@ -256,14 +258,14 @@ def expectations(seen: UserRows, weights: Floats, pull: Floats, lean: Floats, re
     return likelihood
 
 
-def warm() -> None:
+def warm_likelihood_loops() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     first, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     seen = UserRows(np.ones((1, 2)), first, first, np.ones(1), first, one, np.ones(1), np.zeros(1), 0.5, np.ones(1))
-    run_end(seen, 0, 1)
-    posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
+    likelihood_run_end(seen, 0, 1)
+    likelihood_user_posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
     square, two = np.ones((1, 1)), np.ones(1)
-    likelihoods(seen, square.copy(), two, two, two.copy())
-    add_covariance(square, square.copy())
-    coordinates(seen, square.copy(), np.zeros((1, 1, 1)))
-    expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), two, two, two)
+    likelihoods_of_users(seen, square.copy(), two, two, two.copy())
+    add_likelihood_covariance(square, square.copy())
+    likelihood_coordinates(seen, square.copy(), np.zeros((1, 1, 1)))
+    likelihood_expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), two, two, two)

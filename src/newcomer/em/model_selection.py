@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 
-from newcomer.em.likelihood import Comparison, compare
+from newcomer.em.likelihood import Comparison, compare_likelihoods
 from newcomer.em.optimizer import Optimizer
 from newcomer.em.pairs import TINY
 from newcomer.em.passes import Ascent, Passes
@@ -87,13 +87,15 @@ class RankSearch:
             if best is not None and not self._better(fits[0], best):
                 break
             best, comparison = self._compared(fits)
-            chosen = smallest_good(comparison)
+            chosen = select_smallest_good_rank(comparison)
             if chosen < tried or tried >= most:
                 break
         assert best is not None
         cut = best if chosen == best.rank else self._cut(best, chosen)
         deficits, errors = (tuple(values.tolist()) for values in comparison.deficits())
-        return self.shrinkage(cut), RankComparison(chosen, deficits, errors, comparison.users, certainty(comparison))
+        return self.shrinkage(cut), RankComparison(
+            chosen, deficits, errors, comparison.users, model_selection_certainty(comparison)
+        )
 
     def shrinkage(self, first: Candidate) -> Candidate:
         """The precision for a rank that is settled, near that of a first fit.
@@ -113,7 +115,7 @@ class RankSearch:
 
     def _middling(self, rank: int) -> float:
         """A precision somewhat above what the lengths of the directions of moments suggest."""
-        return middling(self._moments(rank))
+        return middling_model_precision(self._moments(rank))
 
     def around(self, first: Candidate, stage: str, *, settled: bool = False) -> list[Candidate]:
         """Fits at neighbouring precisions, the best first; farther away while the outermost is the best.
@@ -232,10 +234,12 @@ class RankSearch:
         best, *others = fits
         (comparison,) = self.truncations([best])
         living = [found for found in others if self._lives(found)]
-        if smallest_good(comparison) or not living:
+        if select_smallest_good_rank(comparison) or not living:
             return best, comparison
-        clearest = max(zip(self.truncations(living), living, strict=True), key=lambda rival: clarity(rival[0]))
-        return (clearest[1], clearest[0]) if clarity(clearest[0]) > SURE else (best, comparison)
+        clearest = max(
+            zip(self.truncations(living), living, strict=True), key=lambda rival: model_selection_clarity(rival[0])
+        )
+        return (clearest[1], clearest[0]) if model_selection_clarity(clearest[0]) > SURE else (best, comparison)
 
     def truncations(self, fits: list[Candidate]) -> list[Comparison]:
         """Held-out gains of the leading 0, 1, 2, ... directions of several fits, in one pass."""
@@ -243,7 +247,7 @@ class RankSearch:
         each = zip(*(self._truncated(found, ranks) for found in fits), strict=True)
         rivals = tuple(tuple(one for found in fold for one in found.values()) for fold in each)
         judged = tuple(fold.split.judged for fold in self.folds)
-        whole: Comparison = self.passes.run(partial(compare, rivals=rivals, judged=judged), operator.add)
+        whole: Comparison = self.passes.run(partial(compare_likelihoods, rivals=rivals, judged=judged), operator.add)
         return [whole.among(slice(i * len(ranks), (i + 1) * len(ranks))) for i in range(len(fits))]
 
     def _truncated(self, found: Candidate, ranks: Sequence[int]) -> list[dict[int, Population]]:
@@ -256,7 +260,7 @@ class RankSearch:
         return each
 
 
-def middling(starts: Sequence[Population]) -> float:
+def middling_model_precision(starts: Sequence[Population]) -> float:
     """A precision of the entries of L somewhat above what the lengths of the directions of moments suggest."""
     size = np.mean([np.vdot(start.factor, start.factor) for start in starts])
     return MIDDLING * len(starts[0].mean) * max(starts[0].rank, 1) / max(float(size), TINY)
@@ -288,25 +292,25 @@ def _behind(optimizers: list[Optimizer], least: float) -> bool:
     return min(optimizer.passes for optimizer in optimizers) > PATIENCE and _judged(1.0, optimizers).score < least
 
 
-def clarity(comparison: Comparison) -> float:
+def model_selection_clarity(comparison: Comparison) -> float:
     """Standard errors by which other actions tell of each reward of held-out users, with the rank that predicts them
     best; zero where that is not better than their mean.
     """
-    return certainty(comparison) if comparison.sums.max() - comparison.sums[0] > ROUGH else 0.0
+    return model_selection_certainty(comparison) if comparison.sums.max() - comparison.sums[0] > ROUGH else 0.0
 
 
-def certainty(comparison: Comparison) -> float:
+def model_selection_certainty(comparison: Comparison) -> float:
     """Standard errors by which the linear part of the gain is above zero, of the best rank that has directions."""
     return comparison.certainty(1 + int(np.argmax(comparison.sums[1:]))) if len(comparison.sums) > 1 else 0.0
 
 
-def smallest_good(comparison: Comparison) -> int:
+def select_smallest_good_rank(comparison: Comparison) -> int:
     """The smallest rank whose held-out gain is within one standard error, or a hundredth, of the best.
 
     Rank 0 predicts the population's mean for everybody: it is the answer unless something is shared that is clear of
     chance, and not the answer if there is.
     """
-    if clarity(comparison) <= CLEAR:
+    if model_selection_clarity(comparison) <= CLEAR:
         return 0
     deficits, errors = comparison.deficits()
     enough = np.maximum(np.maximum(errors, ROUGH / comparison.users), SLIGHTLY * deficits[0])

@@ -23,11 +23,11 @@ from functools import cached_property
 
 import numpy as np
 
-from newcomer.array_loops import StepMemory, empty_memory, first_loop, remember, second_loop
+from newcomer.array_loops import StepMemory, empty_step_memory, lbfgs_first_loop, lbfgs_second_loop, remember
 from newcomer.arrays import Floats
 from newcomer.em.likelihood import Sums
 from newcomer.em.pairs import FEW, FIRM
-from newcomer.one_hot import Catalogue, Diagonal, OneHot, Square, is_wide
+from newcomer.one_hot import Catalogue, Diagonal, OneHot, Square, one_hot_is_wide
 from newcomer.population import Population
 
 MEMORY = 10  # steps that BFGS learns from ...
@@ -54,16 +54,16 @@ class Gram:
         return np.maximum(values, 0.0), vectors
 
 
-def solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -> Floats:
+def optimizer_solve_rows(values: Floats, expected: Floats, little: Floats, rows: Floats) -> Floats:
     """x (d, q) with (g E + diag(a)) x = y for each row y of `rows` (d, q) and its g of `values` (d,).
 
     Of many rows no system is formed: with R = diag(a)^-1/2 and R E R = V diag(e) V^T, x = R V diag(1 / (g e + 1)) V^T R
     y.
 
-    >>> solve_rows(np.array([2.0]), np.array([[1.5]]), np.array([1.0]), np.array([[8.0]])).tolist()
+    >>> optimizer_solve_rows(np.array([2.0]), np.array([[1.5]]), np.array([1.0]), np.array([[8.0]])).tolist()
     [[2.0]]
     """
-    if not is_wide(len(values)):
+    if not one_hot_is_wide(len(values)):
         systems = values[:, None, None] * expected + np.diag(little)
         return np.asarray(np.linalg.solve(systems, rows[:, :, None])[:, :, 0])
     root = 1.0 / np.sqrt(little)
@@ -90,7 +90,7 @@ class Shrinkage:
         weights, inverse = population.weights, self.variance / population.variances
         weights[:, 0] -= self.anchor
         value = -0.5 * float(self.weights @ (weights**2).sum(axis=0))
-        value += 0.5 * shrinkage_strength(population) * float((np.log(inverse) - inverse).sum())
+        value += 0.5 * optimizer_shrinkage_strength(population) * float((np.log(inverse) - inverse).sum())
         return (
             value if self.offsets is None else value - 0.5 * self.offsets * float(population.levels @ population.levels)
         )
@@ -99,11 +99,11 @@ class Shrinkage:
         """Its gradient, flat."""
         weights, inverse = population.weights, self.variance / population.variances
         weights[:, 0] -= self.anchor
-        parts = [-(weights * self.weights).ravel(), 0.5 * shrinkage_strength(population) * (inverse - 1.0)]
+        parts = [-(weights * self.weights).ravel(), 0.5 * optimizer_shrinkage_strength(population) * (inverse - 1.0)]
         return np.concatenate(parts if self.offsets is None else [*parts, -self.offsets * population.levels])
 
 
-def shrinkage_strength(population: Population) -> float:
+def optimizer_shrinkage_strength(population: Population) -> float:
     """Degrees of freedom of what is believed of variances: none where there is one for all actions."""
     return 0.0 if population.by_action is None else FEW + FIRM
 
@@ -134,7 +134,7 @@ class Optimizer:
     def __post_init__(self) -> None:
         if self.penalty.offsets is not None and self.trial.offsets is None:
             self.trial = replace(self.trial, offsets=self.trial.levels)
-        self._memory = empty_memory(max(FEWEST, min(MEMORY, ROOM // self.size)), self.size)
+        self._memory = empty_step_memory(max(FEWEST, min(MEMORY, ROOM // self.size)), self.size)
 
     @property
     def size(self) -> int:
@@ -258,9 +258,9 @@ class Optimizer:
         with np.errstate(over="ignore", invalid="ignore"):
             direction = self._gradient.copy()
             weights = np.zeros(len(self._memory.curves))
-            first_loop(self._memory, direction, weights)
+            lbfgs_first_loop(self._memory, direction, weights)
             direction = self._metric(direction)
-            second_loop(self._memory, weights, direction)
+            lbfgs_second_loop(self._memory, weights, direction)
             direction = self._limited(direction)
             if not float(direction @ self._gradient) > 0:
                 self._forget()
@@ -312,8 +312,8 @@ class Optimizer:
         expected = self._told() / self.gram.mass
         little = self.penalty.weights + 1e-12 * values.max() * np.trace(expected)
         inside = vectors.T @ flat[:first].reshape(len(values), -1)
-        moved = vectors @ solve_rows(values, expected, little, inside)
-        parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + shrinkage_strength(self.best))]
+        moved = vectors @ optimizer_solve_rows(values, expected, little, inside)
+        parts = [moved.ravel(), flat[first:last] * 2.0 / (self.sums.met + optimizer_shrinkage_strength(self.best))]
         if self.penalty.offsets is not None:
             parts.append(flat[last:] / (self.sums.met / self.best.variances + self.penalty.offsets))
         return np.concatenate(parts)

@@ -25,11 +25,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from newcomer.arrays import Bools, Floats, Ints, symmetric
+from newcomer.arrays import Bools, Floats, Ints, symmetric_part
 from newcomer.logs.batch import Batch, Coded
 from newcomer.one_hot import Diagonals, OneHot
 from newcomer.population import Population
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import user_bucket_count, user_buckets
 
 FIRM = 10.0  # rows from which an action's residual variance is more its own than the common share of its variance
 FEW = 2.0  # rows from which an action's variance is more its own than the common one
@@ -76,7 +76,7 @@ class SparsePairs:
     pairable: Ints  # (B,) rows of users who met two actions or more
     rows: Ints  # (B,)
     squares: Floats  # (B,)
-    alike: Floats  # (B, A) the part of b b^T from pairs of one action, weighted `by_rows`: a diagonal
+    alike: Floats  # (B, A) the part of b b^T from pairs of one action, weighted `pair_weights_by_rows`: a diagonal
     met: Floats  # (B, A)
     levels: Floats  # (B, A)
     powers: Floats  # (B, A)
@@ -109,14 +109,14 @@ class SparsePairs:
 AnyPairs = Pairs | SparsePairs
 
 
-def sparse_pairs_of(batch: Batch, *, actions: int, centre: Floats) -> SparsePairs:
+def pairs_of_many_actions(batch: Batch, *, actions: int, centre: Floats) -> SparsePairs:
     """The sums of the users of a batch whose features are one-hot of many actions."""
     assert batch.actions is not None
-    lengths, buckets = batch.lengths, bucket_count(actions)
-    where, groups = bucket_of(batch.hashes, buckets), Groups.of(batch, batch.actions)
+    lengths, buckets = batch.lengths, user_bucket_count(actions)
+    where, groups = user_buckets(batch.hashes, buckets), Groups.of(batch, batch.actions)
     met, levels, powers, again, within = np.zeros((5, buckets, actions))
     pairs = groups.pairs(len(lengths))
-    sums = groups.sums(batch.rewards - centre[batch.actions]) ** 2 * by_rows(pairs, lengths)[groups.user]
+    sums = groups.sums(batch.rewards - centre[batch.actions]) ** 2 * pair_weights_by_rows(pairs, lengths)[groups.user]
 
     def summed(places: Ints, values: Floats, shape: tuple[int, ...] = (buckets,)) -> Floats:
         size = int(np.prod(shape))
@@ -143,7 +143,7 @@ def share_of_pairs(pairs: Floats) -> Floats:
     return np.where(pairs > 0, 1.0 / np.maximum(pairs, 1.0), 0.0)
 
 
-def by_rows(pairs: Floats, lengths: Ints) -> Floats:
+def pair_weights_by_rows(pairs: Floats, lengths: Ints) -> Floats:
     """The weight H / pairs (n,) of a user's products where actions are many.
 
     With it every row counts alike: an action is in as many weighted pairs as it was met, however long the histories.
@@ -151,7 +151,7 @@ def by_rows(pairs: Floats, lengths: Ints) -> Floats:
     return np.asarray(lengths * share_of_pairs(pairs))
 
 
-def levels_of(batch: Batch, actions: int) -> Floats:
+def pair_action_levels(batch: Batch, actions: int) -> Floats:
     """Rows (0) and rewards (1) of each action, (2, A), summed over a batch."""
     assert batch.actions is not None
     counted = [np.bincount(batch.actions, weights, minlength=actions) for weights in (None, batch.rewards)]
@@ -166,7 +166,7 @@ def pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) ->
     dim = batch.dim
     actions = len(batch.coded.table) if batch.coded is not None else actions
     total = _empty(dim, actions)
-    where = bucket_of(batch.hashes, len(total.users))
+    where = user_buckets(batch.hashes, len(total.users))
     np.add.at(total.users, where, 1)
     np.add.at(total.rows, where, batch.lengths)
     named = batch.actions if actions else None
@@ -194,7 +194,7 @@ def pairs_of(batch: Batch, *, actions: int = 0, centre: Floats | None = None) ->
 
 def _empty(dim: int, actions: int) -> Pairs:
     """The sums over nobody."""
-    buckets = bucket_count(dim)
+    buckets = user_bucket_count(dim)
     met, levels, powers, again, within = np.zeros((5, buckets, actions))
     return Pairs(
         users=np.zeros(buckets, dtype=np.int64),
@@ -327,7 +327,7 @@ def _rows_of(batch: Batch, users: Ints, values: Ints) -> Ints:
     return values[np.repeat(chosen, batch.lengths)]
 
 
-def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
+def start_from_pairs(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     """The moment estimate from summed pairs (one bucket), in the metric of C, regularised where C is poorly known.
 
     C is shrunk towards a multiple of the identity by as much as a share d / rows, which is what sampling leaves open.
@@ -343,16 +343,16 @@ def start_from(pairs: Pairs, rank: int, *, centred: bool = False) -> Population:
     white = vectors / np.sqrt(values)  # white^T C white = I
     mean = white.T @ pairs.means[0] / users
     spread = white.T @ pairs.products[0] @ white / max(float(pairs.pairable[0]), 1.0)
-    lengths, axes = np.linalg.eigh(symmetric(spread if centred else spread - np.outer(mean, mean)))
-    left = what_is_left(pairs, lengths[::-1], rank, common=float(mean @ mean))
+    lengths, axes = np.linalg.eigh(symmetric_part(spread if centred else spread - np.outer(mean, mean)))
+    left = what_pairs_leave(pairs, lengths[::-1], rank, common=float(mean @ mean))
     factor = white @ (axes[:, ::-1][:, :rank] * np.sqrt(left.lengths))
     return Population(white @ mean, factor, left.noise, left.by_action, units=left.units)
 
 
-def start_mean(some: AnyPairs) -> Floats:
+def start_mean_from_pairs(some: AnyPairs) -> Floats:
     """The mean (d,) of the moment estimate from summed pairs (one bucket)."""
     if isinstance(some, Pairs):
-        return start_from(some, 0).mean
+        return start_from_pairs(some, 0).mean
     met, levels = some.met[0], some.levels[0]
     return np.asarray((levels + levels.sum() / max(met.sum(), 1.0)) / (met + 1.0))
 
@@ -366,7 +366,7 @@ class Left(NamedTuple):
     units: Floats
 
 
-def what_is_left(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) -> Left:
+def what_pairs_leave(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) -> Left:
     """The lengths of the leading directions, less what chance gives to the next one, and the variance they leave.
 
     `lengths` are all of them, or the leading ones, largest first; `common` is the mean square of the population mean.
@@ -374,7 +374,7 @@ def what_is_left(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) 
     rest = max(float(lengths[rank]), 0.0) if rank < len(lengths) else 0.0
     rows, dim = max(float(pairs.rows[0]), 1.0), pairs.cross.shape[1]
     power = float(pairs.squares[0]) / rows
-    apart = action_variances(pairs)
+    apart = pair_action_variances(pairs)
     left = power - common if apart is None else float(pairs.met[0] @ apart) / rows
     kept = np.maximum(lengths[:rank] - rest, 1e-3 * (power if apart is None else left) / dim)
     noise = max(left - float(kept.sum()), 0.05 * (power if apart is None else left), TINY)
@@ -382,14 +382,14 @@ def what_is_left(pairs: AnyPairs, lengths: Floats, rank: int, *, common: float) 
     return Left(kept, noise, by_action, np.maximum(np.array([left]) if apart is None else apart, TINY))
 
 
-def action_variances(pairs: AnyPairs) -> Floats | None:
+def pair_action_variances(pairs: AnyPairs) -> Floats | None:
     """Variances (A,) of the rewards of each action around their mean, shrunk towards the common one by `FEW` rows; None
     without actions.
 
     >>> from newcomer.logs import Logs
     >>> logs = Logs.from_arrays(user=[1, 1, 2, 2], action=[0, 1, 0, 1], reward=[0.0, 1.0, 2.0, 1.0])
     >>> pairs = pairs_of(next(logs.batches()), actions=2)
-    >>> action_variances(pairs.take(np.ones(64, dtype=bool))).round(2).tolist()
+    >>> pair_action_variances(pairs.take(np.ones(64, dtype=bool))).round(2).tolist()
     [1.33, 0.67]
     """
     met, levels, powers = pairs.met[0], pairs.levels[0], pairs.powers[0]

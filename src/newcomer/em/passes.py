@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from newcomer.em.likelihood import Sums, Task, expect, merge
+from newcomer.em.likelihood import Sums, Task, likelihood_sums, merge_likelihood_sums
 from newcomer.em.optimizer import Optimizer
 from newcomer.logs import Logs
 from newcomer.logs.batch import Batch
@@ -97,7 +97,7 @@ class Passes:
             if not going:
                 break
             tasks = tuple(ascent.task for ascent in going)
-            found: tuple[Sums, ...] = self.run(partial(expect, tasks=tasks), merge)
+            found: tuple[Sums, ...] = self.run(partial(likelihood_sums, tasks=tasks), merge_likelihood_sums)
             for ascent, sums in zip(going, found, strict=True):
                 ascent.optimizer.tell(sums)
             self._tell(stage, [ascent.optimizer.sums for ascent in ascents if ascent.optimizer.sums])

@@ -28,19 +28,19 @@ from newcomer.em.pairs import (
     TINY,
     AnyPairs,
     Pairs,
-    action_variances,
-    levels_of,
+    pair_action_levels,
+    pair_action_variances,
     pairs_of,
-    sparse_pairs_of,
-    start_from,
-    start_mean,
+    pairs_of_many_actions,
+    start_from_pairs,
+    start_mean_from_pairs,
 )
 from newcomer.em.passes import Passes
 from newcomer.em.sparse_pairs import Directions
-from newcomer.em.variance_components import LASTING, share_of
+from newcomer.em.variance_components import LASTING, persistent_variance_share
 from newcomer.errors import LogsError
 from newcomer.logs.batch import Batch
-from newcomer.one_hot import Catalogue, OneHot, gram_of
+from newcomer.one_hot import Catalogue, OneHot, one_hot_gram
 from newcomer.population import Population
 from newcomer.users import Split
 
@@ -73,7 +73,7 @@ class FitStart:
             found = self.directions.start(buckets, rank)
         else:
             assert isinstance(self.pairs, Pairs)
-            found = start_from(self.pairs.take(buckets), rank, centred=self.centred)
+            found = start_from_pairs(self.pairs.take(buckets), rank, centred=self.centred)
         return replace(found, share=self.share_for(found))
 
     def prepare(self, parts: list[Bools], rank: int) -> None:
@@ -85,7 +85,7 @@ class FitStart:
         """The persistence, as given or as repeats estimate it; 0 where no user met an action again."""
         if self.share is not None:
             return min(self.share, LASTING)
-        lasting = share_of(self.pairs, population.variances)
+        lasting = persistent_variance_share(self.pairs, population.variances)
         return 0.0 if lasting is None else lasting.estimate
 
     def anchor(self, buckets: Bools) -> Floats:
@@ -110,21 +110,21 @@ class HeldoutFold:
     def gram(self) -> Gram:
         """The sum of phi phi^T / v over the fitted users, v as the moments have it."""
         pairs, table = self.origin.pairs.take(self.split.fitted), self.origin.table
-        variances = action_variances(pairs)
+        variances = pair_action_variances(pairs)
         if table is None or variances is None:
             noise = self.origin.start(self.split.fitted, 0).noise_variance
             return Gram(pairs.gram[0] / noise, float(pairs.rows[0]) / noise)
         weights = pairs.met[0] / variances
-        return Gram(gram_of(table, weights), float(weights.sum()))
+        return Gram(one_hot_gram(table, weights), float(weights.sum()))
 
     @cached_property
     def penalty(self) -> Shrinkage:
         """What is believed beforehand, with a precision of L yet to be chosen."""
         origin, fitted = self.origin, self.split.fitted
         anchor = origin.anchor(fitted)
-        precision = mean_precision(origin.pairs, fitted, anchor)
+        precision = mean_shrinkage_precision(origin.pairs, fitted, anchor)
         towards = self._towards(len(anchor)) if origin.towards is None else origin.towards
-        return Shrinkage(np.array([precision]), anchor, towards, offset_precision(origin, fitted))
+        return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted))
 
     def _towards(self, dim: int) -> Floats:
         """What moments leave of the variance of each action, a little of it common to all."""
@@ -137,24 +137,26 @@ class HeldoutFold:
 
     def optimizer(self, precision: float, start: Population) -> Optimizer:
         """The optimizer from `start` with this precision of the entries of L."""
-        return Optimizer(start, self.gram, self.penalised(precision, start.rank), noise_floor(self.origin.pairs))
+        return Optimizer(
+            start, self.gram, self.penalised(precision, start.rank), shrinkage_noise_floor(self.origin.pairs)
+        )
 
     def penalised(self, precision: float, rank: int) -> Shrinkage:
         """What is believed beforehand, with this precision of the entries of L."""
         return replace(self.penalty, weights=np.append(self.penalty.weights, np.full(rank, precision)))
 
 
-def start_fit(passes: Passes, persistence: float | None) -> FitStart:
+def start_with_shrinkage(passes: Passes, persistence: float | None) -> FitStart:
     """The sums over pairs: one pass, or two where rows name actions, whose means are taken off first."""
     logs = passes.logs
     actions, centre = len(logs.action_ids or ()), None
     if actions:
-        met, levels = passes.run(partial(levels_of, actions=actions), operator.add)
+        met, levels = passes.run(partial(pair_action_levels, actions=actions), operator.add)
         centre = np.divide(levels, met, out=np.zeros(actions), where=met > 0)
     pairs: AnyPairs
     directions = None
     if logs.wide and centre is not None:
-        pairs = wide = passes.run(partial(sparse_pairs_of, actions=actions, centre=centre), operator.add)
+        pairs = wide = passes.run(partial(pairs_of_many_actions, actions=actions, centre=centre), operator.add)
         directions = Directions(passes.run, wide, centre)
     else:
         pairs = passes.run(partial(pairs_of, actions=actions, centre=centre), operator.add)
@@ -162,7 +164,7 @@ def start_fit(passes: Passes, persistence: float | None) -> FitStart:
         raise LogsError("all rewards are zero", todo="log rewards that tell good from bad")
     left = None
     if actions and not logs.by_action:
-        mean = start_mean(pairs.take(np.ones(len(pairs.users), dtype=np.bool_)))
+        mean = start_mean_from_pairs(pairs.take(np.ones(len(pairs.users), dtype=np.bool_)))
         left = passes.run(partial(left_by_action, mean=mean, actions=actions), operator.add)
     return FitStart(pairs, logs.table if logs.by_action else None, logs.one_hot, persistence, directions, left=left)
 
@@ -173,12 +175,12 @@ def left_by_action(batch: Batch, *, mean: Floats, actions: int) -> Floats:
     return np.bincount(batch.actions, batch.rewards - batch.features @ mean, minlength=actions).astype(np.float64)
 
 
-def noise_floor(pairs: AnyPairs) -> float:
+def shrinkage_noise_floor(pairs: AnyPairs) -> float:
     """The least noise variance that is told apart from none."""
     return NOISELESS * float(pairs.squares.sum()) / float(pairs.rows.sum())
 
 
-def mean_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
+def mean_shrinkage_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
     """d / |m - anchor|^2, with the square the product of the means of two halves of the users in some buckets (B,).
 
     The plain square would count the error of the mean as mean; the product does not, since the halves err
@@ -186,13 +188,13 @@ def mean_precision(pairs: AnyPairs, buckets: Bools, anchor: Floats) -> float:
     """
     order = np.cumsum(buckets) % 2 == 1
     sides = [buckets & side for side in (order, ~order)]
-    halves = [start_mean(pairs.take(side)) - anchor for side in sides if pairs.users[side].sum()]
-    plain = start_mean(pairs.take(buckets)) - anchor
+    halves = [start_mean_from_pairs(pairs.take(side)) - anchor for side in sides if pairs.users[side].sum()]
+    plain = start_mean_from_pairs(pairs.take(buckets)) - anchor
     square = float(halves[0] @ halves[-1])
     return len(plain) / max(square, 0.01 * float(plain @ plain), TINY)
 
 
-def offset_precision(origin: FitStart, buckets: Bools) -> float | None:
+def offset_shrinkage_precision(origin: FitStart, buckets: Bools) -> float | None:
     """One over the variance of the offsets between actions; None where features say all that can be said, or nothing is
     named.
 
@@ -219,7 +221,7 @@ def offset_precision(origin: FitStart, buckets: Bools) -> float | None:
 
 def _one_over(pairs: AnyPairs, away: Floats, free: float) -> float | None:
     """One over the variance of offsets whose actions are `away` (A,) from phi^T m, of which m leaves a share free."""
-    met, variances = pairs.met[0], action_variances(pairs)
+    met, variances = pairs.met[0], pair_action_variances(pairs)
     seen = met > 0
     if variances is None or int(seen.sum()) < 2:
         return None

@@ -31,12 +31,12 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.pairs import FIRM, Groups, SparsePairs, by_rows, start_mean, what_is_left
+from newcomer.em.pairs import FIRM, Groups, SparsePairs, pair_weights_by_rows, start_mean_from_pairs, what_pairs_leave
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import Pass
 from newcomer.population import Population
-from newcomer.subspace import leading_by_products
-from newcomer.users import bucket_count, bucket_of
+from newcomer.subspace import leading_subspace_by_products
+from newcomer.users import user_bucket_count, user_buckets
 
 PASSES = 3  # products that directions are found from
 MORE = 7  # columns beyond the directions wanted, and the one after them
@@ -59,12 +59,12 @@ class Images:
         return Images(tuple(map(operator.add, self.blocks, other.blocks)))
 
 
-def images_of(batch: Batch, *, probes: tuple[Probe, ...], centre: Floats) -> Images:
+def sparse_pair_images(batch: Batch, *, probes: tuple[Probe, ...], centre: Floats) -> Images:
     """sum_n share_n b_n (b_n^T Q) over the users of a batch, by the weights of each probe: the map of a pass."""
     assert batch.actions is not None
     users, actions = len(batch.lengths), len(centre)
-    where = bucket_of(batch.hashes, bucket_count(actions))
-    share = by_rows(Groups.of(batch, batch.actions).pairs(users), batch.lengths)
+    where = user_buckets(batch.hashes, user_bucket_count(actions))
+    share = pair_weights_by_rows(Groups.of(batch, batch.actions).pairs(users), batch.lengths)
     rewards = batch.rewards - centre[batch.actions]
     rows = csr_array((rewards, batch.actions, batch.offsets), shape=(users, actions))
     blocks = []
@@ -88,12 +88,12 @@ class Directions:
     def start(self, buckets: Bools, rank: int) -> Population:
         """The moment estimate of the users in some buckets (B,): see `all_pairs.start_from`."""
         some = self.pairs.take(buckets)
-        scale, mean = _scale(some), start_mean(some)
+        scale, mean = _scale(some), start_mean_from_pairs(some)
         lengths, axes = np.zeros(0), np.zeros((len(mean), 0))
         if rank:
             self.prepare([buckets], rank)
             lengths, axes = self._kept[buckets.tobytes()]
-        left = what_is_left(some, lengths, rank, common=0.0)
+        left = what_pairs_leave(some, lengths, rank, common=0.0)
         firm = some.met[0] / (some.met[0] + FIRM)
         factor = (firm * scale)[:, None] * (axes[:, :rank] * np.sqrt(left.lengths))
         return Population(mean, factor, left.noise, left.by_action, units=left.units)
@@ -123,7 +123,7 @@ class Directions:
         def products(blocks: Sequence[Floats]) -> list[Floats]:
             asked = zip(weights, blocks, scales, strict=True)
             probes = tuple(Probe(one, scale[:, None] * block) for one, block, scale in asked)
-            found = self.run(partial(images_of, probes=probes, centre=self.centre), operator.add).blocks
+            found = self.run(partial(sparse_pair_images, probes=probes, centre=self.centre), operator.add).blocks
             return [
                 scale[:, None] * (image - same[:, None] * probe.columns) / size
                 for image, probe, same, size, scale in zip(found, probes, alike, mass, scales, strict=True)
@@ -131,7 +131,7 @@ class Directions:
 
         actions = len(self.centre)
         starts = [np.random.default_rng(0).standard_normal((actions, min(count + MORE, actions))) for count in counts]
-        return leading_by_products(products, starts, passes=PASSES)
+        return leading_subspace_by_products(products, starts, passes=PASSES)
 
     def _known(self, part: Bools, rank: int) -> bool:
         """Whether so many directions, and the length of the next, are there already."""

@@ -31,11 +31,11 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 
-from newcomer.arrays import Bools, Floats, symmetric
-from newcomer.em.pairs import FIRM, AnyPairs, Pairs, action_variances
+from newcomer.arrays import Bools, Floats, symmetric_part
+from newcomer.em.pairs import FIRM, AnyPairs, Pairs, pair_action_variances
 from newcomer.em.shrinkage import FitStart
 from newcomer.population import Population
-from newcomer.users import balanced_signs
+from newcomer.users import user_bucket_signs
 
 DENSE = 256  # features up to which all eigenvectors are as quick as the leading ones
 FILLS = 10  # rounds of the completion of the diagonal
@@ -117,10 +117,10 @@ class PairMoments:
             """M of the buckets, each with its weight (B,)."""
             mass = max(float(np.abs(weights) @ pairs.pairable), 1.0)
             level = float(weights @ pairs.pairable) * np.outer(common, common)
-            return symmetric(inward.T @ (np.tensordot(weights, pairs.products, 1) - level) @ inward) / mass
+            return symmetric_part(inward.T @ (np.tensordot(weights, pairs.products, 1) - level) @ inward) / mass
 
         if self._edge is None:
-            flips = balanced_signs(len(pairs.users))
+            flips = user_bucket_signs(len(pairs.users))
             self._edge = float(np.mean([_largest(moment(signs)) for signs in flips]))
         found, hollow = [], self.origin.one_hot and dim == pairs.met.shape[1]
         for part in parts:
@@ -133,8 +133,8 @@ class PairMoments:
         """The same among many one-hot actions, by passes that serve all parts and flips."""
         pairs, directions = self.origin.pairs, self.origin.directions
         assert directions is not None
-        inward, outward = one_hot_scales(pairs.take(self.every))
-        flips = [] if self._edge is not None else list(balanced_signs(len(pairs.users))[:FLIPPED])
+        inward, outward = one_hot_spike_scales(pairs.take(self.every))
+        flips = [] if self._edge is not None else list(user_bucket_signs(len(pairs.users))[:FLIPPED])
         asked = [part.astype(np.float64) for part in parts] + flips
         counts = [self.most] * len(parts) + [1] * len(flips)
         spectra = directions.spectra(asked, [inward] * len(asked), counts)
@@ -152,7 +152,7 @@ def _scales(origin: FitStart) -> tuple[Floats, Floats]:
     every = origin.pairs.take(np.ones(len(origin.pairs.users), dtype=np.bool_))
     dim = every.cross.shape[1]
     if origin.one_hot and dim == every.met.shape[1]:
-        inward, outward = one_hot_scales(every)
+        inward, outward = one_hot_spike_scales(every)
         return np.diag(inward), np.diag(outward)
     assert isinstance(every, Pairs)
     rows, noise = max(float(every.rows[0]), 1.0), origin.start(np.ones(len(origin.pairs.users), dtype=np.bool_), 0)
@@ -163,9 +163,9 @@ def _scales(origin: FitStart) -> tuple[Floats, Floats]:
     return white / deviation, white * deviation
 
 
-def one_hot_scales(every: AnyPairs) -> tuple[Floats, Floats]:
+def one_hot_spike_scales(every: AnyPairs) -> tuple[Floats, Floats]:
     """The diagonals (A,) of A = (v C)^-1/2 and of B = v^1/2 C^-1/2, the latter less for actions hardly met."""
-    met, variances = every.met[0], action_variances(every)
+    met, variances = every.met[0], pair_action_variances(every)
     assert variances is not None
     often = (met + 1.0) / max(float(every.rows[0]), 1.0)  # as if each had been met once more
     return 1.0 / np.sqrt(variances * often), met / (met + FIRM) * np.sqrt(variances / often)

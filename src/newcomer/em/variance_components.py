@@ -36,7 +36,7 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.likelihood import squared_errors
+from newcomer.em.likelihood import likelihood_squared_errors
 from newcomer.em.pairs import TINY, AnyPairs
 from newcomer.evidence import Forecast, PersistenceFacts
 from newcomer.logs.reduce import Pass
@@ -44,10 +44,11 @@ from newcomer.one_hot import Square
 from newcomer.population import Population
 
 
-def forecast(population: Population, gram: Square, centre: Floats) -> Forecast:
+def forecast_variance_components(population: Population, gram: Square, centre: Floats) -> Forecast:
     """The parts of the variance of rewards, for logged actions with C = E[phi phi^T] = `gram` (d, d) and E[phi] (d,).
 
-    >>> forecast(Population(np.zeros(2), np.array([[1.0], [0.0]]), 0.5), np.eye(2), np.zeros(2)).personal
+    >>> population = Population(np.zeros(2), np.array([[1.0], [0.0]]), 0.5)
+    >>> forecast_variance_components(population, np.eye(2), np.zeros(2)).personal
     1.0
     """
     mean, factor = population.mean, population.factor
@@ -63,7 +64,7 @@ def forecast(population: Population, gram: Square, centre: Floats) -> Forecast:
 LASTING = 0.95  # the largest share that can last: a person who never wavers is not told apart from one who hardly does
 
 
-def share_of(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
+def persistent_variance_share(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
     """The persistence, by users who met an action again; None where nobody did.
 
     Of an action with variance v, what does not last has the variance (1 - share) v, and so have deviations of a user's
@@ -77,13 +78,13 @@ def share_of(pairs: AnyPairs, variances: Floats) -> PersistenceFacts | None:
     within, total = pairs.within.sum(axis=1), float(expected.sum())
     ratio = float(within.sum()) / total
     error = float(np.sqrt(np.sum((within - ratio * expected) ** 2))) / total
-    normal = float(np.sqrt(2.0 * float(again_squares(pairs, variances)))) / total * min(ratio, 1.0)
+    normal = float(np.sqrt(2.0 * float(repeat_variance_squares(pairs, variances)))) / total * min(ratio, 1.0)
     error = max(error, normal)
     estimate = min(max(1.0 - ratio, 0.0), LASTING)
     return PersistenceFacts(2.0 * (min(ratio, 1.0) / max(error, TINY)) ** 2, ratio, estimate, error)
 
 
-def again_squares(pairs: AnyPairs, variances: Floats) -> float:
+def repeat_variance_squares(pairs: AnyPairs, variances: Floats) -> float:
     """The sum over repeats of v^2: what the variance of their squared deviations is proportional to."""
     return float(pairs.again.sum(axis=0) @ variances**2)
 
@@ -96,24 +97,24 @@ ENOUGH = 6.0  # log-likelihood that scales have to gain over the scale 1 for all
 STEPS = 200  # of EM
 
 
-def error_scales(run: Pass, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
+def error_variance_scales(run: Pass, held_out: Sequence[tuple[Population, Bools]]) -> Floats:
     """Scales and their weights, (2, J), by populations with the buckets (B,) of the people they were not fitted to.
 
     Nothing, (0,), where people are few or do not differ.
     """
     wider = tuple((_widened(population), judged) for population, judged in held_out)
-    found = run(partial(squared_errors, held_out=wider), _join) if wider else np.zeros((0, 2))
+    found = run(partial(likelihood_squared_errors, held_out=wider), _join) if wider else np.zeros((0, 2))
     found = found[np.isfinite(found).all(axis=1) & (found[:, 0] > 0)]
-    weights = weights_of(found)
-    differ = len(found) >= FEWEST and gain_of(found, weights) > ENOUGH
+    weights = variance_scale_weights(found)
+    differ = len(found) >= FEWEST and variance_scale_gain(found, weights) > ENOUGH
     return np.stack([SCALES, weights]) if differ else np.zeros(0)
 
 
-def weights_of(errors: Floats) -> Floats:
+def variance_scale_weights(errors: Floats) -> Floats:
     """Weights (J,) of the `SCALES` by people with rows and sums of squared errors (n, 2).
 
     >>> people = np.array([[100.0, 100.0]] * 90 + [[100.0, 400.0]] * 10)
-    >>> weights = weights_of(people)
+    >>> weights = variance_scale_weights(people)
     >>> [round(float(weights[SCALES == scale][0]), 2) for scale in (1, 2, 4)]
     [0.9, 0.0, 0.1]
     """
@@ -127,7 +128,7 @@ def weights_of(errors: Floats) -> Floats:
     return weights
 
 
-def gain_of(errors: Floats, weights: Floats) -> float:
+def variance_scale_gain(errors: Floats, weights: Floats) -> float:
     """Log-likelihood of squared errors (n, 2) under weights (J,) of scales, less that of the scale 1 for all."""
     beyond = _log_likelihoods(errors) + 0.5 * errors[:, 1:]
     top = beyond.max(axis=1, keepdims=True)

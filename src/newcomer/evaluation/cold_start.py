@@ -1,7 +1,7 @@
 """Who is fitted to, who is held out, and who is looked at: all by hashes of users.
 
-Who is held out is told by the buckets of a fit to all users (`newcomer.users.folds`), so that what is compared here is
-judged by the people who judged that fit.
+Who is held out is told by the buckets of a fit to all users (`newcomer.users.user_folds`), so that what is compared
+here is judged by the people who judged that fit.
 
 Judging predictors by people who were in no log that they learned from.
 
@@ -21,11 +21,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
-from newcomer.gain.deals import Deal, deal, informed, meant
-from newcomer.gain.per_user import PerUser, Progress, UserTable, gather
+from newcomer.gain.deals import Deal, deal_rows, dealt_actions, inform_dealt_users
+from newcomer.gain.per_user import PerUser, Progress, UserTable, gather_per_user
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.users import Purpose, UserSample, bucket_of
+from newcomer.users import Purpose, UserSample, user_buckets
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class InBuckets:
     purpose: Purpose = "judge"
 
     def __call__(self, hashes: Hashes) -> Bools:
-        inside = self.buckets[bucket_of(hashes, len(self.buckets))]
+        inside = self.buckets[user_buckets(hashes, len(self.buckets))]
         return np.asarray(inside & UserSample(self.purpose, self.share, self.seed)(hashes))
 
 
@@ -59,7 +59,7 @@ class Fold:
         return logs.some(InBuckets(self.judged, 0, share, "judge"))
 
 
-def shares_of(users: int, least: int) -> Iterator[float]:
+def cold_start_shares(users: int, least: int) -> Iterator[float]:
     """An eighth, a quarter and a half, where they leave at least so many users."""
     return (share for share in (0.125, 0.25, 0.5) if users * share >= least)
 
@@ -86,8 +86,8 @@ class ByPolicy:
 
     def expected(self, batch: Batch, dealt: Deal, names: Any) -> Floats:
         """Its scores."""
-        state = informed(self.policy, batch, dealt, names)
-        features, ids = meant(self.policy, batch, dealt.candidates, names)
+        state = inform_dealt_users(self.policy, batch, dealt, names)
+        features, ids = dealt_actions(self.policy, batch, dealt.candidates, names)
         return np.asarray(self.policy.scores(state, features, ids=ids))
 
 
@@ -127,7 +127,7 @@ class ByRidge:
         return seen.reshape(*rows.shape, seen.shape[1])
 
 
-def judge(
+def judge_cold_start(
     predictors: Mapping[str, Predictor],
     logs: Logs,
     *,
@@ -142,7 +142,7 @@ def judge(
     """
     names = None if logs.action_ids is None else np.array(logs.action_ids)
     look = partial(_look, predictors=tuple(predictors.values()), names=names, steps=steps, choices=choices, deals=deals)
-    return UserTable((*predictors, CHANCE), gather(logs, look, progress))
+    return UserTable((*predictors, CHANCE), gather_per_user(logs, look, progress))
 
 
 def _look(
@@ -162,7 +162,7 @@ def _look(
         most = max(1, BYTES // (8 * batch.dim * (choices + t)))
         for first in range(0, len(able), most):
             some = able[first : first + most]
-            dealt = [deal(batch, people[some], choices, t, number) for number in range(deals)]
+            dealt = [deal_rows(batch, people[some], choices, t, number) for number in range(deals)]
             for column, one in enumerate(predictors):
                 each = [_numbers(one.expected(batch, d, names), batch, d.candidates) for d in dealt]
                 values[some, column, place] = _mean_over_deals(each)
@@ -186,13 +186,13 @@ def _numbers(scores: Floats, batch: Batch, candidates: Ints) -> Floats:
     """
     rewards, paid = batch.rewards[candidates], batch.paid[candidates]
     best = np.take_along_axis(paid, scores.argmax(axis=1)[:, None], axis=1)[:, 0]
-    return np.stack([((scores - rewards) ** 2).mean(axis=1), concordance(scores, rewards), best], axis=1)
+    return np.stack([((scores - rewards) ** 2).mean(axis=1), cold_start_concordance(scores, rewards), best], axis=1)
 
 
-def concordance(scores: Floats, rewards: Floats) -> Floats:
+def cold_start_concordance(scores: Floats, rewards: Floats) -> Floats:
     """The share (m,) of pairs of different rewards that the scores put in the right order; equal scores count half.
 
-    >>> concordance(np.array([[1.0, 2.0, 3.0]]), np.array([[0.0, 0.0, 1.0]])).tolist()
+    >>> cold_start_concordance(np.array([[1.0, 2.0, 3.0]]), np.array([[0.0, 0.0, 1.0]])).tolist()
     [1.0]
     """
     i, j = np.triu_indices(scores.shape[1], 1)

@@ -19,22 +19,22 @@ from typing import Any, Literal
 import numpy as np
 
 from newcomer import validate
-from newcomer._fit import Fitting, fit_apart_too
+from newcomer._fit import Fitting, fit_and_fit_parts
 from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.evaluation import off_policy
-from newcomer.evaluation.cold_start import REWARD, ByPolicy, Fold, judge, shares_of
-from newcomer.evaluation.off_policy import misfit, rows_of, weigh
+from newcomer.evaluation.cold_start import REWARD, ByPolicy, Fold, cold_start_shares, judge_cold_start
+from newcomer.evaluation.off_policy import off_policy_misfit, off_policy_rows, off_policy_sums
 from newcomer.evaluation.predictors import (
     ARMS,
     MEAN,
     OURS,
     Predictors,
-    attribute_steps,
-    left_out,
-    named,
-    policies,
+    attribute_predictor_steps,
+    policies_beside_predictors,
+    predictor_knows_actions,
+    predictors_left_out,
     predictors_of,
 )
 from newcomer.evaluation.results import (
@@ -42,23 +42,23 @@ from newcomer.evaluation.results import (
     Evaluation,
     HeadlineStep,
     PolicyRow,
-    curves_of,
-    learning_of,
-    simulated_rows,
-    table_rows,
+    learning_results,
+    result_curves,
+    result_table_rows,
+    simulated_result_rows,
 )
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
 from newcomer.gain.arms import arm_steps
-from newcomer.gain.deals import choices_of, lengths_of, usual_length
-from newcomer.gain.heldout_gain import deals_of, judges_of
+from newcomer.gain.deals import deal_choices, deal_lengths, usual_deal_length
+from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
 from newcomer.gain.per_user import Progress, UserTable
-from newcomer.gain.propensities import why_not
-from newcomer.gain.verdict import LOOK, decide, wrong
+from newcomer.gain.propensities import why_no_propensities
+from newcomer.gain.verdict import LOOK, decide, findings_of_verdict
 from newcomer.interval import FEWEST
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened
+from newcomer.logs.read import opened_logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
@@ -67,7 +67,7 @@ from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.run_settings import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
-from newcomer.worlds.fitted import FittedWorld, menu_of
+from newcomer.worlds.fitted import FittedWorld, fitted_world_menu
 
 JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
 PLAYED = 800  # held-out users for whom policies play from the beginning
@@ -113,12 +113,12 @@ def evaluate(
     quick = validate.flag(quick, "quick", kind=NewcomerError)
     if findings is not None:
         validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
-    with opened(logs, run.workers) as read:
+    with opened_logs(logs, run.workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
-        return evaluated(read, None, progress=run.progress, findings=findings, **settings)
+        return evaluate_fitted(read, None, progress=run.progress, findings=findings, **settings)
 
 
-def evaluated(
+def evaluate_fitted(
     logs: Logs,
     fitted: Fitting | None,
     *,
@@ -135,7 +135,7 @@ def evaluated(
     if judges is logs:
         seen.check(logs)
     elif judges is None or seen.judging(logs) < FEWEST:
-        made = fitted or fit_apart_too(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=progress)
+        made = fitted or fit_and_fit_parts(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=progress)
         looked = findings or quick_check(logs, seed=seed, progress=progress)
         return _by_arms_alone(logs, judges, replace(made.model.evidence, checks=looked))
     checks = CHECKED if findings is None else 0.0
@@ -145,7 +145,7 @@ def evaluated(
         checked = quick_check(logs, seed=seed, progress=stages.begin(checks))
     if fitted is None:
         begun = stages.begin_fit(FITTED)
-        fitted = fit_apart_too(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=begun)
+        fitted = fit_and_fit_parts(logs, rank=rank, estimator=estimator, calibrate=not quick, progress=begun)
     plan = replace(Plan.of(logs, seed, seen, fitted, quick=quick), rank=rank, estimator=estimator)
     models = [model for model, _ in fitted.apart]
     each = [_fold(plan, fold, model, stages) for fold, model in zip(plan.folds, models, strict=True)]
@@ -158,7 +158,7 @@ def evaluated(
 def _decided(found: Evaluation, evidence: Evidence) -> Evaluation:
     """The evaluation with what the checks found wrong, and with what all of it comes to."""
     broken, doubtful = (
-        tuple(one.name for one in wrong(evidence.checks, verdict)) for verdict in ("broken", "doubtful")
+        tuple(one.name for one in findings_of_verdict(evidence.checks, verdict)) for verdict in ("broken", "doubtful")
     )
     return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
 
@@ -188,10 +188,10 @@ def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
     """What all stages cost, if as many parts are held out in turn as is usual."""
     left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
     each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
-    return FITTED * fit + usual_folds(logs) * each
+    return FITTED * fit + usual_evaluation_folds(logs) * each
 
 
-def usual_folds(logs: Logs) -> int:
+def usual_evaluation_folds(logs: Logs) -> int:
     """In how many parts a fit usually holds its users out; more where their number leaves the rank open."""
     return FOLDS if logs.summary.users < FEW else 1
 
@@ -223,14 +223,14 @@ class Plan:
         """By what was seen of the logs, and the buckets of the people whom each fit held out."""
         held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
         length = seen.usual_length(logs)
-        choices = choices_of(length)
+        choices = deal_choices(length)
         able = seen.able(choices)
         if not held_out:
-            raise too_few(able, choices, logs)
+            raise too_few_to_evaluate(able, choices, logs)
         folds = [Fold(~judged, judged, seed) for judged in held_out]
         people = round(able * float(np.mean(np.any(held_out, axis=0))))
         known = logs.action_ids is not None and logs.by_action
-        why = why_not(logs, seen.propensities, seen.candidates, known)
+        why = why_no_propensities(logs, seen.propensities, seen.candidates, known)
         rounds = int(np.clip(length // 2, 1, max(off_policy.ROUNDS)))
         look = max(t for t in STEPS if t <= 1 or (t <= LOOK and choices + t <= length))
         sample = facts.sample.users if facts is not None and facts.sample is not None else None
@@ -250,12 +250,12 @@ class Plan:
     @property
     def judges(self) -> int:
         """The users who are held out, as the held-out gain counts them."""
-        return judges_of(self.judging.summary.users, len(self.folds))
+        return heldout_gain_judges(self.judging.summary.users, len(self.folds))
 
     @property
     def deals(self) -> int:
         """Of each user's rows, as for the held-out gain."""
-        return deals_of(self.judges)
+        return heldout_gain_deals(self.judges)
 
     @property
     def fitted_users(self) -> int:
@@ -266,7 +266,7 @@ class Plan:
     def weights(self) -> dict[str, float]:
         """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
         leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
-        times = usual_folds(self.logs) / len(self.folds)
+        times = usual_evaluation_folds(self.logs) / len(self.folds)
         return {name: times * weight for name, weight in WEIGHTS.items() if name not in leave}
 
 
@@ -280,7 +280,7 @@ class _Seen:
 
     @classmethod
     def of(cls, batch: Batch) -> _Seen:
-        return cls(lengths_of(batch), batch.propensities is not None, getattr(batch, "candidates", None) is not None)
+        return cls(deal_lengths(batch), batch.propensities is not None, getattr(batch, "candidates", None) is not None)
 
     def __add__(self, other: _Seen) -> _Seen:
         return _Seen(self.lengths + other.lengths, self.propensities, self.candidates)
@@ -291,25 +291,25 @@ class _Seen:
 
     def judging(self, logs: Logs) -> int:
         """How many users may be held out with the rows to judge, where these are some of the users of the logs."""
-        length = usual_length(self.lengths)
-        return self.able(choices_of(length)) // (1 if usual_folds(logs) > 1 else FOLDS) if length else 0
+        length = usual_deal_length(self.lengths)
+        return self.able(deal_choices(length)) // (1 if usual_evaluation_folds(logs) > 1 else FOLDS) if length else 0
 
     def check(self, logs: Logs) -> None:
         """Refuse logs of which nobody can judge a fit, before it is made."""
-        choices = choices_of(self.usual_length(logs))
+        choices = deal_choices(self.usual_length(logs))
         if not self.able(choices):
-            raise too_few(0, choices, logs)
+            raise too_few_to_evaluate(0, choices, logs)
 
     def usual_length(self, logs: Logs) -> int:
         """The median length of histories that have two rows."""
-        length = usual_length(self.lengths)
+        length = usual_deal_length(self.lengths)
         if not length:
             what = f"none of the {logs.summary.users:,} users has two rows, one to learn from and one to judge by"
             raise LogsError(what, todo="log several rows of each user")
         return length
 
 
-def too_few(able: int, choices: int, logs: Logs) -> LogsError:
+def too_few_to_evaluate(able: int, choices: int, logs: Logs) -> LogsError:
     """Says that too few people have the rows to judge a fit."""
     return LogsError(
         f"{able:,} of {logs.summary.users:,} users have the {choices + 1} rows that it takes to judge a fit",
@@ -336,10 +336,12 @@ def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
     stages.begin(plan.weights["others"])
     made = predictors_of(train, model)
     deals, told = plan.deals, stages.begin(plan.weights["judge"])
-    judged = judge(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
+    judged = judge_cold_start(made.predictors, people, steps=STEPS, choices=plan.choices, deals=deals, progress=told)
     told = stages.begin(plan.weights["replay"])
     some = fold.held_out(plan.judging, plan.share * min(1.0, PLAYED / max(len(judged.people.hashes), 1)))
-    played = off_policy.replay(policies(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told)
+    played = off_policy.off_policy_replay(
+        policies_beside_predictors(made, plan.rounds), some, rounds=plan.rounds, seed=plan.seed, progress=told
+    )
     weighed = None if plan.why_not else _weighed(plan, model, people, stages.begin(plan.weights["weigh"]))
     learned = _learned(plan, fold, train, people, stages) if "learn" in plan.weights else {}
     return FoldResult(made, judged, played, weighed, learned)
@@ -349,24 +351,24 @@ def _weighed(plan: Plan, model: Model, people: Logs, progress: Progress) -> User
     """Values by propensities of the policies that have a model."""
     judged: dict[str, Any] = {OURS: PriorUCB(model), "PriorTS": PriorTS(model, votes=VOTES)}
     judged |= {MEAN: PopulationMean(model.without_attributes())}
-    judged |= {ARMS: EmpiricalArms(model)} if named(model) else {}
-    return weigh(judged, PriorTS(model), people, seed=plan.seed, progress=progress)
+    judged |= {ARMS: EmpiricalArms(model)} if predictor_knows_actions(model) else {}
+    return off_policy_sums(judged, PriorTS(model), people, seed=plan.seed, progress=progress)
 
 
 def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) -> dict[float, tuple[int, UserTable]]:
     """What PriorUCB gets after some interactions when it was fitted to fewer users; less where they are too few."""
     told = stages.begin_fit(plan.weights["learn"])
     found = {}
-    for share in shares_of(train.summary.usable, LEAST):
+    for share in cold_start_shares(train.summary.usable, LEAST):
         fewer = fold.to_fit(plan.logs, share)
         try:
-            model = fit_apart_too(fewer, calibrate=False, measure=False, progress=told, **plan.settings).model
+            model = fit_and_fit_parts(fewer, calibrate=False, measure=False, progress=told, **plan.settings).model
         except NewcomerError:  # so few rows that no direction is reached, say: then there is nothing to compare
             continue
         look = {OURS: ByPolicy(PriorUCB(model))}
         found[share] = (
             fewer.summary.users,
-            judge(look, people, steps=(plan.look,), choices=plan.choices, deals=plan.deals),
+            judge_cold_start(look, people, steps=(plan.look,), choices=plan.choices, deals=plan.deals),
         )
     return found
 
@@ -385,13 +387,13 @@ def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> E
         folds=len(found),
         choices=plan.choices,
         headline=headline,
-        curves=curves_of(judged),
-        attributes=attribute_steps(judged, STEPS, REWARD, OURS, MEAN),
-        replay=table_rows(played, off_policy.ROUNDS),
+        curves=result_curves(judged),
+        attributes=attribute_predictor_steps(judged, STEPS, REWARD, OURS, MEAN),
+        replay=result_table_rows(played, off_policy.ROUNDS),
         off_policy=values,
         why_no_off_policy=why,
         simulation=() if plan.quick else _simulated(plan, first),
-        learning=learning_of(judged, [one.learned for one in found], plan.fitted_users, plan.look),
+        learning=learning_results(judged, [one.learned for one in found], plan.fitted_users, plan.look),
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
         everybody=outlook.everybody if outlook else None,
@@ -410,8 +412,8 @@ def _off_policy(plan: Plan, weighed: list[UserTable]) -> tuple[Any, str]:
     if not weighed:
         return None, plan.why_not
     table = UserTable.joined(weighed)
-    odd = misfit(table)
-    rows, missing = rows_of(table)
+    odd = off_policy_misfit(table)
+    rows, missing = off_policy_rows(table)
     if odd or not rows:
         few = "Propensities are so small, or people so few, that no policy's value is carried by 30 effective rows."
         return None, odd or few
@@ -420,7 +422,7 @@ def _off_policy(plan: Plan, weighed: list[UserTable]) -> tuple[Any, str]:
 
 def _notes(plan: Plan, first: Predictors) -> list[str]:
     """What was left out, and which limits were kept to."""
-    said = [*first.notes, *left_out(first)]
+    said = [*first.notes, *predictors_left_out(first)]
     if plan.judging is not plan.logs:
         users = plan.judging.summary.users
         said.append(f"Judges are the {users:,} users of the random arm; fits learn from the rows of all arms.")
@@ -440,10 +442,10 @@ def _notes(plan: Plan, first: Predictors) -> list[str]:
 
 def _simulated(plan: Plan, first: Predictors) -> tuple[PolicyRow, ...]:
     """Policies in a world drawn from the first fit."""
-    menu = menu_of(plan.logs, named=named(first.model), seed=plan.seed)
+    menu = fitted_world_menu(plan.logs, named=predictor_knows_actions(first.model), seed=plan.seed)
     world = FittedWorld(first.model, menu, choices=plan.choices)
-    chosen = policies(first, ROUNDS)
-    return simulated_rows(play(chosen, world, horizon=ROUNDS, users=SIMULATED, seed=plan.seed, progress=False))
+    chosen = policies_beside_predictors(first, ROUNDS)
+    return simulated_result_rows(play(chosen, world, horizon=ROUNDS, users=SIMULATED, seed=plan.seed, progress=False))
 
 
 UNITS = 1000  # that a weight of one is told as

@@ -35,25 +35,25 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.cold_start import BYTES
 from newcomer.evaluation.results import OffPolicyRow
-from newcomer.gain.deals import deal, informed, meant, started, told_to
-from newcomer.gain.per_user import PerUser, Progress, UserTable, gather
-from newcomer.gain.propensities import Menu, Offer, inconsistent
-from newcomer.interval import FEWEST, ratio
+from newcomer.gain.deals import deal_rows, dealt_actions, dealt_rewards, inform_dealt_users, start_dealt_users
+from newcomer.gain.per_user import PerUser, Progress, UserTable, gather_per_user
+from newcomer.gain.propensities import Menu, Offer, inconsistent_propensities
+from newcomer.interval import FEWEST, ratio_interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.transforms import raw
+from newcomer.transforms import untransform_rewards
 
 POOL = 30  # rows of a person, drawn by lot, that are on offer
 ROUNDS = (1, 2, 5, 10)  # after which the average reward is told
 
 
-def replay(
+def off_policy_replay(
     policies: Mapping[str, Any], logs: Logs, *, rounds: int, seed: int = 0, progress: Progress | None = None
 ) -> UserTable:
     """Rewards (n, P, T) of P policies in T rounds for everybody who has twice as many rows."""
     names = None if logs.action_ids is None else np.array(logs.action_ids)
     look = partial(_replayed, policies=tuple(policies.values()), names=names, rounds=rounds, seed=seed)
-    return UserTable(tuple(policies), gather(logs, look, progress))
+    return UserTable(tuple(policies), gather_per_user(logs, look, progress))
 
 
 def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: int, seed: int) -> PerUser:
@@ -63,28 +63,28 @@ def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: in
     most = max(1, BYTES // (8 * batch.dim * POOL))
     for first in range(0, len(people), most):
         some = people[first : first + most]
-        rows, offered = pools(batch, some)
+        rows, offered = replay_pools(batch, some)
         for column, policy in enumerate(policies):
-            rngs = generators(policy, batch.hashes[some], seed)
+            rngs = replay_generators(policy, batch.hashes[some], seed)
             won[first : first + most, column] = _played(policy, batch, rows, offered.copy(), names, rounds, rngs)
     return PerUser(batch.hashes[people], won)
 
 
-def generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random.Generator] | None:
+def replay_generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random.Generator] | None:
     """One generator a person, the same in every batch; None for a policy that draws nothing."""
     if not getattr(policy, "sampled", True):
         return None
     return [np.random.default_rng([seed, int(one)]) for one in hashes]
 
 
-def pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
+def replay_pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
     """Up to `POOL` rows (m, R) of each person, drawn by lot, and which of them there are."""
     lengths = np.minimum(batch.lengths[people], POOL)
     size = int(lengths.max())
     rows = np.empty((len(people), size), dtype=np.int64)
     for length in np.unique(lengths):
         same = lengths == length
-        dealt = deal(batch, people[same], int(length), 0, 0).candidates
+        dealt = deal_rows(batch, people[same], int(length), 0, 0).candidates
         rows[same] = np.concatenate([dealt, np.repeat(dealt[:, :1], size - length, axis=1)], axis=1)
     return rows, np.arange(size) < lengths[:, None]
 
@@ -99,20 +99,20 @@ def _played(
     rngs: list[np.random.Generator] | None,
 ) -> Floats:
     """The rewards (m, T) of one policy; `offered` (m, R) loses what is chosen."""
-    who, state = np.arange(len(rows)), started(policy, batch, rows)
+    who, state = np.arange(len(rows)), start_dealt_users(policy, batch, rows)
     won = np.empty((len(rows), rounds))
-    features, ids = meant(policy, batch, rows, names)
+    features, ids = dealt_actions(policy, batch, rows, names)
     for t in range(rounds):
         chosen = policy.choose(state, features, rngs, ids=ids, mask=offered)
         won[:, t] = batch.paid[rows[who, chosen]]
         told = None if features is None else features[who, chosen]
-        reward = told_to(policy, batch)[rows[who, chosen]]
+        reward = dealt_rewards(policy, batch)[rows[who, chosen]]
         policy.update(state, told, reward, ids=None if ids is None else ids[who, chosen])
         offered[who, chosen] = False
     return won
 
 
-def served(
+def off_policy_choice_rewards(
     policies: Mapping[str, Any], logs: Logs, *, steps: int, choices: int, deals: int = 4, seed: int = 0
 ) -> dict[str, Floats]:
     """The reward of each policy's choice, averaged over the deals of each person who has enough rows: (people,) each.
@@ -133,9 +133,9 @@ def served(
 
 def _one(policy: Any, batch: Batch, who: Ints, choices: int, steps: int, number: int, names: Any, seed: int) -> Floats:
     """The rewards (m,) of one deal."""
-    dealt = deal(batch, who, choices, steps, number)
-    state = informed(policy, batch, dealt, names)
-    features, ids = meant(policy, batch, dealt.candidates, names)
+    dealt = deal_rows(batch, who, choices, steps, number)
+    state = inform_dealt_users(policy, batch, dealt, names)
+    features, ids = dealt_actions(policy, batch, dealt.candidates, names)
     rngs = [np.random.default_rng([seed, number, int(one)]) for one in batch.hashes[who]]
     chosen = policy.choose(state, features, rngs, ids=ids)
     return np.asarray(np.take_along_axis(batch.paid[dealt.candidates], chosen[:, None], axis=1)[:, 0])
@@ -147,13 +147,13 @@ KEPT = ("rows", "reward", "weight", "square", "largest", "ips", "robust", "inver
 ROWS, RESULT, WEIGHT, SQUARE, LARGEST, IPS, ROBUST, INVERSE, OFFERED = range(len(KEPT))
 
 
-def weigh(
+def off_policy_sums(
     policies: Mapping[str, Any], expects: Any, logs: Logs, *, seed: int = 0, progress: Progress | None = None
 ) -> UserTable:
     """Sums over rows of each person (n, P, windows, kept); `expects` is the policy whose scores are q."""
     names = np.array(logs.action_ids)
     look = partial(_look, policies=tuple(policies.values()), expects=expects, menu=Menu(names), seed=seed)
-    return UserTable(tuple(policies), gather(logs, look, progress))
+    return UserTable(tuple(policies), gather_per_user(logs, look, progress))
 
 
 def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int) -> PerUser:
@@ -170,8 +170,11 @@ def _walk(
 ) -> None:
     """Walk along the histories of some people, asking before each row and telling it after."""
     first = batch.offsets[people][:, None]
-    states, belief = [started(policy, batch, first) for policy in policies], started(expects, batch, first)
-    rngs = [generators(policy, batch.hashes[people], seed) for policy in policies]
+    states, belief = (
+        [start_dealt_users(policy, batch, first) for policy in policies],
+        start_dealt_users(expects, batch, first),
+    )
+    rngs = [replay_generators(policy, batch.hashes[people], seed) for policy in policies]
     for window, (begin, end) in enumerate(WINDOWS):
         for t in range(begin, end):
             who = np.flatnonzero(batch.lengths[people] > t)
@@ -179,7 +182,9 @@ def _walk(
                 return
             rows = batch.offsets[people[who]] + t
             offer = menu.of(batch, rows)
-            q = raw(expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who), batch.reward_transform)
+            q = untransform_rewards(
+                expects.scores(belief, ids=offer.ids, mask=offer.mask, users=who), batch.reward_transform
+            )
             for column, (policy, state) in enumerate(zip(policies, states, strict=True)):
                 drawing = rngs[column]
                 own = None if drawing is None else [drawing[one] for one in who]
@@ -188,7 +193,7 @@ def _walk(
             assert batch.actions is not None
             told = menu.names[batch.actions[rows]]
             for policy, state in ((expects, belief), *zip(policies, states, strict=True)):
-                policy.update(state, reward=told_to(policy, batch)[rows], ids=told, users=who)
+                policy.update(state, reward=dealt_rewards(policy, batch)[rows], ids=told, users=who)
 
 
 def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, chances: Floats, q: Floats) -> None:
@@ -204,14 +209,14 @@ def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, cha
     sums[people, LARGEST] = np.maximum(sums[people, LARGEST], weight)
 
 
-def misfit(table: UserTable) -> str:
+def off_policy_misfit(table: UserTable) -> str:
     """Why propensities cannot be right, by the rows of the first policy, which are those of all."""
     own = table.people.values[:, 0].sum(axis=1)
     own = own[own[:, ROWS] > 0]
-    return inconsistent(own[:, ROWS], own[:, INVERSE], own[:, OFFERED])
+    return inconsistent_propensities(own[:, ROWS], own[:, INVERSE], own[:, OFFERED])
 
 
-def rows_of(table: UserTable) -> tuple[list[OffPolicyRow], int]:
+def off_policy_rows(table: UserTable) -> tuple[list[OffPolicyRow], int]:
     """What is told of each window and policy, and how many are left out for having too few effective rows."""
     told, missing = [], 0
     for window, (begin, _) in enumerate(WINDOWS):
@@ -231,10 +236,10 @@ def _row(name: str, begin: int, kept: Floats, effective: float) -> OffPolicyRow:
         policy=name,
         interactions=begin,
         people=kept.shape[1],
-        ips=ratio(kept[IPS], kept[ROWS]),
-        self_normalised=ratio(kept[IPS], kept[WEIGHT]),
-        doubly_robust=ratio(kept[ROBUST], kept[ROWS]),
-        over_logging=ratio(kept[ROBUST] - kept[RESULT], kept[ROWS]),
+        ips=ratio_interval(kept[IPS], kept[ROWS]),
+        self_normalised=ratio_interval(kept[IPS], kept[WEIGHT]),
+        doubly_robust=ratio_interval(kept[ROBUST], kept[ROWS]),
+        over_logging=ratio_interval(kept[ROBUST] - kept[RESULT], kept[ROWS]),
         effective=effective,
         largest=float(kept[LARGEST].max()),
     )

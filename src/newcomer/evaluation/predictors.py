@@ -18,14 +18,20 @@ import numpy as np
 
 from newcomer._fit import fit
 from newcomer.arrays import Floats
-from newcomer.em.attributes import MOST, AllInformation, AttributeTask, add_up, heldout_gains
-from newcomer.encoding import Column, translate
+from newcomer.em.attributes import (
+    MOST,
+    AllInformation,
+    AttributeTask,
+    add_up_attribute_information,
+    heldout_attribute_gains,
+)
+from newcomer.encoding import Column, translate_encoding
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Predictor
 from newcomer.evaluation.recommenders import DENSE, recommenders
 from newcomer.gain.deals import Deal
 from newcomer.gain.per_user import UserTable
-from newcomer.interval import FEWEST, Interval, shown
+from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
@@ -37,7 +43,7 @@ from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.policies.proball import ProBALLTS, ProBALLUCB
 from newcomer.population import AttributePrior, Population
 from newcomer.records import Shown
-from newcomer.users import UserSample, bucket_count
+from newcomer.users import UserSample, user_bucket_count
 
 OURS, MEAN, ARMS = "PriorUCB", "PopulationMean", "EmpiricalArms"
 POSTERIOR, FORGETFUL, SUBSPACE, RIDGE = "posterior", "posterior without memory", "SOLD's subspace", "ridge"
@@ -57,10 +63,10 @@ class Predictors:
     @property
     def named(self) -> bool:
         """Whether the model knows its actions by their ids."""
-        return named(self.model)
+        return predictor_knows_actions(self.model)
 
 
-def named(model: Model) -> bool:
+def predictor_knows_actions(model: Model) -> bool:
     """Whether a model knows its actions by their ids, and so can remember them."""
     return model.one_hot or model.action_features is not None
 
@@ -72,12 +78,12 @@ def predictors_of(logs: Logs, model: Model) -> Predictors:
     found: dict[str, Predictor] = {OURS: ByPolicy(PriorUCB(model)), MEAN: ByPolicy(PopulationMean(blind))}
     if model.attributes:
         found |= {BLIND: ByPolicy(PriorUCB(blind)), ALONE: ByPolicy(PopulationMean(model))}
-        regressed = regression_of(logs, model)
+        regressed = regression_predictor(logs, model)
         if regressed is not None:
             found[REGRESSED] = regressed
         else:
             notes.append("Regression on attributes is left out: attributes and features have too many products.")
-    if named(model):
+    if predictor_knows_actions(model):
         found[ARMS] = ByPolicy(EmpiricalArms(model))
     found[POSTERIOR] = ByPolicy(PriorTS(model))
     if model.persistence != 0.0:
@@ -90,7 +96,7 @@ def predictors_of(logs: Logs, model: Model) -> Predictors:
     return Predictors(model, found, others, notes)
 
 
-def policies(made: Predictors, horizon: int) -> dict[str, Any]:
+def policies_beside_predictors(made: Predictors, horizon: int) -> dict[str, Any]:
     """The policies that can play with this model, for so many rounds."""
     model = made.model
     blind = model.without_attributes()
@@ -106,7 +112,7 @@ def policies(made: Predictors, horizon: int) -> dict[str, Any]:
     return found | made.recommenders
 
 
-def left_out(made: Predictors) -> list[str]:
+def predictors_left_out(made: Predictors) -> list[str]:
     """Why some policies do not play."""
     model, said = made.model, []
     if model.dim > LARGEST:
@@ -134,7 +140,7 @@ def _subspace(logs: Logs, flat: bool, notes: list[str]) -> dict[str, Predictor]:
 
 def _recommenders(logs: Logs, model: Model, notes: list[str]) -> dict[str, Any]:
     """ALS and EASE with a person's own answers, where logs name actions."""
-    if not named(model):
+    if not predictor_knows_actions(model):
         notes.append("ALS, EASE and EmpiricalArms are left out: they need logs that name actions.")
         return {}
     users = logs.summary.users
@@ -165,7 +171,7 @@ class AttributeStep(Shown):
     over_regression: Interval | None = None
 
 
-def attribute_steps(
+def attribute_predictor_steps(
     judged: UserTable, steps: tuple[int, ...], reward: int, ours: str, mean: str
 ) -> tuple[AttributeStep, ...]:
     """What attributes were worth after each number of interactions; nothing where the model has none."""
@@ -184,15 +190,15 @@ def attribute_steps(
     return tuple(found)
 
 
-def attribute_sentences(steps: tuple[AttributeStep, ...]) -> list[str]:
+def attribute_predictor_sentences(steps: tuple[AttributeStep, ...]) -> list[str]:
     """What attributes are worth, in words."""
     if not steps:
         return []
     first = steps[0]
-    said = f"Before the first interaction attributes are worth {shown(first.gain)} over the population mean"
+    said = f"Before the first interaction attributes are worth {interval_in_words(first.gain)} over the population mean"
     if first.over_regression is not None:
-        said += f", and {shown(first.over_regression)} over plain regression on them"
-    later = [f"{shown(one.added)} after {one.interactions}" for one in steps[1:]]
+        said += f", and {interval_in_words(first.over_regression)} over plain regression on them"
+    later = [f"{interval_in_words(one.added)} after {one.interactions}" for one in steps[1:]]
     return [f"{said}.", *([f"They add to what interactions tell: {', '.join(later)}."] if later else [])]
 
 
@@ -210,7 +216,7 @@ class ByRegression:
         """The same after any number of interactions."""
         users = np.searchsorted(batch.offsets, dealt.candidates[:, 0], side="right") - 1
         assert batch.attributes is not None
-        x = translate(batch.attributes[users], batch.attribute_columns, self.columns)
+        x = translate_encoding(batch.attributes[users], batch.attribute_columns, self.columns)
         x = AttributePrior(np.zeros((0, x.shape[1])), self.covariance).completed(x)
         beta = self.mean + x @ self.effects.T
         features = batch.take(dealt.candidates.ravel()).reshape(*dealt.candidates.shape, batch.dim)
@@ -220,7 +226,7 @@ class ByRegression:
         return np.asarray(scores)
 
 
-def regression_of(logs: Logs, model: Model) -> ByRegression | None:
+def regression_predictor(logs: Logs, model: Model) -> ByRegression | None:
     """Ridge regression on attribute x feature, its ridge chosen by held-out users; None where it is too large."""
     people = logs.people
     if people is None or not people.width * logs.dim <= MOST:
@@ -232,14 +238,14 @@ def regression_of(logs: Logs, model: Model) -> ByRegression | None:
     if model.outcome == "binary":  # whose mean is not that of rewards
         common, offsets = _least_squares(logs), None
     mean = Population(common, np.zeros((logs.dim, 0)), spread, each, offsets)
-    directions, every = np.eye(logs.dim), np.ones(bucket_count(logs.dim), dtype=np.bool_)
+    directions, every = np.eye(logs.dim), np.ones(user_bucket_count(logs.dim), dtype=np.bool_)
     prior = AttributePrior(np.zeros((0, people.width)), people.covariance)
     task = AttributeTask(mean, directions, 0, every)
-    look = partial(add_up, tasks=(task,), prior=prior, entries=tuple(range(people.width)))
+    look = partial(add_up_attribute_information, tasks=(task,), prior=prior, entries=tuple(range(people.width)))
     found: AllInformation = reduce(logs, look, add)
     sums, shape = found.each[0], (logs.dim, people.width)
     taus = [np.full(shape, tau * max(logs.summary.reward_deviation, 1e-300)) for tau in SHRINKAGES]
-    best = max(taus, key=lambda tau: float(heldout_gains(sums, tau).sum()))
+    best = max(taus, key=lambda tau: float(heldout_attribute_gains(sums, tau).sum()))
     precision = sums.precision.sum(axis=0) + np.diag(1.0 / best.ravel() ** 2)
     effects = np.linalg.solve(precision, sums.score.sum(axis=0)).reshape(shape)
     return ByRegression(common, offsets, effects, people.columns, people.covariance)

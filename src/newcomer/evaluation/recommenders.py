@@ -29,8 +29,8 @@ from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Ids, Query, Rewards
-from newcomer.users import lots, mix
-from newcomer.worlds.world import stream
+from newcomer.users import mix_user_hashes, user_lots
+from newcomer.worlds.world import world_stream
 
 FACTORS, SWEEPS, HIDDEN, PRIOR = 18, 10, 0.2, 5.0  # PRIOR: answers that pull an action's mean to the mean of all
 RIDGES = {"ALS": (3.0, 10.0, 30.0), "EASE": (30.0, 100.0, 300.0, 1000.0)}
@@ -80,14 +80,14 @@ class FoldIn(Contract[Answers]):
 
 def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
     """ALS and, unless there are too many actions, EASE, each as it is and with a person's own answers if any."""
-    cells, hashes = cells_of(logs)
+    cells, hashes = recommender_cells(logs)
     met = _ones(cells)
     total, count = (np.asarray(one.sum(axis=0)).ravel() for one in (cells, met))
     mean = (total + PRIOR * cells.sum() / met.sum()) / (count + PRIOR)
     centred = cells.copy()
     centred.data = centred.data - mean[centred.indices]
     names = [name for name in RIDGES if name != "EASE" or len(mean) <= DENSE]
-    made = {name: best_ridge(name, centred, hashes) for name in names}
+    made = {name: recommender_with_best_ridge(name, centred, hashes) for name in names}
     return {
         f"{name} fold-in{', own answers' if own else ''}": FoldIn(model, mean, fold, own)
         for name, fold in made.items()
@@ -118,7 +118,7 @@ def _join(one: _Cells, other: _Cells) -> _Cells:
     return one + other
 
 
-def cells_of(logs: Logs) -> tuple[Any, Hashes]:
+def recommender_cells(logs: Logs) -> tuple[Any, Hashes]:
     """Mean answers of the logs as a sparse table (users, actions), and the hashes (users,) by which rows are sorted."""
     found = reduce(logs, _Cells.of, _join)
     order = np.argsort(found.hashes)
@@ -132,16 +132,16 @@ def cells_of(logs: Logs) -> tuple[Any, Hashes]:
     return total, found.hashes[order]
 
 
-def table_of(logs: Logs) -> tuple[Floats, Bools]:
+def recommender_table(logs: Logs) -> tuple[Floats, Bools]:
     """Mean answers (users, actions) of the logs, zero where there are none, and where there are some."""
-    cells, _ = cells_of(logs)
+    cells, _ = recommender_cells(logs)
     return cells.toarray(), _ones(cells).toarray() > 0
 
 
-def best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
+def recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
     """The recommender of this name with the ridge that predicts a hidden part of the answers best."""
     row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
-    hidden = lots(mix(hashes[row] ^ mix(centred.indices.astype(np.uint64)))) < HIDDEN
+    hidden = user_lots(mix_user_hashes(hashes[row] ^ mix_user_hashes(centred.indices.astype(np.uint64)))) < HIDDEN
     seen = _cells_where(centred, row, ~hidden)
 
     def make(cells: Any, ridge: float) -> Als | Ease:
@@ -174,19 +174,19 @@ class Als:
     @classmethod
     def of(cls, centred: Any, ridge: float) -> Als:
         """Some sweeps from a small random start."""
-        items = 0.1 * stream(0, "als").standard_normal((centred.shape[1], FACTORS))
+        items = 0.1 * world_stream(0, "als").standard_normal((centred.shape[1], FACTORS))
         turned = centred.T.tocsr()
         for _ in range(SWEEPS):
-            users = fold_in(items, centred, _ones(centred), ridge)
-            items = fold_in(users, turned, _ones(turned), ridge)
+            users = fold_in_recommender(items, centred, _ones(centred), ridge)
+            items = fold_in_recommender(users, turned, _ones(turned), ridge)
         return cls(items, ridge)
 
     def __call__(self, answers: Floats, where: Bools) -> Floats:
-        return np.asarray(fold_in(self.items, answers, where.astype(np.float64), self.ridge) @ self.items.T)
+        return np.asarray(fold_in_recommender(self.items, answers, where.astype(np.float64), self.ridge) @ self.items.T)
 
     def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
         """What is expected of some cells of a sparse table."""
-        users = fold_in(self.items, cells, _ones(cells), self.ridge)
+        users = fold_in_recommender(self.items, cells, _ones(cells), self.ridge)
         return np.asarray(np.einsum("ck,ck->c", users[rows], self.items[actions]))
 
 
@@ -212,7 +212,7 @@ class Ease:
         return np.asarray((cells @ self.weights)[rows, actions])
 
 
-def fold_in(factors: Floats, answers: Any, where: Any, ridge: float) -> Floats:
+def fold_in_recommender(factors: Floats, answers: Any, where: Any, ridge: float) -> Floats:
     """Ridge least squares (n, k) of each row of answers (n, A) on the factors (A, k) of its cells, dense or sparse."""
     count, rank = factors.shape
     squares = (factors[:, :, None] * factors[:, None, :]).reshape(count, rank * rank)

@@ -18,16 +18,16 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats, Ints
-from newcomer.errors import NewcomerError, nearest
+from newcomer.errors import NewcomerError, error_name_hint
 from newcomer.evaluation.cold_start import CHANCE, ERROR, ORDER, REWARD
-from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_sentences
+from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_predictor_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
 from newcomer.gain.arms import ArmStep, arm_sentences
 from newcomer.gain.per_user import UserTable
-from newcomer.gain.verdict import LOOK, times
-from newcomer.interval import FEWEST, Interval, shown
-from newcomer.records import Shown, as_table
+from newcomer.gain.verdict import LOOK, verdict_times
+from newcomer.interval import FEWEST, Interval, interval_in_words
+from newcomer.records import Shown, record_as_table
 
 
 @dataclass(frozen=True)
@@ -108,24 +108,24 @@ class LearningStep(Shown):
     lacking: Interval  # the gain of the fit to all users less this one, paired
 
 
-def compared(value: Interval, other: str) -> str:
+def result_in_words(value: Interval, other: str) -> str:
     """A paired difference: its size where the interval excludes zero, else that there is none to be told.
 
-    >>> compared(Interval(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
+    >>> result_in_words(Interval(-0.0001, 0.001, -0.0021, 0.0019, 90), "chance")
     'no clear difference from chance (-0.0001, 95% interval -0.0021 to +0.0019)'
-    >>> compared(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance")
+    >>> result_in_words(Interval(-0.2, 0.05, -0.3, -0.1, 90), "chance")
     '-0.200 (-0.300 to -0.100) against chance'
     """
     if value.error == 0:
         told = "the same as" if value.value == 0 else f"{value.value:+.2f} against"
         return f"{told} {other}, for every user"
     if value.low <= 0 <= value.high or not np.isfinite(value.error):
-        told = shown(value).replace(" (", ", 95% interval ", 1).removesuffix(")")
+        told = interval_in_words(value).replace(" (", ", 95% interval ", 1).removesuffix(")")
         return f"no clear difference from {other} ({told})"
-    return f"{shown(value)} against {other}"
+    return f"{interval_in_words(value)} against {other}"
 
 
-def in_steps(rows: Sequence[Any]) -> Mapping[int, list[Any]]:
+def results_by_step(rows: Sequence[Any]) -> Mapping[int, list[Any]]:
     """Records by their number of interactions, in order."""
     found: dict[int, list[Any]] = {}
     for row in rows:
@@ -141,9 +141,9 @@ __all__ = [
     "LearningStep",
     "OffPolicyRow",
     "PolicyRow",
-    "compared",
-    "in_steps",
-    "shown",
+    "interval_in_words",
+    "result_in_words",
+    "results_by_step",
 ]
 
 OWN = ("posterior", "posterior without memory")  # what PriorUCB expects, without its bonus for uncertainty
@@ -234,7 +234,9 @@ class Evaluation(Shown):
 
         parts = ("headline", "arms", "attributes", "curves", "replay", "off_policy", "simulation", "learning")
         if part not in parts:
-            raise NewcomerError(f"an evaluation has no part '{part}'", todo=f"choose {nearest(part, parts) or parts}")
+            raise NewcomerError(
+                f"an evaluation has no part '{part}'", todo=f"choose {error_name_hint(part, parts) or parts}"
+            )
         return pl.DataFrame([_flat(row) for row in getattr(self, part) or ()], infer_schema_length=None)
 
     def facts(self) -> dict[str, Any]:
@@ -247,8 +249,8 @@ class Evaluation(Shown):
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<p>{escape(said)}</p>" for said in self.sentences())
-        rows = {f"after {step.interactions}": shown(step.population_mean) for step in self.headline}
-        return lines + (as_table("Gain over the population mean", rows) if rows else "")
+        rows = {f"after {step.interactions}": interval_in_words(step.population_mean) for step in self.headline}
+        return lines + (record_as_table("Gain over the population mean", rows) if rows else "")
 
 
 def _flat(record: Any) -> dict[str, Any]:
@@ -271,7 +273,7 @@ def _sentences(found: Evaluation) -> list[str]:
         nothing = found.why_no_off_policy if found.arms else _nothing(found)
         return [*decided, nothing, *arm_sentences(found.arms), *found.notes]
     said = [*decided, _answer(found, look), *arm_sentences(found.arms)]
-    said += [*attribute_sentences(found.attributes), *_rivals(found, look)]
+    said += [*attribute_predictor_sentences(found.attributes), *_rivals(found, look)]
     said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
     return [*said, *found.notes]
 
@@ -286,14 +288,15 @@ def _nothing(found: Evaluation) -> str:
 def _answer(found: Evaluation, look: HeadlineStep) -> str:
     """One number of interactions, against every other rule."""
     measured = "Measured all the same: after" if found.broken else "After"
-    over = [f"{shown(look.population_mean)} over the ranking by the population mean"]
+    over = [f"{interval_in_words(look.population_mean)} over the ranking by the population mean"]
     if look.empirical_arms is not None and found.repeats:
-        over.append(f"{shown(look.empirical_arms)} over each action by itself")
-    over.append(f"{shown(look.logging)} over a random one of the same rows, which is what was logged")
+        over.append(f"{interval_in_words(look.empirical_arms)} over each action by itself")
+    over.append(f"{interval_in_words(look.logging)} over a random one of the same rows, which is what was logged")
     again = "" if found.repeats or look.empirical_arms is None else f" {ONCE}"
     arm = " of the random arm" if found.arms else ""
     return (
-        f"{measured} {times(look.interactions)} a newcomer gets {look.reward.value:.4g} by PriorUCB in a choice of "
+        f"{measured} {verdict_times(look.interactions)} a newcomer gets {look.reward.value:.4g} "
+        "by PriorUCB in a choice of "
         f"{found.choices}: {', '.join(over)}. Judged by {look.people:,} held-out users{arm}; 95% intervals.{again}"
     )
 
@@ -307,14 +310,16 @@ def _rivals(found: Evaluation, look: HeadlineStep) -> list[str]:
     over = sorted(((one.over_ours.value, one) for one in at if one.over_ours is not None), key=lambda one: -one[0])
     if not over:
         return []
-    same = f"On the same {over[0][1].people:,} held-out users and choices, after {times(look.interactions)},"
+    same = f"On the same {over[0][1].people:,} held-out users and choices, after {verdict_times(look.interactions)},"
     clear = [one for _, one in over if one.over_ours is not None and one.over_ours.clear]
     if clear:
-        better = ", ".join(f"{one.predictor} by {shown(one.over_ours)}" for one in clear[:3] if one.over_ours)
+        better = ", ".join(
+            f"{one.predictor} by {interval_in_words(one.over_ours)}" for one in clear[:3] if one.over_ours
+        )
         return [f"{same} others chose better than PriorUCB: {better}."]
     best = over[0][1]
     assert best.over_ours is not None
-    closest = f"the next best, {best.predictor}: {shown(best.over_ours)}"
+    closest = f"the next best, {best.predictor}: {interval_in_words(best.over_ours)}"
     if best.over_ours.high < 0:
         return [f"{same} PriorUCB chose better than every rival predictor ({closest})."]
     return [f"{same} no rival predictor chose clearly better than PriorUCB ({closest})."]
@@ -327,12 +332,12 @@ def _learning(steps: tuple[LearningStep, ...]) -> list[str]:
     half, every = steps[-2], steps[-1]
     gains = ", ".join(f"{step.users:,} users {step.gain.value:+.3g}" for step in steps)
     if half.lacking.clear:
-        end = f"The last doubling added {shown(half.lacking)}: more users would help."
+        end = f"The last doubling added {interval_in_words(half.lacking)}: more users would help."
     elif half.lacking.high <= 0 or half.lacking.high < 0.2 * abs(every.gain.value):
-        end = f"The last doubling added {shown(half.lacking)}: more users would change little."
+        end = f"The last doubling added {interval_in_words(half.lacking)}: more users would change little."
     else:
-        end = f"The last doubling added {shown(half.lacking)}: whether more users would help is not clear."
-    return [f"Gain after {times(every.interactions)} with fits to fewer users: {gains}. {end}"]
+        end = f"The last doubling added {interval_in_words(half.lacking)}: whether more users would help is not clear."
+    return [f"Gain after {verdict_times(every.interactions)} with fits to fewer users: {gains}. {end}"]
 
 
 def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
@@ -344,11 +349,15 @@ def _replay(rows: tuple[PolicyRow, ...]) -> list[str]:
     rounds = f"{ours.rounds} round{'s' * (ours.rounds != 1)}"
     said = (
         f"From nothing, choosing among own rows for {rounds} ({ours.people:,} held-out users with rows for it), the "
-        f"mean reward per round of PriorUCB: {compared(ours.over_mean, 'the population mean')}."
+        f"mean reward per round of PriorUCB: {result_in_words(ours.over_mean, 'the population mean')}."
     )
     better = [row for row in last if row.over_ours is not None and row.over_ours.clear]
     best = max(better, key=lambda row: row.reward.value, default=None)
-    other = f" {best.policy} did better than PriorUCB by {shown(best.over_ours)}." if best and best.over_ours else ""
+    other = (
+        f" {best.policy} did better than PriorUCB by {interval_in_words(best.over_ours)}."
+        if best and best.over_ours
+        else ""
+    )
     return [f"{said}{other}"]
 
 
@@ -361,8 +370,9 @@ def _off_policy(found: Evaluation) -> list[str]:
         return ["Propensities carry other policies, but too few effective rows of PriorUCB."]
     row = max(ours, key=lambda one: one.interactions if one.interactions <= LOOK else -1)
     said = (
-        f"By propensities (doubly robust), one decision of PriorUCB after {times(row.interactions)} or a few more: "
-        f"{compared(row.over_logging, 'the logged one')}; {row.effective:,.0f} effective rows."
+        "By propensities (doubly robust), one decision of PriorUCB after "
+        f"{verdict_times(row.interactions)} or a few more: "
+        f"{result_in_words(row.over_logging, 'the logged one')}; {row.effective:,.0f} effective rows."
     )
     return [said, *([found.why_no_off_policy] if found.why_no_off_policy else [])]
 
@@ -372,12 +382,12 @@ def _simulation(rows: tuple[PolicyRow, ...]) -> list[str]:
     if not rows:
         return []
     ours = _named([row for row in rows if row.rounds == max(one.rounds for one in rows)], OURS)
-    said = compared(ours.over_mean, "the population mean")
+    said = result_in_words(ours.over_mean, "the population mean")
     over = f"the mean reward per round of PriorUCB over {ours.rounds} rounds"
     return [f"Simulation, not users: if the fit were true, {over}: {said}."]
 
 
-def meanings(names: Sequence[str]) -> list[tuple[str, str]]:
+def result_meanings(names: Sequence[str]) -> list[tuple[str, str]]:
     """What the predictors and policies of these names are."""
     return [(name, MEANINGS[name]) for name in MEANINGS if name in names]
 
@@ -390,7 +400,7 @@ STEPS = (0, 1, 2, 5, 10, 20)  # interactions after which rewards are predicted
 TOLD = (1, 5, 10, 20)  # rounds of the simulation that are told
 
 
-def curves_of(judged: UserTable) -> tuple[CurveStep, ...]:
+def result_curves(judged: UserTable) -> tuple[CurveStep, ...]:
     """Every predictor after every number of interactions; PriorUCB ranks by more than it expects, and has no error."""
     told = []
     for name in (name for name in judged.names if name not in (OURS, CHANCE)):
@@ -405,7 +415,7 @@ def curves_of(judged: UserTable) -> tuple[CurveStep, ...]:
     return tuple(told)
 
 
-def table_rows(played: UserTable, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
+def result_table_rows(played: UserTable, rounds: Sequence[int]) -> tuple[PolicyRow, ...]:
     """Average rewards a round of each policy over the first rounds; rewards are (n, P, T)."""
     people, _, length = played.people.values.shape
     if people < FEWEST:
@@ -421,7 +431,7 @@ def _row(name: str, rounds: int, rewards: Mapping[str, Floats], folds: Ints | No
     return PolicyRow(name, rounds, len(own), reward, over_mean, over_ours)
 
 
-def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
+def simulated_result_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
     """The same of the rows of `play`."""
     names = rows["policy"].unique(maintain_order=True).to_list()
     users, rounds = rows["user"].n_unique(), rows["t"].n_unique()
@@ -432,7 +442,7 @@ def simulated_rows(rows: pl.DataFrame) -> tuple[PolicyRow, ...]:
     return tuple(_row(name, t, won) for name in names for t in TOLD if t <= rounds)
 
 
-def learning_of(
+def learning_results(
     judged: UserTable, learned: Sequence[dict[float, tuple[int, UserTable]]], users: int, look: int
 ) -> tuple[LearningStep, ...]:
     """Gains after `look` interactions by users fitted to: those of the folds together, and all `users` last."""

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from newcomer.arrays import Floats
-from newcomer.interval import FEWEST, LEVEL, Interval, shown
+from newcomer.interval import FEWEST, LEVEL, Interval, interval_in_words
 from newcomer.logs.batch import Batch
 from newcomer.logs.candidates import OBSERVED, RANDOM, TREATED
 from newcomer.logs.logs import Logs
@@ -119,7 +119,8 @@ def arm_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
     at = {step.arm: step for step in steps if step.interactions == t}
     ours = at[TREATED].reward
     told = [
-        f"{shown(at[arm].over)} over the {at[arm].people:,} users of the arm {arm}"  # type: ignore[arg-type]
+        f"{interval_in_words(at[arm].over)} "  # type: ignore[arg-type]
+        f"over the {at[arm].people:,} users of the arm {arm}"
         for arm in (*OTHERS, *sorted(set(at) - {*OTHERS, TREATED}))
         if arm in at and at[arm].over is not None and at[arm].people >= FEWEST
     ]

@@ -33,13 +33,13 @@ from scipy.special import ndtri
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.evidence import BestAction, Everybody, Summary
 from newcomer.gain.per_user import PerUser
-from newcomer.gain.propensities import Menu, inconsistent, why_not
-from newcomer.interval import FEWEST, LEVEL, Interval, ratio
+from newcomer.gain.propensities import Menu, inconsistent_propensities, why_no_propensities
+from newcomer.interval import FEWEST, LEVEL, Interval, ratio_interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
-from newcomer.transforms import expected_click, raw
-from newcomer.users import UserSample, bucket_of
+from newcomer.transforms import expected_sigmoid, untransform_rewards
+from newcomer.users import UserSample, user_buckets
 
 TOLD = 5  # actions that are told
 FIRM = 10.0  # users whose weight the common variance has beside an action's own
@@ -62,17 +62,17 @@ class ActionSums:
         return ActionSums(self.actions + other.actions, both, self.propensities, self.candidates)
 
 
-def asked(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Callable[[Batch], ActionSums]:
-    """The map of a pass over all logs, whose merge is `join`; `apart` are models with their held-out users' buckets."""
+def best_actions_pass(logs: Logs, apart: Sequence[tuple[Model, Bools]]) -> Callable[[Batch], ActionSums]:
+    """The map of a pass over all logs, merged by `join_best_action_sums`; `apart` are models with buckets held out."""
     tried = len(logs.action_ids or ()) if logs.by_action else 0
     commons = [(_common(model), judged) for model, judged in apart] if tried else []
     share = min(1.0, MOST / max(logs.summary.users, 1))
-    return partial(look_at, actions=tried, commons=tuple(commons), share=share)
+    return partial(best_action_sums, actions=tried, commons=tuple(commons), share=share)
 
 
 def _common(model: Model) -> Floats:
     """The population mean (A,) of every action, in the units of the rewards."""
-    return raw(_expected(model), model.reward_transform)
+    return untransform_rewards(_expected(model), model.reward_transform)
 
 
 def _expected(model: Model) -> Floats:
@@ -80,28 +80,30 @@ def _expected(model: Model) -> Floats:
     known = model.catalogue
     if model.outcome != "binary":
         return known.population_mean
-    return expected_click(known.population_mean, (known.loadings**2).sum(axis=1))
+    return expected_sigmoid(known.population_mean, (known.loadings**2).sum(axis=1))
 
 
-def join(one: ActionSums, other: ActionSums) -> ActionSums:
+def join_best_action_sums(one: ActionSums, other: ActionSums) -> ActionSums:
     """The merge of the pass."""
     return one + other
 
 
-def look_at(batch: Batch, *, actions: int, commons: tuple[tuple[Floats, Bools], ...], share: float) -> ActionSums:
+def best_action_sums(
+    batch: Batch, *, actions: int, commons: tuple[tuple[Floats, Bools], ...], share: float
+) -> ActionSums:
     """The map of the pass."""
     weighed, sums = batch.propensities is not None, np.zeros((len(batch.users) if commons else 0, OFFERED + 1))
     if weighed:
         drawn = UserSample("best actions", share)(batch.hashes)
         for common, judged in commons:
-            who = np.flatnonzero(drawn & judged[bucket_of(batch.hashes, len(judged))])
-            sums[who] = weigh(batch, who, common)
+            who = np.flatnonzero(drawn & judged[user_buckets(batch.hashes, len(judged))])
+            sums[who] = weigh_best_actions(batch, who, common)
     told = sums[:, N] > 0
     people = PerUser(batch.hashes[np.flatnonzero(told)], sums[told])
-    return ActionSums(by_action(batch, actions), people, weighed, batch.candidates is not None)
+    return ActionSums(best_action_sums_by_action(batch, actions), people, weighed, batch.candidates is not None)
 
 
-def by_action(batch: Batch, actions: int) -> Floats:
+def best_action_sums_by_action(batch: Batch, actions: int) -> Floats:
     """Sums (A, 7) of each action over its users: rows, users, rewards, and products of rows and rewards of a user.
 
     Rewards are on the scale that is learned on, as the population mean is.
@@ -120,7 +122,7 @@ def by_action(batch: Batch, actions: int) -> Floats:
     return sums
 
 
-def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
+def weigh_best_actions(batch: Batch, who: Ints, common: Floats) -> Floats:
     """Sums (m, 7) over the rows of some people when everybody gets the best candidate by `common` (A,)."""
     assert batch.propensities is not None and batch.actions is not None
     lengths = batch.lengths[who]
@@ -137,28 +139,28 @@ def weigh(batch: Batch, who: Ints, common: Floats) -> Floats:
     return np.stack([np.bincount(owner, weights=part, minlength=len(who)) for part in parts], axis=1)
 
 
-def told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
+def best_actions_told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     """The best actions, and what serving them gains by propensities; by "own rows" there is nothing yet to tell."""
     named = logs.by_action and logs.action_ids is not None
     sums, common = seen.actions, _expected(model) if named else np.zeros(0)
     best, alike = best_actions(sums, common, model, logs.summary) if named else ((), False)
-    scale = scale_of(logs.summary)
+    scale = best_action_reward_scale(logs.summary)
     made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike, scale=scale)
-    why = why_not(logs, seen.propensities, seen.candidates, named)
+    why = why_no_propensities(logs, seen.propensities, seen.candidates, named)
     people = seen.people.values.T
     if not why and people.shape[1]:
-        why = inconsistent(people[N], people[INVERSE], people[OFFERED])
+        why = inconsistent_propensities(people[N], people[INVERSE], people[OFFERED])
     effective = float(people[WEIGHT].sum() ** 2 / max(people[SQUARE].sum(), 1e-300)) if people.shape[1] else 0.0
     if why or min(people.shape[1], effective) < FEWEST:
         why = why or "Propensities are so small, or people so few, that fewer than 30 effective rows carry the value."
         nothing = Interval.of(np.zeros(0))
         return made("own rows", nothing, nothing.value, nothing, why=why)
-    reward, gain = ratio(people[ROBUST], people[N]), ratio(people[ROBUST] - people[RESULT], people[N])
+    reward, gain = ratio_interval(people[ROBUST], people[N]), ratio_interval(people[ROBUST] - people[RESULT], people[N])
     logged = float(people[RESULT].sum() / people[N].sum())
     return made("propensities", reward, logged, gain, effective=effective)
 
 
-def scale_of(summary: Summary) -> str:
+def best_action_reward_scale(summary: Summary) -> str:
     """What the rewards of the best actions are: "mean", "typical" or decided by "heavy tails"."""
     if summary.reward_transform is not None:
         return "typical"
@@ -167,7 +169,7 @@ def scale_of(summary: Summary) -> str:
 
 def best_actions(sums: Floats, common: Floats, model: Model, summary: Summary) -> tuple[tuple[BestAction, ...], bool]:
     """The best by the population mean `common` (A,) of the actions that were logged, and whether all are alike."""
-    error, alike = spread(sums)
+    error, alike = best_action_spread(sums)
     least = -np.inf if summary.least_reward is None else summary.least_reward  # no mean lies below the least reward
     most = summary.max_reward if least >= 0 else np.inf  # nor above the largest, which `max_reward` then is
     order = [a for a in np.argsort(-common, kind="stable").tolist() if sums[a, ROWS] > 0][:TOLD]
@@ -175,7 +177,7 @@ def best_actions(sums: Floats, common: Floats, model: Model, summary: Summary) -
     ids, names = model.action_ids or (), model.action_names
     low = np.maximum(common - half * error, np.minimum(least, common))
     high = np.minimum(common + half * error, np.maximum(most, common))
-    ends = raw(np.stack([common, low, high], axis=1), model.reward_transform)
+    ends = untransform_rewards(np.stack([common, low, high], axis=1), model.reward_transform)
     best = [
         BestAction(
             action=ids[a],
@@ -189,12 +191,12 @@ def best_actions(sums: Floats, common: Floats, model: Model, summary: Summary) -
     return tuple(best), alike
 
 
-def spread(sums: Floats) -> tuple[Floats, bool]:
+def best_action_spread(sums: Floats) -> tuple[Floats, bool]:
     """The posterior deviation (A,) of each action's mean, and whether actions do not differ beyond chance."""
     seen = sums[:, ROWS] > 0
     some = sums[seen]
-    mean, variance = some[:, TOTAL] / some[:, ROWS], variances(some)
-    between = paule_mandel(mean, variance)
+    mean, variance = some[:, TOTAL] / some[:, ROWS], best_action_variances(some)
+    between = paule_mandel_of_actions(mean, variance)
     weights = 1.0 / np.maximum(variance + between, 1e-300)
     shrunk, away = variance * weights, mean - float(weights @ mean) / float(weights.sum())
     doubt = 1.0 / float(weights.sum()) + 2.0 / max(len(mean) - 3, 1) * away**2
@@ -203,7 +205,7 @@ def spread(sums: Floats) -> tuple[Floats, bool]:
     return found, between == 0
 
 
-def variances(sums: Floats) -> Floats:
+def best_action_variances(sums: Floats) -> Floats:
     """Var(y_a) over users (A,): sum_u (S_u - y_a n_u)^2 / n_a^2, pulled towards the common variance of a row over n_a.
 
     The users of a rarely shown action tell little of how much they differ.
@@ -216,10 +218,11 @@ def variances(sums: Floats) -> Floats:
     return np.asarray(((users - 1) * own + FIRM * unit / rows) / (users - 1 + FIRM))
 
 
-def paule_mandel(means: Floats, variance: Floats) -> float:
+def paule_mandel_of_actions(means: Floats, variance: Floats) -> float:
     """tau^2 with sum (y - mu)^2 / (v + tau^2) = A - 1, mu the mean with these weights; 0 where chance explains all.
 
-    >>> round(paule_mandel(np.array([0.0, 1.0, 2.0]), np.full(3, 0.25)), 6), paule_mandel(np.zeros(3), np.ones(3))
+    >>> between = paule_mandel_of_actions(np.array([0.0, 1.0, 2.0]), np.full(3, 0.25))
+    >>> round(between, 6), paule_mandel_of_actions(np.zeros(3), np.ones(3))
     (0.75, 0.0)
     """
     if len(means) < 2:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.encoding import translate
+from newcomer.encoding import translate_encoding
 from newcomer.logs.batch import Batch
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 
 STEPS = (1, 2, 5, 10, 20)  # interactions after which a gain is told
 LOOK = 5  # interactions that people should have rows for, beside the candidates
@@ -35,28 +35,28 @@ class Deal:
     known: Ints
 
 
-def lengths_of(batch: Batch) -> Ints:
+def deal_lengths(batch: Batch) -> Ints:
     """How many histories have each length, up to the last, which counts all longer ones."""
     return np.bincount(np.minimum(batch.lengths, LONGEST), minlength=LONGEST + 1).astype(np.int64)
 
 
-def usual_length(lengths: Ints) -> int:
+def usual_deal_length(lengths: Ints) -> int:
     """The median length of histories that have two rows; 0 where there are none."""
     able = lengths.copy()
     able[:2] = 0
     return int(np.searchsorted(np.cumsum(able), able.sum() / 2)) if able.any() else 0
 
 
-def choices_of(length: int) -> int:
+def deal_choices(length: int) -> int:
     """How many candidates are dealt where this is the usual length of a history.
 
-    >>> [choices_of(length) for length in (2, 4, 8, 12, 166)]
+    >>> [deal_choices(length) for length in (2, 4, 8, 12, 166)]
     [2, 2, 3, 6, 10]
     """
     return int(np.clip(min(length // 2, max(length - LOOK, 2)), 2, CHOICES))
 
 
-def deal(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal:
+def deal_rows(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal:
     """Deal the rows of some people: which they are depends on the person and the number of the deal alone.
 
     The candidates of a person are the same for any number of steps.
@@ -64,44 +64,44 @@ def deal(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal
     lengths = batch.lengths[who]
     ends = np.cumsum(lengths)
     inside = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
-    seeds = mix(batch.hashes[who] + np.uint64(number))
-    lottery = mix(np.repeat(seeds, lengths) ^ mix(inside.astype(np.uint64)))
+    seeds = mix_user_hashes(batch.hashes[who] + np.uint64(number))
+    lottery = mix_user_hashes(np.repeat(seeds, lengths) ^ mix_user_hashes(inside.astype(np.uint64)))
     order = np.lexsort((lottery, np.repeat(np.arange(len(who)), lengths)))
     first = (ends - lengths)[:, None] + np.arange(choices + steps)
     taken = inside[order][first] + batch.offsets[who][:, None]
     return Deal(taken[:, :choices], taken[:, choices:])
 
 
-def started(policy: Any, batch: Batch, rows: Ints) -> Any:
+def start_dealt_users(policy: Any, batch: Batch, rows: Ints) -> Any:
     """The state of m newcomers, the users of `rows` (m, ...), with their attributes where these are known."""
     state = policy.start(len(rows))
     if batch.attributes is None or not getattr(policy, "takes_attributes", False) or not len(rows):
         return state
     users = np.searchsorted(batch.offsets, rows[:, 0], side="right") - 1
-    x = translate(batch.attributes[users], batch.attribute_columns, policy.model.attributes)
+    x = translate_encoding(batch.attributes[users], batch.attribute_columns, policy.model.attributes)
     policy.apply_attributes(state, np.arange(len(rows)), x)
     return state
 
 
-def informed(policy: Any, batch: Batch, dealt: Deal, names: Any) -> Any:
+def inform_dealt_users(policy: Any, batch: Batch, dealt: Deal, names: Any) -> Any:
     """The state of m newcomers who have been told their rows `known` (m, t), and their attributes."""
     known = dealt.known
     people, steps = known.shape
-    state = started(policy, batch, dealt.candidates)
+    state = start_dealt_users(policy, batch, dealt.candidates)
     if steps:
         told, users = known.ravel(), np.repeat(np.arange(people), steps)
-        features, ids = meant(policy, batch, told, names)
-        policy.update(state, features, told_to(policy, batch)[told], ids=ids, users=users)
+        features, ids = dealt_actions(policy, batch, told, names)
+        policy.update(state, features, dealt_rewards(policy, batch)[told], ids=ids, users=users)
     return state
 
 
-def told_to(policy: Any, batch: Batch) -> Floats:
+def dealt_rewards(policy: Any, batch: Batch) -> Floats:
     """The rewards (rows,) as a policy takes them: themselves if its model transforms them, else as they are learned."""
     keeps = getattr(getattr(policy, "model", None), "reward_transform", None)
     return batch.paid if keeps is not None else batch.rewards
 
 
-def meant(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
+def dealt_actions(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
     """Features and ids of rows; a policy whose model has a catalogue is told ids alone, and knows its own features."""
     ids = None if names is None or batch.actions is None else names[batch.actions[rows]]
     model = getattr(policy, "model", None)

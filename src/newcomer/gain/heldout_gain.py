@@ -24,7 +24,7 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, GainStep, HeldoutGain
-from newcomer.gain.deals import STEPS, Deal, choices_of, deal, meant, started, told_to
+from newcomer.gain.deals import STEPS, Deal, deal_choices, deal_rows, dealt_actions, dealt_rewards, start_dealt_users
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
@@ -33,7 +33,7 @@ from newcomer.model import Model
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.empirical_arms import EmpiricalArms
 from newcomer.policies.prior import PriorUCB
-from newcomer.users import FOLDS, UserSample, bucket_of
+from newcomer.users import FOLDS, UserSample, user_buckets
 
 DEALS, MANY, LEAST = 4, 2_500, 5_000  # deals of each user; users from whom on there is one; users who judge at least
 ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow where actions are known by their ids
@@ -65,19 +65,21 @@ class GainPass:
 
         As many held-out users judge as `ROWS` allow: the interval shrinks with the square root of their number.
         """
-        judged = judges_of(people, len(apart))
+        judged = heldout_gain_judges(people, len(apart))
         if not apart or length < 2 or people < 2 * len(apart):
             return None
-        model, choices = apart[0][0], choices_of(length)
+        model, choices = apart[0][0], deal_choices(length)
         dealt = choices + max((t for t in STEPS if t <= length - choices), default=STEPS[0])
         cost = 1.0 if model.one_hot or model.action_features is not None else 1.0 + model.dim / WRITTEN
         most = max(LEAST, int(ROWS / (dealt * cost)))
-        return cls(tuple(apart), length, choices, deals_of(judged), min(1.0, most / max(judged, 1)))
+        return cls(tuple(apart), length, choices, heldout_gain_deals(judged), min(1.0, most / max(judged, 1)))
 
     @property
     def map(self) -> Callable[[Batch], PerUser]:
-        """The map of the pass, whose merge is `join`."""
-        return partial(look_at, apart=self.apart, choices=self.choices, deals=self.deals, share=self.share)
+        """The map of the pass, whose merge is `join_heldout_gains`."""
+        return partial(
+            heldout_gain_of_batch, apart=self.apart, choices=self.choices, deals=self.deals, share=self.share
+        )
 
     def gain(self, found: PerUser, everybody: Everybody | None = None) -> HeldoutGain | None:
         """The held-out gain from what the pass found; None where too few histories reach one interaction."""
@@ -91,7 +93,7 @@ class GainPass:
         return HeldoutGain(self.choices, steps, self.length, _with(everybody, values[:, :, 0], self.choices))
 
 
-def measure(
+def measure_heldout_gain(
     run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None
 ) -> HeldoutGain | None:
     """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
@@ -99,20 +101,20 @@ def measure(
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
     """
     asked = GainPass.of(apart, people=people, length=length)
-    return None if asked is None else asked.gain(run(asked.map, join), everybody)
+    return None if asked is None else asked.gain(run(asked.map, join_heldout_gains), everybody)
 
 
-def judges_of(users: int, folds: int) -> int:
+def heldout_gain_judges(users: int, folds: int) -> int:
     """How many of so many users are held out, all of them in turn by several folds, or a fifth by one."""
     return users if folds > 1 else users // FOLDS
 
 
-def deals_of(people: int) -> int:
+def heldout_gain_deals(people: int) -> int:
     """How often the rows of each of so many held-out users are dealt."""
     return 1 if people > MANY else DEALS
 
 
-def join(one: PerUser, other: PerUser) -> PerUser:
+def join_heldout_gains(one: PerUser, other: PerUser) -> PerUser:
     """The merge of the pass."""
     return one + other
 
@@ -121,7 +123,7 @@ def _folds(hashes: Hashes, apart: Apart) -> Ints:
     """The number (n,) of the model that each of the people was judged by."""
     found = np.zeros(len(hashes), dtype=np.int64)
     for number, (_, judged) in enumerate(apart):
-        found[judged[bucket_of(hashes, len(judged))]] = number
+        found[judged[user_buckets(hashes, len(judged))]] = number
     return found
 
 
@@ -164,16 +166,18 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
     return replace(everybody, **{name: getattr(found, name) for name in ("by", "reward", "logged", "gain", "choices")})
 
 
-def look_at(batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float) -> PerUser:
+def heldout_gain_of_batch(
+    batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float
+) -> PerUser:
     """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
     drawn = UserSample("judge", share)(batch.hashes)
     able = drawn & (batch.lengths >= choices + STEPS[0])
     found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
     for model, judged in apart:
         rules = _Rules(model)
-        who = np.flatnonzero(able & judged[bucket_of(batch.hashes, len(judged))])
+        who = np.flatnonzero(able & judged[user_buckets(batch.hashes, len(judged))])
         for some, steps in _chunks(batch, who, choices):
-            each = [rules.play(batch, deal(batch, some, choices, steps, number)) for number in range(deals)]
+            each = [rules.play(batch, deal_rows(batch, some, choices, steps, number)) for number in range(deals)]
             found[some, :, : each[0].shape[2]] = np.mean(each, axis=0)
     kept = np.isfinite(found[:, OURS, 0])
     return PerUser(batch.hashes[kept], found[kept])
@@ -239,19 +243,19 @@ class _Rules:
 
     def _chosen(self, policy: Any, batch: Batch, dealt: Deal, told: list[int]) -> Floats:
         """The rewards (m, steps) of a policy's choices, which learns row after row."""
-        rewards, state = batch.paid[dealt.candidates], started(policy, batch, dealt.candidates)
+        rewards, state = batch.paid[dealt.candidates], start_dealt_users(policy, batch, dealt.candidates)
         found = np.empty((len(rewards), len(told)))
         for t in range(told[-1]):
             rows = dealt.known[:, t]
-            features, ids = meant(policy, batch, rows, self.names)
-            policy.update(state, features, told_to(policy, batch)[rows], ids=ids)
+            features, ids = dealt_actions(policy, batch, rows, self.names)
+            policy.update(state, features, dealt_rewards(policy, batch)[rows], ids=ids)
             if t + 1 in told:
                 found[:, told.index(t + 1)] = _rewards(rewards, self._pick(policy, state, batch, dealt))
         return found
 
     def _pick(self, policy: Any, state: Any, batch: Batch, dealt: Deal) -> Ints:
         """The position (m,) of the candidate that a policy chooses."""
-        features, ids = meant(policy, batch, dealt.candidates, self.names)
+        features, ids = dealt_actions(policy, batch, dealt.candidates, self.names)
         return np.asarray(policy.choose(state, features, ids=ids))
 
 

@@ -17,13 +17,13 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.evidence import OutcomeFacts
 from newcomer.gain import heldout_gain
-from newcomer.gain.deals import STEPS, deal, informed, meant
+from newcomer.gain.deals import STEPS, deal_rows, dealt_actions, inform_dealt_users
 from newcomer.gain.heldout_gain import OURS, Apart, GainPass
 from newcomer.gain.per_user import PerUser
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
 from newcomer.policies.prior import PriorTS
-from newcomer.users import bucket_of
+from newcomer.users import user_buckets
 
 CLEAR, WORSE = 2.0, 1.0
 EDGE = 1e-3
@@ -31,13 +31,13 @@ EDGE = 1e-3
 Run = Callable[[Callable[[Batch], PerUser], Callable[[PerUser, PerUser], PerUser]], PerUser]
 
 
-def compare(run: Run, gaussian: Apart, binary: Apart, *, people: int, length: int) -> OutcomeFacts:
+def compare_outcomes(run: Run, gaussian: Apart, binary: Apart, *, people: int, length: int) -> OutcomeFacts:
     """Which outcome held-out people call for; the Gaussian where they cannot tell."""
     asked = GainPass.of(gaussian, people=people, length=length)
     if asked is None:
         return OutcomeFacts("gaussian", "auto")
-    both = partial(look_at, gaussian=tuple(gaussian), binary=tuple(binary), choices=asked.choices)
-    found = run(partial(both, deals=asked.deals, share=asked.share), heldout_gain.join)
+    both = partial(outcome_differences, gaussian=tuple(gaussian), binary=tuple(binary), choices=asked.choices)
+    found = run(partial(both, deals=asked.deals, share=asked.share), heldout_gain.join_heldout_gains)
     values = found.values[np.argsort(found.hashes, kind="stable")]
     if len(values) < FEWEST:  # an interval of so few has no ends
         return OutcomeFacts("gaussian", "auto")
@@ -47,10 +47,12 @@ def compare(run: Run, gaussian: Apart, binary: Apart, *, people: int, length: in
     return OutcomeFacts("binary" if better and fine else "gaussian", "auto", scores, gains)
 
 
-def look_at(batch: Batch, *, gaussian: Apart, binary: Apart, choices: int, deals: int, share: float) -> PerUser:
+def outcome_differences(
+    batch: Batch, *, gaussian: Apart, binary: Apart, choices: int, deals: int, share: float
+) -> PerUser:
     """Differences (n, 2) of the people of a batch: log score a reward, and gain; the map of a pass."""
     paid = [
-        heldout_gain.look_at(batch, apart=tuple(apart), choices=choices, deals=deals, share=share)
+        heldout_gain.heldout_gain_of_batch(batch, apart=tuple(apart), choices=choices, deals=deals, share=share)
         for apart in (gaussian, binary)
     ]
     with np.errstate(invalid="ignore"):
@@ -70,15 +72,15 @@ def _log_scores(batch: Batch, apart: Apart, who: Ints, choices: int, number: int
     for model, judged in apart:
         policy = PriorTS(model)
         names = None if model.action_ids is None else np.array(model.action_ids)
-        mine = judged[bucket_of(batch.hashes[who], len(judged))]
+        mine = judged[user_buckets(batch.hashes[who], len(judged))]
         reach = np.searchsorted(STEPS, batch.lengths[who] - choices, side="right") - 1
         for place, steps in enumerate(STEPS):
             some = np.flatnonzero(mine & (reach == place))
             if not len(some):
                 continue
-            dealt = deal(batch, who[some], choices, steps, number)
-            state = informed(policy, batch, dealt, names)
-            features, ids = meant(policy, batch, dealt.candidates, names)
+            dealt = deal_rows(batch, who[some], choices, steps, number)
+            state = inform_dealt_users(policy, batch, dealt, names)
+            features, ids = dealt_actions(policy, batch, dealt.candidates, names)
             p = np.clip(policy.scores(state, features, ids=ids), EDGE, 1.0 - EDGE)
             reward = batch.paid[dealt.candidates]
             found[some] = (reward * np.log(p) + (1.0 - reward) * np.log1p(-p)).mean(axis=1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.interval import ratio
+from newcomer.interval import ratio_interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 
@@ -52,7 +52,7 @@ class Menu:
         return Offer(self.names[np.maximum(codes, 0)], codes >= 0, chosen, lengths)
 
 
-def why_not(logs: Logs, has_propensities: bool, has_candidates: bool, named: bool) -> str:
+def why_no_propensities(logs: Logs, has_propensities: bool, has_candidates: bool, named: bool) -> str:
     """Why off-policy values cannot be had, in one sentence; empty if they can."""
     actions = len(logs.action_ids or ())
     if not has_propensities:
@@ -67,12 +67,12 @@ def why_not(logs: Logs, has_propensities: bool, has_candidates: bool, named: boo
     return ""
 
 
-def inconsistent(rows: Floats, inverse: Floats, offered: Floats) -> str:
+def inconsistent_propensities(rows: Floats, inverse: Floats, offered: Floats) -> str:
     """Why propensities cannot be right, if 1 / p does not average to the number of candidates.
 
     Sums over the rows of each person (n,): how many rows, 1 / p, and candidates.
     """
-    off = ratio(inverse - offered, rows)
+    off = ratio_interval(inverse - offered, rows)
     average = [float(one.sum() / rows.sum()) for one in (inverse, offered)]
     if abs(off.value) <= 1e-6 * average[1] + SURE * (off.error if np.isfinite(off.error) else 0.0):
         return ""

@@ -27,10 +27,10 @@ from newcomer.findings import (
     Finding,
     Findings,
     Known,
-    chance,
+    finding_chance,
 )
 from newcomer.gain.propensities import NO_PROPENSITIES
-from newcomer.interval import FEWEST, shown
+from newcomer.interval import FEWEST, interval_in_words
 
 LOOK = 5  # interactions after which every command tells the gain first, where histories have room for them
 SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
@@ -44,7 +44,7 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
     """What the evidence comes to; `trouble` says why there is no fit, `todo` what to do about it."""
     checks, summary = evidence.checks, evidence.logs
     outlook = evidence.measured
-    logs = trust(checks)
+    logs = verdict_on_logs(checks)
     if trouble:
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
         last = _sentence(todo) if todo else _more(evidence)
@@ -52,13 +52,13 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
         return _broken(checks)
-    steps, start = by_step(outlook, summary)
+    steps, start = verdict_by_step(outlook, summary)
     everybody, personal = _everybody(outlook, summary), _personal(outlook, steps, start)
     arms = by_arms(checks)
     if arms is not None:
         personal = arms
     answer = _answer(logs, everybody, personal)
-    doubts = wrong(checks, "doubtful")
+    doubts = findings_of_verdict(checks, "doubtful")
     return Decision(
         answer=answer,
         logs=logs,
@@ -92,7 +92,7 @@ def _lift(checks: Findings | None) -> str:
     if by_arms(checks) is None:
         return ""
     found = next(one for one in checks or () if one.name == ARMS)
-    sure = chance(found.p_value or 0.0)
+    sure = finding_chance(found.p_value or 0.0)
     return (
         f"By arms: treated users get {found.effect:+.3g} a decision over the control arm ({sure}). By held-out users: "
     )
@@ -107,19 +107,21 @@ def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
     return f"Serve everybody the best: treated users get less than those of the control arm, who get that{names}."
 
 
-def trust(checks: Findings | None) -> str:
+def verdict_on_logs(checks: Findings | None) -> str:
     """The verdict on the logs, whatever there is to gain; "unchecked" without checks."""
     return "unchecked" if checks is None else checks.verdict
 
 
-def wrong(checks: Findings | None, verdict: str) -> tuple[Finding, ...]:
+def findings_of_verdict(checks: Findings | None, verdict: str) -> tuple[Finding, ...]:
     """The findings on the logs with this verdict."""
     return tuple(
         one for one in checks or () if one.verdict == verdict and (verdict == "broken" or one.name not in GAIN)
     )
 
 
-def by_step(outlook: HeldoutGain | None, summary: Summary | None) -> tuple[tuple[tuple[int, Known], ...], int | None]:
+def verdict_by_step(
+    outlook: HeldoutGain | None, summary: Summary | None
+) -> tuple[tuple[tuple[int, Known], ...], int | None]:
     """Whether personalising adds to the best for everybody after each number of interactions, and from when on it does.
 
     The steps are tested in a fixed order, the longest first, until one is not clear. A reward far outside all others
@@ -174,7 +176,7 @@ def _answer(logs: str, everybody: Known, personal: Known) -> Answer:
 
 def _broken(checks: Findings) -> Decision:
     """No, and no gain is told."""
-    worst = wrong(checks, "broken")
+    worst = findings_of_verdict(checks, "broken")
     names = ", ".join(one.name for one in worst)
     return Decision(
         "no",
@@ -192,7 +194,7 @@ def _broken(checks: Findings) -> Decision:
     )
 
 
-def look_of(outlook: HeldoutGain) -> GainStep:
+def verdict_step(outlook: HeldoutGain) -> GainStep:
     """The step that every command tells first: `LOOK` interactions, or the longest before that was measured."""
     within = [step for step in outlook.steps if step.interactions <= LOOK]
     return within[-1] if within else outlook.steps[0]
@@ -204,13 +206,13 @@ def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evide
     if answer in ("yes", "with care"):
         word = "Yes" if answer == "yes" else "Only with care"
         doubt = f"; the logs leave doubts ({names})" if answer == "with care" else ""
-        return f"{word}: personalise from {times(start or 0)} on, and serve everybody the best before{doubt}."
+        return f"{word}: personalise from {verdict_times(start or 0)} on, and serve everybody the best before{doubt}."
     if answer == "best for all":
         care = f", with care: the logs leave doubts ({names})" if doubts else ""
         return f"Serve everybody the best{care}; that personalising adds to it is not shown."
     if answer == "no":
         return "No: neither serving everybody the best nor personalising gains anything by these logs."
-    if trust(evidence.checks) == "unknowable":
+    if verdict_on_logs(evidence.checks) == "unknowable":
         return "Not yet: these logs are too few, or too short, to be checked."
     if evidence.measured is None:
         return "Not yet: what newcomers would gain was not measured (few users, short histories, or an old model)."
@@ -229,7 +231,7 @@ def _all_alike(evidence: Evidence) -> str:
     joined = f" {spelled.what} {_sentence(spelled.advice)}" if spelled else ""
     arm = evidence.measured.arm if evidence.measured else ""
     logged = f" What was logged is here what the {arm} arm showed." if arm else ""
-    return f"{best}{joined} {worth(found)}{logged}{_if_random(found, evidence)}"
+    return f"{best}{joined} {verdict_worth(found)}{logged}{_if_random(found, evidence)}"
 
 
 def _scale(found: Everybody) -> str:
@@ -242,14 +244,14 @@ def _scale(found: Everybody) -> str:
     }.get(found.scale, "")
 
 
-def worth(found: Everybody) -> str:
+def verdict_worth(found: Everybody) -> str:
     """How serving everybody the best was valued, with both rewards and the gain."""
     if found.by == "propensities":
         both = f"{found.reward.value:.4g} against {found.logged:.4g} logged (by propensities, doubly robust)"
-        return f"Serving everybody the best by the population mean pays {both}: {shown(found.gain)}."
+        return f"Serving everybody the best by the population mean pays {both}: {interval_in_words(found.gain)}."
     return (
         f"In a choice among {found.choices} of their own logged rows, held-out users get {found.reward.value:.4g} by "
-        f"the population mean and {found.logged:.4g} by a random one of these: {shown(found.gain)}."
+        f"the population mean and {found.logged:.4g} by a random one of these: {interval_in_words(found.gain)}."
     )
 
 
@@ -264,7 +266,7 @@ def _if_random(found: Everybody, evidence: Evidence) -> str:
         return ""  # ids that are likely the same action are counted as several
     best = found.best[0]
     return (
-        f" If actions were drawn at random (an A/B test), {short_name(best.name)} for everybody would pay "
+        f" If actions were drawn at random (an A/B test), {verdict_name(best.name)} for everybody would pay "
         f"{best.mean:.3g} where all rows paid {evidence.logs.mean_reward:.3g} on average: add a column propensity "
         f"(1/{found.actions:,} in each row if all were equally likely) to have that measured."
     )
@@ -275,14 +277,14 @@ def _names(found: Everybody) -> str:
     best, alike = found.best[:NAMED], " (they do not differ beyond chance)" if found.alike else ""
     heavy = found.scale == "heavy tails"
     ends = ["" if heavy else f" ({one.low:.3g} to {one.high:.3g})" for one in best]
-    told = [f"{short_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
+    told = [f"{verdict_name(one.name)} at {one.mean:.3g}{end}" for one, end in zip(best, ends, strict=True)]
     return f"{', '.join(told)}{alike}"
 
 
-def short_name(name: str) -> str:
+def verdict_name(name: str) -> str:
     """A name in one line, without what a terminal would take for a command, and not too long.
 
-    >>> short_name("a\\nfilm")
+    >>> verdict_name("a\\nfilm")
     'a film'
     """
     plain = "".join(letter for letter in " ".join(name.split()) if letter.isprintable())
@@ -314,8 +316,8 @@ def _gain(step: GainStep, *, with_users: bool) -> str:
     """The gain after one number of interactions."""
     users = f" ({step.people:,} users)" if with_users else ""
     same = step.gain == 0 and step.over_mean.error == 0
-    value = "none (no choice differs)" if same else shown(step.over_mean)
-    after = times(1) if step.interactions == 1 else str(step.interactions)
+    value = "none (no choice differs)" if same else interval_in_words(step.over_mean)
+    after = verdict_times(1) if step.interactions == 1 else str(step.interactions)
     return f"after {after} {value}{users}"
 
 
@@ -344,8 +346,8 @@ def _seen(personal: Known, outlook: HeldoutGain, checks: Findings | None) -> str
         return ""
     last = outlook.steps[-1].interactions
     return (
-        f" Halves of histories do agree on preferences ({chance(found.p_value)}), of which a choice of "
-        f"{outlook.choices} after {times(last)} shows too little."
+        f" Halves of histories do agree on preferences ({finding_chance(found.p_value)}), of which a choice of "
+        f"{outlook.choices} after {verdict_times(last)} shows too little."
     )
 
 
@@ -385,7 +387,7 @@ def _more(evidence: Evidence) -> str:
     last, rows = outlook.steps[-1], outlook.rows
     if last.interactions < LOOK:
         return (
-            f"To measure what {times(LOOK)} are worth, log histories of {outlook.choices + LOOK} rows or more, "
+            f"To measure what {verdict_times(LOOK)} are worth, log histories of {outlook.choices + LOOK} rows or more, "
             f"{outlook.choices} to choose among and {LOOK} to learn from: a usual user has {rows}. (Serving needs no "
             "such number: a newcomer is served from the first row on.)"
         )
@@ -395,7 +397,8 @@ def _more(evidence: Evidence) -> str:
     needed = _rounded(best.people * max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2)
     arm = f" of the {outlook.arm} arm" if outlook.arm else ""
     return (
-        f"If the gain after {times(best.interactions)} is what it seems, about {needed:,} held-out users{arm} (here "
+        f"If the gain after {verdict_times(best.interactions)} is what it seems, about "
+        f"{needed:,} held-out users{arm} (here "
         f"{best.people:,}) would show it: log more users, or longer histories."
     )
 
@@ -412,25 +415,27 @@ def _little(evidence: Evidence, outlook: HeldoutGain) -> str:
         )
     size = f" ({share:.0%} of the variance of {what})" if share >= SLIGHT else ""
     return (
-        f"Preferences are there{size}, but a choice of {outlook.choices} after {times(outlook.steps[-1].interactions)} "
+        f"Preferences are there{size}, but a choice of {outlook.choices} after "
+        f"{verdict_times(outlook.steps[-1].interactions)} "
         f"shows little of them: log histories longer than {outlook.rows} rows, or choose among more."
     )
 
 
-def gain_by_parts(outlook: HeldoutGain) -> str:
+def verdict_gain_by_parts(outlook: HeldoutGain) -> str:
     """How much of the gain that is told first comes from shared directions, and how much from repeated actions."""
-    step = look_of(outlook)
+    step = verdict_step(outlook)
     if step.gain == step.shared == 0:
         return "No gain was measured, by shared directions or by remembering a user's rewards."
     if step.lasting is None:
         return "The gain is by shared directions; too few actions came again to measure what remembering them adds."
     return (
-        f"Of the gain of {step.gain:+.3g} after {times(step.interactions)}, {step.shared:+.2g} comes from shared "
+        f"Of the gain of {step.gain:+.3g} after {verdict_times(step.interactions)}, "
+        f"{step.shared:+.2g} comes from shared "
         f"directions and {step.lasting:+.2g} from remembering the user's rewards of the same action."
     )
 
 
-def serving_code(decision: Decision | None, model: str, *, named: bool) -> str:
+def verdict_serving_code(decision: Decision | None, model: str, *, named: bool) -> str:
     """Lines of Python that serve one newcomer as the decision says; nothing where it says not to.
 
     `named`: whether the model knows its actions by their ids; else candidates are rows of features.
@@ -460,10 +465,10 @@ def _rounded(value: float) -> int:
     return ceil(value / unit) * unit
 
 
-def times(count: int) -> str:
+def verdict_times(count: int) -> str:
     """`1 interaction`, `5 interactions`.
 
-    >>> times(1), times(5)
+    >>> verdict_times(1), verdict_times(5)
     ('1 interaction', '5 interactions')
     """
     return f"{count} interaction{'s' * (count != 1)}"

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, HUGE, invert_packed
+from newcomer.array_loops import FAST, HUGE, invert_packed_triangle
 from newcomer.arrays import Bools, Floats, Ints
 
 # A factor is computed afresh before rank-one steps take it this far from V, but not more, or less, often than this.
@@ -30,9 +30,9 @@ EPSILON, DRIFT, SHORTEST, LONGEST = 2.0**-52, 2e-9, 8.0, 4096.0
 ALWAYS = 16
 # The columns of `System.guard`: trace of V, the trace at which W is computed afresh, steps since then, steps allowed.
 TRACE, LIMIT, STEPS, ALLOWED = range(4)
-# What `faults` says if it does not name a row, and what `learn_in_subspace` says if it took none.
+# What `learning_faults` says if it does not name a row, and what `learn_in_subspace` says if it took none.
 ALL_FINE, SOME_MISSING, REFUSED = -1, -2, -1
-# What `saved_parts` says: all arrays, or V, b and the carry are enough, or b is, because V is the identity.
+# What `learned_parts_to_save` says: all arrays, or V, b and the carry are enough, or b is, because V is the identity.
 EVERYTHING, V_AND_B, B_ALONE = range(3)
 
 
@@ -58,7 +58,7 @@ class Diary(NamedTuple):
 
 
 @njit(cache=True)
-def faults(features: Floats, reward: Floats) -> int:
+def learning_faults(features: Floats, reward: Floats) -> int:
     """ALL_FINE, SOME_MISSING if some rewards (m,) are NaN, or else the first row that is not finite or beyond HUGE.
 
     Features (m, d) must be fine also where the reward is missing. Numbers beyond HUGE would overflow once squared.
@@ -112,7 +112,7 @@ def _apply(factor: Floats, x: Floats) -> Floats:
 
 
 @njit(cache=True, fastmath=False)
-def add_square(gram: Floats, carry: Floats, square: Floats) -> None:
+def learn_square(gram: Floats, carry: Floats, square: Floats) -> None:
     """Add a symmetric matrix (d, d), of many rows at once, to a packed triangle by Kahan's compensated sum."""
     offset = 0
     for i in range(square.shape[0]):
@@ -162,7 +162,7 @@ def _turn_factor(factor: Floats, x: Floats, gain: Floats) -> float:
 
 
 @njit(cache=True, fastmath=FAST)
-def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
+def refresh_learned_system(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: Floats) -> None:
     """Compute one user's factor and mean afresh from V and b, and say in `guard` (4,) when to do so again.
 
     Rank-one steps lose about eps cond(V) each, at random, so (DRIFT / loss)^2 of them stay within DRIFT; cond(V) is
@@ -170,7 +170,7 @@ def refresh(gram: Floats, factor: Floats, moment: Floats, mean: Floats, guard: F
     fresh W. Where V cannot be factorised, the turned W stays.
     """
     size = moment.size
-    invert_packed(gram, factor, size)
+    invert_packed_triangle(gram, factor, size)
     _apply_transposed(factor, _apply(factor, moment), mean)
     guard[STEPS] = 0.0
     norm = spread = guard[TRACE] = 0.0
@@ -205,29 +205,31 @@ def learn_row(system: System, u: int, x: Floats, reward: float) -> None:
     system.seen[u] += 1
     guard[STEPS] += 1.0
     if x.size <= ALWAYS or guard[TRACE] > guard[LIMIT] or guard[STEPS] >= guard[ALLOWED]:
-        refresh(system.gram[u], system.factor[u], moment, mean, guard)
+        refresh_learned_system(system.gram[u], system.factor[u], moment, mean, guard)
 
 
 @njit(cache=True)
-def derive(gram: Floats, moment: Floats, factor: Floats, mean: Floats, guard: Floats) -> bool:
+def derive_learned_parts(gram: Floats, moment: Floats, factor: Floats, mean: Floats, guard: Floats) -> bool:
     """Write factor (n, p), mean (n, d) and guard (n, 4) as V and b say; False if some V cannot be factorised."""
     fine = True
     for u in range(gram.shape[0]):
         factor[u] = np.nan
-        refresh(gram[u], factor[u], moment[u], mean[u], guard[u])
+        refresh_learned_system(gram[u], factor[u], moment[u], mean[u], guard[u])
         for j in range(mean.shape[1]):
             fine = fine and np.isfinite(mean[u, j])
     return fine
 
 
 @njit(cache=True)
-def saved_parts(factor: Floats, gram: Floats, carry: Floats, moment: Floats, mean: Floats, guard: Floats) -> int:
-    """Which arrays of systems have to be saved: EVERYTHING, V_AND_B if `derive` gives the others, or B_ALONE."""
+def learned_parts_to_save(
+    factor: Floats, gram: Floats, carry: Floats, moment: Floats, mean: Floats, guard: Floats
+) -> int:
+    """Which arrays of systems have to be saved: EVERYTHING, V_AND_B if the others can be derived, or B_ALONE."""
     first, middle, last = np.empty_like(factor[0]), np.empty_like(mean[0]), np.empty_like(guard[0])
     fresh = True
     for u in range(gram.shape[0]):
         first[:] = np.nan
-        refresh(gram[u], first, moment[u], middle, last)
+        refresh_learned_system(gram[u], first, moment[u], middle, last)
         if (first != factor[u]).any() or (middle != mean[u]).any() or (last != guard[u]).any():
             return EVERYTHING
         offset = 0
@@ -238,12 +240,13 @@ def saved_parts(factor: Floats, gram: Floats, carry: Floats, moment: Floats, mea
     return B_ALONE if fresh else V_AND_B
 
 
-# `learn` and `learn_in_subspace` run for every reward of a single user, where a NamedTuple of seven arrays costs 1 us
-# more than the arrays themselves: callers unpack it, `learn(*system.parts, ...)`, and the loops put it together again.
+# `learn_rows` and `learn_in_subspace` run for every reward of a single user, where a NamedTuple of seven arrays costs 1
+# us more than the arrays themselves: callers unpack it, `learn_rows(*system.parts, ...)`, and the loops put it together
+# again.
 
 
 @njit(cache=True)
-def learn(
+def learn_rows(
     factor: Floats,
     gram: Floats,
     carry: Floats,
@@ -256,7 +259,7 @@ def learn(
     reward: Floats,
 ) -> bool:
     """Rewards in turn: row i goes into the system of users[i], who may occur again; False, unchanged, at a fault."""
-    if faults(features, reward) != ALL_FINE:
+    if learning_faults(features, reward) != ALL_FINE:
         return False
     system = System(factor, gram, carry, moment, mean, guard, seen)
     for i in range(users.size):
@@ -337,7 +340,7 @@ def learn_in_subspace(
     times features to `owed` (n, d), the b of the full system to come. A row is out of the ordinary if its user has no
     room for it, or leaves the subspace with it, at `patience` rewards. At a fault nothing changes: REFUSED.
     """
-    if begin == 0 and faults(features, reward) != ALL_FINE:
+    if begin == 0 and learning_faults(features, reward) != ALL_FINE:
         return REFUSED
     small, low = System(factor, gram, carry, moment, mean, guard, seen), np.empty(basis.shape[0])
     for i in range(begin, users.size):
@@ -351,18 +354,18 @@ def learn_in_subspace(
     return users.size
 
 
-def warm() -> None:
+def warm_learning_loops() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
     row, one, who = np.ones((1, 1)), np.ones(1), np.zeros(1, dtype=np.int64)
     guard = np.array([[1.0, 4.0, 0.0, SHORTEST]])
     system = System(row, row.copy(), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros((1, 1)), guard, who.copy())
-    faults(row, one)
-    add_square(np.ones(1), np.zeros(1), row)
-    refresh(one, one.copy(), one, one.copy(), guard[0])
+    learning_faults(row, one)
+    learn_square(np.ones(1), np.zeros(1), row)
+    refresh_learned_system(one, one.copy(), one, one.copy(), guard[0])
     learn_row(system, 0, one, 1.0)
-    derive(row.copy(), row, row.copy(), row.copy(), guard)
-    saved_parts(row, row, row, row, row, guard)
-    learn(*system, who, row, one)
+    derive_learned_parts(row.copy(), row, row.copy(), row.copy(), guard)
+    learned_parts_to_save(row, row, row, row, row, guard)
+    learn_rows(*system, who, row, one)
     diary = Diary(np.ones((1, 1, 1)), who.copy(), np.zeros(1, dtype=np.bool_), True)
     learn_pair(row, system, system, diary, who, row, one, 0)
     learn_in_subspace(row, *system, np.ones((1, 1, 1)), who.copy(), row.copy(), 9, who, row, one, 0)

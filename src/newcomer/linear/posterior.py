@@ -18,20 +18,20 @@ from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 
 
-def condition(system: Ridge, users: Ints, rows: Floats, rewards: Floats, variance: Floats) -> None:
+def condition_posterior(system: Ridge, users: Ints, rows: Floats, rewards: Floats, variance: Floats) -> None:
     """Take rewards (m,) = rows (m, k) . z + noise of this variance (m,) into the posteriors of `users` (m,).
 
     >>> system = ridge.start(1, 1)
-    >>> condition(system, np.array([0]), np.array([[1.0]]), np.array([3.0]), np.array([0.5]))
+    >>> condition_posterior(system, np.array([0]), np.array([[1.0]]), np.array([3.0]), np.array([0.5]))
     >>> system.mean.round(6).tolist()
     [[2.0]]
     """
     root = np.sqrt(variance)
-    ridge.learn(system, np.ascontiguousarray(rows / root[:, None]), rewards / root, users)
+    ridge.learn_ridge(system, np.ascontiguousarray(rows / root[:, None]), rewards / root, users)
 
 
-def predict(system: Ridge, users: Ints, rows: Floats) -> tuple[Floats, Floats]:
+def predict_by_posterior(system: Ridge, users: Ints, rows: Floats) -> tuple[Floats, Floats]:
     """What the posteriors of `users` (m,) expect of rows (m, k): mean (m,) and variance (m,) of rows . z."""
     x, length = np.ascontiguousarray(rows), np.empty(len(users))
-    scoring_loops.lengths(system.factor, users, x, length)
+    scoring_loops.score_lengths(system.factor, users, x, length)
     return np.einsum("mq,mq->m", x, system.mean[users]), length**2

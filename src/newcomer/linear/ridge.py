@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.array_loops import plain
-from newcomer.arrays import Bools, Floats, Ints, read_only
+from newcomer.arrays import Bools, Floats, Ints, read_only_array
 from newcomer.errors import ModelError
 from newcomer.linear import learning_loops
 from newcomer.linear.learning_loops import System
@@ -76,7 +76,9 @@ class Ridge(State):
         """What V and b say, of systems with few dimensions; V itself where it is the identity."""
         if not self.complete or self.dim > learning_loops.ALWAYS or not len(self.mean):
             return ()
-        found = learning_loops.saved_parts(self.factor, self.gram, self.carry, self.moment, self.mean, self.guard)
+        found = learning_loops.learned_parts_to_save(
+            self.factor, self.gram, self.carry, self.moment, self.mean, self.guard
+        )
         if found == learning_loops.B_ALONE and self.gram.size <= FREE:
             return ("mean", "factor", "guard", "gram", "carry")
         return ("mean", "factor", "guard") if found != learning_loops.EVERYTHING else ()
@@ -104,7 +106,7 @@ class Ridge(State):
         super().check()
         n, d = len(self.mean), self.mean.shape[-1]
         self.refuse_unless(self.mean.ndim == 2 and self.moment.shape == (n, d) and self.guard.shape == (n, 4))
-        triangles, sizes = [self.factor, self.gram, self.carry], ((n, 0), (n, packed_size(d)))
+        triangles, sizes = [self.factor, self.gram, self.carry], ((n, 0), (n, ridge_packed_size(d)))
         self.refuse_unless(all(part.shape in sizes for part in triangles))
         floats = [self.mean, self.moment, self.guard, *triangles]
         self.refuse_unless(all(array.dtype == np.float64 for array in floats))
@@ -114,7 +116,7 @@ class Ridge(State):
 def _completed(arrays: Mapping[str, NDArray[Any]], prefix: str, moment: Floats) -> dict[str, NDArray[Any]]:
     """The arrays that `Ridge.derived` left out of a file, which may come from a stranger."""
     gram, carry = arrays.get(f"{prefix}gram"), arrays.get(f"{prefix}carry")
-    shape = moment.shape[0], packed_size(moment.shape[-1])
+    shape = moment.shape[0], ridge_packed_size(moment.shape[-1])
     few = moment.ndim == 2 and moment.shape[1] <= learning_loops.ALWAYS
     if not few or (gram is None and shape[0] * shape[1] > FREE):
         raise ModelError("the state lacks the factors of its systems")
@@ -123,25 +125,25 @@ def _completed(arrays: Mapping[str, NDArray[Any]], prefix: str, moment: Floats) 
     if gram.shape != shape or gram.dtype != np.float64 or moment.dtype != np.float64:
         raise ModelError("the systems of this state are of different sizes")
     factor, mean, guard = np.empty(shape), np.empty_like(moment), np.empty((len(moment), 4))
-    if not learning_loops.derive(plain(gram), plain(moment), factor, mean, guard):
+    if not learning_loops.derive_learned_parts(plain(gram), plain(moment), factor, mean, guard):
         raise ModelError("a system of this state is singular")
     found = {"gram": gram, "carry": carry, "factor": factor, "mean": mean, "guard": guard}
     return {prefix + name: array for name, array in found.items()}
 
 
-def packed_size(dim: int) -> int:
+def ridge_packed_size(dim: int) -> int:
     """Entries of a packed triangle of a (dim, dim) matrix.
 
-    >>> packed_size(3)
+    >>> ridge_packed_size(3)
     6
     """
     return dim * (dim + 1) // 2
 
 
-def pack(matrix: Floats) -> Floats:
+def pack_ridge(matrix: Floats) -> Floats:
     """The lower triangle of (..., d, d), row by row.
 
-    >>> pack(np.array([[1.0, 9.0], [2.0, 3.0]])).tolist()
+    >>> pack_ridge(np.array([[1.0, 9.0], [2.0, 3.0]])).tolist()
     [1.0, 2.0, 3.0]
     """
     rows, columns = np.tril_indices(matrix.shape[-1])
@@ -151,10 +153,10 @@ def pack(matrix: Floats) -> Floats:
 @lru_cache(maxsize=16)
 def _identity(dim: int) -> Floats:
     """The packed triangle of the identity."""
-    return read_only(pack(np.eye(dim)))
+    return read_only_array(pack_ridge(np.eye(dim)))
 
 
-def unpack(triangle: Floats, dim: int) -> Floats:
+def unpack_ridge(triangle: Floats, dim: int) -> Floats:
     """The lower triangular (..., d, d) with this packed triangle."""
     out = np.zeros((*triangle.shape[:-1], dim, dim))
     rows, columns = np.tril_indices(dim)
@@ -162,7 +164,7 @@ def unpack(triangle: Floats, dim: int) -> Floats:
     return out
 
 
-def start(n: int, dim: int) -> Ridge:
+def start_ridge(n: int, dim: int) -> Ridge:
     """n systems before any reward: V = I, b = 0, so W = I and the mean is zero."""
     identity = np.repeat(_identity(dim)[None], n, axis=0)
     guard = np.tile([float(dim), 4.0 * dim, 0.0, learning_loops.LONGEST], (n, 1))
@@ -170,58 +172,58 @@ def start(n: int, dim: int) -> Ridge:
     return Ridge(mean, moment, identity, identity.copy(), np.zeros_like(identity), guard, count)
 
 
-def start_empty(n: int, dim: int) -> Ridge:
+def start_empty_ridge(n: int, dim: int) -> Ridge:
     """n systems without triangles, for users who may never need theirs: means and moments only."""
     mean, moment, none = np.zeros((n, dim)), np.zeros((n, dim)), np.zeros((n, 0))
     return Ridge(mean, moment, none, none, none, np.zeros((n, 4)), np.zeros(n, dtype=np.int64))
 
 
-def learn(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
+def learn_ridge(system: Ridge, features: Floats, reward: Floats, users: Ints) -> bool:
     """Take rewards (m,) for features (m, d) into the systems of `users` (m,), in this order.
 
     False, and nothing changed, if one of the numbers is missing or too large.
 
-    >>> system = start(1, 2)
-    >>> learn(system, np.array([[1.0, 0.0]]), np.array([3.0]), np.array([0]))
+    >>> system = start_ridge(1, 2)
+    >>> learn_ridge(system, np.array([[1.0, 0.0]]), np.array([3.0]), np.array([0]))
     True
     >>> system.mean.tolist()
     [[1.5, 0.0]]
     """
-    return learning_loops.learn(*system.parts, users, features, reward)
+    return learning_loops.learn_rows(*system.parts, users, features, reward)
 
 
-def inform(system: Ridge, users: Ints, precision: Floats, moment: Floats) -> None:
+def inform_ridge(system: Ridge, users: Ints, precision: Floats, moment: Floats) -> None:
     """Add to V (m, d, d) and b (m, d) of `users` (m,), each of them once: what is known from elsewhere than rewards.
 
-    >>> system = start(1, 1)
-    >>> inform(system, np.array([0]), np.array([[[1.0]]]), np.array([[3.0]]))
+    >>> system = start_ridge(1, 1)
+    >>> inform_ridge(system, np.array([0]), np.array([[[1.0]]]), np.array([[3.0]]))
     >>> system.mean.round(9).tolist()
     [[1.5]]
     """
-    system.gram[users] += pack(precision)
+    system.gram[users] += pack_ridge(precision)
     system.moment[users] += moment
     for user in users:
-        learning_loops.refresh(
+        learning_loops.refresh_learned_system(
             system.gram[user], system.factor[user], system.moment[user], system.mean[user], system.guard[user]
         )
 
 
-def precision(system: Ridge) -> Floats:
+def ridge_precision(system: Ridge) -> Floats:
     """V (n, d, d), both halves, from the packed lower triangle.
 
-    >>> precision(start(1, 2)).tolist()
+    >>> ridge_precision(start_ridge(1, 2)).tolist()
     [[[1.0, 0.0], [0.0, 1.0]]]
     """
-    return symmetric(system.gram, system.dim)
+    return symmetric_ridge(system.gram, system.dim)
 
 
-def symmetric(triangle: Floats, dim: int) -> Floats:
+def symmetric_ridge(triangle: Floats, dim: int) -> Floats:
     """The symmetric (..., d, d) with this packed lower triangle.
 
-    >>> symmetric(np.array([1.0, 2.0, 3.0]), 2).tolist()
+    >>> symmetric_ridge(np.array([1.0, 2.0, 3.0]), 2).tolist()
     [[1.0, 2.0], [2.0, 3.0]]
     """
-    lower = unpack(triangle, dim)
+    lower = unpack_ridge(triangle, dim)
     full: Floats = lower + np.swapaxes(lower, -1, -2)
     np.einsum("...ii->...i", full)[:] = np.einsum("...ii->...i", lower)
     return full

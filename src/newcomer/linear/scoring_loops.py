@@ -5,7 +5,7 @@ vector is mean + width W^T noise. In a pair (policies/two_systems.py) a user in 
 which a basis (k, d) takes the action first, and anybody else the full one. Most of the time goes into |W x| for K
 actions: d^2 / 2 multiplications each, or k d + k^2 / 2 for users in the subspace.
 
-Features come unchecked: a NaN or an infinity makes a score that is not finite, which `best_of` finds on its way to
+Features come unchecked: a NaN or an infinity makes a score that is not finite, which `best_score` finds on its way to
 the best, so that nobody has to look at all features before.
 
 The maths is in ridge.py and policies/two_systems.py; a packed triangle holds row i of a lower triangular matrix in
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from newcomer.array_loops import FAST, TIE, quiet
+from newcomer.array_loops import FAST, TIE, quiet_loop
 from newcomer.arrays import Bools, Floats, Ints
 
 # In place of an action, or of a row, where all scores are fine.
@@ -36,7 +36,7 @@ class Ellipsoid(NamedTuple):
 
 
 @njit(cache=True)
-def best_of(scores: Floats, mask: Bools | None, i: int) -> int:
+def best_score(scores: Floats, mask: Bools | None, i: int) -> int:
     """The first index within a tie of the best score, or NOT_FINITE if some score, masked or not, is not finite.
 
     Row i of the mask, if there is one, says which indices may win; None and an empty mask allow all.
@@ -54,17 +54,17 @@ def best_of(scores: Floats, mask: Bools | None, i: int) -> int:
 
 
 @njit(cache=True)
-def first_best(scores: Floats, mask: Bools, chosen: Ints) -> int:
+def first_best_scores(scores: Floats, mask: Bools, chosen: Ints) -> int:
     """Write the best of each row (m, K) to `chosen` (m,); returns ALL_FINITE, or the first row that is not."""
     for i in range(scores.shape[0]):
-        chosen[i] = best_of(scores[i], mask, i)
+        chosen[i] = best_score(scores[i], mask, i)
         if chosen[i] == NOT_FINITE:
             return i
     return ALL_FINITE
 
 
 @njit(cache=True, fastmath=FAST)
-def squared_lengths(factor: Floats, block: Floats, out: Floats) -> None:
+def squared_score_lengths(factor: Floats, block: Floats, out: Floats) -> None:
     """out[a] = |W x_a|^2 for packed lower triangular W and rows x_a of `block` (K, d).
 
     Four rows share each load of W, which keeps four independent sums in registers; where fewer than four are left, the
@@ -95,7 +95,7 @@ def squared_lengths(factor: Floats, block: Floats, out: Floats) -> None:
 
 @njit(cache=True, fastmath=FAST)
 def _project(basis: Floats, block: Floats, out: Floats) -> None:
-    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis, as in `squared_lengths`."""
+    """out (K, k) = block (K, d) @ basis (k, d).T; four rows share each load of the basis."""
     last = block.shape[0] - 1
     for a in range(0, last + 1, 4):
         b, c, d = min(a + 1, last), min(a + 2, last), min(a + 3, last)
@@ -115,7 +115,7 @@ def _project(basis: Floats, block: Floats, out: Floats) -> None:
 @njit(cache=True, fastmath=FAST)
 def _ucb_row(factor: Floats, mean: Floats, block: Floats, width: float, out: Floats) -> None:
     """out[a] = x_a . mean + width |W x_a| for rows x_a of `block` (K, d): the scores of one user's actions."""
-    squared_lengths(factor, block, out)
+    squared_score_lengths(factor, block, out)
     for a in range(block.shape[0]):
         total = 0.0
         for j in range(block.shape[1]):
@@ -129,7 +129,7 @@ def _width(system: Ellipsoid, i: int) -> float:
     return float(system.widths[0] if system.widths.size == 1 else system.widths[i])
 
 
-@quiet
+@quiet_loop
 @njit(cache=True, fastmath=FAST)
 def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> None:
     """Optimistic scores (m, K) in the systems of `users`; actions are (m, K, d), or (1, K, d) for all alike."""
@@ -139,7 +139,7 @@ def ucb_scores(system: Ellipsoid, users: Ints, actions: Floats, out: Floats) -> 
         _ucb_row(system.factor[u], system.mean[u], block, _width(system, i), out[i])
 
 
-@quiet
+@quiet_loop
 @njit(cache=True, fastmath=FAST)
 def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
     """Expectations plus width deviations of how far one more reward would move them: s^2 / sqrt(s^2 + noise), (m, K).
@@ -150,7 +150,7 @@ def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Float
         u = users[i]
         block = actions[0] if actions.shape[0] == 1 else actions[i]
         width, mean = _width(system, i), system.mean[u]
-        squared_lengths(system.factor[u], block, out[i])
+        squared_score_lengths(system.factor[u], block, out[i])
         for a in range(block.shape[0]):
             total = 0.0
             for j in range(block.shape[1]):
@@ -159,21 +159,23 @@ def curious_scores(system: Ellipsoid, users: Ints, actions: Floats, noise: Float
             out[i, a] = total + (width * out[i, a] / np.sqrt(both) if both > 0 else 0.0 * both)
 
 
-@quiet
+@quiet_loop
 @njit(cache=True, fastmath=FAST)
-def learned_shares(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
+def learned_score_shares(system: Ellipsoid, users: Ints, actions: Floats, noise: Floats, out: Floats) -> None:
     """What part of the variance of one more reward the coefficients have: s^2 / (s^2 + noise), (m, K)."""
     for i in range(users.size):
         block = actions[0] if actions.shape[0] == 1 else actions[i]
-        squared_lengths(system.factor[users[i]], block, out[i])
+        squared_score_lengths(system.factor[users[i]], block, out[i])
         for a in range(block.shape[0]):
             both = out[i, a] + noise[i, a]
             out[i, a] = out[i, a] / both if both > 0 else 0.0
 
 
-@quiet
+@quiet_loop
 @njit(cache=True)
-def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, chosen: Ints) -> bool:
+def choose_by_ucb_scores(
+    factor: Floats, mean: Floats, users: Ints, actions: Floats, width: float, chosen: Ints
+) -> bool:
     """The best (m,) by optimistic scores, all actions allowed; False if a score is not finite.
 
     For a single user a NamedTuple would cost this loop 1 us a call, hence the arrays one by one.
@@ -182,7 +184,7 @@ def ucb_choose(factor: Floats, mean: Floats, users: Ints, actions: Floats, width
     for i in range(users.size):
         u = users[i]
         _ucb_row(factor[u], mean[u], actions[0] if actions.shape[0] == 1 else actions[i], width, scores)
-        chosen[i] = best_of(scores, None, i)
+        chosen[i] = best_score(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
@@ -204,7 +206,7 @@ def _sample(factor: Floats, mean: Floats, noise: Floats, width: float, out: Floa
 
 
 @njit(cache=True)
-def samples(system: Ellipsoid, users: Ints, noise: Floats, out: Floats) -> None:
+def score_samples(system: Ellipsoid, users: Ints, noise: Floats, out: Floats) -> None:
     """Coefficients (m, d) drawn around the means of `users`, from standard normal noise (m, d)."""
     for i in range(users.size):
         u = users[i]
@@ -212,21 +214,21 @@ def samples(system: Ellipsoid, users: Ints, noise: Floats, out: Floats) -> None:
 
 
 @njit(cache=True)
-def project(basis: Floats, features: Floats, out: Floats) -> None:
+def project_to_score(basis: Floats, features: Floats, out: Floats) -> None:
     """out (m, k) = features (m, d) @ basis (k, d).T, row by row, so that users do not depend on their neighbours."""
     for i in range(features.shape[0]):
         _project(basis, features[i : i + 1], out[i : i + 1])
 
 
 @njit(cache=True)
-def lengths(factor: Floats, users: Ints, features: Floats, out: Floats) -> None:
+def score_lengths(factor: Floats, users: Ints, features: Floats, out: Floats) -> None:
     """out[i] = |W x_i| = |x_i|_{V^-1} in the system of users[i], for rows x_i of features (m, d)."""
     for i in range(users.size):
-        squared_lengths(factor[users[i]], features[i : i + 1], out[i : i + 1])
+        squared_score_lengths(factor[users[i]], features[i : i + 1], out[i : i + 1])
         out[i] = np.sqrt(out[i])
 
 
-@quiet
+@quiet_loop
 @njit(cache=True)
 def pair_scores(
     basis: Floats, small: Ellipsoid, full: Ellipsoid, in_subspace: Bools, users: Ints, actions: Floats, out: Floats
@@ -243,9 +245,9 @@ def pair_scores(
             _ucb_row(full.factor[u], full.mean[u], block, _width(full, i), out[i])
 
 
-@quiet
+@quiet_loop
 @njit(cache=True)
-def pair_choose(
+def choose_by_pair_scores(
     basis: Floats,
     factor: Floats,
     mean: Floats,
@@ -271,14 +273,14 @@ def pair_choose(
             _ucb_row(factor[u], mean[u], low, width, scores)
         else:
             _ucb_row(full_factor[u], full_mean[u], block, full_width, scores)
-        chosen[i] = best_of(scores, None, i)
+        chosen[i] = best_score(scores, None, i)
         if chosen[i] == NOT_FINITE:
             return False
     return True
 
 
 @njit(cache=True)
-def pair_samples(
+def pair_score_samples(
     basis: Floats, small: Ellipsoid, full: Ellipsoid, in_subspace: Bools, users: Ints, noise: Floats, out: Floats
 ) -> None:
     """Coefficients (m, d) drawn by the small system and taken back to d dimensions, or drawn by the full system."""
@@ -295,7 +297,7 @@ def pair_samples(
             _sample(full.factor[u], full.mean[u], noise[i], _width(full, i), out[i])
 
 
-def warm() -> None:
+def warm_scoring_loops() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
     block, row, table, who = np.ones((1, 1, 1)), np.ones((1, 1)), np.empty((1, 1)), np.zeros(1, dtype=np.int64)
     mask, in_subspace, system = (
@@ -303,16 +305,16 @@ def warm() -> None:
         np.ones(1, dtype=np.bool_),
         Ellipsoid(row, row, np.ones(1)),
     )
-    first_best(row, mask, who.copy())
-    best_of(np.ones(1), mask, 0)
-    squared_lengths(np.ones(1), row, np.empty(1))
+    first_best_scores(row, mask, who.copy())
+    best_score(np.ones(1), mask, 0)
+    squared_score_lengths(np.ones(1), row, np.empty(1))
     ucb_scores(system, who, block, table)
     curious_scores(system, who, block, row, table)
-    learned_shares(system, who, block, row, table)
-    ucb_choose(row, row, who, block, 1.0, who.copy())
-    samples(system, who, row, table)
-    project(row, row, table)
-    lengths(row, who, row, np.empty(1))
+    learned_score_shares(system, who, block, row, table)
+    choose_by_ucb_scores(row, row, who, block, 1.0, who.copy())
+    score_samples(system, who, row, table)
+    project_to_score(row, row, table)
+    score_lengths(row, who, row, np.empty(1))
     pair_scores(row, system, system, in_subspace, who, block, table)
-    pair_choose(row, row, row, 1.0, row, row, 1.0, in_subspace, who, block, who.copy())
-    pair_samples(row, system, system, in_subspace, who, row, table)
+    choose_by_pair_scores(row, row, row, 1.0, row, row, 1.0, in_subspace, who, block, who.copy())
+    pair_score_samples(row, system, system, in_subspace, who, row, table)

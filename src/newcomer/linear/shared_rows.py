@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from newcomer.arrays import Bools, Ints
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 
 FIRST = 64  # rows that arrays have room for once a user needs one of their own
 
@@ -53,15 +53,15 @@ class SharedRows:
     def taken(self, users: Ints) -> tuple[Ints, Ints]:
         """The index (m,) of users who are taken out, and the rows (r,) that go with them."""
         rows = self.index[users]
-        return grouped(rows, self.holders[rows] == 1)
+        return grouped_shared_rows(rows, self.holders[rows] == 1)
 
 
-def grouped(keys: Ints, alone: Bools) -> tuple[Ints, Ints]:
+def grouped_shared_rows(keys: Ints, alone: Bools) -> tuple[Ints, Ints]:
     """Users with equal keys (n,) share a row, except those who are `alone`: index (n,), and the key of each row.
 
     Rows are in the order in which users first have them.
 
-    >>> index, rows = grouped(np.array([7, 5, 7, 5]), np.array([False, True, False, True]))
+    >>> index, rows = grouped_shared_rows(np.array([7, 5, 7, 5]), np.array([False, True, False, True]))
     >>> index.tolist(), rows.tolist()
     ([0, 1, 0, 2], [7, 5, 5])
     """
@@ -73,12 +73,12 @@ def grouped(keys: Ints, alone: Bools) -> tuple[Ints, Ints]:
     return place[which.ravel()], keys[first[order]]
 
 
-def alike(arrays: Sequence[NDArray[Any]], rows: Ints) -> Ints:
+def alike_shared_rows(arrays: Sequence[NDArray[Any]], rows: Ints) -> Ints:
     """For each of `rows` (m,), the first of them that has the same entries, to the bit, in all arrays."""
     total = np.zeros(len(rows), dtype=np.uint64)
     for number, array in enumerate(arrays):
         words = _words(array, rows)
-        total += words @ mix(np.arange(words.shape[1], dtype=np.uint64) + np.uint64(number << 32))
+        total += words @ mix_user_hashes(np.arange(words.shape[1], dtype=np.uint64) + np.uint64(number << 32))
     _, first, which = np.unique(total, return_index=True, return_inverse=True)
     found = rows[first[which.ravel()]]
     same = all(np.array_equal(_words(array, rows), _words(array, found)) for array in arrays)

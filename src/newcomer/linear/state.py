@@ -8,8 +8,9 @@ settings or on another model, and would be misread without a word. The record st
 states of different records are never put together, and a policy refuses a state whose record is not its own
 (policies/base.py).
 
-Calls on one state may come from several threads: each state has a lock, which every call on it holds (`one_at_a_time`).
-Other states are not held up. The lock is no part of what a state is: it is not copied, compared or written.
+Calls on one state may come from several threads: each state has a lock, which every call on it holds
+(`one_state_call_at_a_time`). Other states are not held up. The lock is no part of what a state is: it is not copied,
+compared or written.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from newcomer import files, validate
 from newcomer.arrays import Bools, Ints
 from newcomer.errors import ModelError, NoHash, PolicyError
 from newcomer.linear import state_file
-from newcomer.linear.shared_rows import SharedRows, alike, grouped
+from newcomer.linear.shared_rows import SharedRows, alike_shared_rows, grouped_shared_rows
 from newcomer.records import Shown
 
 Array = NDArray[Any]
@@ -45,7 +46,7 @@ GROWS = {"grows": True}
 LATER = {"grows": True, "later": True}  # the same, of a field that older files lack: it has a default
 
 
-def one_at_a_time(call: Call) -> Call:
+def one_state_call_at_a_time(call: Call) -> Call:
     """For a policy's call on a state: it waits until calls of other threads on the same state have ended."""
 
     @wraps(call)
@@ -202,7 +203,7 @@ class State(Shown):
     def take(self, users: ArrayLike) -> Self:
         """A copy with these users (m,), in this order; a user may occur more than once. The record comes along."""
         with self.lock:
-            who = positions(users, len(self))
+            who = state_positions(users, len(self))
             if self.shared is None or len(who) <= PLAIN_USERS:
                 return self._copy(None, self.rows_of(who))
             return self._copy(*self.shared.taken(who))
@@ -255,14 +256,16 @@ class State(Shown):
             kind, record = self.saved_as or type(self).__name__, self.record
             whole, index = self._compact()
             arrays = {name: array for name, array, _ in whole.arrays()}
-            if not state_file.writes(arrays.values()):
-                return files.pack(kind, {name: array for name, array, _ in self.arrays()}, {"record": asdict(record)})
+            if not state_file.state_file_writes(arrays.values()):
+                return files.pack_file(
+                    kind, {name: array for name, array, _ in self.arrays()}, {"record": asdict(record)}
+                )
             for prefix, state in whole._nested():
                 for name, length in state.lengths().items():
                     arrays[prefix + name] = arrays[prefix + name][:, :length]
                 for name in state.derived():
                     del arrays[prefix + name]
-            return state_file.pack(kind, record.text, arrays, index)
+            return state_file.pack_state_file(kind, record.text, arrays, index)
 
     def lengths(self) -> Mapping[str, int]:
         """How much of the second axis of some arrays, by their names in files, is in use: the rest is not written."""
@@ -287,8 +290,8 @@ class State(Shown):
             return self, None
         same, rows = np.arange(len(fresh)), self.rows_of(np.arange(count))
         which = np.flatnonzero(fresh)
-        same[which] = alike([array for _, array, _ in self.arrays()], which)
-        index, rows = grouped(same[rows], ~fresh[rows])
+        same[which] = alike_shared_rows([array for _, array, _ in self.arrays()], which)
+        index, rows = grouped_shared_rows(same[rows], ~fresh[rows])
         if self.shared is None and len(rows) == count:
             return self, None
         whole = self._copy(None, rows)
@@ -300,7 +303,7 @@ class State(Shown):
         kind = cls.saved_as or cls.__name__
         if not isinstance(data, bytes | bytearray | memoryview) or bytes(data[:4]) != state_file.MAGIC:
             return cls._from_safetensors(data, kind)
-        found = state_file.unpack(bytes(data), kind, cls.layout().crcs)
+        found = state_file.unpack_state_file(bytes(data), kind, cls.layout().crcs)
         record = Record(found.policy, found.settings, found.model)
         if cls in found.fits:
             state = cls.assemble(found.arrays)
@@ -328,7 +331,7 @@ class State(Shown):
     @classmethod
     def _from_safetensors(cls, data: bytes, kind: str) -> Self:
         """A state of the formats before 4, and one with arrays of types that format 4 does not have."""
-        arrays, facts = files.unpack(data, kind)
+        arrays, facts = files.unpack_file(data, kind)
         record = facts.get("record")
         if not isinstance(record, dict) or record.keys() != asdict(NOBODY).keys():
             raise ModelError(
@@ -444,10 +447,10 @@ def _rows(state: State) -> int:
     return len(state) if state.shared is None else state.shared.used
 
 
-def positions(users: ArrayLike | Any, count: int) -> Ints:
+def state_positions(users: ArrayLike | Any, count: int) -> Ints:
     """Users as checked positions (m,) in [0, count); negative ones are refused, where NumPy would count from the end.
 
-    >>> positions([2, 0], 3).tolist()
+    >>> state_positions([2, 0], 3).tolist()
     [2, 0]
     """
     if type(users) is list and len(users) == 1 and type(users[0]) is int and 0 <= users[0] < count:

@@ -73,12 +73,12 @@ class Plan:
     fits: set[type] = field(default_factory=set)  # kinds of state that were made of such arrays before
 
 
-def writes(arrays: Iterable[Array]) -> bool:
+def state_file_writes(arrays: Iterable[Array]) -> bool:
     """Whether all arrays are of types that the format has."""
     return CODES.keys() >= {array.dtype.char for array in arrays}
 
 
-def pack(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None = None) -> bytes:
+def pack_state_file(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None = None) -> bytes:
     """The bytes of a state of this kind; `record` is policy, settings and model as JSON, without the brackets."""
     rows = len(next(iter(arrays.values())))
     named = arrays if index is None else {"": index, **arrays}
@@ -89,7 +89,7 @@ def pack(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None
     kinds, out = np.empty(len(given), dtype=np.uint8), np.empty(len(data), dtype=np.uint8)
     words, numbers = np.frombuffer(data, INT), np.frombuffer(data, FLOAT)
     ends = np.array(list(accumulate([array.size for array in given])))
-    size = state_loops.encode(words, numbers, ends, _reals(types), FREE, kinds, out)
+    size = state_loops.encode_state_words(words, numbers, ends, _reals(types), FREE, kinds, out)
     table = _write_table(tuple(named), types, tuple([array.shape[1:] for array in given]), kinds.tobytes())
     users = rows if index is None else len(index)
     head = f"[{json.dumps(kind)},{record},{users},{rows}]".encode()
@@ -97,8 +97,8 @@ def pack(kind: str, record: str, arrays: Mapping[str, Array], index: Ints | None
     return b"".join([MAGIC, VERSION, _checksum(VERSION, body), body])
 
 
-def unpack(data: bytes, kind: str, names: Mapping[int, str]) -> Contents:
-    """What `pack` wrote, checked; `names` are those of the arrays that the kind has, by their CRC-32."""
+def unpack_state_file(data: bytes, kind: str, names: Mapping[int, str]) -> Contents:
+    """What `pack_state_file` wrote, checked; `names` are those of the arrays that the kind has, by their CRC-32."""
     if len(data) < BODY + LENGTHS.size:
         raise _damaged()
     if data[4] > FORMAT:
@@ -116,7 +116,7 @@ def unpack(data: bytes, kind: str, names: Mapping[int, str]) -> Contents:
     words = np.empty(int(plan.ends[-1]), INT)
     numbers = words.view(FLOAT)
     content = np.frombuffer(data, dtype=np.uint8)
-    state_loops.decode(content, begin + table, plan.kinds, plan.ends, plan.reals, words, numbers)
+    state_loops.decode_state_words(content, begin + table, plan.kinds, plan.ends, plan.reals, words, numbers)
     found: dict[str, Array] = {}
     for name, first, last, code, shape in plan.parts:
         part = (numbers if code == REAL else words)[first:last]

@@ -54,7 +54,7 @@ class Problem(NamedTuple):
         return int(self.basis.shape[1])
 
 
-def pose(
+def pose_problem(
     gram: Floats,
     moment: Floats,
     basis: Floats,
@@ -96,7 +96,7 @@ def pose(
     )
 
 
-def widths(problem: Problem, actions: Floats) -> Floats:
+def problem_widths(problem: Problem, actions: Floats) -> Floats:
     """|phi|_{V^-1} (K,) = |factor phi|, action by action, so that an action's does not depend on the others."""
     return np.array([np.linalg.norm(problem.factor @ action) for action in actions])
 
@@ -131,7 +131,7 @@ class Certificate:
         return gaps
 
 
-def violations(
+def problem_violations(
     gram: Floats,
     moment: Floats,
     basis: Floats,
@@ -172,17 +172,17 @@ def _over(norm: float, limit: float) -> float:
     return max(0.0, norm / limit - 1.0) if limit > 0.0 else norm
 
 
-def largest_violation(
+def largest_problem_violation(
     problem: Problem, beta: Floats, subspace: Floats, *, radius: float, inner: float, outer: float
 ) -> Floats:
-    """The largest entry of `violations` (K,) for points beta (K, d), subspaces (K, d, k) of one user.
+    """The largest entry of `problem_violations` (K,) for points beta (K, d), subspaces (K, d, k) of one user.
 
     Of the problem only V, b, U_hat and R are read, which are as they were given; the radii come from the caller,
     because the problem has sharpened its own.
     """
     gram, moment, basis, bound = problem.gram, problem.moment, problem.basis, problem.bound
     checks = (
-        violations(gram, moment, basis, point, frame, radius=radius, inner=inner, outer=outer, bound=bound)
+        problem_violations(gram, moment, basis, point, frame, radius=radius, inner=inner, outer=outer, bound=bound)
         for point, frame in zip(beta, subspace, strict=True)
     )
     return np.array([check.max() for check in checks])

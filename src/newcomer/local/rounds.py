@@ -14,10 +14,19 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.local.ascent_loops import Ascent
-from newcomer.local.problem import Problem, widths
+from newcomer.local.problem import Problem, problem_widths
 from newcomer.local.tilt_loops import Tilted
-from newcomer.local.tilts import climbed, evaluated, flat, more_starts, point, polished, steepest, through
-from newcomer.local.upper_bounds import ball_bound, nearest, pair_bounds, pencil
+from newcomer.local.tilts import (
+    ascended_tilt,
+    evaluated_tilt,
+    flat_tilt,
+    more_starting_tilts,
+    polished_tilt,
+    steepest_tilt,
+    tilt_point,
+    tilt_through_point,
+)
+from newcomer.local.upper_bounds import ball_upper_bound, nearest_point_for_bound, pair_upper_bounds, pencil_of_bounds
 
 STUCK = 1e5  # steepness, in tolerances, that no smooth maximum has
 ACCURACY = 1e-7  # promised gain, relative to LinUCB's width, below which an ascent stops
@@ -72,17 +81,17 @@ class ActionSearch:
         from the starts.
         """
         problem, firsts = self.problem, list(starts)
-        tolerance = ACCURACY * float(np.sqrt(problem.outer) * widths(problem, self.action[None])[0]) + 1e-300
+        tolerance = ACCURACY * float(np.sqrt(problem.outer) * problem_widths(problem, self.action[None])[0]) + 1e-300
         ends = [self._ascend(start.copy(), tolerance) for start in firsts]
         if problem.bound == np.inf or all(found.end.length < problem.bound * (1.0 - 1e-9) for found in ends):
             return
-        ends += [self._ascend(start, tolerance) for start in more_starts(problem, self.action)]
+        ends += [self._ascend(start, tolerance) for start in more_starting_tilts(problem, self.action)]
         found = bool(np.isfinite(self.value))
         stuck = not found or max(ends, key=lambda end: end.end.value).steepness > STUCK * tolerance
         if stuck and self.upper - self.value > 10.0 * tolerance:
             inside = problem.basis.T @ problem.mean
             for tilt, theta in [(self.tilt, self.theta)] * found + [(first, inside) for first in firsts]:
-                self.take(polished(problem, self.action, tilt, theta))
+                self.take(polished_tilt(problem, self.action, tilt, theta))
 
     def _ascend(self, tilt: Floats, tolerance: float) -> Ascent:
         """Ascend from a tilt, in place, the kink of a1 and a2 rounded less and less; the exact value at the end.
@@ -92,7 +101,7 @@ class ActionSearch:
         """
         d, smooth, spent, stage = self.problem.dim, SMOOTH * self.problem.inner, 0, 0
         while stage < STAGES:
-            end, steepness, used = climbed(self.problem, self.action, tilt, smooth, tolerance)
+            end, steepness, used = ascended_tilt(self.problem, self.action, tilt, smooth, tolerance)
             spent += used
             if end.value == -np.inf:
                 break
@@ -108,7 +117,7 @@ class ActionSearch:
 
     def take(self, tilt: Floats) -> Tilted:
         """Evaluate a tilt as it is, and keep it if it is the best so far, with Y X^T scaled back to what is allowed."""
-        found = evaluated(self.problem, self.action, tilt, 0.0)
+        found = evaluated_tilt(self.problem, self.action, tilt, 0.0)
         self.evaluations += 1
         if found.value > self.value:
             self.value, self.tilt, self.theta = found.value, tilt.copy(), found.theta
@@ -129,7 +138,7 @@ def _gathered(searches: list[ActionSearch], *, impossible: bool = False) -> Roun
     )
 
 
-def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
+def solve_round(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
     """Solve the round for actions (K, d); with `prune`, only as far as needed to know the best one.
 
     Where U_hat itself is infeasible the point of the cone nearest to beta_2 gives one more start; if it is further away
@@ -138,14 +147,14 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
     """
     if problem.tilt <= 1e-15:
         return _inside_basis(problem, actions)
-    view, anchor = pencil(problem), []
+    view, anchor = pencil_of_bounds(problem), []
     if not _basis_feasible(problem):
-        near, distance = nearest(view)
+        near, distance = nearest_point_for_bound(view)
         if distance > problem.outer * (1.0 + 1e-9):
             return _gathered([ActionSearch(problem, action, -np.inf) for action in actions], impossible=True)
-        anchor = [through(problem, near, problem.moment - problem.gram @ near)]
-    upper, beta, residual = pair_bounds(view, actions)
-    upper = np.minimum(upper, ball_bound(problem, actions))
+        anchor = [tilt_through_point(problem, near, problem.moment - problem.gram @ near)]
+    upper, beta, residual = pair_upper_bounds(view, actions)
+    upper = np.minimum(upper, ball_upper_bound(problem, actions))
     if (upper == -np.inf).any():  # so does the dual prove it, or numbers too far apart in size to tell
         return _gathered([ActionSearch(problem, action, -np.inf) for action in actions], impossible=True)
     searches = [ActionSearch(problem, action, float(bound)) for action, bound in zip(actions, upper, strict=True)]
@@ -154,7 +163,9 @@ def solve(problem: Problem, actions: Floats, *, prune: bool = False) -> Round:
         if prune and upper[a] < best:
             searches[a].pruned = True
             continue
-        searches[a].ascend([through(problem, beta[a], residual[a]), steepest(problem, actions[a]), *anchor])
+        searches[a].ascend(
+            [tilt_through_point(problem, beta[a], residual[a]), steepest_tilt(problem, actions[a]), *anchor]
+        )
         best = max(best, searches[a].value)
     leader = max(searches, key=lambda one: one.value).tilt
     for one in searches:
@@ -167,21 +178,21 @@ def _inside_basis(problem: Problem, actions: Floats) -> Round:
     """Radius 0: U_hat is the only subspace, and its value is the answer and the bound."""
     searches = [ActionSearch(problem, action, -np.inf) for action in actions]
     for one in searches:
-        one.upper = one.take(flat(problem)).value
+        one.upper = one.take(flat_tilt(problem)).value
     return _gathered(searches)
 
 
 def _basis_feasible(problem: Problem) -> bool:
     """Whether U_hat itself holds a feasible beta, which is the same for all actions."""
-    return bool(np.isfinite(evaluated(problem, np.eye(1, problem.dim)[0], flat(problem), 0.0).value))
+    return bool(np.isfinite(evaluated_tilt(problem, np.eye(1, problem.dim)[0], flat_tilt(problem), 0.0).value))
 
 
-def possible(problem: Problem) -> bool:
+def round_is_possible(problem: Problem) -> bool:
     """Whether a feasible (beta, U) is found; at once where U_hat itself is feasible."""
-    return _basis_feasible(problem) or solve(problem, np.eye(1, problem.dim)).feasible
+    return _basis_feasible(problem) or solve_round(problem, np.eye(1, problem.dim)).feasible
 
 
-def points(problem: Problem, found: Round) -> tuple[Floats, Floats]:
+def round_maximisers(problem: Problem, found: Round) -> tuple[Floats, Floats]:
     """The maximisers: beta (K, d) and subspaces (K, d, k); those of pruned or infeasible actions mean nothing."""
-    pairs = [point(problem, tilt, theta) for tilt, theta in zip(found.tilts, found.theta, strict=True)]
+    pairs = [tilt_point(problem, tilt, theta) for tilt, theta in zip(found.tilts, found.theta, strict=True)]
     return np.stack([pair[0] for pair in pairs]), np.stack([pair[1] for pair in pairs])

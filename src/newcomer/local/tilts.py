@@ -24,15 +24,22 @@ import numpy as np
 from scipy.optimize import minimize
 
 from newcomer.arrays import Floats
-from newcomer.local.ascent_loops import Ascent, write_climb
+from newcomer.local.ascent_loops import Ascent, write_ascent
 from newcomer.local.problem import Problem
-from newcomer.local.tilt_loops import Section, Tilted, read, room_of, write_maximum, write_tilted
-from newcomer.local.upper_bounds import support
+from newcomer.local.tilt_loops import (
+    Section,
+    Tilted,
+    read_tilt_evaluation,
+    tilt_evaluation_room,
+    write_evaluated_tilt,
+    write_section_maximum,
+)
+from newcomer.local.upper_bounds import support_point_for_bound
 
 TINY = 1e-300
 
 
-def tilt_of(problem: Problem, outside: Floats, inside: Floats) -> Floats:
+def tilt_from_product(problem: Problem, outside: Floats, inside: Floats) -> Floats:
     """The tilt (d + k, 2) with Y X^T = outside inside^T, from (d, 2) and (k, 2), less what of `outside` is in U_hat.
 
     The columns of X have unit length, or are those of the identity; lengths go to Y.
@@ -46,26 +53,26 @@ def tilt_of(problem: Problem, outside: Floats, inside: Floats) -> Floats:
     return np.concatenate([outside - problem.basis @ (problem.basis.T @ outside), rows])
 
 
-def evaluated(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
+def evaluated_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
     """What `tilt_loops.tilted` finds."""
-    room = room_of(problem)
-    write_tilted(problem, action, tilt, smooth, *room)
-    return read(*room)
+    room = tilt_evaluation_room(problem)
+    write_evaluated_tilt(problem, action, tilt, smooth, *room)
+    return read_tilt_evaluation(*room)
 
 
-def climbed(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
+def ascended_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
     """Where `ascent_loops.ascent` ends, which moves the tilt there."""
-    room = room_of(problem)
-    spent = write_climb(problem, action, tilt, smooth, tolerance, *room)
-    return Ascent(read(*room), float(room[-1][-1]), spent)
+    room = tilt_evaluation_room(problem)
+    spent = write_ascent(problem, action, tilt, smooth, tolerance, *room)
+    return Ascent(read_tilt_evaluation(*room), float(room[-1][-1]), spent)
 
 
-def flat(problem: Problem) -> Floats:
+def flat_tilt(problem: Problem) -> Floats:
     """The tilt that leaves U_hat as it is."""
-    return tilt_of(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
+    return tilt_from_product(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
 
 
-def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
+def tilt_through_point(problem: Problem, beta: Floats, residual: Floats) -> Floats:
     """A tilt whose subspace contains beta (d,) and is orthogonal to `residual` (d,).
 
     In U_hat and its complement write beta = (p, y) and residual = (q, z); the part of the residual along beta is taken
@@ -79,14 +86,14 @@ def through(problem: Problem, beta: Floats, residual: Floats) -> Floats:
     if outer <= 1e-24 * float(problem.moment @ problem.moment) + TINY:
         z = np.zeros_like(z)
     columns = np.column_stack([y + z * (p @ q) / outer, -z])
-    return tilt_of(problem, columns, np.column_stack([p / inner, q / outer]))
+    return tilt_from_product(problem, columns, np.column_stack([p / inner, q / outer]))
 
 
-def steepest(problem: Problem, action: Floats) -> Floats:
+def steepest_tilt(problem: Problem, action: Floats) -> Floats:
     """The tilt along the gradient of the value at U_hat itself, as far as is allowed; none if U_hat is infeasible.
 
     The gradient with respect to W is that of `tilt_loops.slope_in_frame` at Y X^T = 0, where V W theta = V U_hat theta;
-    its part in U_hat, and with it that of the ball's multiplier, is taken away by `tilt_of`.
+    its part in U_hat, and with it that of the ball's multiplier, is taken away by `tilt_from_product`.
     """
     section = Section(
         problem.gram_inside, np.eye(problem.rank), problem.moment_inside, np.asarray(problem.basis.T @ action)
@@ -95,18 +102,18 @@ def steepest(problem: Problem, action: Floats) -> Floats:
     fit = float(section.moment @ centre)
     theta, numbers = np.empty(problem.rank), np.empty(3)
     rest = problem.outer - max(problem.energy - fit, 0.0)
-    write_maximum(section, problem.bound, problem.inner, rest, fit, theta, numbers)
+    write_section_maximum(section, problem.bound, problem.inner, rest, fit, theta, numbers)
     value, ellipsoid, share = numbers.tolist()
     if value == -np.inf:
-        return flat(problem)
+        return flat_tilt(problem)
     rows = np.column_stack([theta, centre])
     left = problem.moment[:, None] - problem.gram_basis @ rows
     weights = 2.0 * ellipsoid * np.array([1.0, share - 1.0])
     columns = left * weights + np.column_stack([action, np.zeros(problem.dim)])
-    return widened(problem, tilt_of(problem, columns, rows))
+    return widened_tilt(problem, tilt_from_product(problem, columns, rows))
 
 
-def widened(problem: Problem, tilt: Floats) -> Floats:
+def widened_tilt(problem: Problem, tilt: Floats) -> Floats:
     """The tilt, made long enough to reach the edge of what is allowed (45 degrees if everything is)."""
     d = problem.dim
     size = float(np.linalg.norm(tilt[:d] @ tilt[d:].T))
@@ -114,13 +121,13 @@ def widened(problem: Problem, tilt: Floats) -> Floats:
     return np.concatenate([tilt[:d] * (tangent / max(size, TINY)), tilt[d:]])
 
 
-def frame_of(problem: Problem, tilt: Floats) -> Floats:
+def tilt_frame(problem: Problem, tilt: Floats) -> Floats:
     """W = U_hat + Y X^T (d, k), whose columns span the subspace of the tilt."""
     frame: Floats = problem.basis + tilt[: problem.dim] @ tilt[problem.dim :].T
     return frame
 
 
-def point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats]:
+def tilt_point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats]:
     """beta (d,) and an orthonormal U (d, k) that contains it, from a tilt and coefficients theta (k,).
 
     Where every subspace is allowed nothing held the ascent near U_hat, and its subspace may be far from it for no
@@ -128,7 +135,7 @@ def point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, Floats
     nearest to U_hat is given: beta, and the k - 1 leading directions of U_hat within the orthogonal complement of both
     (Theorem 2).
     """
-    frame = frame_of(problem, tilt)
+    frame = tilt_frame(problem, tilt)
     beta = frame @ theta
     if problem.tilt < 1.0:
         return beta, np.linalg.qr(frame)[0]
@@ -149,20 +156,20 @@ SLACK = 1e-7
 Amount = tuple[float, Floats, Floats]
 
 
-def more_starts(problem: Problem, action: Floats) -> Iterator[Floats]:
+def more_starting_tilts(problem: Problem, action: Floats) -> Iterator[Floats]:
     """Tilts to ascend from besides the usual ones: the maximiser over cone and ball alone, and a few at random.
 
     The random ones are the same every time, so that a round has one answer.
     """
-    beta = support(problem, action)
-    yield through(problem, beta, problem.moment - problem.gram @ beta)
+    beta = support_point_for_bound(problem, action)
+    yield tilt_through_point(problem, beta, problem.moment - problem.gram @ beta)
     rng = np.random.default_rng(0)
     for _ in range(RANDOM_STARTS):
         outside, inside = rng.standard_normal((problem.dim, 2)), rng.standard_normal((problem.rank, 2))
-        yield widened(problem, tilt_of(problem, outside, inside))
+        yield widened_tilt(problem, tilt_from_product(problem, outside, inside))
 
 
-def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> Floats:
+def polished_tilt(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> Floats:
     """The tilt at which sequential quadratic programming from (tilt, theta) ends; the same tilt if it runs away."""
     unknowns = Unknowns(problem, tilt[problem.dim :])
     start = unknowns.join(theta, tilt)
@@ -172,7 +179,7 @@ def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> F
     def reward(problem: Problem, theta: Floats, frame: Floats) -> Amount:
         return -float(action @ (frame @ theta)), -frame.T @ action, -np.outer(action, theta)
 
-    limits = [inner_room, outer_room, ball_room, *([sines_room] if problem.tilt < 1.0 else [])]
+    limits = [tilt_inner_room, tilt_outer_room, tilt_ball_room, *([tilt_sines_room] if problem.tilt < 1.0 else [])]
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             end = minimize(
@@ -190,7 +197,7 @@ def polished(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> F
     return unknowns.tilt(end.x) if np.isfinite(end.x).all() else tilt
 
 
-def inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def tilt_inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """a1^2 - |beta - beta_1(U)|_V^2, where beta_1(U) = W c solves the normal equations W^T V W c = W^T b.
 
     By Pythagoras the squared distance is |beta - beta_2|_V^2 - gap(U), and gap(U) is the minimum of |W c - beta_2|_V^2
@@ -203,7 +210,7 @@ def inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     return amount, -2.0 * frame.T @ miss, -2.0 * (np.outer(miss, theta) - np.outer(left, centre))
 
 
-def outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def tilt_outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """a2^2 - |beta - beta_2|_V^2."""
     shift = frame @ theta - problem.mean
     miss = _miss(problem, frame @ theta)
@@ -211,14 +218,14 @@ def outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     return amount, -2.0 * frame.T @ miss, -2.0 * np.outer(miss, theta)
 
 
-def ball_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def tilt_ball_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """R^2 - |beta|^2."""
     beta = frame @ theta
     amount = float(problem.bound**2 * (1.0 - SLACK) - beta @ beta)
     return amount, -2.0 * frame.T @ beta, -2.0 * np.outer(beta, theta)
 
 
-def sines_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def tilt_sines_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """Delta^2 / 2 - tr(B^T B (I + B^T B)^-1), B = W - U_hat: the squared sines that are left of those allowed."""
     away = frame - problem.basis
     squares = away.T @ away
@@ -268,4 +275,4 @@ class Unknowns:
         return slope
 
     def _at(self, function: Callable[[Problem, Floats, Floats], Amount], tilt: Floats, x: Floats) -> Amount:
-        return function(self.problem, x[: self.problem.rank], frame_of(self.problem, tilt))
+        return function(self.problem, x[: self.problem.rank], tilt_frame(self.problem, tilt))

@@ -27,8 +27,8 @@ import numpy as np
 from scipy.linalg import eigh
 
 from newcomer.arrays import Floats
-from newcomer.local.ascent_loops import PairDual, pair_bound
-from newcomer.local.problem import Problem, widths
+from newcomer.local.ascent_loops import PairDual, dual_ascent_bound
+from newcomer.local.problem import Problem, problem_widths
 
 GOLDEN = (np.sqrt(5.0) - 1.0) / 2.0
 
@@ -64,7 +64,7 @@ class Pencil:
         return np.stack([action @ self.basis for action in actions])
 
 
-def pencil(problem: Problem) -> Pencil:
+def pencil_of_bounds(problem: Problem) -> Pencil:
     """Diagonalise V and both cones together.
 
     With V^-1 = w^T w, the orthogonal eigenvectors T of w M w^T give F = w^T T: F^T V F = I and F^T M F = diag(cone).
@@ -103,7 +103,7 @@ def _golden(function: Callable[[Floats], Floats], count: int, end: float, *, tur
     return np.where(function(best) < function(np.zeros(count)), best, 0.0)
 
 
-def cone_bound(view: Pencil, actions: Floats, *, squared: float | None = None) -> Floats:
+def cone_upper_bound(view: Pencil, actions: Floats, *, squared: float | None = None) -> Floats:
     """The cone relaxation's dual (K,): -inf where it proves that nothing is feasible.
 
     `squared` is the squared radius of the ellipsoid, the sharpened one by default; a2^2 gives the plain relaxation. The
@@ -124,7 +124,7 @@ def cone_bound(view: Pencil, actions: Floats, *, squared: float | None = None) -
     return dual(_golden(dual, len(actions), _end(view.cone)))
 
 
-def nearest(view: Pencil) -> tuple[Floats, float]:
+def nearest_point_for_bound(view: Pencil) -> tuple[Floats, float]:
     """The point (d,) of the cone that is V-nearest to beta_2, and a lower bound of its squared distance.
 
     The dual is concave in its one multiplier, and its slope, the cone's form at the point, is bisected to zero.
@@ -140,7 +140,7 @@ def nearest(view: Pencil) -> tuple[Floats, float]:
     return view.basis @ (view.mean * weight), float(fixed.sum() - fixed @ weight)
 
 
-def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tuple[Floats, Floats, Floats]:
+def pair_upper_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tuple[Floats, Floats, Floats]:
     """The pair relaxation's dual (K,) and its maximisers beta and r, (K, d) each, as starts for the ascent.
 
     `accuracy` is relative to LinUCB's width. Any multipliers give a valid bound. The first ones, at which the dual is
@@ -150,11 +150,14 @@ def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tup
     problem, phi = view.problem, view.coordinates(actions)
     sizes = 0.25 * np.array([np.linalg.norm(row) for row in phi]) / np.sqrt(problem.outer) + 1e-12
     first = np.array([1.0, 1.0, _end(view.cone) or 1.0, 0.5 * (_end(view.polar) or 1.0), 0.0])
-    multipliers, slack = sizes[:, None] * first, accuracy * np.sqrt(problem.outer) * widths(problem, actions) + 1e-300
+    multipliers, slack = (
+        sizes[:, None] * first,
+        accuracy * np.sqrt(problem.outer) * problem_widths(problem, actions) + 1e-300,
+    )
     values = np.empty(len(phi))
     for a, row in enumerate(phi):
         dual = PairDual(view.cone, view.polar, view.mean, 0.5 * row, problem.inner, problem.outer)
-        values[a] = pair_bound(dual, slack[a], multipliers[a])
+        values[a] = dual_ascent_bound(dual, slack[a], multipliers[a])
     # The maximisers of the Lagrangian at the last multipliers: Q^-1 (u, w) of `dual_loops.pair_terms`.
     inner, outer, cone, polar, cross = multipliers.T[:, :, None]
     a, c = inner + outer + cone * view.cone, inner + polar * view.polar
@@ -164,14 +167,14 @@ def pair_bounds(view: Pencil, actions: Floats, *, accuracy: float = 1e-5) -> tup
     return values, np.stack([pair[0] for pair in back]), np.stack([pair[1] for pair in back])
 
 
-def ball_bound(problem: Problem, actions: Floats) -> Floats:
+def ball_upper_bound(problem: Problem, actions: Floats) -> Floats:
     """The maximum (K,) of phi^T beta over the cone and |beta| <= R, in closed form."""
     if problem.bound == np.inf:
         return np.full(len(actions), np.inf)
-    return np.array([action @ support(problem, action) for action in actions])
+    return np.array([action @ support_point_for_bound(problem, action) for action in actions])
 
 
-def support(problem: Problem, action: Floats) -> Floats:
+def support_point_for_bound(problem: Problem, action: Floats) -> Floats:
     """The point (d,) of the cone with |beta| <= R that is best for an action: along phi, or on the edge nearest to it.
 
     On the edge the sine of the angle to U_hat is sqrt(tilt), and beta has the directions of both parts of phi.

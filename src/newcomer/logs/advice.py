@@ -17,7 +17,7 @@ from newcomer.evidence import HEAVY_TAILS, LIMITS, Summary
 from newcomer.logs.histories import Histories
 from newcomer.logs.summary import FAR as FAR_OUTSIDE
 from newcomer.logs.summary import TAIL, LogTotals
-from newcomer.transforms import Transform, raw
+from newcomer.transforms import Transform, untransform_rewards
 
 FAR = 0.25  # standard deviations of the rewards that their mean may be from zero before anything is said
 SAMPLE = 20_000  # rows whose features are looked at
@@ -26,13 +26,13 @@ NAMED = 3  # rows that are named
 
 def intercept_advice(summary: Summary, sample: Floats) -> list[str]:
     """Advise an intercept if the mean reward needs one, judged by the features (n, d) of some rows."""
-    if abs(summary.mean_reward) <= FAR * summary.reward_deviation or constant_in_span(sample):
+    if abs(summary.mean_reward) <= FAR * summary.reward_deviation or advise_on_constant(sample):
         return []
     found = f"The mean reward is {summary.mean_reward:.3g} and no combination of the features is constant"
     return [f"{found}: consider intercept=True (--intercept), or subtract the mean from the rewards."]
 
 
-def short_advice(summary: Summary) -> list[str]:
+def short_history_advice(summary: Summary) -> list[str]:
     """Say how many users cannot be split, and how many rows have no order of their own."""
     said = []
     if summary.too_short:
@@ -78,11 +78,11 @@ def reward_advice(
             "what is expected of a reward is a typical one, and gains are in the units of the rewards."
         )
     if summary.clip is not None:
-        low, high = raw(np.array(summary.clip), cast(Transform | None, transform)).tolist()
+        low, high = untransform_rewards(np.array(summary.clip), cast(Transform | None, transform)).tolist()
         said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were brought within [{low:.6g}, {high:.6g}].")
     middle, deviation = summary.median_reward, summary.robust_deviation
     if summary.far_rewards:
-        rows = ", ".join(row.told(actions) for row in far_rows(parts(), middle))
+        rows = ", ".join(row.told(actions) for row in far_rows_to_advise(parts(), middle))
         more = ", ..." if summary.far_rewards > NAMED else ""
         are = "is" if summary.far_rewards == 1 else "are"
         said.append(
@@ -104,7 +104,7 @@ def _otherwise(summary: Summary, link: str = ", else ") -> str:
     return "" if summary.remedy == LIMITS and summary.clip is not None else f"{link}{summary.remedy}"
 
 
-def far_rows(parts: Iterable[Histories], middle: float) -> list[FarRow]:
+def far_rows_to_advise(parts: Iterable[Histories], middle: float) -> list[FarRow]:
     """The rows whose rewards are furthest from the `middle`; ties go to the lower hash of the user, then step."""
     found: list[FarRow] = []
     for part in parts:
@@ -130,10 +130,10 @@ def far_rows(parts: Iterable[Histories], middle: float) -> list[FarRow]:
     return found
 
 
-def constant_in_span(sample: Floats, tolerance: float = 1e-6) -> bool:
+def advise_on_constant(sample: Floats, tolerance: float = 1e-6) -> bool:
     """Whether some combination of the columns of (n, d) is 1 in every row, up to a share `tolerance` of the squares.
 
-    >>> constant_in_span(np.array([[0.2, 0.8], [0.5, 0.5]])), constant_in_span(np.array([[1.0], [2.0]]))
+    >>> advise_on_constant(np.array([[0.2, 0.8], [0.5, 0.5]])), advise_on_constant(np.array([[1.0], [2.0]]))
     (True, False)
     """
     total = sample.sum(axis=0)

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from newcomer.arrays import Floats, Hashes, read_only
+from newcomer.arrays import Floats, Hashes, read_only_array
 from newcomer.encoding import Column
-from newcomer.errors import LogsError, nearest
-from newcomer.logs.frames import is_table, to_polars
-from newcomer.logs.histories import hash_users
-from newcomer.logs.reader import read_table
-from newcomer.population import covariance_of
-from newcomer.users import mix
+from newcomer.errors import LogsError, error_name_hint
+from newcomer.logs.frames import frame_to_polars, is_frame
+from newcomer.logs.histories import hash_history_users
+from newcomer.logs.reader import reader_of_small_table
+from newcomer.population import population_attribute_covariance
+from newcomer.users import mix_user_hashes
 
 FEW, FEWER = 20, 5  # people who have a level, below which it is not kept; and where there are less than MANY people
 MANY = 1_000
@@ -61,7 +61,7 @@ class UserTable:
         if not len(self.hashes):
             return np.full((len(hashes), self.width), np.nan)
         place = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return read_only(np.where((self.hashes[place] == hashes)[:, None], self.values[place], np.nan))
+        return read_only_array(np.where((self.hashes[place] == hashes)[:, None], self.values[place], np.nan))
 
     @property
     def fingerprint(self) -> int:
@@ -69,11 +69,13 @@ class UserTable:
         exact = np.nan_to_num(self.values, nan=-1.5e300) + 0.0
         rows = self.hashes.copy()
         for j in range(self.width):
-            rows = mix(rows + mix(np.ascontiguousarray(exact[:, j]).view(np.uint64) + np.uint64(j)))
+            rows = mix_user_hashes(
+                rows + mix_user_hashes(np.ascontiguousarray(exact[:, j]).view(np.uint64) + np.uint64(j))
+            )
         return int(rows.sum()) if len(rows) else 1
 
 
-def read_users(
+def read_user_attributes(
     given: Any, hashes: Hashes, ids: pl.DataType, *, attributes: Sequence[str] | None = None, tidy: bool = False
 ) -> UserTable:
     """The attributes of the users with these hashes (n,), whose ids have the type `ids`, from a file or a table.
@@ -83,7 +85,7 @@ def read_users(
     frame, source = _table(given)
     user = next((name for name in NAMES if name in frame.columns), None)
     if user is None:
-        todo = f"columns are {', '.join(frame.columns[:12])}{nearest('user', frame.columns)}"
+        todo = f"columns are {', '.join(frame.columns[:12])}{error_name_hint('user', frame.columns)}"
         raise LogsError("the table of users has no column 'user'", where=source, todo=todo)
     frame, own = _matched(frame, user, hashes, ids, source, tidy=tidy)
     chosen = _chosen(frame.columns, user, attributes, source)
@@ -98,7 +100,7 @@ def read_users(
     values = np.ascontiguousarray(values[order])
     there = np.isfinite(values)
     filled = np.where(there, values, 0.0)
-    covariance = covariance_of(there.T.astype(np.float64) @ there, filled.T @ filled)
+    covariance = population_attribute_covariance(there.T.astype(np.float64) @ there, filled.T @ filled)
     lacking = len(hashes) - len(own)
     notes = [note for *_, note in found if note]
     if lacking:
@@ -108,14 +110,14 @@ def read_users(
 
 def _table(given: Any) -> tuple[pl.DataFrame, str]:
     """The table, and what to call it."""
-    if is_table(given):
-        return to_polars(given), "users="
+    if is_frame(given):
+        return frame_to_polars(given), "users="
     if isinstance(given, dict):
         return pl.DataFrame(given, strict=False), "users="
     if not isinstance(given, str | PathLike):
         todo = "pass a file or a frame with a column user"
         raise LogsError(f"users= is a {type(given).__name__}", where="users=", todo=todo)
-    return read_table(given, text=lambda names: []), str(given)
+    return reader_of_small_table(given, text=lambda names: []), str(given)
 
 
 def _matched(
@@ -134,7 +136,7 @@ def _matched(
     if column.is_duplicated().any():
         twice = column.filter(column.is_duplicated())[0]
         raise LogsError(f"user {twice!r} has two rows", where=source, todo="keep one row a user")
-    own = hash_users(column) if len(column) else np.zeros(0, dtype=np.uint64)
+    own = hash_history_users(column) if len(column) else np.zeros(0, dtype=np.uint64)
     here = np.isin(own, hashes)
     if not here.any():
         todo = "write ids as the logs do"
@@ -149,7 +151,9 @@ def _chosen(names: Sequence[str], user: str, attributes: Sequence[str] | None, s
     asked = [attributes] if isinstance(attributes, str) else list(attributes)
     for name in asked:
         if name not in names or name == user:
-            todo = f"columns are {', '.join(one for one in names if one != user)}{nearest(str(name), list(names))}"
+            todo = (
+                f"columns are {', '.join(one for one in names if one != user)}{error_name_hint(str(name), list(names))}"
+            )
             raise LogsError(f"there is no attribute {name!r}", where=source, todo=todo)
     if not asked:
         raise LogsError("attributes= is empty", where="attributes=", todo="name some columns, or leave it out")

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.arrays import Floats, Ints, read_only
+from newcomer.arrays import Floats, Ints, read_only_array
 from newcomer.encoding import Column
 from newcomer.logs.candidates import Candidates
 from newcomer.one_hot import Catalogue
-from newcomer.records import Shown, freeze
-from newcomer.transforms import Transform, raw
+from newcomer.records import Shown, freeze_record
+from newcomer.transforms import Transform, untransform_rewards
 
 
 class Coded(NamedTuple):
@@ -62,17 +62,17 @@ class Batch(Shown):
     attribute_columns: tuple[Column, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze(self)
+        freeze_record(self)
 
     @cached_property
     def features(self) -> Floats:
         """Features (rows, d); looked up when first asked for, since one-hot features of many actions are large."""
-        return read_only(self.take(slice(None)))
+        return read_only_array(self.take(slice(None)))
 
     @cached_property
     def paid(self) -> Floats:
         """The rewards (rows,) in their own units: what gains are told in."""
-        return raw(self.rewards, self.reward_transform)
+        return untransform_rewards(self.rewards, self.reward_transform)
 
     @property
     def coded(self) -> Coded | None:

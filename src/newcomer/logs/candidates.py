@@ -15,10 +15,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.arrays import Ints
-from newcomer.errors import LogsError, one_line
-from newcomer.logs.columns import Place, identifiers, kind_of, refuse_nulls
+from newcomer.errors import LogsError, error_in_one_line
+from newcomer.logs.columns import Place, column_kind, identifier_column, refuse_null_column
 from newcomer.logs.items import Items
-from newcomer.records import Shown, freeze
+from newcomer.records import Shown, freeze_record
 
 NOWHERE = -1  # the position of an id that is no action of the catalogue: it was shown and never chosen
 MOST_ARMS = 1000
@@ -39,7 +39,7 @@ class Candidates(Shown):
     actions: NDArray[np.int32]
 
     def __post_init__(self) -> None:
-        freeze(self)
+        freeze_record(self)
 
     @classmethod
     def of(cls, lists: pl.Series) -> Candidates:
@@ -111,19 +111,19 @@ def arm_numbers(column: pl.Series, names: Sequence[str], place: Place) -> NDArra
 
 
 def _arm_texts(column: pl.Series, place: Place) -> pl.Series:
-    return column.cast(pl.String) if column.dtype == pl.Boolean else identifiers(column, place).cast(pl.String)
+    return column.cast(pl.String) if column.dtype == pl.Boolean else identifier_column(column, place).cast(pl.String)
 
 
 def _lists(column: pl.Series, items: Items, place: Place, *, gaps: bool) -> pl.Series:
     """The column as lists of ids of the type that the catalogue has; none is empty, and no id is missing."""
     if not gaps:
-        refuse_nulls(column, place)
+        refuse_null_column(column, place)
     lists = _parsed(column, place) if column.dtype == pl.String else column
     if isinstance(lists.dtype, pl.Array):
         lists = lists.cast(pl.List(lists.dtype.inner))
     if not isinstance(lists.dtype, pl.List):
         todo = "store candidates as lists of action ids, or in a CSV as text such as 3|7|12"
-        raise LogsError(f"candidates are {kind_of(lists.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"candidates are {column_kind(lists.dtype)}", where=place.column(column.name), todo=todo)
     empty = (lists.list.len() == 0).fill_null(False)
     todo = "list every action that was on offer, the chosen one among them"
     place.refuse(column.name, empty, "is empty", lambda row: "candidates are empty", todo)
@@ -148,11 +148,11 @@ def _typed(lists: pl.Series, column: pl.Series, items: Items, place: Place) -> p
     inner = lists.list.eval(pl.element().head(0)).explode().dtype
     if not (inner.is_integer() or inner in (pl.String, pl.Categorical, pl.Enum, pl.Null)):
         todo = "use integers or text for ids"
-        raise LogsError(f"candidates are lists {kind_of(inner)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"candidates are lists {column_kind(inner)}", where=place.column(column.name), todo=todo)
     element = pl.element() if inner.is_integer() else pl.element().cast(pl.String)
     typed = lists.list.eval(items.spelled(element, pl.Int64() if inner.is_integer() else pl.String()))
     missing = typed.list.eval(pl.element().is_null()).list.any().fill_null(False)
-    told = lambda row: f"a candidate of {one_line(str(lists[row].to_list()))} is no action id"
+    told = lambda row: f"a candidate of {error_in_one_line(str(lists[row].to_list()))} is no action id"
     todo = "use one type for the ids of actions and candidates"
     place.refuse(column.name, missing, "has what is no action id", told, todo, lambda row: lists[row].to_list())
     return typed

@@ -24,7 +24,13 @@ from numpy.typing import ArrayLike, NDArray
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
 from newcomer.logs.faults import Example, Faults
-from newcomer.logs.text_columns import Dates, iso_dates, numbers_and_nulls, numbers_in, two_ways
+from newcomer.logs.text_columns import (
+    Dates,
+    text_dates_two_ways,
+    text_to_iso_dates,
+    text_to_numbers,
+    text_to_numbers_or_null,
+)
 
 Epoch = Literal["s", "ms", "us", "ns"]
 Real = TypeVar("Real", bound=np.floating)
@@ -113,21 +119,21 @@ class Place:
         return f"{todo}, or leave the column out: columns={{'{part}': None}} (--column {part}=)" if part else todo
 
 
-def identifiers(column: pl.Series, place: Place) -> pl.Series:
+def identifier_column(column: pl.Series, place: Place) -> pl.Series:
     """User or action ids as Int64 or String, so that there are two kinds of ids and not a dozen.
 
     Unsigned and short integers become Int64 if they fit; numbers with a point are refused, since 7.0 and "7" would not
     be found again.
 
-    >>> identifiers(pl.Series("user", [3, 9], dtype=pl.UInt16), Place()).dtype
+    >>> identifier_column(pl.Series("user", [3, 9], dtype=pl.UInt16), Place()).dtype
     Int64
     """
-    refuse_nulls(column, place)
+    refuse_null_column(column, place)
     if column.dtype in (pl.Categorical, pl.Enum) or column.dtype == pl.String:
         return column.cast(pl.String)
     if not column.dtype.is_integer():
         todo = "use integers or text for ids"
-        raise LogsError(f"ids are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"ids are {column_kind(column.dtype)}", where=place.column(column.name), todo=todo)
     exact = column.cast(pl.Int64, strict=False)
     if exact.null_count() > column.null_count():
         lost, todo = exact.is_null() & column.is_not_null(), "use ids below 2^63, or text"
@@ -135,32 +141,32 @@ def identifiers(column: pl.Series, place: Place) -> pl.Series:
     return exact
 
 
-def numbers(column: pl.Series, place: Place) -> Floats:
+def number_column(column: pl.Series, place: Place) -> Floats:
     """A column of finite numbers as float64, (rows,): where a reward, or a feature in a column, becomes a number.
 
-    >>> numbers(pl.Series("reward", [1, 0, 1]), Place("logs.csv"))
+    >>> number_column(pl.Series("reward", [1, 0, 1]), Place("logs.csv"))
     array([1., 0., 1.])
     """
     if column.dtype == pl.String:
-        column = numbers_in(column)[0]
-    refuse_nulls(column, place)
+        column = text_to_numbers(column)[0]
+    refuse_null_column(column, place)
     _refuse_text(column, column.dtype, place)
-    values = numbers_and_nulls(column) if column.dtype == pl.String else column.cast(pl.Float64)
+    values = text_to_numbers_or_null(column) if column.dtype == pl.String else column.cast(pl.Float64)
     return _finite(values.fill_null(0.0).to_numpy(), column.name, place)
 
 
-def probabilities(column: pl.Series, place: Place, *, gaps: bool = False) -> Floats:
+def probability_column(column: pl.Series, place: Place, *, gaps: bool = False) -> Floats:
     """A column of numbers in (0, 1], (rows,): the probability with which the shown action was chosen.
 
     With `gaps` it may be unknown: NaN.
 
-    >>> probabilities(pl.Series("propensity", [0.25, 1.0]), Place())
+    >>> probability_column(pl.Series("propensity", [0.25, 1.0]), Place())
     array([0.25, 1.  ])
     """
-    column = numbers_in(column)[0]
+    column = text_to_numbers(column)[0]
     gaps = gaps and column.dtype != pl.String
     unknown = column.is_null().to_numpy() if gaps else np.zeros(len(column), np.bool_)
-    values = numbers(column.fill_null(1.0) if gaps else column, place)
+    values = number_column(column.fill_null(1.0) if gaps else column, place)
     bad = ((values <= 0.0) | (values > 1.0)) & column.is_not_null().to_numpy()
     todo = "log the probability with which the shown action was chosen"
     told, kind = (lambda row: f"propensity {values[row]:g} is outside (0, 1]"), "is outside (0, 1]"
@@ -168,7 +174,7 @@ def probabilities(column: pl.Series, place: Place, *, gaps: bool = False) -> Flo
     return np.where(unknown, np.nan, values) if unknown.any() else values
 
 
-def times(
+def time_column(
     column: pl.Series,
     place: Place,
     epoch: Epoch | None = None,
@@ -181,10 +187,10 @@ def times(
     Text is parsed as times, `dates` such as 03/02/2020 as said; integers are steps unless `epoch` names the unit in
     which they count Unix time, and theirs are allowed where `ties` says so.
 
-    >>> times(pl.Series("step", [1, 2]), Place()), times(pl.Series("step", [1, 2]), Place(), "s")
+    >>> time_column(pl.Series("step", [1, 2]), Place()), time_column(pl.Series("step", [1, 2]), Place(), "s")
     ((array([1, 2]), False), (array([1000000000, 2000000000]), True))
     """
-    refuse_nulls(column, place)
+    refuse_null_column(column, place)
     if column.dtype == pl.String:
         column = _parse_times(column, place, dates)
     if column.dtype == pl.Date:
@@ -193,16 +199,17 @@ def times(
         return _nanoseconds(column, column.dtype.time_unit or "us", place), True
     if not column.dtype.is_integer():
         todo = "use integers or timestamps"
-        raise LogsError(f"steps are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"steps are {column_kind(column.dtype)}", where=place.column(column.name), todo=todo)
     if epoch is not None:
         return _nanoseconds(column, epoch, place), True
-    return identifiers(column.fill_null(0), place).fill_null(0).to_numpy(), ties
+    return identifier_column(column.fill_null(0), place).fill_null(0).to_numpy(), ties
 
 
-def unix_unit(low: int, high: int) -> Epoch | None:
+def unix_time_column_unit(low: int, high: int) -> Epoch | None:
     """The unit in which integers from `low` to `high` are Unix times by their size; None if they are not.
 
-    >>> unix_unit(956_703_932, 1_046_454_590), unix_unit(1_700_000_000_000, 1_700_000_360_000), unix_unit(0, 50)
+    >>> spans = (956_703_932, 1_046_454_590), (1_700_000_000_000, 1_700_000_360_000), (0, 50)
+    >>> tuple(unix_time_column_unit(*span) for span in spans)
     ('s', 'ms', None)
     """
     for unit, scale in _NANOSECONDS.items():
@@ -211,10 +218,10 @@ def unix_unit(low: int, high: int) -> Epoch | None:
     return None
 
 
-def unix_note(name: str, unit: Epoch, steps: tuple[int, int]) -> str:
+def unix_time_column_note(name: str, unit: Epoch, steps: tuple[int, int]) -> str:
     """What is said of steps that are Unix times by their size.
 
-    >>> unix_note("when", "s", (956_703_932, 1_046_454_590))
+    >>> unix_time_column_note("when", "s", (956_703_932, 1_046_454_590))
     'when holds Unix times in seconds by their size (2000-04-25 to 2003-02-28): equal times of a user keep file order.'
     """
     first, last = (datetime.fromtimestamp(step * _NANOSECONDS[unit] / 10**9, UTC).date() for step in steps)
@@ -222,18 +229,18 @@ def unix_note(name: str, unit: Epoch, steps: tuple[int, int]) -> str:
     return f"{name} holds Unix times in {_WORDS[unit]} by their size ({days}): equal times of a user keep file order."
 
 
-def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
+def feature_list_column(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
     """A column of equally long lists of finite numbers as an array (rows, d).
 
     float32 stays float32: features are most of what logs weigh, and a batch is made of float64 when it is handed out.
 
-    >>> feature_lists(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
+    >>> feature_list_column(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
     [[1.0, 2.0], [3.0, 4.0]]
     """
-    refuse_nulls(column, place)
+    refuse_null_column(column, place)
     if not isinstance(column.dtype, pl.List | pl.Array):
         todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
-        raise LogsError(f"features are {kind_of(column.dtype)}", where=place.column(column.name), todo=todo)
+        raise LogsError(f"features are {column_kind(column.dtype)}", where=place.column(column.name), todo=todo)
     lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
     dim, right = _common_length(lists, place, dim)
     if not right:
@@ -245,7 +252,9 @@ def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> ND
         bad = (
             lists[row].filter(lists[row].cast(pl.Float64, strict=False).is_null())[0] if words.any() else lists[row][0]
         )
-        what = f"text {bad!r} where numbers belong" if isinstance(bad, str) else f"features are {kind_of(flat.dtype)}"
+        what = (
+            f"text {bad!r} where numbers belong" if isinstance(bad, str) else f"features are {column_kind(flat.dtype)}"
+        )
         raise LogsError(what, where=place.column(column.name, row), todo="use numbers")
     if flat.null_count():
         gaps = np.asarray(flat.is_null().to_numpy().reshape(-1, dim).any(axis=1))
@@ -254,12 +263,12 @@ def feature_lists(column: pl.Series, place: Place, dim: int | None = None) -> ND
     return _finite(flat.cast(kept).fill_null(0.0).to_numpy().reshape(-1, dim), column.name, place)
 
 
-def feature_array(given: ArrayLike, name: str = "features", *, gaps: bool = False) -> NDArray[np.floating]:
+def feature_array_columns(given: ArrayLike, name: str = "features", *, gaps: bool = False) -> NDArray[np.floating]:
     """An array (rows, d) of finite numbers; float32 stays float32. A copy: what is done to `given` stays there.
 
     With `gaps`, some may be NaN: their rows are to be left out.
     """
-    refuse_masked(given, name)
+    refuse_masked_column(given, name)
     try:
         values = np.asarray(given)
     except ValueError as error:
@@ -278,7 +287,7 @@ def feature_array(given: ArrayLike, name: str = "features", *, gaps: bool = Fals
     return _finite(exact, name, Place())
 
 
-def refuse_masked(given: object, name: str) -> None:
+def refuse_masked_column(given: object, name: str) -> None:
     """Refuse a masked array: what it hides would be read like everything else."""
     if isinstance(given, np.ma.MaskedArray):
         todo = "leave the masked rows out, or pass array.filled(value) or array.data"
@@ -330,9 +339,9 @@ def _parse_times(column: pl.Series, place: Place, dates: Dates | Literal["either
     if dates == "either":
         todo = "say which: dates='day-first' or 'month-first' (--dates day-first|month-first)"
         told, kind = (lambda row: f"{column[row]!r} can be read two ways"), "can be read two ways"
-        place.refuse(column.name, two_ways(column), kind, told, todo, lambda row: column[row])
+        place.refuse(column.name, text_dates_two_ways(column), kind, told, todo, lambda row: column[row])
         dates = "day-first"
-    text = column.str.strip_chars() if dates is None else iso_dates(column, dates)
+    text = column.str.strip_chars() if dates is None else text_to_iso_dates(column, dates)
     try:
         parsed = text.str.to_datetime(strict=False, time_unit="us")
     except pl.exceptions.PolarsError:
@@ -345,7 +354,7 @@ def _parse_times(column: pl.Series, place: Place, dates: Dates | Literal["either
     return parsed.fill_null(datetime(1970, 1, 1))
 
 
-def refuse_nulls(column: pl.Series, place: Place) -> None:
+def refuse_null_column(column: pl.Series, place: Place) -> None:
     """Refuse a column in which values are missing."""
     if column.null_count():
         place.refuse(column.name, column.is_null(), "is missing", lambda row: f"{column.name} is missing", FILL_IN)
@@ -354,9 +363,9 @@ def refuse_nulls(column: pl.Series, place: Place) -> None:
 def _refuse_text(column: pl.Series, dtype: pl.DataType, place: Place) -> None:
     """Refuse what is not numeric; of text, the values that are not numbers are named."""
     if dtype == pl.String:
-        _refuse_words(column, numbers_and_nulls(column).is_null() & column.is_not_null(), place, "numbers")
+        _refuse_words(column, text_to_numbers_or_null(column).is_null() & column.is_not_null(), place, "numbers")
     elif not (dtype.is_numeric() or dtype == pl.Boolean):
-        raise LogsError(f"{column.name} is {kind_of(dtype)}", where=place.column(column.name), todo="use numbers")
+        raise LogsError(f"{column.name} is {column_kind(dtype)}", where=place.column(column.name), todo="use numbers")
 
 
 def _refuse_words(column: pl.Series, bad: pl.Series, place: Place, wanted: str) -> None:
@@ -365,7 +374,7 @@ def _refuse_words(column: pl.Series, bad: pl.Series, place: Place, wanted: str) 
     place.refuse(column.name, bad, kind, told, f"use {wanted}", lambda row: column[row])
 
 
-def kind_of(dtype: pl.DataType) -> str:
+def column_kind(dtype: pl.DataType) -> str:
     """What a column holds, in words."""
     return "text" if dtype == pl.String else f"of type {dtype}"
 
@@ -395,19 +404,19 @@ KNOWN = {
 }
 
 
-def plain(name: str) -> str:
+def plain_column_name(name: str) -> str:
     """A name without case, spaces and signs.
 
-    >>> plain("User_ID"), plain("movieId")
+    >>> plain_column_name("User_ID"), plain_column_name("movieId")
     ('userid', 'movieid')
     """
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def known_as(part: str, names: Iterable[str]) -> list[str]:
+def known_column_names(part: str, names: Iterable[str]) -> list[str]:
     """The names under which a part of logs commonly goes.
 
-    >>> known_as("reward", ["userId", "rating", "comment"])
+    >>> known_column_names("reward", ["userId", "rating", "comment"])
     ['rating']
     """
-    return [name for name in names if plain(name) in KNOWN[part]]
+    return [name for name in names if plain_column_name(name) in KNOWN[part]]

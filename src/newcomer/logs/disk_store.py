@@ -11,8 +11,8 @@ A user's rows all fall into one bucket and keep their order of arrival there, so
 gives whole histories in time order with only one bucket in memory.
 
 A `Scatter` writes rows as they arrive: one file a bucket, slices of Arrow one after another. `Slices` says where they
-are. `sort_bucket` loads what one or several writers wrote to a bucket, and writes the histories as a part. One process
-does both here; several do it in `parallel_read`.
+are. `sort_store_bucket` loads what one or several writers wrote to a bucket, and writes the histories as a part. One
+process does both here; several do it in `parallel_read`.
 
 Scratch: a private temporary folder that goes away with whatever holds it, or when the program ends.
 """
@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 from newcomer.arrays import Ints
 from newcomer.errors import LogsError
 from newcomer.logs.candidates import Candidates
-from newcomer.logs.histories import Histories, Limits, Rows, arrange, concatenate
-from newcomer.users import mix
+from newcomer.logs.histories import Histories, Limits, Rows, arrange_histories, concatenate_histories
+from newcomer.users import mix_user_hashes
 
 TASKS = (1, 2, 4, 6, 8, 12, 24)  # that a pass is dealt out in: two, three or four workers, and more, share them evenly
 OPEN = 256 << 20  # bytes of parts that a worker keeps mapped
@@ -78,12 +78,12 @@ class DiskStore:
         names = []
         for number, part in enumerate(parts):
             names.append(f"part-{number}")
-            save_part(part, scratch.path / names[-1])
+            save_store_part(part, scratch.path / names[-1])
         return cls(scratch.path, names, limits=limits, scratch=scratch)
 
     def part(self, number: int) -> Histories:
         """One part. The last few stay open: where there are few, a pass over them costs no opening."""
-        part = self._open.pop(number, None) or load_part(self.folder / self.names[number])
+        part = self._open.pop(number, None) or load_store_part(self.folder / self.names[number])
         self._open[number] = part
         while len(self._open) > 1 and sum(map(_bytes, self._open.values())) > OPEN:
             del self._open[next(iter(self._open))]
@@ -93,7 +93,7 @@ class DiskStore:
         """All parts, one at a time."""
         self._check_open()
         for number in range(len(self.names)):
-            yield load_part(self.folder / self.names[number])
+            yield load_store_part(self.folder / self.names[number])
 
     def tasks(self, rows: int, dim: int, total: int) -> Dealt:
         """The pass in tasks, each some pieces of about `rows` rows at most; and how many of the `total` rows each has.
@@ -102,7 +102,7 @@ class DiskStore:
         out depends on the logs and on nothing else: so does the rounding of what is added up.
         """
         self._check_open()
-        count = task_count(total, dim)
+        count = disk_store_tasks(total, dim)
         if (rows, count) not in self._dealt:
             self._dealt[rows, count] = self._deal(min(rows, -(-total // count)), count, total)
         return self._dealt[rows, count]
@@ -117,7 +117,7 @@ class DiskStore:
             for first, last in pairwise(_crossings(offsets, begun, share)):
                 size = int(offsets[last] - offsets[first])
                 task = min(int((begun + offsets[first] + size / 2) / share), count - 1)
-                ends = even(offsets[first : last + 1] - offsets[first], rows)
+                ends = even_store_cuts(offsets[first : last + 1] - offsets[first], rows)
                 tasks[task] += [Piece(number, first + a, first + b) for a, b in pairwise(ends)]
                 counts[task] += size
             begun += int(offsets[-1])
@@ -136,10 +136,10 @@ class DiskStore:
         return {**self.__dict__, "_scratch": None, "_open": {}, "_dealt": {}}
 
 
-def task_count(rows: int, dim: int) -> int:
+def disk_store_tasks(rows: int, dim: int) -> int:
     """How many tasks a pass over so many rows of d features is dealt out in.
 
-    >>> task_count(430_000, 5), task_count(20_000_000, 50), task_count(10**9, 50)
+    >>> disk_store_tasks(430_000, 5), disk_store_tasks(20_000_000, 50), disk_store_tasks(10**9, 50)
     (4, 24, 504)
     """
     many = TASKS[-1]
@@ -148,10 +148,10 @@ def task_count(rows: int, dim: int) -> int:
     return max(count for count in TASKS if count == 1 or count * max(FEWEST, 16 * dim) <= rows)
 
 
-def even(offsets: Ints, rows: int) -> list[int]:
+def even_store_cuts(offsets: Ints, rows: int) -> list[int]:
     """Where histories are cut into pieces of equal size, about `rows` rows or less: positions of users, ends included.
 
-    >>> even(np.array([0, 2, 4, 6, 8, 9]), 6)
+    >>> even_store_cuts(np.array([0, 2, 4, 6, 8, 9]), 6)
     [0, 3, 5]
     """
     total = int(offsets[-1])
@@ -175,7 +175,7 @@ def _bytes(part: Histories) -> int:
     return sum(column.nbytes for column in part.columns().values())
 
 
-def save_part(part: Histories, folder: Path) -> None:
+def save_store_part(part: Histories, folder: Path) -> None:
     """Write sorted histories, all or nothing."""
     arrays = {"hashes": part.hashes, "offsets": part.offsets, **part.columns()}
     if part.candidates is not None:
@@ -191,12 +191,12 @@ def save_part(part: Histories, folder: Path) -> None:
         if not folder.exists():
             os.rename(beside, folder)
     except OSError as error:
-        raise no_room(folder.parent, error) from error
+        raise no_disk_room(folder.parent, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def load_part(folder: Path) -> Histories:
+def load_store_part(folder: Path) -> Histories:
     """A part, its arrays mapped into memory."""
     # A mapped array is of a class of its own, for which loops would be compiled again: a plain view of it is not.
     arrays: dict[str, Any]
@@ -257,23 +257,25 @@ class Scatter:
             with self._file(bucket).open("ab") as file:
                 file.write(buffer.getbuffer())
         except OSError as error:
-            raise no_room(self._folder, error) from error
+            raise no_disk_room(self._folder, error) from error
         self._sizes[bucket].append(buffer.tell())
 
     def _file(self, bucket: int) -> Path:
         return self._folder / f"rows-{bucket}-{self._token}"
 
 
-def sort_bucket(written: Sequence[Slices], folder: Path, limits: Limits | None) -> Histories:
+def sort_store_bucket(written: Sequence[Slices], folder: Path, limits: Limits | None) -> Histories:
     """The histories of a bucket, in which several writers wrote in this order; they are kept as the part `folder`.
 
     What was sorted before is not sorted again, and rows are removed once they are.
     """
     if not folder.exists():
-        save_part(arrange(concatenate([rows for one in written for rows in _load(one)]), limits), folder)
+        save_store_part(
+            arrange_histories(concatenate_histories([rows for one in written for rows in _load(one)]), limits), folder
+        )
     for one in written:
         one.file.unlink(missing_ok=True)
-    return load_part(folder)
+    return load_store_part(folder)
 
 
 def _load(written: Slices) -> Iterator[Rows]:
@@ -301,7 +303,7 @@ class Spill:
     def sort(self, limits: Limits | None = None) -> Iterator[Histories]:
         """Sort every bucket once, keep the result on disk instead of the rows, and show it; rewards within limits."""
         for bucket, written in self._scatter.slices().items():
-            yield sort_bucket([written], self._scratch.path / f"part-{bucket}", limits)
+            yield sort_store_bucket([written], self._scratch.path / f"part-{bucket}", limits)
 
     def store(self, limits: Limits | None = None) -> DiskStore:
         """Where the sorted histories are, once all are."""
@@ -322,7 +324,7 @@ def _bucket(users: pl.Series, buckets: int) -> NDArray[np.uint16]:
     if users.dtype == pl.String:
         hashes = users.hash(seed=_SEED).to_numpy()
     else:
-        hashes = mix(users.to_numpy().view(np.uint64))
+        hashes = mix_user_hashes(users.to_numpy().view(np.uint64))
     return (hashes % np.uint64(buckets)).astype(np.uint16)
 
 
@@ -342,7 +344,7 @@ class Scratch:
         try:
             self.path.mkdir(mode=0o700)
         except OSError as error:
-            raise no_room(where, error) from error
+            raise no_disk_room(where, error) from error
 
     @property
     def alive(self) -> bool:
@@ -372,7 +374,7 @@ def _remove(folder: Path) -> None:
         raise interrupt
 
 
-def no_room(folder: Path, error: OSError) -> LogsError:
+def no_disk_room(folder: Path, error: OSError) -> LogsError:
     """The error for temporary files that cannot be written."""
     todo = "free some space, or let TMPDIR name a folder that has more"
     return LogsError(f"cannot write temporary files: {error.strerror}", where=str(folder), todo=todo)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer.errors import LogsError, one_line
+from newcomer.errors import LogsError, error_in_one_line
 
 SHOWN = 3  # examples of each fault
 VALUE = 40  # characters of a value that are shown
@@ -94,7 +94,7 @@ class Faults:
         raise LogsError(what, where=source, todo="; ".join(todos))
 
 
-def repeated_steps(pairs: Sequence[tuple[object, int]], count: int) -> LogsError:
+def repeated_steps_fault(pairs: Sequence[tuple[object, int]], count: int) -> LogsError:
     """The error for integer steps that a user has more than once: `count` of them, the first few given as pairs."""
     first, *others = pairs[:SHOWN]
     also = ", ".join(f"user {user!r} step {step}" for user, step in others)
@@ -106,10 +106,10 @@ def repeated_steps(pairs: Sequence[tuple[object, int]], count: int) -> LogsError
     )
 
 
-def mentioning(error: LogsError, notes: Sequence[str]) -> LogsError:
+def fault_mentioning(error: LogsError, notes: Sequence[str]) -> LogsError:
     """The error with what else is worth mending at the same time, as notes that are sentences.
 
-    >>> str(mentioning(LogsError("reward is missing", todo="fill it in"), ["'B' and 'b' are likely the same."]))
+    >>> str(fault_mentioning(LogsError("reward is missing", todo="fill it in"), ["'B' and 'b' are likely the same."]))
     "reward is missing: fill it in. Also: 'B' and 'b' are likely the same"
     """
     if not notes:
@@ -138,4 +138,4 @@ def _told(fault: Fault, *, several: bool) -> str:
 def _place(one: Example, *, several: bool) -> str:
     """A row, with its file where there are several, and what stands there."""
     source = f"{one.source} " if several and one.source else ""
-    return f"{source}row {one.row:,}" + (f": {one_line(one.value, VALUE)}" if one.value else "")
+    return f"{source}row {one.row:,}" + (f": {error_in_one_line(one.value, VALUE)}" if one.value else "")

@@ -26,9 +26,9 @@ import numpy as np
 import polars as pl
 
 from newcomer.arrays import Floats
-from newcomer.encoding import MOST, Column, indicators
-from newcomer.errors import LogsError, nearest
-from newcomer.logs.columns import Place, feature_lists, numbers, refuse_nulls
+from newcomer.encoding import MOST, Column, encode_level_indicators
+from newcomer.errors import LogsError, error_name_hint
+from newcomer.logs.columns import Place, feature_list_column, number_column, refuse_null_column
 from newcomer.logs.text_columns import WORDS
 
 DWARFS = 100.0  # times the size of the others
@@ -51,19 +51,20 @@ def feature_columns(frame: pl.DataFrame, place: Place, chosen: Sequence[str] | N
     if chosen is not None:
         return _chosen(frame, place, chosen)
     if "features" in frame.columns:
-        return FeatureColumns(feature_lists(frame["features"], place).astype(np.float64))
-    columns = [column for column in frame if is_feature(column)]
+        return FeatureColumns(feature_list_column(frame["features"], place).astype(np.float64))
+    columns = [column for column in frame if is_feature_column(column)]
     if not columns:
         todo = "add numeric columns, or a column features of lists, or a column name for one-hot features with names"
         raise LogsError("items have no numeric columns", where=place.source, todo=todo)
     names = tuple(column.name for column in columns)
-    matrix = np.column_stack([numbers(column, place) for column in columns])
+    matrix = np.column_stack([number_column(column, place) for column in columns])
     if not place.faults:  # nothing is to be said of the size of what is not there
         _refuse_odd(matrix, names, place)
     others = [name for name in frame.columns if name not in names]
-    left = f"; not numeric and left out: {listed(others)}" if others else ""
+    left = f"; not numeric and left out: {listed_feature_names(others)}" if others else ""
     note = (
-        f"Features are the {count_columns(names)} {listed(names)} of the items{left} (features= or --features chooses)."
+        f"Features are the {count_feature_columns(names)} {listed_feature_names(names)} of the "
+        f"items{left} (features= or --features chooses)."
     )
     return FeatureColumns(matrix, names, (note,))
 
@@ -72,15 +73,15 @@ def _chosen(frame: pl.DataFrame, place: Place, chosen: Sequence[str]) -> Feature
     """The columns that the caller named, in that order; one of them may hold lists."""
     for name in chosen:
         if name not in frame.columns:
-            todo = f"columns are {listed(frame.columns)}{nearest(name, frame.columns)}"
+            todo = f"columns are {listed_feature_names(frame.columns)}{error_name_hint(name, frame.columns)}"
             raise LogsError(f"items have no column '{name}'", where=place.source, todo=todo)
     if len(chosen) == 1 and isinstance(frame[chosen[0]].dtype, pl.List | pl.Array):
-        return FeatureColumns(feature_lists(frame[chosen[0]], place).astype(np.float64))
-    names, matrix = tuple(chosen), np.column_stack([numbers(frame[name], place) for name in chosen])
-    return FeatureColumns(matrix, names, tuple(size_notes(matrix, names)))
+        return FeatureColumns(feature_list_column(frame[chosen[0]], place).astype(np.float64))
+    names, matrix = tuple(chosen), np.column_stack([number_column(frame[name], place) for name in chosen])
+    return FeatureColumns(matrix, names, tuple(feature_size_notes(matrix, names)))
 
 
-def size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
+def feature_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
     """A note on each feature beside which the others hardly count."""
     return [
         f"Feature {names[i]} is about {ratio:,.0f} times as large as the others, which will hardly count: scale it."
@@ -89,16 +90,16 @@ def size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
     ]
 
 
-def listed(names: Sequence[str]) -> str:
+def listed_feature_names(names: Sequence[str]) -> str:
     """Names in a sentence, not too many.
 
-    >>> listed(["a", "b"])
+    >>> listed_feature_names(["a", "b"])
     'a, b'
     """
     return ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 
-def count_columns(names: Sequence[str]) -> str:
+def count_feature_columns(names: Sequence[str]) -> str:
     """`column`, or how many columns."""
     return "column" if len(names) == 1 else f"{len(names):,} columns"
 
@@ -114,7 +115,7 @@ def _refuse_odd(matrix: Floats, names: tuple[str, ...], place: Place) -> None:
         return
     first = odd[0]
     why = "looks like an id" if ids[first] else f"is about {ratios[first]:,.0f} times as large as the others"
-    more = "" if len(odd) == 1 else f" (so do not fit: {listed([names[i] for i in odd[1:]])})"
+    more = "" if len(odd) == 1 else f" (so do not fit: {listed_feature_names([names[i] for i in odd[1:]])})"
     rest = ",".join(name for i, name in enumerate(names) if i not in odd) or "a,b,c"
     scale = "" if ids[first] else ", or scale it"
     raise LogsError(
@@ -143,7 +144,7 @@ def _is_id(column: Floats) -> bool:
     return len(np.unique(column)) >= DISTINCT * len(column)
 
 
-def is_feature(column: pl.Series) -> bool:
+def is_feature_column(column: pl.Series) -> bool:
     """Whether a column holds numbers, or text that was meant as numbers."""
     return column.dtype.is_numeric() or column.dtype == pl.Boolean or _meant(column)
 
@@ -164,10 +165,10 @@ SCATTERED = 0.5  # share of rows in pooled levels, from which a column is taken 
 Counted = Callable[[str], pl.DataFrame]  # the distinct values of a column as text, `value`, with how many rows, `len`
 
 
-def expand_names(names: Sequence[str], available: Sequence[str], *, where: str = "") -> tuple[str, ...]:
+def expand_feature_names(names: Sequence[str], available: Sequence[str], *, where: str = "") -> tuple[str, ...]:
     """The columns that names or patterns such as `tax*` stand for, each once; a column of that very name comes first.
 
-    >>> expand_names(["b", "x*"], ["x1", "x2", "b", "y"])
+    >>> expand_feature_names(["b", "x*"], ["x1", "x2", "b", "y"])
     ('b', 'x1', 'x2')
     """
     found: list[str] = []
@@ -178,12 +179,14 @@ def expand_names(names: Sequence[str], available: Sequence[str], *, where: str =
             raise LogsError(f"no column matches '{name}'", where=where, todo=todo)
         if not matching:
             listed = ", ".join(available[:12]) + ", ..." * (len(available) > 12)
-            raise LogsError(f"no column '{name}'", where=where, todo=f"columns are {listed}{nearest(name, available)}")
+            raise LogsError(
+                f"no column '{name}'", where=where, todo=f"columns are {listed}{error_name_hint(name, available)}"
+            )
         found += matching
     return tuple(dict.fromkeys(found))
 
 
-def learn_levels(
+def learn_feature_levels(
     names: Sequence[str],
     types: Sequence[Mapping[str, pl.DataType]],
     counted: Counted,
@@ -206,13 +209,13 @@ def learn_levels(
     return tuple(found), notes
 
 
-def encoded(column: pl.Series, levels: Column, place: Place) -> Floats:
+def encoded_feature_column(column: pl.Series, levels: Column, place: Place) -> Floats:
     """A column of text as indicators (rows, width); rows of pooled levels have the average."""
-    refuse_nulls(column, place)
+    refuse_null_column(column, place)
     places = pl.Series(np.arange(levels.width))
     known = pl.Series(levels.levels, dtype=pl.String)
     codes = column.cast(pl.String).replace_strict(known, places, default=-1, return_dtype=pl.Int64)
-    return indicators(levels, codes.fill_null(-1).to_numpy())
+    return encode_level_indicators(levels, codes.fill_null(-1).to_numpy())
 
 
 def _levels(name: str, counts: pl.DataFrame, where: str) -> tuple[Column, list[str]]:

@@ -38,18 +38,18 @@ from urllib.parse import unquote
 
 import polars as pl
 
-from newcomer.errors import LogsError, nearest
+from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import Epoch
-from newcomer.logs.disk_store import Scratch, no_room
-from newcomer.logs.schema import Layout, Renames, resolve
+from newcomer.logs.disk_store import Scratch, no_disk_room
+from newcomer.logs.schema import Layout, Renames, resolve_schema
 from newcomer.logs.text_columns import (
     MISSING,
-    date_questions,
-    dates_found,
-    has_comma,
-    has_point,
-    is_no_id,
-    spellings_note,
+    text_date_questions,
+    text_dates_found,
+    text_has_comma,
+    text_has_point,
+    text_is_no_id,
+    text_spellings_note,
 )
 from newcomer.validate import shown
 
@@ -80,7 +80,7 @@ class LogFile:
         return {key: None if value == _NULL else unquote(value) for key, _, value in pairs}
 
 
-def find_files(paths: Paths) -> list[LogFile]:
+def find_log_files(paths: Paths) -> list[LogFile]:
     """The files that a path, folder, glob, pipe or list of these names, each once, sorted by name.
 
     The order counts: rows of a user without a step, or at equal times, stand in the order of their files.
@@ -158,7 +158,7 @@ def _spooled(name: str, stream: IO[bytes]) -> LogFile:
         with path.open("wb") as file:
             shutil.copyfileobj(stream, file, 1 << 20)
     except OSError as error:
-        raise no_room(scratch.path, error) from error
+        raise no_disk_room(scratch.path, error) from error
     return LogFile(name, str(path), scratch)
 
 
@@ -173,7 +173,7 @@ def _nothing(path: str) -> LogsError:
         return LogsError("this is neither a file nor a folder", where=path, todo="pass a file, a folder or a pipe")
     folder = Path(path).parent
     there = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    return LogsError("no such file", where=path, todo="check the path" + nearest(Path(path).name, there))
+    return LogsError("no such file", where=path, todo="check the path" + error_name_hint(Path(path).name, there))
 
 
 Kind = Literal["parquet", "csv", "jsonl"]
@@ -203,11 +203,11 @@ class TableFile:
         kind = _kind_by_name(file.name) if file.scratch is None else None
         if kind == "parquet":
             return cls(file, "parquet")
-        with translated(file.name, kind or "csv"):
+        with log_file_errors(file.name, kind or "csv"):
             head = _head(file.path)
         kind = kind or _kind_by_content(head)
         if kind == "csv":
-            refuse_twins(_columns(head, _separator(head)), where=file.name)
+            refuse_twin_columns_of_file(_columns(head, _separator(head)), where=file.name)
         return cls(file, kind, _separator(head) if kind == "csv" else ",")
 
     @property
@@ -218,7 +218,7 @@ class TableFile:
     @cached_property
     def schema(self) -> pl.Schema:
         """Columns and types of the file, without those of its folders; of JSON lines every line is looked at, once."""
-        with translated(self.name, self.kind):
+        with log_file_errors(self.name, self.kind):
             return self._scan_file().collect_schema()
 
     @cached_property
@@ -249,7 +249,7 @@ class TableFile:
 
     def ask(self, *questions: pl.Expr) -> pl.DataFrame:
         """What the file says, computed as a stream, so that no file need fit into memory."""
-        with translated(self.name, self.kind):
+        with log_file_errors(self.name, self.kind):
             return self.scan().select(questions).collect(engine="streaming")
 
     def _scan_file(self) -> pl.LazyFrame:
@@ -262,7 +262,7 @@ class TableFile:
 
 
 @contextmanager
-def translated(name: str, kind: Kind) -> Iterator[None]:
+def log_file_errors(name: str, kind: Kind) -> Iterator[None]:
     """Turn what the table library raises into one sentence about the file."""
     try:
         yield
@@ -312,7 +312,7 @@ def _columns(head: bytes, separator: str) -> list[str]:
     return next(csv.reader(first, delimiter=separator), [])
 
 
-def refuse_twins(names: Sequence[str], *, where: str = "") -> None:
+def refuse_twin_columns_of_file(names: Sequence[str], *, where: str = "") -> None:
     """Refuse two columns of the same name: which of them is meant cannot be said. Without a name there may be many."""
     twins = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if twins:
@@ -323,9 +323,9 @@ def refuse_twins(names: Sequence[str], *, where: str = "") -> None:
 MANY_USERS = 5_000_000  # above which ids are not compared for spellings: all of them would be held at once
 
 
-def common_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:
+def common_file_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:
     """The layout of the first file, if every other file has the same columns."""
-    layouts = [resolve(table.names, columns, source=table.name, epoch=epoch) for table in tables]
+    layouts = [resolve_schema(table.names, columns, source=table.name, epoch=epoch) for table in tables]
     expected = set(layouts[0].names())
     for table, layout in zip(tables, layouts, strict=True):
         odd = sorted(set(layout.names()) ^ expected)
@@ -367,12 +367,14 @@ class FileFacts:
                 dropped += int(told[" any"][0])
                 gaps = {name: gaps.get(name, 0) + int(told[name][0]) for name in missing}
             asked = [name for name in ids if table.is_text(name)]
-            steps = step_questions(table, layout.step) if whole else None
-            plain = (is_no_id(name, blanks=False).any() for name in asked)
+            steps = file_step_questions(table, layout.step) if whole else None
+            plain = (text_is_no_id(name, blanks=False).any() for name in asked)
             answer = table.ask(pl.len().alias(" rows"), *plain, *(steps or ()))
             odd = [name for name in asked if answer[name][0]]
             if odd or (steps and not answer[" whole"][0]):  # perhaps only for the blanks
-                again = [is_no_id(name).any() for name in odd] + (step_questions(table, layout.step, blanks=True) or [])
+                again = [text_is_no_id(name).any() for name in odd] + (
+                    file_step_questions(table, layout.step, blanks=True) or []
+                )
                 answer = answer.with_columns(table.ask(*(again if steps else again[: len(odd)])))
             rows += int(answer[" rows"][0])
             text |= {name: text.get(name, False) or bool(answer[name][0]) for name in asked}
@@ -383,7 +385,7 @@ class FileFacts:
         return cls(rows, text, (min(lows), max(highs)) if whole and lows else None, dropped, gaps)
 
 
-def step_questions(table: TableFile, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
+def file_step_questions(table: TableFile, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
     """Are the steps of a file whole numbers, and from where to where? None if their type says that they are not."""
     if name is None:
         return None
@@ -399,9 +401,9 @@ def step_questions(table: TableFile, name: str | None, *, blanks: bool = False) 
     ]
 
 
-def is_empty(tables: Sequence[TableFile], name: str) -> bool:
+def is_empty_in_files(tables: Sequence[TableFile], name: str) -> bool:
     """Whether no file holds a value of a column. The first row of the first file nearly always tells."""
-    with translated(tables[0].name, tables[0].kind):
+    with log_file_errors(tables[0].name, tables[0].kind):
         first = tables[0].scan().select(name).head(1).collect()
     if len(first) and first[name].null_count() == 0:
         return False
@@ -409,32 +411,32 @@ def is_empty(tables: Sequence[TableFile], name: str) -> bool:
     return sum(int(c["rows"][0]) for c in counts) > 0 and not any(int(c[name][0]) for c in counts)
 
 
-def value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFrame:
+def file_value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFrame:
     """The distinct values of a column in all files, as text, with how many rows have each."""
     counts = []
     for table in tables:
-        with translated(table.name, table.kind):
+        with log_file_errors(table.name, table.kind):
             values = table.scan().select(value=pl.col(name).cast(pl.String))
             counts.append(values.group_by("value").len().collect(engine="streaming"))
     return pl.concat(counts).group_by("value").agg(pl.col("len").sum())
 
 
-def dated(tables: Sequence[TableFile], layout: Layout) -> Layout:
+def file_date_layout(tables: Sequence[TableFile], layout: Layout) -> Layout:
     """The layout that knows how dates such as 03/02/2020 are to be read, where all files together settle it."""
     name = str(layout.step)
     texts = [table for table in tables if table.types[name] == pl.String]
-    dates, why = dates_found([table.ask(*date_questions(name)) for table in texts]) if texts else (None, "")
+    dates, why = text_dates_found([table.ask(*text_date_questions(name)) for table in texts]) if texts else (None, "")
     if dates is None or dates == "either":
         return replace(layout, dates=dates)
-    return layout.noting(dates_note(name, dates, why), dates=dates)
+    return layout.noting(file_dates_note(name, dates, why), dates=dates)
 
 
-def dates_note(name: str, dates: str, why: str) -> str:
+def file_dates_note(name: str, dates: str, why: str) -> str:
     """What is said of dates that something settled."""
     return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates= or --dates chooses)."
 
 
-def likely_same_users(tables: Sequence[TableFile], layout: Layout, texts: dict[str, bool]) -> list[str]:
+def same_users_in_files_note(tables: Sequence[TableFile], layout: Layout, texts: dict[str, bool]) -> list[str]:
     """A note on users whose ids differ in case or blanks alone; those of actions are looked at in the catalogue.
 
     Ids of one case and without blanks are all that most files have, and cost one look; of very many others nothing is
@@ -450,15 +452,15 @@ def likely_same_users(tables: Sequence[TableFile], layout: Layout, texts: dict[s
     if looks["low"].all() or looks["high"].all() or looks["users"].sum() > MANY_USERS:
         return []
     distinct = pl.concat([table.ask(user.drop_nulls().unique()) for table in tables])[name].unique()
-    return spellings_note(distinct, "user")
+    return text_spellings_note(distinct, "user")
 
 
-def numeric_columns(layout: Layout) -> list[str]:
+def numeric_columns_of_file(layout: Layout) -> list[str]:
     """The columns of plain numbers."""
     return [name for name in (layout.reward, layout.propensity, *layout.numeric_features) if name is not None]
 
 
-def decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
+def file_has_decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
     """Whether a CSV writes decimals with a comma; where others have a point, 1.234 might be a thousand: refused.
 
     Between commas a comma in a number must stand in quotes, and is more likely to mark thousands.
@@ -467,7 +469,8 @@ def decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
     if table.kind != "csv" or table.separator == "," or not asked:
         return False
     answer = table.ask(
-        *(has_comma(name).any() for name in asked), *(has_point(name).any().name.suffix(" points") for name in asked)
+        *(text_has_comma(name).any() for name in asked),
+        *(text_has_point(name).any().name.suffix(" points") for name in asked),
     )
     found = [name for name in asked if answer[name][0]]
     for name in asked if found else ():
@@ -478,7 +481,7 @@ def decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
     return bool(found)
 
 
-def dialect_notes(tables: Sequence[TableFile], commas: frozenset[str]) -> list[str]:
+def file_dialect_notes(tables: Sequence[TableFile], commas: frozenset[str]) -> list[str]:
     """What was found out about how CSV files are written, of the first file of each sort."""
     notes = {}
     for table in tables:

@@ -16,24 +16,24 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.columns import refuse_masked
+from newcomer.logs.columns import refuse_masked_column
 
 
-def from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
+def frame_from_arrays(columns: Mapping[str, ArrayLike]) -> pl.DataFrame:
     """A frame of equally long one-dimensional arrays.
 
-    >>> from_arrays({"user": [1, 2], "reward": [0.5, 1.0]}).shape
+    >>> frame_from_arrays({"user": [1, 2], "reward": [0.5, 1.0]}).shape
     (2, 2)
     """
     arrays = {name: _array(name, values) for name, values in columns.items()}
     if any(array.ndim != 1 for array in arrays.values()) or len({len(array) for array in arrays.values()}) > 1:
-        raise unequal({name: array.shape for name, array in arrays.items()})
+        raise unequal_frame_error({name: array.shape for name, array in arrays.items()})
     return pl.DataFrame([_series(name, array) for name, array in arrays.items()])
 
 
-def with_lists(frame: pl.DataFrame, name: str, lists: Any) -> pl.DataFrame:
+def frame_with_lists(frame: pl.DataFrame, name: str, lists: Any) -> pl.DataFrame:
     """The frame with a column of lists, one for each row: a list of lists, an array (rows, K), or a Polars column."""
-    refuse_masked(lists, name)
+    refuse_masked_column(lists, name)
     try:
         if not isinstance(lists, pl.Series | pl.DataFrame) and hasattr(lists, "to_numpy"):  # pandas, in all its kinds
             lists = lists.to_numpy().tolist()
@@ -42,25 +42,25 @@ def with_lists(frame: pl.DataFrame, name: str, lists: Any) -> pl.DataFrame:
         todo = "pass a list of ids for each row"
         raise LogsError(f"{name} is not a list of lists", where=name, todo=todo) from error
     if len(column) != len(frame):
-        raise unequal({"user": len(frame), name: len(column)})
+        raise unequal_frame_error({"user": len(frame), name: len(column)})
     return frame.with_columns(column)
 
 
-def held(table: Any) -> Any:
+def held_frame(table: Any) -> Any:
     """A table that may be looked at more than once: what can be read only once is read into a Polars frame here."""
     return table if isinstance(table, pl.DataFrame | pl.LazyFrame) or _is_pandas(table) else _from_arrow(table)
 
 
-def names_of(table: Any) -> list[str]:
-    """Names of the columns of a `held` table."""
+def frame_column_names(table: Any) -> list[str]:
+    """Names of the columns of a `held_frame` table."""
     if isinstance(table, pl.LazyFrame):
         with _collecting():
             return table.collect_schema().names()
     return [str(name) for name in table.columns]
 
 
-def temporal_names(table: Any) -> list[str]:
-    """Names of the columns of a `held` table that hold times by their type."""
+def frame_temporal_names(table: Any) -> list[str]:
+    """Names of the columns of a `held_frame` table that hold times by their type."""
     if isinstance(table, pl.LazyFrame):
         with _collecting():
             types = dict(table.collect_schema())
@@ -70,9 +70,9 @@ def temporal_names(table: Any) -> list[str]:
     return [name for name, dtype in table.schema.items() if dtype in (pl.Date, pl.Datetime)]
 
 
-def to_polars(table: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
+def frame_to_polars(table: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     """The named columns (all if None) of a Polars, pandas or Arrow table; a lazy frame is collected."""
-    table = held(table)
+    table = held_frame(table)
     if isinstance(table, pl.LazyFrame):
         with _collecting():
             return (table if names is None else table.select(names)).collect()
@@ -83,8 +83,8 @@ def to_polars(table: Any, names: Sequence[str] | None = None) -> pl.DataFrame:
     return frame if names is None else frame.select(names)
 
 
-def is_table(value: object) -> bool:
-    """Whether `to_polars` takes the value."""
+def is_frame(value: object) -> bool:
+    """Whether `frame_to_polars` takes the value."""
     arrow = ("__arrow_c_stream__", "__arrow_c_array__", "arrow", "to_arrow_table")
     return (
         isinstance(value, pl.DataFrame | pl.LazyFrame)
@@ -93,7 +93,7 @@ def is_table(value: object) -> bool:
     )
 
 
-def unequal(shapes: Mapping[str, object]) -> LogsError:
+def unequal_frame_error(shapes: Mapping[str, object]) -> LogsError:
     """The error for arrays that do not belong together."""
     found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
     return LogsError(f"arrays differ in shape: {found}", todo="pass one entry per row in every array")
@@ -106,7 +106,7 @@ def _is_pandas(value: object) -> bool:
 
 def _array(name: str, values: ArrayLike) -> NDArray[np.generic]:
     """An array of whatever was passed; a ragged list is refused."""
-    refuse_masked(values, name)
+    refuse_masked_column(values, name)
     try:
         return np.asarray(values)
     except ValueError as error:
@@ -137,7 +137,7 @@ def _from_pandas(name: str, column: Any) -> pl.Series:
 def _from_arrow(table: Any) -> pl.DataFrame:
     """What exports Arrow, or has a method that gives something that does, as a frame."""
     name = type(table).__name__
-    if not is_table(table):
+    if not is_frame(table):
         todo = "pass a Polars or pandas frame, or anything that exports Arrow; for arrays use Logs.from_arrays"
         raise LogsError(f"a {name} is not a table", todo=todo)
     try:

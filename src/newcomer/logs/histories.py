@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
 from newcomer.logs.candidates import Candidates
-from newcomer.logs.faults import SHOWN, repeated_steps
-from newcomer.users import mix
+from newcomer.logs.faults import SHOWN, repeated_steps_fault
+from newcomer.users import mix_user_hashes
 
 Kind = TypeVar("Kind", bound=np.generic)
 Limits = tuple[float, float]  # the lowest and the highest reward that is let through
@@ -63,7 +63,7 @@ class Rows:
         return replace(self, users=self.users[start:stop], **parts)
 
 
-def concatenate(chunks: Sequence[Rows]) -> Rows:
+def concatenate_histories(chunks: Sequence[Rows]) -> Rows:
     """Chunks of rows one after another, all with the columns of the first."""
     if len(chunks) == 1:
         return chunks[0]
@@ -103,7 +103,7 @@ class Histories:
 
     def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more."""
-        return cuts(self.offsets, rows)
+        return history_cuts(self.offsets, rows)
 
     def slice(self, first: int, last: int) -> Histories:
         """Users `first:last`, as views; the counts of ties and clipped rows stay with the whole."""
@@ -119,12 +119,12 @@ class Histories:
         )
 
 
-def cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
+def history_cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
     """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
 
     This is what cuts batches: between users and never within one.
 
-    >>> list(cuts(np.array([0, 2, 4, 9]), 4))
+    >>> list(history_cuts(np.array([0, 2, 4, 9]), 4))
     [(0, 2), (2, 3)]
     """
     first, users = 0, len(offsets) - 1
@@ -135,7 +135,7 @@ def cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def arrange(rows: Rows, limits: Limits | None = None) -> Histories:
+def arrange_histories(rows: Rows, limits: Limits | None = None) -> Histories:
     """Group rows by user and sort each user's by step; equal integer steps of a user are refused, times counted.
 
     Rewards outside the `limits` are set to the nearer one, and counted.
@@ -143,7 +143,8 @@ def arrange(rows: Rows, limits: Limits | None = None) -> Histories:
     Users become small integers (codes) first, in the order of their ids: sorting rows by code is sorting by user, and
     the offsets are where the codes change.
 
-    >>> found = arrange(Rows(pl.Series([8, 7, 8]), rewards=np.array([1.0, 2.0, 3.0]), steps=np.array([5, 1, 4])))
+    >>> rows = Rows(pl.Series([8, 7, 8]), rewards=np.array([1.0, 2.0, 3.0]), steps=np.array([5, 1, 4]))
+    >>> found = arrange_histories(rows)
     >>> found.users.to_list(), found.offsets.tolist(), found.rewards.tolist()
     ([7, 8], [0, 1, 3], [2.0, 3.0, 1.0])
     """
@@ -155,7 +156,7 @@ def arrange(rows: Rows, limits: Limits | None = None) -> Histories:
     clipped = 0 if limits is None else _clip(columns["rewards"], limits)
     return Histories(
         users=users,
-        hashes=hash_users(users),
+        hashes=hash_history_users(users),
         offsets=np.searchsorted(codes, np.arange(len(users) + 1)).astype(np.int64),
         ties=0 if steps is None else _ties(users, codes, steps, timestamps=rows.timestamps),
         clipped=clipped,
@@ -170,14 +171,14 @@ def _clip(rewards: Floats, limits: Limits) -> int:
     return outside
 
 
-def hash_users(users: pl.Series) -> NDArray[np.uint64]:
+def hash_history_users(users: pl.Series) -> NDArray[np.uint64]:
     """64-bit hashes of ids, the same on every machine: SplitMix64 of integers, BLAKE2b of UTF-8 text.
 
-    >>> hash_users(pl.Series(["ann"])).item() % 1000, hash_users(pl.Series([7])).item() % 1000
+    >>> hash_history_users(pl.Series(["ann"])).item() % 1000, hash_history_users(pl.Series([7])).item() % 1000
     (957, 487)
     """
     if users.dtype != pl.String:
-        return mix(users.to_numpy().astype(np.int64, copy=False).view(np.uint64))
+        return mix_user_hashes(users.to_numpy().astype(np.int64, copy=False).view(np.uint64))
     digests = b"".join(blake2b(user.encode(), digest_size=8).digest() for user in users)
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
@@ -239,7 +240,7 @@ def _ties(users: pl.Series, codes: Ints, steps: Ints, *, timestamps: bool) -> in
     if not timestamps:
         found = np.flatnonzero(equal & ~np.append(False, equal[:-1]))  # the first of each run of equal steps
         named = [(users[int(codes[row])], int(steps[row])) for row in found[:SHOWN]]
-        raise repeated_steps(named, len(found))
+        raise repeated_steps_fault(named, len(found))
     return int(np.count_nonzero(np.append(equal, False) | np.append(False, equal)))
 
 

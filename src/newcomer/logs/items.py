@@ -16,11 +16,11 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats
-from newcomer.errors import LogsError, nearest
-from newcomer.logs.columns import Place, feature_array, identifiers, known_as
+from newcomer.errors import LogsError, error_name_hint
+from newcomer.logs.columns import Place, feature_array_columns, identifier_column, known_column_names
 from newcomer.logs.faults import Faults
-from newcomer.logs.feature_columns import feature_columns, is_feature
-from newcomer.logs.text_columns import is_no_id, spellings_note, tidied
+from newcomer.logs.feature_columns import feature_columns, is_feature_column
+from newcomer.logs.text_columns import text_is_no_id, text_spellings_note, tidied_text
 from newcomer.one_hot import Catalogue, OneHot
 
 
@@ -69,29 +69,29 @@ class Items:
         features: Sequence[str] | None = None,
         tidy: bool = False,
     ) -> Items:
-        """A table with unique ids in its `action_column` (the logs call theirs `other`) and features.
+        """A table with unique ids in its `item_action_column` (the logs call theirs `other`) and features.
 
         Features are the chosen columns; else the list column `features`, or all numeric columns in order. `name` is
         optional.
         """
         faults = Faults()
         place = Place(source, faults=faults)
-        action = action_column(frame.columns, other)
+        action = item_action_column(frame.columns, other)
         if action is None:
-            todo = f"columns are {', '.join(frame.columns[:12])}{nearest('action', frame.columns)}"
+            todo = f"columns are {', '.join(frame.columns[:12])}{error_name_hint('action', frame.columns)}"
             raise LogsError("items have no column 'action'", where=source, todo=todo)
         if not len(frame):
             raise LogsError("the items table has no rows", where=source, todo="give every action a row")
-        ids = _unique(identifiers(frame[action], place), place, tidy=tidy)
-        names, column = names_in(frame, action), name_column(frame, action)
+        ids = _unique(identifier_column(frame[action], place), place, tidy=tidy)
+        names, column = item_names(frame, action), item_name_column(frame, action)
         found = feature_columns(frame.drop(action, *([] if column is None else [column])), place, features)
         faults.refuse()
         return cls(ids, found.matrix, names, feature_names=found.names, notes=found.notes, tidy=tidy)
 
     def naming(self, frame: pl.DataFrame, *, other: str, source: str) -> Items:
         """The same actions under the names of a table; one that is not in it goes by its id."""
-        action = str(action_column(frame.columns, other))
-        ids, names = self.alike(identifiers(frame[action].drop_nulls(), Place(source))), names_in(frame, action)
+        action = str(item_action_column(frame.columns, other))
+        ids, names = self.alike(identifier_column(frame[action].drop_nulls(), Place(source))), item_names(frame, action)
         named = pl.DataFrame({"id": self.alike(frame[action]), "name": names}).drop_nulls().unique("id", keep="first")
         found = (
             self.ids.to_frame("own")
@@ -107,7 +107,7 @@ class Items:
     @classmethod
     def from_array(cls, features: ArrayLike) -> Items:
         """Row i of the features (items, d) is action i."""
-        matrix = feature_array(features, "items").astype(np.float64, copy=False)
+        matrix = feature_array_columns(features, "items").astype(np.float64, copy=False)
         return cls(pl.Series(np.arange(len(matrix))), matrix)
 
     @property
@@ -136,8 +136,8 @@ class Items:
         """Advice for unknown ids that differ from known ones in case or blanks alone."""
         if lost.dtype != pl.String or self.ids.dtype != pl.String or self.tidy:
             return ""
-        known = self.ids.to_frame("id").with_columns(key=tidied(pl.col("id")))
-        both = lost.unique().sort().to_frame("lost").with_columns(key=tidied(pl.col("lost"))).join(known, on="key")
+        known = self.ids.to_frame("id").with_columns(key=tidied_text(pl.col("id")))
+        both = lost.unique().sort().to_frame("lost").with_columns(key=tidied_text(pl.col("lost"))).join(known, on="key")
         if not len(both):
             return ""
         one = both.sort("lost").row(0, named=True)
@@ -157,11 +157,11 @@ class Items:
         """`alike` of an expression of ids, of integers or text."""
         if self.ids.dtype == pl.String:
             text = ids.cast(pl.String)
-            return tidied(text) if self.tidy else text
+            return tidied_text(text) if self.tidy else text
         return (
             ids
             if dtype != pl.String
-            else pl.when(~is_no_id(ids)).then(ids.str.strip_chars().cast(pl.Int64, strict=False))
+            else pl.when(~text_is_no_id(ids)).then(ids.str.strip_chars().cast(pl.Int64, strict=False))
         )
 
     @property
@@ -170,13 +170,13 @@ class Items:
         return OneHot(len(self.ids)) if self.matrix is None else self.matrix
 
 
-def action_column(names: Sequence[str], other: str) -> str | None:
+def item_action_column(names: Sequence[str], other: str) -> str | None:
     """Which column of an items table holds the ids: `action`, the logs' name for it, or the one with a common name.
 
-    >>> action_column(["movieId", "title", "year"], "item")
+    >>> item_action_column(["movieId", "title", "year"], "item")
     'movieId'
     """
-    common = known_as("action", names)
+    common = known_column_names("action", names)
     return next((name for name in ("action", other) if name in names), common[0] if len(common) == 1 else None)
 
 
@@ -184,51 +184,55 @@ def _distinct(actions: pl.Series, *, tidy: bool) -> pl.Series:
     """The distinct ids in ascending order; of those that are the same once tidied, the commonest spelling."""
     if not tidy or actions.dtype != pl.String:
         return actions.unique().sort()
-    counted = commonest_first(actions.str.strip_chars()).to_frame("id").with_columns(key=tidied(pl.col("id")))
+    counted = (
+        commonest_items_first(actions.str.strip_chars()).to_frame("id").with_columns(key=tidied_text(pl.col("id")))
+    )
     return counted.unique("key", keep="first", maintain_order=True)["id"].sort()
 
 
-def commonest_first(ids: pl.Series) -> pl.Series:
+def commonest_items_first(ids: pl.Series) -> pl.Series:
     """The distinct ids, the commonest first and equally common ones in the order of their first occurrence.
 
-    >>> commonest_first(pl.Series(["a", "b", "b", "c"])).to_list()
+    >>> commonest_items_first(pl.Series(["a", "b", "b", "c"])).to_list()
     ['b', 'a', 'c']
     """
     counted = ids.to_frame("id").group_by("id", maintain_order=True).len()
     return counted.sort("len", descending=True, maintain_order=True)["id"]
 
 
-def name_column(frame: pl.DataFrame, action: str) -> str | None:
+def item_name_column(frame: pl.DataFrame, action: str) -> str | None:
     """Which column of an items table holds the names: `name`, or `title`."""
     return next((name for name in ("name", "title") if name in frame.columns and name != action), None)
 
 
-def names_in(frame: pl.DataFrame, action: str) -> tuple[str, ...] | None:
+def item_names(frame: pl.DataFrame, action: str) -> tuple[str, ...] | None:
     """The names of the items; an item without one goes by its id."""
-    column = name_column(frame, action)
+    column = item_name_column(frame, action)
     if column is None:
         return None
     return tuple(frame.select(pl.coalesce(pl.col(column).cast(pl.String), pl.col(action).cast(pl.String)))[column])
 
 
-def only_names(frame: pl.DataFrame, other: str) -> bool:
+def only_item_names(frame: pl.DataFrame, other: str) -> bool:
     """Whether an items table has names of actions, and nothing that could be a feature."""
-    action = action_column(frame.columns, other)
-    if action is None or name_column(frame, action) is None or "features" in frame.columns:
+    action = item_action_column(frame.columns, other)
+    if action is None or item_name_column(frame, action) is None or "features" in frame.columns:
         return False
     return not any(
-        is_feature(frame[name]) for name in frame.columns if name not in (action, name_column(frame, action))
+        is_feature_column(frame[name])
+        for name in frame.columns
+        if name not in (action, item_name_column(frame, action))
     )
 
 
-def spellings(items: Items | None) -> list[str]:
+def item_spellings_note(items: Items | None) -> list[str]:
     """A note on actions that are likely the same, where they were not joined."""
-    return [] if items is None or items.tidy else spellings_note(items.ids, "action")
+    return [] if items is None or items.tidy else text_spellings_note(items.ids, "action")
 
 
 def _unique(ids: pl.Series, place: Place, *, tidy: bool) -> pl.Series:
     """The ids, if none is there twice: an action must have one row of features."""
-    keys = ids.to_frame("id").select(tidied(pl.col("id")))["id"] if tidy and ids.dtype == pl.String else ids
+    keys = ids.to_frame("id").select(tidied_text(pl.col("id")))["id"] if tidy and ids.dtype == pl.String else ids
     again = ~keys.is_first_distinct() & keys.is_not_null()
     told, kind = (lambda row: f"item {ids[row]!r} is there more than once"), "is there more than once"
     place.refuse(ids.name, again, kind, told, "keep one row per action", lambda row: ids[row])

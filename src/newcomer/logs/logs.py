@@ -32,35 +32,51 @@ from newcomer.encoding import Column
 from newcomer.errors import LogsError
 from newcomer.evidence import Summary
 from newcomer.logs import workers as engines
-from newcomer.logs.advice import SAMPLE, arm_advice, candidate_advice, intercept_advice, reward_advice, short_advice
+from newcomer.logs.advice import (
+    SAMPLE,
+    arm_advice,
+    candidate_advice,
+    intercept_advice,
+    reward_advice,
+    short_history_advice,
+)
 from newcomer.logs.arms import at_random, judges_of
-from newcomer.logs.attributes import UserTable, read_users
+from newcomer.logs.attributes import UserTable, read_user_attributes
 from newcomer.logs.batch import Batch
-from newcomer.logs.columns import Epoch, Place, feature_array
+from newcomer.logs.columns import Epoch, Place, feature_array_columns
 from newcomer.logs.disk_store import DiskStore, Piece
-from newcomer.logs.faults import Faults, mentioning
-from newcomer.logs.feature_columns import size_notes
-from newcomer.logs.files import refuse_twins
+from newcomer.logs.faults import Faults, fault_mentioning
+from newcomer.logs.feature_columns import feature_size_notes
+from newcomer.logs.files import refuse_twin_columns_of_file
 from newcomer.logs.frames import (
-    from_arrays,
-    held,
-    is_table,
-    names_of,
-    temporal_names,
-    to_polars,
-    unequal,
-    with_lists,
+    frame_column_names,
+    frame_from_arrays,
+    frame_temporal_names,
+    frame_to_polars,
+    frame_with_lists,
+    held_frame,
+    is_frame,
+    unequal_frame_error,
 )
 from newcomer.logs.histories import Histories
-from newcomer.logs.items import Items, spellings
-from newcomer.logs.memory_store import Clip, Held, Keep, Source, collect, keep_parts, keep_users
-from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip, column_names
-from newcomer.logs.reader import catalogue_of, inspect_frame, without_gaps
-from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Missing, Renames, extract, find_time, resolve, time_names
-from newcomer.logs.summary import LogTotals, RewardHistogram, totals_of
-from newcomer.logs.text_columns import Dates, spellings_note
+from newcomer.logs.items import Items, item_spellings_note
+from newcomer.logs.memory_store import Clip, Held, Keep, Source, keep_parts, store_of_some_users, store_rows_in_memory
+from newcomer.logs.read_options import FeatureChoice, check_read_options, clip_read_option, feature_names_read_option
+from newcomer.logs.reader import reader_catalogue, reader_inspects_frame, reader_rows_without_gaps
+from newcomer.logs.schema import (
+    LOOKS_LIKE_TIME,
+    Layout,
+    Missing,
+    Renames,
+    extract_by_schema,
+    find_schema_time,
+    resolve_schema,
+    schema_time_names,
+)
+from newcomer.logs.summary import LogTotals, RewardHistogram, summary_totals
+from newcomer.logs.text_columns import Dates, text_spellings_note
 from newcomer.logs.workers import Engine
-from newcomer.one_hot import Catalogue, OneHot, is_wide
+from newcomer.one_hot import Catalogue, OneHot, one_hot_is_wide
 from newcomer.records import Shown
 from newcomer.run_settings import Checkpoint
 from newcomer.transforms import Transform
@@ -168,7 +184,7 @@ class Logs(Shown):
         >>> logs.summary.users, logs.summary.too_short, logs.dim, logs.action_ids
         (2, 1, 2, (3, 5))
         """
-        options = check_options(
+        options = check_read_options(
             intercept=intercept,
             epoch=epoch,
             missing=missing,
@@ -177,12 +193,12 @@ class Logs(Shown):
             reward_transform=reward_transform,
         )
         given = {"user": user, "reward": reward, "action": action, "step": step, "propensity": propensity, "arm": arm}
-        frame = from_arrays({name: values for name, values in given.items() if values is not None})
+        frame = frame_from_arrays({name: values for name, values in given.items() if values is not None})
         if candidates is not None:
-            frame = with_lists(frame, "candidates", candidates)
-        names = column_names(features)
+            frame = frame_with_lists(frame, "candidates", candidates)
+        names = feature_names_read_option(features)
         gaps = options.missing == "drop"
-        matrix = None if features is None or names is not None else feature_array(features, gaps=gaps)
+        matrix = None if features is None or names is not None else feature_array_columns(features, gaps=gaps)
         if names is not None and items is None:
             todo = "pass features of shape (rows, d), or items= with these columns"
             raise LogsError("features= names columns and there is no table", where="features", todo=todo)
@@ -190,7 +206,7 @@ class Logs(Shown):
             if given[name] is None:
                 raise LogsError(f"{name} is None", where=name, todo="pass one value per row")
         if matrix is not None and len(matrix) != len(frame):
-            raise unequal({"user": len(frame), "features": len(matrix)})
+            raise unequal_frame_error({"user": len(frame), "features": len(matrix)})
         if matrix is None and action is None:
             raise LogsError("neither features nor actions", todo="pass features= or action=")
         layout = Layout(
@@ -201,7 +217,7 @@ class Logs(Shown):
             arm=None if arm is None else "arm",
             epoch=epoch,
         )
-        if users is None and is_table(attributes):
+        if users is None and is_frame(attributes):
             users, attributes = attributes, None
         return cls._from_frame(
             frame,
@@ -240,7 +256,7 @@ class Logs(Shown):
         >>> Logs.from_frame(frame, columns={"user": "uid"})
         Logs(2 users, 4 rows, 2 features)
         """
-        options = check_options(
+        options = check_read_options(
             intercept=intercept,
             epoch=epoch,
             missing=missing,
@@ -248,15 +264,19 @@ class Logs(Shown):
             dates=dates,
             reward_transform=reward_transform,
         )
-        table, chosen = held(frame), FeatureChoice.of(features, items, columns)
-        names = names_of(table)
-        refuse_twins(names)
+        table, chosen = held_frame(frame), FeatureChoice.of(features, items, columns)
+        names = frame_column_names(table)
+        refuse_twin_columns_of_file(names)
         with chosen.resolving():
-            layout = options.on(resolve(names, chosen.columns, epoch=epoch))
-        maybe = [name for name in (*time_names(names), *temporal_names(table)) if name not in layout.names()]
-        rows = to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
+            layout = options.on(resolve_schema(names, chosen.columns, epoch=epoch))
+        maybe = [
+            name for name in (*schema_time_names(names), *frame_temporal_names(table)) if name not in layout.names()
+        ]
+        rows = frame_to_polars(table, list(dict.fromkeys([*layout.names(), *maybe])))
         if layout.step is None:
-            layout = find_time(layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns)
+            layout = find_schema_time(
+                layout, rows.columns, [rows.schema], lambda asked: [rows.select(asked)], chosen.columns
+            )
         return cls._from_frame(
             rows,
             layout,
@@ -282,27 +302,27 @@ class Logs(Shown):
         ordered: bool = False,
     ) -> Logs:
         """Logs from one frame, held in memory; `features` (rows, d), if given, stand beside it."""
-        limits = checked_clip(clip, layout.reward_transform)
+        limits = clip_read_option(clip, layout.reward_transform)
         if not len(frame):
             raise LogsError("no rows", todo="pass logs with at least one row")
-        layout = inspect_frame(frame, layout, spare_action=features is not None)
+        layout = reader_inspects_frame(frame, layout, spare_action=features is not None)
         faults = Faults()
         place = Place(faults=faults)
         if layout.missing == "drop":
-            frame, features, layout, place = without_gaps(frame, features, layout, place)
+            frame, features, layout, place = reader_rows_without_gaps(frame, features, layout, place)
         in_rows = features is not None or layout.features is not None
         named = frame.drop_nulls(layout.action) if layout.action is not None else frame
-        catalogue = catalogue_of(
+        catalogue = reader_catalogue(
             items, layout, lambda: layout.action_ids(named, Place()), chosen, in_rows=in_rows, beside=beside
         )
-        rows = extract(frame, layout, catalogue, place, features=features)
+        rows = extract_by_schema(frame, layout, catalogue, place, features=features)
         try:
             faults.refuse()
         except LogsError as error:
             times = [note for note in layout.notes if LOOKS_LIKE_TIME in note]
-            raise mentioning(error, [*times, *spellings(catalogue)]) from error
-        source, total = collect([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
-        users = [] if layout.tidy_ids else spellings_note(rows.users, "user")
+            raise fault_mentioning(error, [*times, *item_spellings_note(catalogue)]) from error
+        source, total = store_rows_in_memory([rows], catalogue, memory=rows.nbytes, rows=len(rows), clip=limits)
+        users = [] if layout.tidy_ids else text_spellings_note(rows.users, "user")
         return cls(
             source,
             total,
@@ -326,7 +346,7 @@ class Logs(Shown):
         """
         far = reward_advice(self.summary, self._source.parts, self.action_ids or ())
         far += candidate_advice(self.total)
-        said = [*self._notes, *far, *short_advice(self.summary)]
+        said = [*self._notes, *far, *short_history_advice(self.summary)]
         if self.judges is not self:
             said.append(arm_advice(self.summary.users, None if self.judges is None else self.judges.summary.users))
         if self._ignored_items:
@@ -337,7 +357,7 @@ class Logs(Shown):
             sample = next(self.batches(rows=SAMPLE)).features
             said += [] if self.intercept else intercept_advice(self.summary, sample)
             if not self.by_action and self.feature_names:
-                said += size_notes(sample[:, : len(self.feature_names)], self.feature_names)
+                said += feature_size_notes(sample[:, : len(self.feature_names)], self.feature_names)
         return said
 
     @cached_property
@@ -379,7 +399,7 @@ class Logs(Shown):
     @property
     def wide(self) -> bool:
         """Whether features are one-hot of so many actions that nothing of d x d entries is formed."""
-        return self.one_hot and is_wide(len(self.action_ids or ()))
+        return self.one_hot and one_hot_is_wide(len(self.action_ids or ()))
 
     @property
     def by_action(self) -> bool:
@@ -420,7 +440,7 @@ class Logs(Shown):
 
     def holding(self, part: Histories) -> Logs:
         """Logs of some of these users, their histories held in memory and passed over by this process."""
-        total = totals_of(part, self._items) + LogTotals(rewards=RewardHistogram().seeing(part.rewards))
+        total = summary_totals(part, self._items) + LogTotals(rewards=RewardHistogram().seeing(part.rewards))
         source, told = Held(part, self._source.limits), self._summed(total, arms=())
         return self._replace(_source=source, engine=None, total=total, summary=told)
 
@@ -431,7 +451,7 @@ class Logs(Shown):
         >>> logs.some(lambda hashes: np.arange(len(hashes)) > 0)
         Logs(2 users, 2 rows, 4 features)
         """
-        source, total = keep_users(self._source, keep, self._items, self.engine)
+        source, total = store_of_some_users(self._source, keep, self._items, self.engine)
         return self._replace(_source=source, total=total, summary=self._summed(total), checkpoint=None)
 
     @cached_property
@@ -470,7 +490,7 @@ class Logs(Shown):
             return self
         met = [(part.hashes, part.users.dtype) for part in self._source.parts()]
         hashes, kind = np.concatenate([one for one, _ in met]), met[0][1]
-        people = read_users(users, hashes, kind, attributes=attributes, tidy=self.tidy_ids)
+        people = read_user_attributes(users, hashes, kind, attributes=attributes, tidy=self.tidy_ids)
         other = self._replace(people=people, _notes=[*self._notes, *people.notes])
         other.summary = other._summed(other.total)
         return other

@@ -18,10 +18,10 @@ import polars as pl
 from newcomer.arrays import Bools, Hashes, Ints
 from newcomer.errors import LogsError
 from newcomer.logs.disk_store import DiskStore, Scratch, Spill
-from newcomer.logs.histories import Histories, Limits, Rows, arrange, concatenate
+from newcomer.logs.histories import Histories, Limits, Rows, arrange_histories, concatenate_histories
 from newcomer.logs.items import Items
 from newcomer.logs.reader import Progress, Reader
-from newcomer.logs.summary import LogTotals, RewardHistogram, automatic_limits, totals_of
+from newcomer.logs.summary import LogTotals, RewardHistogram, automatic_reward_limits, summary_totals
 from newcomer.logs.workers import Engine
 
 Clip = Limits | Literal["auto"] | None
@@ -54,12 +54,12 @@ class Watched:
 
     def limits(self, clip: Clip) -> Limits | None:
         """What rewards are brought within, once all chunks are read."""
-        return final_limits(clip, self.rewards)
+        return stored_reward_limits(clip, self.rewards)
 
 
-def final_limits(clip: Clip, rewards: RewardHistogram) -> Limits | None:
+def stored_reward_limits(clip: Clip, rewards: RewardHistogram) -> Limits | None:
     """What rewards are brought within, from what was asked for and the histogram of all of them."""
-    return automatic_limits(rewards) if clip == "auto" else clip
+    return automatic_reward_limits(rewards) if clip == "auto" else clip
 
 
 class Held:
@@ -102,7 +102,7 @@ class Grouped:
     def _recut(self, chunks: Iterable[Rows]) -> Iterator[Rows]:
         waiting: Rows | None = None
         for chunk in chunks:
-            rows = chunk if waiting is None else concatenate([waiting, chunk])
+            rows = chunk if waiting is None else concatenate_histories([waiting, chunk])
             changes = _changes(rows.users)
             cut = int(changes[-1]) if len(changes) else 0
             waiting = rows.slice(cut, len(rows))
@@ -119,7 +119,7 @@ class Grouped:
         total, seen = LogTotals(), []
         watched = Watched(self._reader.rows(self._items, progress))
         for _, part in self.blocks(watched):
-            total += totals_of(part, self._items)
+            total += summary_totals(part, self._items)
             seen.append(part.hashes)
         hashes, counts = np.unique(np.concatenate(seen), return_counts=True)
         if (counts > 1).any():
@@ -131,7 +131,7 @@ class Grouped:
         """Nothing to release."""
 
 
-def collect(
+def store_rows_in_memory(
     chunks: Iterable[Rows], items: Items | None, *, memory: int, rows: int, clip: Clip = None
 ) -> tuple[Source, LogTotals]:
     """Hold rows in memory, or spill them by user once they outgrow `memory` bytes; `rows` are expected in all.
@@ -152,10 +152,10 @@ def collect(
             buckets = int(np.clip(-(-8 * expected // max(1, memory)), 8, 4096))
             source, total = _spilled(chain(_drain(held), coming), items, buckets, lambda: watched.limits(clip))
             return source, total + LogTotals(rewards=watched.rewards)
-    joined = concatenate(held)
+    joined = concatenate_histories(held)
     held.clear()
-    part = arrange(joined, watched.limits(clip))
-    return Held(part, watched.limits(clip)), totals_of(part, items) + LogTotals(rewards=watched.rewards)
+    part = arrange_histories(joined, watched.limits(clip))
+    return Held(part, watched.limits(clip)), summary_totals(part, items) + LogTotals(rewards=watched.rewards)
 
 
 def _spilled(
@@ -170,7 +170,7 @@ def _spilled(
         for chunk in chunks:
             spill.add(chunk)
         for part in spill.sort(limits()):
-            total += totals_of(part, items)
+            total += summary_totals(part, items)
     except BaseException:
         spill.close()
         raise
@@ -190,7 +190,7 @@ def _changes(users: pl.Series) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 def _contiguous(rows: Rows, limits: Limits | None) -> Histories:
     """The histories of rows that should be grouped by user: as many runs of equal users as there are users."""
-    part = arrange(rows, limits)
+    part = arrange_histories(rows, limits)
     runs = rows.users.gather(np.append(0, _changes(rows.users)))
     if len(runs) > len(part.users):
         raise _returns(runs.filter(runs.is_duplicated())[0])
@@ -217,7 +217,7 @@ class UserFilter:
         for part in self._source.parts():
             who = np.flatnonzero(self._keep(part.hashes))
             if len(who):
-                yield taken(part, who)
+                yield histories_taken_from_store(part, who)
 
     def close(self) -> None:
         """Nothing of its own to release."""
@@ -237,7 +237,9 @@ class Kept:
         """Nothing to release."""
 
 
-def keep_users(source: Source, keep: Keep, items: Items | None, engine: Engine | None) -> tuple[Source, LogTotals]:
+def store_of_some_users(
+    source: Source, keep: Keep, items: Items | None, engine: Engine | None
+) -> tuple[Source, LogTotals]:
     """The users for whose hashes `keep` is true, in a disk store where workers are to read them, and their totals."""
     left: Source = UserFilter(source, keep)
     if engine is not None:
@@ -266,11 +268,11 @@ def keep_parts(
 def _totals(source: Source, items: Items | None) -> LogTotals:
     total = LogTotals()
     for part in source.parts():
-        total += totals_of(part, items) + LogTotals(rewards=RewardHistogram().seeing(part.rewards))
+        total += summary_totals(part, items) + LogTotals(rewards=RewardHistogram().seeing(part.rewards))
     return total
 
 
-def taken(part: Histories, who: Ints) -> Histories:
+def histories_taken_from_store(part: Histories, who: Ints) -> Histories:
     """The histories of the users at positions `who` (m,), in this order."""
     lengths = np.diff(part.offsets)[who]
     offsets = np.concatenate([[0], np.cumsum(lengths)])

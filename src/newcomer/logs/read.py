@@ -26,18 +26,26 @@ from newcomer.arrays import Hashes
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.logs import workers as engines
 from newcomer.logs.columns import Epoch
-from newcomer.logs.disk_store import DiskStore, Scatter, Scratch, Slices, load_part, save_part, sort_bucket
+from newcomer.logs.disk_store import (
+    DiskStore,
+    Scatter,
+    Scratch,
+    Slices,
+    load_store_part,
+    save_store_part,
+    sort_store_bucket,
+)
 from newcomer.logs.files import Paths
-from newcomer.logs.frames import is_table
+from newcomer.logs.frames import is_frame
 from newcomer.logs.histories import Limits, Rows
 from newcomer.logs.items import Items
 from newcomer.logs.logs import Logs
-from newcomer.logs.memory_store import Clip, Grouped, Source, Watched, collect, final_limits
-from newcomer.logs.read_options import FeatureChoice, check_options, checked_clip
-from newcomer.logs.reader import Progress, Reader, catalogue_of
+from newcomer.logs.memory_store import Clip, Grouped, Source, Watched, store_rows_in_memory, stored_reward_limits
+from newcomer.logs.read_options import FeatureChoice, check_read_options, clip_read_option
+from newcomer.logs.reader import Progress, Reader, reader_catalogue
 from newcomer.logs.schema import Missing, Renames
 from newcomer.logs.service_store import is_store, read_store
-from newcomer.logs.summary import LogTotals, RewardHistogram, totals_of
+from newcomer.logs.summary import LogTotals, RewardHistogram, summary_totals
 from newcomer.logs.text_columns import Dates
 from newcomer.logs.workers import Engine, WorkerPool
 from newcomer.transforms import Transform
@@ -126,7 +134,7 @@ def read_logs(
         `newcomer.logs.dask.Dask`. They read a file each, and need not all see the others' files. Logs of less than
         200,000 rows are read and passed over by this process: that is quicker than to start workers.
     """
-    options = check_options(
+    options = check_read_options(
         intercept=intercept,
         grouped=grouped,
         memory=memory,
@@ -137,7 +145,7 @@ def read_logs(
         dates=dates,
         reward_transform=reward_transform,
     )
-    if not isinstance(path, str | PathLike) and is_table(path):
+    if not isinstance(path, str | PathLike) and is_frame(path):
         return Logs.from_frame(
             path,
             items=items,
@@ -150,7 +158,7 @@ def read_logs(
             epoch=epoch,
             **options._asdict(),
         )
-    limits, store = checked_clip(clip, options.reward_transform), None
+    limits, store = clip_read_option(clip, options.reward_transform), None
     if isinstance(path, list | tuple) and any(map(is_store, path)):
         todo = "pass its address alone; a fit adds its rows to what a model knows with start= (--from)"
         raise LogsError("a store is no part of a list of files", where="path", todo=todo)
@@ -164,7 +172,7 @@ def read_logs(
         raise LogsError("no rows", where=reader.tables[0].name, todo="pass logs with at least one row")
     in_rows = reader.layout.features is not None
     text = bool(reader.text_ids.get(str(reader.layout.action)))
-    catalogue = catalogue_of(
+    catalogue = reader_catalogue(
         items,
         reader.layout,
         reader.distinct_actions if store is None else lambda: store.actions(reader.distinct_actions()),
@@ -179,7 +187,7 @@ def read_logs(
     space = MEMORY if memory is None else memory
     with reader.telling_all(catalogue):
         if engine is not None and (grouped or reader.total >= engines.ENOUGH):
-            source, total = read_in_parallel(
+            source, total = read_logs_in_parallel(
                 engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
             )
         elif grouped:
@@ -187,7 +195,7 @@ def read_logs(
             total = source.totals(progress)
         else:
             chunks = reader.rows(catalogue, progress)
-            source, total = collect(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
+            source, total = store_rows_in_memory(chunks, catalogue, memory=space, rows=reader.total, clip=limits)
     logs = Logs(
         source,
         total,
@@ -207,7 +215,7 @@ def read_logs(
 
 
 @contextmanager
-def opened(logs: Any, workers: int | None = None, *, kind: type[NewcomerError] = NewcomerError) -> Iterator[Logs]:
+def opened_logs(logs: Any, workers: int | None = None, *, kind: type[NewcomerError] = NewcomerError) -> Iterator[Logs]:
     """Logs, or those at a path, passed over by so many processes until the block is left.
 
     Logs that are on an engine already, or whose `workers` is None or 1, stay where they are. A number of workers that
@@ -238,7 +246,7 @@ class Arrived:
     hashes: Hashes | None = None
 
 
-def read_in_parallel(
+def read_logs_in_parallel(
     engine: Engine,
     reader: Reader,
     items: Items | None,
@@ -259,14 +267,14 @@ def read_in_parallel(
         if grouped:
             return _partitioned(engine, given, scratch, clip, progress)
         buckets = int(np.clip(-(-8 * reader.bytes_expected // max(1, memory)), 8, 4096))
-        read = partial(scatter_file, folder=scratch.path, buckets=buckets)
+        read = partial(read_and_scatter_file, folder=scratch.path, buckets=buckets)
         arrived = list(_read(engine, read, given, progress))
         rewards = sum((one.rewards for one in arrived), RewardHistogram())
-        limits = final_limits(clip, rewards)
+        limits = stored_reward_limits(clip, rewards)
         written = {b: [one.buckets[b] for one in arrived if b in one.buckets] for b in range(buckets)}
         tasks = [(f"part-{bucket}", several) for bucket, several in written.items() if several]
         total = LogTotals(rewards=rewards)
-        for found in engine.each(partial(sort_task, folder=scratch.path, limits=limits), tasks, given=items):
+        for found in engine.each(partial(sort_read_bucket, folder=scratch.path, limits=limits), tasks, given=items):
             total += found
     except BaseException:
         scratch.close()
@@ -291,7 +299,7 @@ def _read(
             progress(done, reader.total)
 
 
-def scatter_file(given: Given, number: int, *, folder: Path, buckets: int) -> Arrived | None:
+def read_and_scatter_file(given: Given, number: int, *, folder: Path, buckets: int) -> Arrived | None:
     """Read a file and scatter its rows: the task of a reader."""
     reader, items = given
     alone = replace(reader, tables=(reader.tables[number],), notes={})
@@ -303,10 +311,12 @@ def scatter_file(given: Given, number: int, *, folder: Path, buckets: int) -> Ar
     return None if sample is None else Arrived(rows, sample, watched.rewards, tuple(alone.notes), scatter.slices())
 
 
-def sort_task(items: Items | None, task: tuple[str, list[Slices]], *, folder: Path, limits: Limits | None) -> LogTotals:
+def sort_read_bucket(
+    items: Items | None, task: tuple[str, list[Slices]], *, folder: Path, limits: Limits | None
+) -> LogTotals:
     """Sort a bucket into the disk store and sum it up: the task of a sorter."""
     name, written = task
-    return totals_of(sort_bucket(written, folder / name, limits), items)
+    return summary_totals(sort_store_bucket(written, folder / name, limits), items)
 
 
 def _partitioned(
@@ -316,7 +326,7 @@ def _partitioned(
     if clip == "auto":
         todo = "give the limits, clip=(low, high) (--clip LOW,HIGH), or leave grouped out"
         raise LogsError("grouped logs are not read twice by workers, so limits cannot be found out", todo=todo)
-    arrived = list(_read(engine, partial(keep_file, folder=scratch.path, limits=clip), given, progress))
+    arrived = list(_read(engine, partial(read_grouped_file, folder=scratch.path, limits=clip), given, progress))
     hashes = np.concatenate([one.hashes for one in arrived if one.hashes is not None])
     found, counts = np.unique(hashes, return_counts=True)
     names = [name for one in arrived for name in one.parts]
@@ -326,7 +336,7 @@ def _partitioned(
     return DiskStore(scratch.path, names, limits=clip, scratch=scratch), total
 
 
-def keep_file(given: Given, number: int, *, folder: Path, limits: Limits | None) -> Arrived | None:
+def read_grouped_file(given: Given, number: int, *, folder: Path, limits: Limits | None) -> Arrived | None:
     """Read a file of whole users and write their histories to the disk store: the task of a reader of grouped logs."""
     reader, items = given
     alone = replace(reader, tables=(reader.tables[number],), notes={})
@@ -337,8 +347,8 @@ def keep_file(given: Given, number: int, *, folder: Path, limits: Limits | None)
     for rows, part in Grouped(alone, items, limits).blocks(watched):
         sample = sample or rows.slice(0, 1)
         parts.append(f"part-{number}-{len(parts)}")
-        save_part(part, folder / parts[-1])
-        total += totals_of(part, items)
+        save_store_part(part, folder / parts[-1])
+        total += summary_totals(part, items)
         hashes.append(part.hashes)
     if sample is None:
         return None
@@ -350,7 +360,7 @@ def keep_file(given: Given, number: int, *, folder: Path, limits: Limits | None)
 def _met_twice(folder: Path, names: list[str], again: np.uint64, reader: Reader) -> LogsError:
     """The error for a user who is in two partitions, with both."""
     met = [name for name in names if again in np.load(folder / name / "hashes.npy")]
-    part = load_part(folder / met[0])
+    part = load_store_part(folder / met[0])
     user = part.users[int(np.argmax(part.hashes == again))]
     files = list(dict.fromkeys(reader.tables[int(name.split("-")[1])].name for name in met))
     what = f"user {user!r} is in two partitions" if len(files) > 1 else f"user {user!r} comes back"

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from newcomer import validate
-from newcomer.errors import LogsError, nearest
+from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import Epoch
-from newcomer.logs.feature_columns import expand_names
-from newcomer.logs.files import TableFile, find_files
-from newcomer.logs.frames import is_table, names_of
+from newcomer.logs.feature_columns import expand_feature_names
+from newcomer.logs.files import TableFile, find_log_files
+from newcomer.logs.frames import frame_column_names, is_frame
 from newcomer.logs.memory_store import Clip
 from newcomer.logs.schema import Layout, Missing, Renames
 from newcomer.logs.text_columns import Dates
-from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transformed
+from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transform_rewards
 
 
 class ReadOptions(NamedTuple):
@@ -36,7 +36,7 @@ class ReadOptions(NamedTuple):
         return replace(layout, **self._asdict())
 
 
-def check_options(
+def check_read_options(
     *,
     intercept: Any,
     grouped: Any = False,
@@ -64,7 +64,7 @@ def check_options(
     return ReadOptions(missing, bool(tidy_ids), dates, reward_transform)
 
 
-def checked_clip(clip: Any, transform: Transform | None = None) -> Clip:
+def clip_read_option(clip: Any, transform: Transform | None = None) -> Clip:
     """The limits of rewards, two finite numbers in order, on the scale that rewards are learned on."""
     if clip is None:
         return None
@@ -81,10 +81,10 @@ def checked_clip(clip: Any, transform: Transform | None = None) -> Clip:
     if high <= LEAST:
         raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=NEEDED)
     low = max(low, np.nextafter(LEAST, 0.0))
-    return float(transformed(low, transform)), float(transformed(high, transform))
+    return float(transform_rewards(low, transform)), float(transform_rewards(high, transform))
 
 
-def column_names(features: object) -> tuple[str, ...] | None:
+def feature_names_read_option(features: object) -> tuple[str, ...] | None:
     """The names, if what was passed as features is a name or a sequence of names."""
     if isinstance(features, str):
         return (features,)
@@ -92,7 +92,7 @@ def column_names(features: object) -> tuple[str, ...] | None:
     return tuple(features) if named else None  # type: ignore[arg-type]
 
 
-def checked_columns(columns: Any) -> Renames | None:
+def columns_read_option(columns: Any) -> Renames | None:
     """Renames: a mapping of parts of logs to a column, several, or None."""
     if columns is None:
         return None
@@ -100,17 +100,19 @@ def checked_columns(columns: Any) -> Renames | None:
     if not isinstance(columns, Mapping):
         raise LogsError(f"columns is {validate.shown(columns)}", where="columns=", todo=todo)
     for part, given in columns.items():
-        if not isinstance(part, str) or (given is not None and given != [] and column_names(given) is None):
+        if not isinstance(part, str) or (
+            given is not None and given != [] and feature_names_read_option(given) is None
+        ):
             what = f"columns has {validate.shown(part)}: {validate.shown(given)}"
             raise LogsError(what, where="columns=", todo=f"{todo}; None leaves a part out")
     return columns
 
 
-def item_columns(items: Any) -> tuple[str, ...]:
+def item_columns_read_option(items: Any) -> tuple[str, ...]:
     """The columns of an items table; none of an array."""
     if isinstance(items, str | PathLike):
-        return tuple(TableFile.of(find_files(items)[0]).names)
-    return tuple(names_of(items)) if is_table(items) and hasattr(items, "columns") else ()
+        return tuple(TableFile.of(find_log_files(items)[0]).names)
+    return tuple(frame_column_names(items)) if is_frame(items) and hasattr(items, "columns") else ()
 
 
 class FeatureChoice(NamedTuple):
@@ -134,7 +136,8 @@ class FeatureChoice(NamedTuple):
             name = next((one for one in self._of_logs() if error.what == f"no column '{one}'"), None)
             if name is None:
                 raise
-            todo = f"its columns are {', '.join(self.known[:12])}{nearest(name, self.known)}; of the logs, {error.todo}"
+            hint = error_name_hint(name, self.known)
+            todo = f"its columns are {', '.join(self.known[:12])}{hint}; of the logs, {error.todo}"
             raise LogsError(
                 f"items have no column '{name}', nor have the logs", where=error.where, todo=todo
             ) from error
@@ -146,17 +149,19 @@ class FeatureChoice(NamedTuple):
     @classmethod
     def of(cls, features: Any, items: Any, columns: Any) -> FeatureChoice:
         """From what `read_logs` is given: names are columns of the items if it has them, else of the logs."""
-        columns = checked_columns(columns)
+        columns = columns_read_option(columns)
         if features is None:
             return cls(None, columns)
-        names = column_names(features)
+        names = feature_names_read_option(features)
         if not names:
             todo = "pass the names of columns, as features=['price', 'weight']"
             raise LogsError(f"features= is {validate.shown(features)}", where="features=", todo=todo)
-        known = () if items is None else item_columns(items)
+        known = () if items is None else item_columns_read_option(items)
         own = [name for name in names if name in known or any(fnmatchcase(one, name) for one in known)]
         others = tuple(name for name in names if name not in own)
         if items is None or not others or not known:
-            of_items = None if items is None else expand_names(names, known) if own else names
+            of_items = None if items is None else expand_feature_names(names, known) if own else names
             return cls(of_items, {**(columns or {}), "features": None if items is not None else names})
-        return cls(expand_names(own, known) if own else None, {**(columns or {}), "features": others}, True, known)
+        return cls(
+            expand_feature_names(own, known) if own else None, {**(columns or {}), "features": others}, True, known
+        )

@@ -19,44 +19,51 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.errors import LogsError
-from newcomer.logs.columns import Epoch, Place, unix_note, unix_unit
-from newcomer.logs.faults import Faults, mentioning, repeated_steps
+from newcomer.logs.columns import Epoch, Place, unix_time_column_note, unix_time_column_unit
+from newcomer.logs.faults import Faults, fault_mentioning, repeated_steps_fault
 from newcomer.logs.files import (
     FileFacts,
     Paths,
     TableFile,
-    common_layout,
-    dated,
-    dates_note,
-    decimal_comma,
-    dialect_notes,
-    find_files,
-    is_empty,
-    likely_same_users,
-    numeric_columns,
-    step_questions,
-    translated,
-    value_counts,
+    common_file_layout,
+    file_date_layout,
+    file_dates_note,
+    file_dialect_notes,
+    file_has_decimal_comma,
+    file_step_questions,
+    file_value_counts,
+    find_log_files,
+    is_empty_in_files,
+    log_file_errors,
+    numeric_columns_of_file,
+    same_users_in_files_note,
 )
-from newcomer.logs.frames import is_table, to_polars
+from newcomer.logs.frames import frame_to_polars, is_frame
 from newcomer.logs.histories import Rows
-from newcomer.logs.items import Items, action_column, only_names, spellings
-from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Renames, extract, find_time
-from newcomer.logs.text_columns import date_questions, dates_found, has_point, integers, is_no_id, numbers_in
+from newcomer.logs.items import Items, item_action_column, item_spellings_note, only_item_names
+from newcomer.logs.schema import LOOKS_LIKE_TIME, Layout, Renames, extract_by_schema, find_schema_time
+from newcomer.logs.text_columns import (
+    text_date_questions,
+    text_dates_found,
+    text_has_point,
+    text_is_no_id,
+    text_to_integers,
+    text_to_numbers,
+)
 
 CHUNK_BYTES = 16 << 20  # of a chunk of rows: large enough that chunks cost little, small beside the memory of a fit
 CHUNK_ROWS = 1024  # at least, however long rows are
 Progress = Callable[[int, int], None]
 
 
-def read_table(path: str | PathLike[str], *, text: Callable[[Sequence[str]], Sequence[str]]) -> pl.DataFrame:
+def reader_of_small_table(path: str | PathLike[str], *, text: Callable[[Sequence[str]], Sequence[str]]) -> pl.DataFrame:
     """A small table, whole: a column of CSV is integers if all its values are, else numbers, else text.
 
     Of the names of the columns, `text` returns those that stay text.
     """
-    (file,) = find_files(path)
+    (file,) = find_log_files(path)
     table = TableFile.of(file)
-    with translated(table.name, table.kind):
+    with log_file_errors(table.name, table.kind):
         frame = table.scan().collect()
     kept = set(text(table.names))
     names = [name for name in table.names if table.is_text(name) and name not in kept]
@@ -90,28 +97,30 @@ class Reader:
 
         `asked_for` puts what the caller wants into the layout.
         """
-        tables = tuple(TableFile.of(file) for file in find_files(paths))
-        layout = asked_for(common_layout(tables, columns, epoch))
+        tables = tuple(TableFile.of(file) for file in find_log_files(paths))
+        layout = asked_for(common_file_layout(tables, columns, epoch))
         types = [table.types for table in tables]
         if layout.step is None:
             ask = lambda asked: [table.ask(*asked) for table in tables]
-            layout = find_time(layout, list(types[0]), types, ask, columns)
-        layout = layout.without_empty(lambda name: is_empty(tables, name))
+            layout = find_schema_time(layout, list(types[0]), types, ask, columns)
+        layout = layout.without_empty(lambda name: is_empty_in_files(tables, name))
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
             layout = layout.with_arms(asked, Place(tables[0].name))
-        layout = layout.with_levels(types, lambda name: value_counts(tables, name), where=tables[0].name)
+        layout = layout.with_levels(types, lambda name: file_value_counts(tables, name), where=tables[0].name)
         found = FileFacts.of(tables, layout)
         if found.steps is None and layout.step is not None and layout.dates is None:
-            layout = dated(tables, layout)
+            layout = file_date_layout(tables, layout)
         layout = found.dropping(layout) if layout.missing == "drop" else layout
-        commas = frozenset(table.name for table in tables if decimal_comma(table, numeric_columns(layout)))
-        unit = None if epoch is not None or found.steps is None else unix_unit(*found.steps)
-        notes = [*layout.notes, *dialect_notes(tables, commas)]
+        commas = frozenset(
+            table.name for table in tables if file_has_decimal_comma(table, numeric_columns_of_file(layout))
+        )
+        unit = None if epoch is not None or found.steps is None else unix_time_column_unit(*found.steps)
+        notes = [*layout.notes, *file_dialect_notes(tables, commas)]
         if unit is not None and found.steps is not None:
             layout = replace(layout, epoch=unit)
-            notes.append(unix_note(str(layout.step), unit, found.steps))
-        notes += likely_same_users(tables, layout, found.text_ids)
+            notes.append(unix_time_column_note(str(layout.step), unit, found.steps))
+        notes += same_users_in_files_note(tables, layout, found.text_ids)
         return cls(tables, layout, found.rows - found.dropped, found.text_ids, commas, dict.fromkeys(notes))
 
     def with_text(self, name: str | None) -> Reader:
@@ -136,7 +145,7 @@ class Reader:
         """Every distinct action, the commonest of all files first."""
         name, found = str(self.layout.action), []
         for table in self.tables:
-            with translated(table.name, table.kind):
+            with log_file_errors(table.name, table.kind):
                 complete = table.scan()
                 if self.layout.missing == "drop":
                     complete = complete.filter(~pl.any_horizontal(*self.layout.incomplete(table.types).values()))
@@ -162,11 +171,11 @@ class Reader:
                 place = Place(table.name, start, faults=faults, header=table.kind == "csv")
                 whole = len(frame)
                 if self.layout.missing == "drop":
-                    frame, place = complete(frame, self.layout, place)
+                    frame, place = complete_rows_of_reader(frame, self.layout, place)
                 start += whole
                 if not len(frame):
                     continue
-                rows = extract(frame, self.layout, items, place, dim=dim)
+                rows = extract_by_schema(frame, self.layout, items, place, dim=dim)
                 if faults:  # the rest is read to tell what else is wrong, and nothing more is handed out
                     continue
                 first = first or rows
@@ -194,15 +203,15 @@ class Reader:
                 faults.refuse()
             except LogsError as everything:
                 told = everything
-            users = likely_same_users(self.tables, self.layout, self.text_ids)
+            users = same_users_in_files_note(self.tables, self.layout, self.text_ids)
             times = [note for note in self.layout.notes if LOOKS_LIKE_TIME in note]  # its gaps are no fault, but drop
-            raise mentioning(told, [*times, *users, *spellings(items)]) from error
+            raise fault_mentioning(told, [*times, *users, *item_spellings_note(items)]) from error
 
     def _note_repeats(self, faults: Faults) -> None:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""
         step, user = self.layout.step, self.layout.user
         whole = step is not None and self.layout.epoch is None and not self.layout.ties
-        questions = [step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
+        questions = [file_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
         if any(asked is None for asked in questions):
             return
         asked = list(zip(self.tables, questions, strict=True))
@@ -215,11 +224,11 @@ class Reader:
         counted = pl.concat(both).drop_nulls().group_by(user, str(step)).len().filter(pl.col("len") > 1)
         found = counted.sort(user, str(step)).collect(engine="streaming")
         if len(found):
-            faults.note(repeated_steps([row[:2] for row in found.head(3).iter_rows()], len(found)))
+            faults.note(repeated_steps_fault([row[:2] for row in found.head(3).iter_rows()], len(found)))
 
     def _frames(self, table: TableFile) -> Iterator[pl.DataFrame]:
         """The columns of the layout, typed, in chunks of about `CHUNK_BYTES`."""
-        with translated(table.name, table.kind):
+        with log_file_errors(table.name, table.kind):
             size = max(CHUNK_ROWS, CHUNK_BYTES // self._row_bytes(table))
             for frame in table.scan().select(self.layout.names()).collect_batches(chunk_size=size):
                 if len(frame):
@@ -239,8 +248,8 @@ class Reader:
 
     def _typed_column(self, table: TableFile, column: pl.Series) -> pl.Series:
         if column.name in self.text_ids or column.name == self.layout.step:
-            return integers(column)
-        values, words = numbers_in(column, comma=table.name in self.commas)
+            return text_to_integers(column)
+        values, words = text_to_numbers(column, comma=table.name in self.commas)
         if words:
             self.notes[f"{column.name} holds words: true and yes were read as 1, false and no as 0."] = None
         return values
@@ -289,7 +298,7 @@ def _plain(table: TableFile, name: str, texts: dict[str, bool]) -> pl.Expr:
     )
 
 
-def complete(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
+def complete_rows_of_reader(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
     """The rows of a frame that have all their values, and where these are."""
     gaps = layout.incomplete(frame.schema).values()
     kept = ~frame.select(pl.any_horizontal(*gaps).alias("gap"))["gap"]
@@ -300,12 +309,12 @@ def complete(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.Data
 def _typed_item(column: pl.Series, *, comma: bool) -> pl.Series:
     """A column of text of an items table: integers, or numbers, or text; numbers as 007 are no numbers, but codes."""
     frame = column.to_frame()
-    if not frame.select(is_no_id(column.name).any()).item():
-        return integers(column)
+    if not frame.select(text_is_no_id(column.name).any()).item():
+        return text_to_integers(column)
     if column.str.contains(r"^[+-]?0[0-9]+$").any():
         return column
-    points = frame.select(has_point(column.name).any()).item()
-    return numbers_in(column, comma=comma and not points)[0]
+    points = frame.select(text_has_point(column.name).any()).item()
+    return text_to_numbers(column, comma=comma and not points)[0]
 
 
 def _id_kind(ids: pl.Series) -> str:
@@ -316,7 +325,7 @@ def _step_kind(rows: Rows) -> str:
     return "timestamps" if rows.timestamps else "integers"
 
 
-def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
+def reader_inspects_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) -> Layout:
     """The layout without empty columns, and with the unit of steps that are Unix times by their size."""
     features = "beside" if spare_action else layout.features
     layout = replace(layout, features=features).without_empty(
@@ -328,19 +337,23 @@ def inspect_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: bool) ->
         [frame.schema], lambda name: frame.select(value=pl.col(name).cast(pl.String)).group_by("value").len()
     )
     if layout.step is not None and layout.dates is None and frame[layout.step].dtype == pl.String:
-        dates, why = dates_found([frame.select(date_questions(layout.step))])
+        dates, why = text_dates_found([frame.select(text_date_questions(layout.step))])
         settled = dates not in (None, "either")
-        layout = layout.noting(*([dates_note(layout.step, str(dates), why)] if settled else []), dates=dates)
+        layout = layout.noting(*([file_dates_note(layout.step, str(dates), why)] if settled else []), dates=dates)
     if layout.step is None or layout.epoch is not None or not frame[layout.step].dtype.is_integer():
         return layout
     steps = frame[layout.step].min(), frame[layout.step].max()
     if not (isinstance(steps[0], int) and isinstance(steps[1], int)):
         return layout
-    unit = unix_unit(steps[0], steps[1])
-    return layout if unit is None else layout.noting(unix_note(layout.step, unit, (steps[0], steps[1])), epoch=unit)
+    unit = unix_time_column_unit(steps[0], steps[1])
+    return (
+        layout
+        if unit is None
+        else layout.noting(unix_time_column_note(layout.step, unit, (steps[0], steps[1])), epoch=unit)
+    )
 
 
-def without_gaps(
+def reader_rows_without_gaps(
     frame: pl.DataFrame, features: NDArray[np.floating] | None, layout: Layout, place: Place
 ) -> tuple[pl.DataFrame, NDArray[np.floating] | None, Layout, Place]:
     """The rows of a frame, and of the features (rows, d) beside it, that have all their values; the layout says so."""
@@ -354,7 +367,7 @@ def without_gaps(
     return frame.filter(~lost), None if features is None else features[rows], layout, replace(place, rows=rows)
 
 
-def catalogue_of(
+def reader_catalogue(
     items: Any,
     layout: Layout,
     actions: Callable[[], pl.Series],
@@ -375,7 +388,7 @@ def catalogue_of(
     found = _catalogue(items, layout, actions, features, in_rows=in_rows and not beside, text=text)
     if found is not None and beside:
         found = replace(found, in_rows=True)
-    return None if found is None else replace(found, notes=(*found.notes, *spellings(found)))
+    return None if found is None else replace(found, notes=(*found.notes, *item_spellings_note(found)))
 
 
 def _catalogue(
@@ -395,10 +408,12 @@ def _catalogue(
     if items is None:
         return Items.one_hot(actions(), tidy=tidy)
     if isinstance(items, str | PathLike):
-        frame = read_table(items, text=lambda names: [action_column(names, other) or ""] if text else [])
+        frame = reader_of_small_table(
+            items, text=lambda names: [item_action_column(names, other) or ""] if text else []
+        )
         return _from_table(frame, actions, fspath(items), other, features, tidy=tidy)
-    if is_table(items):
-        return _from_table(to_polars(items), actions, "items", other, features, tidy=tidy)
+    if is_frame(items):
+        return _from_table(frame_to_polars(items), actions, "items", other, features, tidy=tidy)
     if features is not None:
         todo = "pass a table with named columns as items=, or only the columns that are to be features"
         raise LogsError("features= names columns and items is an array", where="features=", todo=todo)
@@ -415,6 +430,6 @@ def _from_table(
     tidy: bool,
 ) -> Items:
     """The items of a table; one that has names and no features names the actions of the logs, which are one-hot."""
-    if features is None and only_names(frame, other):
+    if features is None and only_item_names(frame, other):
         return Items.one_hot(actions(), tidy=tidy).naming(frame, other=other, source=source)
     return Items.from_frame(frame, source=source, other=other, features=features, tidy=tidy)

@@ -55,19 +55,19 @@ def sample(logs: Logs, users: int, *, run: Pass | None = None) -> Logs:
     >>> 70 < some.summary.users < 130, some.summary.rows == 2 * some.summary.users
     (True, True)
     """
-    look = partial(gather, share=share_in(logs, users), constant=logs.intercept)
+    look = partial(gather_sample, share=share_in_sample(logs, users), constant=logs.intercept)
     found: SampledHistories = reduce(logs, look, add) if run is None else run(look, add)
     held = logs.holding(_together(found))
     return held if logs.engine is None else held.on(logs.engine)
 
 
-def share_in(logs: Logs, users: int) -> float:
+def share_in_sample(logs: Logs, users: int) -> float:
     """The share of the users of the logs who are in a sample of about so many, or of as many as there is room for."""
     whole, width = logs.summary, 12 + (0 if logs.by_action else 8 * logs.dim)
     return min(users, max(1, ROOM * whole.users // (width * whole.rows))) / whole.users
 
 
-def gather(batch: Batch, *, share: float, constant: bool) -> SampledHistories:
+def gather_sample(batch: Batch, *, share: float, constant: bool) -> SampledHistories:
     """The histories of the users of a batch who are in a sample of this share: the map of the pass."""
     who = UserSample("fit", share)(batch.hashes)
     rows = np.repeat(who, batch.lengths)

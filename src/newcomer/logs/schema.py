@@ -21,25 +21,25 @@ import polars as pl
 from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
-from newcomer.encoding import Column, entry_names
-from newcomer.errors import LogsError, nearest
+from newcomer.encoding import Column, encoded_entry_names
+from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.candidates import SERVICE, arm_names, arm_numbers, located
 from newcomer.logs.columns import (
     KNOWN,
     Epoch,
     Place,
-    feature_lists,
-    identifiers,
-    known_as,
-    numbers,
-    probabilities,
-    times,
+    feature_list_column,
+    identifier_column,
+    known_column_names,
+    number_column,
+    probability_column,
+    time_column,
 )
-from newcomer.logs.feature_columns import encoded, expand_names, learn_levels
+from newcomer.logs.feature_columns import encoded_feature_column, expand_feature_names, learn_feature_levels
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items
-from newcomer.logs.text_columns import Dates, date_questions, is_missing, tidied
-from newcomer.transforms import LEAST, NEEDED, Transform, transformed
+from newcomer.logs.text_columns import Dates, text_date_questions, text_is_missing, tidied_text
+from newcomer.transforms import LEAST, NEEDED, Transform, transform_rewards
 
 Missing = Literal["error", "drop"]
 Renames = Mapping[str, str | Sequence[str] | None]
@@ -90,7 +90,7 @@ class Layout:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """What to call each feature, where each has a column; None of a column of lists."""
-        return entry_names(self.features, self.levels) if isinstance(self.features, tuple) else None
+        return encoded_entry_names(self.features, self.levels) if isinstance(self.features, tuple) else None
 
     def with_levels(
         self, types: Sequence[Mapping[str, pl.DataType]], counted: Callable[[str], pl.DataFrame], *, where: str = ""
@@ -98,7 +98,7 @@ class Layout:
         """The layout that knows which of its feature columns are levels; `types` are those of each file."""
         if not isinstance(self.features, tuple):
             return self
-        levels, notes = learn_levels(self.features, types, counted, action=self.action, where=where)
+        levels, notes = learn_feature_levels(self.features, types, counted, action=self.action, where=where)
         return self.noting(*notes, levels=levels)
 
     @property
@@ -115,7 +115,9 @@ class Layout:
         numeric = {self.reward, self.propensity, *self.numeric_features}
         free = {self.candidates, self.propensity} if self.by_service else set()
         return {
-            name: is_missing(name, schema[name], number=name in numeric) for name in self.names() if name not in free
+            name: text_is_missing(name, schema[name], number=name in numeric)
+            for name in self.names()
+            if name not in free
         }
 
     def dropping(self, counts: Mapping[str, int], dropped: int, rows: int) -> Layout:
@@ -134,7 +136,7 @@ class Layout:
         """Ids of the actions of a frame; where features make them optional, an error says how to do without."""
         assert self.action is not None
         try:
-            return identifiers(frame[self.action], place)
+            return identifier_column(frame[self.action], place)
         except LogsError as error:
             if self.features is None:
                 raise
@@ -175,20 +177,20 @@ _PARTS = {field.name for field in fields(Layout)} - {
 }
 
 
-def resolve(
+def resolve_schema(
     available: Sequence[str], columns: Renames | None, *, source: str = "", epoch: Epoch | None = None
 ) -> Layout:
     """Find the parts among the available columns: as renamed by `columns`, by their own names, or by common ones.
 
-    >>> resolve(["who", "action", "reward"], {"user": "who"}).names()
+    >>> resolve_schema(["who", "action", "reward"], {"user": "who"}).names()
     ['who', 'reward', 'action']
-    >>> resolve(["userId", "movieId", "rating", "timestamp"], None).names()
+    >>> resolve_schema(["userId", "movieId", "rating", "timestamp"], None).names()
     ['userId', 'rating', 'timestamp', 'movieId']
     """
     renames = dict(columns or {})
     for part in renames:
         if part not in _PARTS:
-            todo = f"rename only {', '.join(sorted(_PARTS))}{nearest(part, _PARTS)}"
+            todo = f"rename only {', '.join(sorted(_PARTS))}{error_name_hint(part, _PARTS)}"
             raise LogsError(f"'{part}' is not a part of logs", where="columns=", todo=todo)
     for part, given in renames.items():
         for name in [given] if isinstance(given, str) else given or ():
@@ -228,7 +230,7 @@ def _feature_columns(chosen: Renames, available: Sequence[str], source: str) -> 
     others = {name for part, name in chosen.items() if part != "features" and isinstance(name, str)}
     names = [given] if isinstance(given, str) else given
     exact = [name for name in names if name in available]  # the action, say, may be a feature too
-    return expand_names(names, [one for one in available if one not in others or one in exact], where=source)
+    return expand_feature_names(names, [one for one in available if one not in others or one in exact], where=source)
 
 
 def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequence[str], source: str) -> list[str]:
@@ -238,7 +240,7 @@ def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequenc
         if part in chosen:
             continue
         taken = {name for given in chosen.values() for name in ([given] if isinstance(given, str) else given or ())}
-        found = known_as(part, [name for name in available if name not in taken])
+        found = known_column_names(part, [name for name in available if name not in taken])
         if len(found) == 1:
             chosen[part] = found[0]
             recognised.append(f"{found[0]} as {part}")
@@ -255,7 +257,7 @@ def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequenc
     return notes
 
 
-def extract(
+def extract_by_schema(
     frame: pl.DataFrame,
     layout: Layout,
     items: Items | None,
@@ -271,33 +273,33 @@ def extract(
     """
     if isinstance(layout.features, str):
         lists = frame[layout.features]
-        features = place.attempt("", lambda at: feature_lists(lists, at, dim))
+        features = place.attempt("", lambda at: feature_list_column(lists, at, dim))
     elif layout.features is not None:
         levels = {one.name: one for one in layout.levels}
         several = [
-            place.attempt("", encoded, frame[name], levels[name])
+            place.attempt("", encoded_feature_column, frame[name], levels[name])
             if name in levels
-            else place.attempt("", numbers, frame[name])
+            else place.attempt("", number_column, frame[name])
             for name in layout.features
         ]
         features = np.column_stack([np.zeros(len(frame)) if one is None else one for one in several])
     actions = None
     if layout.action is not None and items is not None:
-        ids = place.attempt("action" if features is not None else "", identifiers, frame[layout.action])
+        ids = place.attempt("action" if features is not None else "", identifier_column, frame[layout.action])
         actions = None if ids is None else items.locate(ids, place=place)
     if features is not None and actions is not None and items is not None and items.matrix is not None:
         features = np.column_stack([items.matrix[actions], features])
     steps: tuple[Ints | None, bool] | None = (None, False)
     if layout.step is not None:
         written = frame[layout.step]
-        steps = place.attempt("step", lambda at: times(written, at, layout.epoch, layout.dates, ties=layout.ties))
+        steps = place.attempt("step", lambda at: time_column(written, at, layout.epoch, layout.dates, ties=layout.ties))
     users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
     rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
     gaps = layout.by_service
     shares = None
     if layout.propensity is not None:
         chances = frame[layout.propensity]
-        shares = place.attempt("", lambda at: probabilities(chances, at, gaps=gaps))
+        shares = place.attempt("", lambda at: probability_column(chances, at, gaps=gaps))
     arms = None if layout.arm is None else place.attempt("arm", arm_numbers, frame[layout.arm], layout.arms)
     shown = None
     if layout.candidates is not None and actions is not None and items is not None:
@@ -318,21 +320,21 @@ def extract(
 
 def _rewards(column: pl.Series, transform: Transform | None, place: Place) -> Floats:
     """Rewards, on the scale that they are learned on."""
-    values = numbers(column, place)
+    values = number_column(column, place)
     if transform is None:
         return values
     low = values <= LEAST
     told, kind = (lambda row: f"{column.name} {values[row]:g} has no logarithm"), "has no logarithm"
     place.refuse(column.name, low, kind, told, NEEDED, lambda row: float(values[row]))
-    return transformed(np.where(np.isfinite(values) & ~low, values, 0.0), transform)
+    return transform_rewards(np.where(np.isfinite(values) & ~low, values, 0.0), transform)
 
 
 def _users(column: pl.Series, tidy: bool, place: Place) -> pl.Series:
     """Ids of users, tidied where that was asked for."""
-    ids = identifiers(column, place)
+    ids = identifier_column(column, place)
     if not tidy or ids.dtype != pl.String:
         return ids
-    return ids.to_frame().select(tidied(pl.col(ids.name)))[ids.name]
+    return ids.to_frame().select(tidied_text(pl.col(ids.name)))[ids.name]
 
 
 def _or_without(error: LogsError, part: str) -> LogsError:
@@ -351,7 +353,7 @@ def _missing(
     found = ", ".join(available[:12]) + (", ..." if len(available) > 12 else "")
     given = {one: theirs for one, theirs in (chosen or {}).items() if theirs is not None and one != part}
     taken = [one for theirs in given.values() for one in ([theirs] if isinstance(theirs, str) else theirs)]
-    hint = nearest(name, [one for one in available if one not in taken])
+    hint = error_name_hint(name, [one for one in available if one not in taken])
     theirs = hint.split("'")[1] if hint else "..."
     others = ", ".join(f"{_named(theirs)} as {one}" for one, theirs in sorted(given.items()))
     option = f"columns={{'{part}': {repr(theirs) if hint else theirs}}} or --column {part}={theirs}"
@@ -395,16 +397,16 @@ class TimeValues:
     whole: bool = False  # text that is whole numbers
 
 
-def time_names(names: Iterable[str]) -> list[str]:
+def schema_time_names(names: Iterable[str]) -> list[str]:
     """The names that end like the time of a row.
 
-    >>> time_names(["visit_date", "sentAt", "t", "birth_date", "day_of_week", "reward", "format"])
+    >>> schema_time_names(["visit_date", "sentAt", "t", "birth_date", "day_of_week", "reward", "format"])
     ['visit_date', 'sentAt', 't']
     """
     return [name for name in names if _words(name)[-1:] and _is_time(_words(name))]
 
 
-def find_time(
+def find_schema_time(
     layout: Layout,
     names: Sequence[str],
     types: Sequence[Mapping[str, pl.DataType]],
@@ -418,7 +420,7 @@ def find_time(
     if "step" in (columns or {}):
         return layout
     free = [name for name in names if name not in layout.names()]
-    named = [name for name in time_names(free) if not (_may_be_duration(name) and _is_numeric(name, types))]
+    named = [name for name in schema_time_names(free) if not (_may_be_duration(name) and _is_numeric(name, types))]
     found = named or [name for name in free if all(_is_time_type(one.get(name)) for one in types)]
     if not found:
         return layout
@@ -462,7 +464,7 @@ def _values(name: str, types: Sequence[Mapping[str, pl.DataType]], ask: Ask, lay
     asked = [pl.len().alias(" rows"), column.null_count().alias(" missing")]
     if text:
         plain = column.cast(pl.String).str.strip_chars()
-        dates, first, second = date_questions(name)
+        dates, first, second = text_date_questions(name)
         asked += [dates, first, second, plain.str.contains(_ISO).sum().alias(" iso")]
         asked += [plain.cast(pl.Int64, strict=False).count().alias(" whole")]
     answers = ask(asked)

@@ -29,8 +29,8 @@ import numpy as np
 import polars as pl
 
 from newcomer.errors import MissingExtra, ModelError, StoreError
-from newcomer.files import unpack
-from newcomer.logs.disk_store import Scratch, no_room
+from newcomer.files import unpack_file
+from newcomer.logs.disk_store import Scratch, no_disk_room
 from newcomer.logs.files import LogFile
 
 SCHEMA = 2  # migrations of a store that this version knows, which are in `newcomer.serve.migrations`
@@ -338,7 +338,7 @@ def _catalogue(connection: Connection, model: str, where: str) -> tuple[Ids, dic
     if not rows:
         return (), {}, None
     try:
-        arrays, facts = unpack(bytes(rows[0][0]), "model")
+        arrays, facts = unpack_file(bytes(rows[0][0]), "model")
     except ModelError as error:
         raise StoreError(f"a model of the store cannot be read: {error}", where=where) from error
     features = arrays.get("action_features")
@@ -393,7 +393,7 @@ def read_store(url: str, room: Callable[[], Scratch] = Scratch) -> StoreLogs:
             try:
                 paths, left = _written(connection, served, folder)
             except OSError as error:
-                raise no_room(folder.path, error) from error
+                raise no_disk_room(folder.path, error) from error
             if _moved(connection) == before:
                 break
             folder.close()

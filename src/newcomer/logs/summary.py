@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 from newcomer.arrays import Floats, Hashes, Ints
 from newcomer.evidence import Summary
 from newcomer.logs.candidates import NOWHERE
-from newcomer.logs.histories import Histories, Limits, hash_users
+from newcomer.logs.histories import Histories, Limits, hash_history_users
 from newcomer.logs.items import Items
 from newcomer.transforms import Transform
-from newcomer.users import mix
+from newcomer.users import mix_user_hashes
 
 LIMIT = 1 << 14
 HISTOGRAM_CHUNK = 1 << 18  # rewards sorted at a time
@@ -139,7 +139,7 @@ def _outside(scores: Floats, counts: Ints) -> int:
     return int(counts[order][gaps[0] :].sum()) if len(gaps) else 0
 
 
-def automatic_limits(rewards: RewardHistogram) -> tuple[float, float]:
+def automatic_reward_limits(rewards: RewardHistogram) -> tuple[float, float]:
     """What `clip="auto"` lets through: 5 robust deviations to each side of the median."""
     found = rewards.spread()
     return (found.median - TAIL * found.deviation, found.median + TAIL * found.deviation)
@@ -272,10 +272,10 @@ class LogTotals:
 
 def _named(arms: tuple[str, ...]) -> int:
     """A number that depends on the names of arms; 0 without any."""
-    return int(hash_users(pl.Series(arms)).sum()) if arms else 0
+    return int(hash_history_users(pl.Series(arms)).sum()) if arms else 0
 
 
-def totals_of(part: Histories, items: Items | None) -> LogTotals:
+def summary_totals(part: Histories, items: Items | None) -> LogTotals:
     """The totals of some users' histories, a slice at a time so that temporaries stay small.
 
     What is said of features is worked out once for each item where features come from the catalogue.
@@ -315,7 +315,7 @@ def _describe_items(items: Items) -> tuple[Floats, Hashes]:
     if items.matrix is not None:
         return _describe(items.matrix)
     one = np.ones(1).view(np.uint64)
-    return np.ones(items.dim), mix(one * _multipliers(items.dim))
+    return np.ones(items.dim), mix_user_hashes(one * _multipliers(items.dim))
 
 
 def _describe(features: NDArray[np.floating]) -> tuple[Floats, Hashes]:
@@ -325,13 +325,13 @@ def _describe(features: NDArray[np.floating]) -> tuple[Floats, Hashes]:
     for i in range(0, len(features), step):
         exact = features[i : i + step].astype(np.float64) + 0.0  # + 0.0 turns -0.0 into 0.0
         norms[i : i + step] = np.einsum("ij,ij->i", exact, exact)
-        hashes[i : i + step] = mix(exact.view(np.uint64) @ multipliers)
+        hashes[i : i + step] = mix_user_hashes(exact.view(np.uint64) @ multipliers)
     return norms, hashes
 
 
 def _multipliers(dim: int) -> Hashes:
     """The fixed odd numbers a_j, (d,)."""
-    return mix(np.arange(dim, dtype=np.uint64)) | np.uint64(1)
+    return mix_user_hashes(np.arange(dim, dtype=np.uint64)) | np.uint64(1)
 
 
 def _fingerprint(part: Histories, features: Hashes) -> int:
@@ -342,15 +342,15 @@ def _fingerprint(part: Histories, features: Hashes) -> int:
     there are some.
     """
     columns = [column for column in (part.rewards, part.propensities) if column is not None]
-    rows = reduce(lambda seen, column: mix(seen + (column + 0.0).view(np.uint64)), columns, features)
+    rows = reduce(lambda seen, column: mix_user_hashes(seen + (column + 0.0).view(np.uint64)), columns, features)
     if part.candidates is not None:
-        each = mix(part.candidates.actions.astype(np.int64).view(np.uint64))
+        each = mix_user_hashes(part.candidates.actions.astype(np.int64).view(np.uint64))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(each)])[part.candidates.offsets]
-        rows = mix(rows + np.diff(sums))  # modulo 2^64: 0 for a row that offered the whole catalogue
+        rows = mix_user_hashes(rows + np.diff(sums))  # modulo 2^64: 0 for a row that offered the whole catalogue
     if part.arms is not None:
-        rows = mix(rows + part.arms.astype(np.uint64))
+        rows = mix_user_hashes(rows + part.arms.astype(np.uint64))
     lengths = np.diff(part.offsets)
     positions = np.arange(part.rows) - np.repeat(part.offsets[:-1], lengths)  # 0, 1, 2, ... within each user
-    rows = mix(rows + positions.astype(np.uint64))
-    users = mix(part.hashes + np.add.reduceat(rows, part.offsets[:-1]))
+    rows = mix_user_hashes(rows + positions.astype(np.uint64))
+    users = mix_user_hashes(part.hashes + np.add.reduceat(rows, part.offsets[:-1]))
     return int(users.sum())

@@ -24,12 +24,12 @@ _ODD = r"^\+|^-?0[0-9]|^-0$"  # integers in an unusual spelling: +1, 007, -0
 _COMMA = r"^([+-]?[0-9 \u00a0\u202f]*),([0-9]+(?:[eE][+-]?[0-9]+)?)$"
 
 
-def is_no_id(name: str | pl.Expr, *, blanks: bool = True) -> pl.Expr:
+def text_is_no_id(name: str | pl.Expr, *, blanks: bool = True) -> pl.Expr:
     """Where a column of text (its name, or an expression) holds what is no integer, or not in its only spelling.
 
     `blanks` at the ends do not count; to count them is quicker, and all that most files need.
 
-    >>> pl.DataFrame({"a": ["1 ", "01", "-7", "x", None]}).select(is_no_id("a"))["a"].to_list()
+    >>> pl.DataFrame({"a": ["1 ", "01", "-7", "x", None]}).select(text_is_no_id("a"))["a"].to_list()
     [False, True, False, True, False]
     """
     column = pl.col(name) if isinstance(name, str) else name
@@ -38,30 +38,30 @@ def is_no_id(name: str | pl.Expr, *, blanks: bool = True) -> pl.Expr:
     return lost | column.str.contains(_ODD).fill_null(False)
 
 
-def has_comma(name: str) -> pl.Expr:
+def text_has_comma(name: str) -> pl.Expr:
     """Where a column of text holds a number with a decimal comma, such as 0,5."""
     return pl.col(name).str.strip_chars().str.contains(_COMMA).fill_null(False)
 
 
-def has_point(name: str) -> pl.Expr:
+def text_has_point(name: str) -> pl.Expr:
     """Where a column of text holds a point."""
     return pl.col(name).str.contains(".", literal=True).fill_null(False)
 
 
-def tidied(column: pl.Expr) -> pl.Expr:
+def tidied_text(column: pl.Expr) -> pl.Expr:
     """Text without blanks at its ends, in small letters: ids that are likely the same have the same."""
     return column.str.strip_chars().str.to_lowercase()
 
 
-def spellings_note(ids: pl.Series, what: str) -> list[str]:
+def text_spellings_note(ids: pl.Series, what: str) -> list[str]:
     """A note on distinct ids (n,) that differ in case or in blanks at their ends alone, with three of them.
 
-    >>> spellings_note(pl.Series(["B", " B", "a"]), "action")
+    >>> text_spellings_note(pl.Series(["B", " B", "a"]), "action")
     ["' B' and 'B' are likely the same action; tidy_ids=True (--tidy-ids) joins them."]
     """
     if ids.dtype != pl.String:
         return []
-    keyed = ids.unique().to_frame("id").with_columns(key=tidied(pl.col("id")))
+    keyed = ids.unique().to_frame("id").with_columns(key=tidied_text(pl.col("id")))
     groups = keyed.group_by("key").agg(pl.col("id").sort()).filter(pl.col("id").list.len() > 1).sort("key")
     if not len(groups):
         return []
@@ -72,7 +72,7 @@ def spellings_note(ids: pl.Series, what: str) -> list[str]:
     return [f"{each}; tidy_ids=True (--tidy-ids) joins them."]
 
 
-def integers(column: pl.Series) -> pl.Series:
+def text_to_integers(column: pl.Series) -> pl.Series:
     """A column of text as integers if every value is one, blanks at its ends aside; else unchanged."""
     if column.dtype != pl.String:
         return column
@@ -82,12 +82,12 @@ def integers(column: pl.Series) -> pl.Series:
     return _if_complete(column, values)
 
 
-def numbers_in(column: pl.Series, *, comma: bool = False) -> tuple[pl.Series, bool]:
+def text_to_numbers(column: pl.Series, *, comma: bool = False) -> tuple[pl.Series, bool]:
     """A column of text as numbers if every value is one, else as text; and whether words such as yes stood for some.
 
     Words for a missing value become null.
 
-    >>> numbers_in(pl.Series(["0,5", " 2", "Yes", "1 000", "NA"]), comma=True)[0].to_list()
+    >>> text_to_numbers(pl.Series(["0,5", " 2", "Yes", "1 000", "NA"]), comma=True)[0].to_list()
     [0.5, 2.0, 1.0, 1000.0, None]
     """
     if column.dtype != pl.String:
@@ -105,12 +105,12 @@ def numbers_in(column: pl.Series, *, comma: bool = False) -> tuple[pl.Series, bo
     return values, values.dtype != pl.String
 
 
-def numbers_and_nulls(column: pl.Series) -> pl.Series:
+def text_to_numbers_or_null(column: pl.Series) -> pl.Series:
     """A column of text as numbers; null for what is none, and none of the words."""
     return column.cast(pl.Float64, strict=False).fill_null(_words(column))
 
 
-def is_missing(name: str, dtype: pl.DataType, *, number: bool) -> pl.Expr:
+def text_is_missing(name: str, dtype: pl.DataType, *, number: bool) -> pl.Expr:
     """Where a column holds no value: null, NaN, a list with such a gap, or, of a `number`, a word that says so."""
     column = pl.col(name)
     if isinstance(dtype, pl.List | pl.Array):
@@ -126,14 +126,14 @@ def is_missing(name: str, dtype: pl.DataType, *, number: bool) -> pl.Expr:
     return column.is_null()
 
 
-def date_questions(name: str) -> list[pl.Expr]:
+def text_date_questions(name: str) -> list[pl.Expr]:
     """Of dates such as 03/02/2020 in a column of text: how many there are, and the largest first and second number."""
     groups = pl.col(name).str.strip_chars().str.extract_groups(_DATE)
     first, second = (groups.struct.field(str(i)).cast(pl.Int64, strict=False) for i in (1, 2))
     return [first.count().alias(" dates"), first.max().alias(" first"), second.max().alias(" second")]
 
 
-def dates_found(answers: Sequence[pl.DataFrame]) -> tuple[Dates | Literal["either"] | None, str]:
+def text_dates_found(answers: Sequence[pl.DataFrame]) -> tuple[Dates | Literal["either"] | None, str]:
     """How the dates of all files are to be read, "either" where nothing settles it, None without any; and why."""
     firsts, seconds = ([int(one[name][0] or 0) for one in answers] for name in (" first", " second"))
     if not any(int(one[" dates"][0]) for one in answers):
@@ -145,15 +145,15 @@ def dates_found(answers: Sequence[pl.DataFrame]) -> tuple[Dates | Literal["eithe
     return ("day-first" if day else "month-first"), why
 
 
-def two_ways(column: pl.Series) -> pl.Series:
+def text_dates_two_ways(column: pl.Series) -> pl.Series:
     """Where text is a date whose day and month may be exchanged, or that is written in that way."""
     return column.str.strip_chars().str.contains(_DATE).fill_null(False)
 
 
-def iso_dates(column: pl.Series, dates: Dates) -> pl.Series:
+def text_to_iso_dates(column: pl.Series, dates: Dates) -> pl.Series:
     """Dates such as 3/2/2020 12:30 as 2020-02-03 12:30; other text as it is.
 
-    >>> iso_dates(pl.Series(["3/2/2020 12:30", "2020-01-01"]), "day-first").to_list()
+    >>> text_to_iso_dates(pl.Series(["3/2/2020 12:30", "2020-01-01"]), "day-first").to_list()
     ['2020-02-03 12:30', '2020-01-01']
     """
     frame = column.str.strip_chars().alias("text").to_frame()

@@ -280,7 +280,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def serve(number: int, parent: int) -> None:
+def serve_as_worker(number: int, parent: int) -> None:
     """The life of a worker: answer tasks that come through the socket `number` until `parent` closes it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()

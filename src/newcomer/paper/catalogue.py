@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from newcomer.errors import NewcomerError, nearest
-from newcomer.files import told, write
+from newcomer.errors import NewcomerError, error_name_hint
+from newcomer.files import file_errors_told, write_file
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper import contents
 from newcomer.paper.figure import Figure
@@ -125,7 +125,9 @@ def chosen(names: Sequence[str]) -> list[Figure]:
     """
     for name in names:
         if name not in EVERYTHING and name != "all":
-            raise NewcomerError(f"there is no figure '{name}'{nearest(name, EVERYTHING)}", todo="--list shows all ids")
+            raise NewcomerError(
+                f"there is no figure '{name}'{error_name_hint(name, EVERYTHING)}", todo="--list shows all ids"
+            )
     if not names or "all" in names:
         return list(FIGURES.values())
     return [figure for name, figure in EVERYTHING.items() if name in names]
@@ -156,7 +158,7 @@ def reproduce(
     last, from tables of finished jobs. `progress(stage)` gives the callback of the stages "fits", "runs" and
     "pictures"; the seconds left that it is told are those of all that is still to be done.
     """
-    with told(out):
+    with file_errors_told(out):
         out.mkdir(parents=True, exist_ok=True)
     with WorkerPool(workers) as crew:
 
@@ -198,7 +200,7 @@ def do(job: Job, kept: JobFolder) -> None:
         own = EVERYTHING[job.figure].run
         assert own is not None
         kept.keep(job, own(kept.setting, **dict(job.arguments)))
-    write(_clock(kept, job), f"{time.perf_counter() - begun:.3f}".encode())
+    write_file(_clock(kept, job), f"{time.perf_counter() - begun:.3f}".encode())
 
 
 def _clock(kept: JobFolder, job: Job) -> Path:
@@ -237,7 +239,9 @@ def _draw(name: str, out: str, folder: str, setting: str, identity: str) -> None
     figure, kept = EVERYTHING[name], JobFolder.from_words(folder, setting, identity)
     rounded = pl.col(pl.Float64).round_sig_figs(figure.digits)
     frame = figure.table(kept).with_columns(rounded)
-    write(Path(out, f"{name}.csv"), frame.write_csv().encode())
+    write_file(Path(out, f"{name}.csv"), frame.write_csv().encode())
     if figure.newcomers is not None:
-        write(Path(out, f"{name}-newcomers.csv"), figure.newcomers(kept).with_columns(rounded).write_csv().encode())
+        write_file(
+            Path(out, f"{name}-newcomers.csv"), figure.newcomers(kept).with_columns(rounded).write_csv().encode()
+        )
     figure.draw(frame, Path(out, f"{name}.png"))

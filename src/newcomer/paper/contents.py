@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 
 import newcomer
-from newcomer.files import write
+from newcomer.files import write_file
 
 NAME = "contents.csv"
 PACKAGE = Path(newcomer.__file__).parent
@@ -60,7 +60,7 @@ def record(
     writer = csv.DictWriter(out, [field.name for field in fields(Row)], lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(rows[name]) for name in sorted(rows))
-    write(folder / NAME, out.getvalue().encode())
+    write_file(folder / NAME, out.getvalue().encode())
 
 
 def commit() -> str:

@@ -40,7 +40,7 @@ from typing import Any
 import polars as pl
 
 from newcomer import __version__
-from newcomer.files import write
+from newcomer.files import write_file
 from newcomer.logs.workers import Work, WorkerPool
 from newcomer.model import Model, load
 from newcomer.paper.scale import Scale, Setting
@@ -241,7 +241,7 @@ class JobFolder:
         else:
             buffer = BytesIO()
             result.write_parquet(buffer)
-            write(self.place(job), buffer.getvalue())
+            write_file(self.place(job), buffer.getvalue())
 
     @property
     def words(self) -> tuple[str, str, str]:

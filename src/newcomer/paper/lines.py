@@ -16,7 +16,7 @@ from newcomer.paper.figure import Draw, Figure
 from newcomer.paper.jobs import SLOW, ExitRule, Fit, JobFolder, Play
 from newcomer.paper.players import paper_radius
 from newcomer.paper.scale import REPLAY, SIMULATIONS, Scale
-from newcomer.simulate import curves, totals
+from newcomer.simulate import simulated_curves, simulated_totals
 
 KINDS = {"H": "hoeffding", "E": "bernstein", "M": "martingale"}
 POINTS = 100  # rounds of a curve that are kept
@@ -153,7 +153,7 @@ def newcomer_table(kept: JobFolder, lines: Sequence[Line], values: Sequence[str]
 
 def _by_newcomer(line: Line, rows: pl.DataFrame, value: str) -> pl.DataFrame:
     """One row of the table."""
-    own = totals(rows).sort("user")[value]
+    own = simulated_totals(rows).sort("user")[value]
     place = {"world": line.play.world, "tau": line.tau, "policy": line.label, "value": value}
     row = pl.DataFrame(place | {f"n{i}": number for i, number in enumerate(own, start=1)})
     return row.with_columns(pl.col("tau").cast(pl.Float64))
@@ -171,7 +171,7 @@ def curve_table(kept: JobFolder, lines: Sequence[Line]) -> pl.DataFrame:
 
 def _curve(line: Line, rows: pl.DataFrame) -> pl.DataFrame:
     """About `POINTS` evenly spaced rounds of one curve, and with them the last round and the one in which it leaves."""
-    left, curve = line.play.left_at, curves(rows)
+    left, curve = line.play.left_at, simulated_curves(rows)
     if left is not None and left > line.play.rounds:
         left = None
     step = -(-len(curve) // POINTS)

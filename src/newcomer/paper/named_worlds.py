@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.clusters import Clusters, cluster, reward_error
+from newcomer.clusters import Clusters, cluster_reward_error, cluster_users
 from newcomer.logs import Logs
 from newcomer.paper.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, REPLAY, Setting
 from newcomer.paper.worlds.factorise import Kind
 from newcomer.paper.worlds.movielens import MovieLens
 from newcomer.paper.worlds.replay import Replay
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import Episode, Newcomers, stream
+from newcomer.worlds.world import Episode, Newcomers, world_stream
 
 NamedWorld = Synthetic | MovieLens | Replay
 
@@ -73,7 +73,7 @@ def noise_sd(place: NamedWorld) -> float:
 def user_vectors(place: NamedWorld) -> Floats:
     """The reward vectors (n, d) that the baselines cluster: the factorisation's, or those of a simulated sample."""
     if isinstance(place, Synthetic):
-        latent = stream(0, "clustered users").standard_normal((VECTORS, place.rank)) / math.sqrt(place.rank)
+        latent = world_stream(0, "clustered users").standard_normal((VECTORS, place.rank)) / math.sqrt(place.rank)
         return np.asarray(latent @ place.factor.T)
     return place.factors.users
 
@@ -82,7 +82,7 @@ def user_vectors(place: NamedWorld) -> Floats:
 def kinds_of_users(name: str, setting: Setting) -> Clusters:
     """The k-means clusters of true reward vectors, as many as the rank, that the paper gives to mUCB and its kin."""
     place = world_named(name, setting)
-    return cluster(user_vectors(place), true_basis(place).shape[1], seed=0)
+    return cluster_users(user_vectors(place), true_basis(place).shape[1], seed=0)
 
 
 def cluster_error(name: str, setting: Setting) -> float:
@@ -93,8 +93,8 @@ def cluster_error(name: str, setting: Setting) -> float:
     place = world_named(name, setting)
     actions = place.catalogue
     if actions is None:
-        actions = place.episode(stream(0, "sample of actions"), 50).actions.reshape(-1, place.dim)
-    return reward_error(user_vectors(place), kinds_of_users(name, setting), actions)
+        actions = place.episode(world_stream(0, "sample of actions"), 50).actions.reshape(-1, place.dim)
+    return cluster_reward_error(user_vectors(place), kinds_of_users(name, setting), actions)
 
 
 def histories(place: NamedWorld, users: int, steps: int, seed: int) -> Logs:

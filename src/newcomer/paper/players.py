@@ -18,7 +18,7 @@ from typing import Any
 
 import newcomer as nc
 from newcomer.clusters import Clusters
-from newcomer.errors import NewcomerError, nearest
+from newcomer.errors import NewcomerError, error_name_hint
 from newcomer.model import Model
 from newcomer.paper.jobs import ExitRule
 
@@ -96,7 +96,7 @@ PLAYERS: Mapping[str, Callable[[Stage], Any]] = {
 def player(name: str, stage: Stage) -> Any:
     """The policy of this name for this stage."""
     if name not in PLAYERS:
-        raise NewcomerError(f"no policy '{name}' to play{nearest(name, PLAYERS)}")
+        raise NewcomerError(f"no policy '{name}' to play{error_name_hint(name, PLAYERS)}")
     return PLAYERS[name](stage)
 
 

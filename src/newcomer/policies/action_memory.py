@@ -37,7 +37,7 @@ from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, NOBODY, Record, State
 from newcomer.policies import memory_loops
 from newcomer.policies.memory_loops import MOST, Entries, Predicted, Recalled, Repeats, Shares
-from newcomer.policies.repeatability import SHARES, by_deviations, mean_share
+from newcomer.policies.repeatability import SHARES, mean_repeatability, repeatability_by_deviations
 
 FIRST = 16  # entries that a memory has room for at first
 
@@ -97,15 +97,17 @@ class ActionMemory(State):
         self.refuse_unless(self.counts.shape == self.totals.shape == self.slots.shape == self.fixed.shape == width)
         self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (n, len(SHARES)))
         self.refuse_unless(self.used.shape == self.repeats.shape == self.share.shape == self.extra.shape == (n,))
-        self.refuse_unless(self.shift.ndim == 2 and all_of(np.int64, self.keys, self.slots, self.used))
+        self.refuse_unless(self.shift.ndim == 2 and all_memory_arrays_of(np.int64, self.keys, self.slots, self.used))
         parts = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.log_likelihood, self.log_prior)
-        self.refuse_unless(all_of(np.float64, *parts, self.share, self.extra, self.shift))
+        self.refuse_unless(all_memory_arrays_of(np.float64, *parts, self.share, self.extra, self.shift))
         self.check_values()
 
     def check_values(self) -> None:
         """Refuse entries and places of features that are not there."""
         self.refuse_unless(
-            memory_loops.inside(self.used, np.require(self.slots, requirements=("C", "W")), self.rows.shape[1])
+            memory_loops.memory_is_inside(
+                self.used, np.require(self.slots, requirements=("C", "W")), self.rows.shape[1]
+            )
         )
 
     @classmethod
@@ -113,18 +115,18 @@ class ActionMemory(State):
         """As of any state; states of before repeats had likelihoods of their scale kept counts and squares (n, 2)."""
         repeats = arrays.get(f"{prefix}repeats")
         if repeats is not None and repeats.ndim == 2 and repeats.shape[1] == 2 and f"{prefix}told" not in arrays:
-            log_likelihood = by_deviations(repeats)
+            log_likelihood = repeatability_by_deviations(repeats)
             now = {"repeats": repeats[:, 0].copy(), "told": log_likelihood, "heard": np.zeros_like(log_likelihood)}
             arrays = {**arrays, **{prefix + name: array for name, array in now.items()}}
         return super().rebuild(arrays, prefix, record)
 
 
-def all_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
+def all_memory_arrays_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
     """Whether all arrays are of this type."""
     return all(array.dtype == kind for array in arrays)
 
 
-def start(n: int, dim: int, share: float) -> ActionMemory:
+def start_action_memory(n: int, dim: int, share: float) -> ActionMemory:
     """n users who have met nothing; features have `dim` entries."""
     keys, slots = np.zeros((2, n, FIRST), dtype=np.int64)
     counts, totals, fixed = np.zeros((3, n, FIRST))
@@ -135,16 +137,16 @@ def start(n: int, dim: int, share: float) -> ActionMemory:
     )  # fmt: skip
 
 
-def recall(memory: ActionMemory, users: Ints, keys: Ints, variance: Floats, effect: Floats) -> Recalled:
+def recall_action_memory(memory: ActionMemory, users: Ints, keys: Ints, variance: Floats, effect: Floats) -> Recalled:
     """What memory says of candidates with these keys, residual variances and further effect variances (m, K)."""
     weight, level, left = np.empty((3, *keys.shape))
     out = Recalled(weight, level, left, np.empty(keys.shape, dtype=np.int64))
     whole = np.require(keys, requirements=("C", "W"))  # arrays of one type for the loop
-    memory_loops.recall(memory.entries, memory.shares, users, whole, plain(variance), plain(effect), out)
+    memory_loops.recall_memory(memory.entries, memory.shares, users, whole, plain(variance), plain(effect), out)
     return out
 
 
-def remember(
+def remember_in_action_memory(
     memory: ActionMemory,
     users: Ints,
     keys: Ints,
@@ -159,20 +161,20 @@ def remember(
     `targets` (m,) are rewards less their population mean, `features` (m, d), `scale` that of the rewards. `starting`
     are the model's weights of shares, None if it knows the share: then repeats say nothing.
     """
-    make_room(memory, users, keys)
+    make_action_memory_room(memory, users, keys)
     again = np.empty(len(users))
     repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.log_likelihood)
-    memory_loops.remember(memory.entries, users, keys, targets, features, predicted, repeats, again)
+    memory_loops.remember_in_memory(memory.entries, users, keys, targets, features, predicted, repeats, again)
     memory.repeats[users] += again
     return users[again > 0]
 
 
-def believe(memory: ActionMemory, users: Ints, starting: Floats) -> None:
+def believe_action_memory(memory: ActionMemory, users: Ints, starting: Floats) -> None:
     """Let the shares of `users` (m,) be what their repeats, and those of earlier users, say."""
-    memory.share[users] = mean_share(starting, memory.log_prior[users] + memory.log_likelihood[users])
+    memory.share[users] = mean_repeatability(starting, memory.log_prior[users] + memory.log_likelihood[users])
 
 
-def make_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
+def make_action_memory_room(memory: ActionMemory, users: Ints, keys: Ints) -> None:
     """Room for one more entry of each user and, for actions outside the catalogue, for one more row of features."""
     width = int(memory.used[users].max(initial=0)) + 1
     if width > memory.keys.shape[1]:
@@ -201,7 +203,7 @@ def _widened(array: NDArray[Any], width: int) -> NDArray[Any]:
     return out
 
 
-def reweigh(
+def reweigh_action_memory(
     memory: ActionMemory,
     user: int,
     system: Ridge,
@@ -220,4 +222,4 @@ def reweigh(
     old = np.array([-1.0, 0.0] if before is None else before)
     new = np.array([memory.share[user], memory.extra[user]])
     known = table, through, variance, effect
-    memory_loops.reweigh(memory.entries, user, system.parts, *known, old, new, least)
+    memory_loops.reweigh_memory(memory.entries, user, system.parts, *known, old, new, least)

@@ -27,8 +27,8 @@ from newcomer.model import Model
 from newcomer.policies import memory_loops
 from newcomer.policies.calls import Ids
 from newcomer.policies.memory_loops import ANONYMOUS
-from newcomer.transforms import click_moments
-from newcomer.users import mix
+from newcomer.transforms import sigmoid_moments
+from newcomer.users import mix_user_hashes
 
 SAME = 1e-9  # relative difference up to which loadings are those of the catalogue
 
@@ -104,7 +104,7 @@ class KnownActions:
         """
         if self.model.outcome != "binary":
             return seen
-        p, slope, square = click_moments(seen.population_mean, (seen.loadings**2).sum(axis=-1))
+        p, slope, square = sigmoid_moments(seen.population_mean, (seen.loadings**2).sum(axis=-1))
         explained = square - p * p
         effect = explained + seen.effect * slope**2
         variance = np.maximum(p * (1.0 - p) - explained, 1e-9)
@@ -160,12 +160,12 @@ class KnownActions:
 
     @cached_property
     def _multipliers(self) -> Ints:
-        return (mix(np.arange(self.model.dim, dtype=np.uint64)) | np.uint64(1)).view(np.int64)
+        return (mix_user_hashes(np.arange(self.model.dim, dtype=np.uint64)) | np.uint64(1)).view(np.int64)
 
     def fingerprints(self, rows: Floats) -> Ints:
         """Keys below zero (m,) of feature rows (m, d)."""
         out = np.empty(len(rows), dtype=np.int64)
-        memory_loops.fingerprints(rows, self._multipliers, out)
+        memory_loops.memory_fingerprints(rows, self._multipliers, out)
         return out
 
     def describe(self, actions: Floats, ids: Ids | None, codes: Ints | None, *, keys: bool = True) -> Described:

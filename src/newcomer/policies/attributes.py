@@ -13,12 +13,12 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError, PolicyError
 from newcomer.linear import ridge
-from newcomer.linear.ridge import Ridge, packed_size
+from newcomer.linear.ridge import Ridge, ridge_packed_size
 from newcomer.model import Model
 from newcomer.policies.actions import Described
 
 
-def encoded(model: Model, given: Any, users: Ints) -> Floats | None:
+def encoded_attributes(model: Model, given: Any, users: Ints) -> Floats | None:
     """The attributes (m, p) of `users` (m,) as the model takes them; None, said once, if the model has none."""
     if not model.attributes:
         if not model.__dict__.get("_told_of_attributes"):
@@ -38,12 +38,12 @@ def encoded(model: Model, given: Any, users: Ints) -> Floats | None:
     return x
 
 
-def widened(array: Floats, width: int) -> Floats:
+def widened_for_attributes(array: Floats, width: int) -> Floats:
     """A copy of the array (n, width); zeros where it was (n, 0)."""
     return array.copy() if array.shape[1] else np.zeros((len(array), width))
 
 
-def condition(
+def condition_on_attributes(
     model: Model, system: Ridge, shift: Floats, known: Floats, users: Ints, x: Floats
 ) -> tuple[Floats, Floats]:
     """Let systems of z start from the prior given encoded attributes (m, p) of `users` (m,), and not from `shift` (n,
@@ -54,15 +54,15 @@ def condition(
     rank = system.dim
     mean, covariance = model.attribute_prior.given(x)
     precision = np.linalg.inv(covariance)
-    shift, known = widened(shift, rank), widened(known, packed_size(rank))
-    before = ridge.symmetric(known[users], rank) + np.eye(rank)
+    shift, known = widened_for_attributes(shift, rank), widened_for_attributes(known, ridge_packed_size(rank))
+    before = ridge.symmetric_ridge(known[users], rank) + np.eye(rank)
     moment = np.einsum("nij,nj->ni", precision, mean) - np.einsum("nij,nj->ni", before, shift[users])
-    ridge.inform(system, users, precision - before, moment)
-    shift[users], known[users] = mean, ridge.pack(precision - np.eye(rank))
+    ridge.inform_ridge(system, users, precision - before, moment)
+    shift[users], known[users] = mean, ridge.pack_ridge(precision - np.eye(rank))
     return shift, known
 
 
-def shifted(model: Model, seen: Described, shift: Floats) -> Described:
+def shifted_by_attributes(model: Model, seen: Described, shift: Floats) -> Described:
     """Candidates (m, K) as users meet them whose attributes shift z by `shift` (m, k): means, and, of clicks, loadings
     of what attributes leave of z, all of them being known.
     """

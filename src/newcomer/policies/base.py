@@ -57,18 +57,18 @@ from numpy.typing import ArrayLike
 from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
-from newcomer.encoding import by_entries
+from newcomer.encoding import encode_by_entries
 from newcomer.errors import PolicyError
 from newcomer.linear import state as linear_state
-from newcomer.linear.state import Record, State, one_at_a_time, positions
+from newcomer.linear.state import Record, State, one_state_call_at_a_time, state_positions
 from newcomer.model import Model
 from newcomer.policies import calls
-from newcomer.policies.attributes import encoded
+from newcomer.policies.attributes import encoded_attributes
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.learner import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
-from newcomer.transforms import LEAST, Transform, raw, transformed
+from newcomer.transforms import LEAST, Transform, transform_rewards, untransform_rewards
 
 # Former names of hooks, and their names now.
 FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
@@ -108,9 +108,9 @@ class Contract(Shown, ABC, Generic[Kind]):
         `model.attributes`. Values may be missing, and a level that the logs never had counts as missing: average, and
         less sure.
         """
-        count = calls.newcomers(n)
+        count = calls.newcomers_of_call(n)
         observed = None if repeatability is None else the_repeatability(repeatability)
-        known = None if attributes is None else self._encoded(attributes, calls.everyone(count))
+        known = None if attributes is None else self._encoded(attributes, calls.everyone_of_call(count))
         try:
             index, known = self._rows_to_start(count, known)
             state = self.init(count if index is None else int(index.max()) + 1)
@@ -142,7 +142,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         _, first, index = np.unique(words, axis=0, return_index=True, return_inverse=True)
         return index.ravel(), known[first]
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def know(self, state: Kind, attributes: Any, *, users: ArrayLike | None = None) -> None:
         """Attributes of users (all by default) that become known later: as if they had been known from the start.
 
@@ -154,7 +154,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         if x is not None and len(who):
             self.apply_attributes(state, state.own_rows(who), x)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def repeatability(self, state: Kind) -> Repeatability | None:
         """What the repeats of the users of `state` say of repeatability, for the next `start`.
 
@@ -164,7 +164,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         self._recognise(state)
         return self.pool_repeatability(state)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def choose(
         self,
         state: Kind,
@@ -181,9 +181,9 @@ class Contract(Shown, ABC, Generic[Kind]):
         """
         # The commonest call needs no question: plain arrays for everybody, nothing masked.
         if ids is mask is users is None and getattr(state, "record", None) is self.record:
-            n, given = len(state), calls.plain_actions(actions, self.dimension)
+            n, given = len(state), calls.plain_call_actions(actions, self.dimension)
             if given is not None and (len(given) == n or given is not actions):
-                chosen = self.choose_plain(state, state.rows_of(calls.everyone(n)), given)
+                chosen = self.choose_plain(state, state.rows_of(calls.everyone_of_call(n)), given)
                 if chosen is not None:
                     return chosen
         elif actions is mask is None and not self.sampled:
@@ -192,10 +192,10 @@ class Contract(Shown, ABC, Generic[Kind]):
                 return chosen
         query = self.query(state, actions, ids, mask, users)
         if self.sampled:
-            return calls.pick(next(self.draws(state, query, self._generators(rng, query))), query)
+            return calls.pick_for_call(next(self.draws(state, query, self._generators(rng, query))), query)
         return self.best(state, query)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def probabilities(
         self,
         state: Kind,
@@ -211,10 +211,10 @@ class Contract(Shown, ABC, Generic[Kind]):
         return (
             self.choice_probabilities(state, query, rng)
             if self.sampled
-            else calls.shares([self.best(state, query)], query, 1)
+            else calls.call_choice_shares([self.best(state, query)], query, 1)
         )
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def scores(
         self,
         state: Kind,
@@ -227,9 +227,9 @@ class Contract(Shown, ABC, Generic[Kind]):
     ) -> Floats:
         """What the policy ranks by (m, K), -inf where masked; expected rewards if draws, not these, decide."""
         query = self.query(state, actions, ids, mask, users)
-        return calls.masked(self.score(state, query), query)
+        return calls.masked_call_scores(self.score(state, query), query)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def update(
         self,
         state: Kind,
@@ -250,28 +250,28 @@ class Contract(Shown, ABC, Generic[Kind]):
         """
         self._recognise(state)
         if reward is not None and self._transform is not None:
-            reward = calls.transformed_rewards(reward, self._transform)
+            reward = calls.transformed_call_rewards(reward, self._transform)
         if reward is not None and self._binary:
-            reward = calls.click_rewards(reward)
-        if ids is users is None and calls.is_plain(features) and calls.is_plain(reward):
+            reward = calls.click_call_rewards(reward)
+        if ids is users is None and calls.is_plain_call(features) and calls.is_plain_call(reward):
             n = len(state)
             plain = features.shape == (n, self.dimension) and reward.shape == (n,)
-            if plain and self.learn_plain(state, state.own_rows(calls.everyone(n)), features, reward):
+            if plain and self.learn_plain(state, state.own_rows(calls.everyone_of_call(n)), features, reward):
                 return
         elif features is None and self._learn_known(state, ids, reward, users):
             return
         if reward is None:
             raise PolicyError("update needs the rewards", todo="pass reward=")
-        which = None if ids is None else calls.names(ids)
+        which = None if ids is None else calls.call_action_names(ids)
         if features is None:
-            calls.check_observed(which, np.size(reward), len(state) if users is None else np.size(users))
+            calls.check_call_observed(which, np.size(reward), len(state) if users is None else np.size(users))
         codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which, observed=True)
         given = (
             self._features(which, codes, "features")
             if features is None
             else self._complete(features, "features", which)
         )
-        observed = calls.rewards(len(state), self._width(given, which), given, reward, which, users, codes)
+        observed = calls.rewards_of_call(len(state), self._width(given, which), given, reward, which, users, codes)
         if len(observed.users):
             self._warn_of_range(observed.reward)
             self.learn(state, observed._replace(users=state.own_rows(observed.users)))
@@ -303,7 +303,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         """The probabilities (m, K) of a sampled policy; by default the share of `votes` draws that an action wins."""
         votes = int(getattr(self, "votes", 256))
         draws = islice(self.draws(state, query, self._generators(rng, query)), votes)
-        return calls.shares((calls.pick(scores, query) for scores in draws), query, votes)
+        return calls.call_choice_shares((calls.pick_for_call(scores, query) for scores in draws), query, votes)
 
     def in_subspace(self, state: Kind) -> Bools:
         """Whether the coming round of each user (n,) relies on the shared subspace; never, for most policies."""
@@ -328,7 +328,7 @@ class Contract(Shown, ABC, Generic[Kind]):
 
     def best(self, state: Kind, query: Query) -> Ints:
         """The allowed action (m,) of largest score; for policies that find it without scoring all."""
-        return calls.pick(self.score(state, query), query)
+        return calls.pick_for_call(self.score(state, query), query)
 
     def choose_plain(self, state: Kind, users: Ints, actions: Floats) -> Ints | None:
         """The best (n,) by `score` in the commonest call: for all users, plain actions, all of them allowed.
@@ -390,14 +390,14 @@ class Contract(Shown, ABC, Generic[Kind]):
     ) -> Query:
         """The question of a call, checked, about a state that must be this policy's."""
         self._recognise(state)
-        which = None if ids is None else calls.names(ids)
+        which = None if ids is None else calls.call_action_names(ids)
         if actions is None:
-            calls.check_candidates(which, len(state) if users is None else np.size(users))
+            calls.check_call_candidates(which, len(state) if users is None else np.size(users))
         codes = None if which is None or self._catalogue is None else self._catalogue.recognise(which)
         given = (
             self._features(which, codes, "actions") if actions is None else self._complete(actions, "actions", which)
         )
-        query = calls.query_of(len(state), self._width(given, which), given, which, mask, users, codes)
+        query = calls.query_of_call(len(state), self._width(given, which), given, which, mask, users, codes)
         return query if state.shared is None else query._replace(users=state.rows_of(query.users))
 
     def _choose_known(self, state: Kind, ids: Any, users: Any) -> Ints | None:
@@ -405,26 +405,26 @@ class Contract(Shown, ABC, Generic[Kind]):
         codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
         if codes is None or getattr(state, "record", None) is not self.record:
             return None
-        who = calls.everyone(len(state)) if users is None else positions(users, len(state))
+        who = calls.everyone_of_call(len(state)) if users is None else state_positions(users, len(state))
         return self.choose_codes(state, state.rows_of(who), codes[None])
 
     def _learn_known(self, state: Kind, ids: Any, reward: Any, users: Any) -> bool:
         """Whether rewards for ids that the catalogue has were learned in a short way."""
         codes = None if self._catalogue is None or not self.by_ids else self._catalogue.known_codes(ids)
-        paid = None if codes is None else calls.plain_rewards(reward)
+        paid = None if codes is None else calls.plain_call_rewards(reward)
         if codes is None or paid is None or not len(paid) or paid.min() < self._plausible[0]:
             return False
-        who = calls.everyone(len(state)) if users is None else positions(users, len(state))
+        who = calls.everyone_of_call(len(state)) if users is None else state_positions(users, len(state))
         return len(codes) == len(paid) == len(who) and self.learn_codes(state, state.own_rows(who), codes, paid)
 
     def positions(self, state: Kind, users: ArrayLike | None) -> Ints:
         """The positions (m,) of `users`, all by default, in a state that must be this policy's."""
         self._recognise(state)
-        return calls.everyone(len(state)) if users is None else positions(users, len(state))
+        return calls.everyone_of_call(len(state)) if users is None else state_positions(users, len(state))
 
     def _generators(self, rng: Random, query: Query) -> Generators:
         """One generator for each row, or the request to pass one."""
-        return calls.generators(rng, len(query.users), type(self).__name__)
+        return calls.call_generators(rng, len(query.users), type(self).__name__)
 
     @property
     def takes_attributes(self) -> bool:
@@ -442,7 +442,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         model = self._model
         if model is None or not self._conditions_on_attributes:
             raise PolicyError(f"{type(self).__name__} does not use attributes of users", todo="leave out attributes=")
-        return encoded(model, given, users)
+        return encoded_attributes(model, given, users)
 
     def _recognise(self, state: Kind) -> None:
         """Refuse a state of another record, or whose arrays are not those that this policy begins with.
@@ -478,9 +478,9 @@ class Contract(Shown, ABC, Generic[Kind]):
         wanted, constant = getattr(model, "feature_names", None), bool(getattr(model, "intercept", False))
         if wanted is not None and type(given) is not np.ndarray:
             levels = getattr(model, "feature_levels", ())
-            given = by_entries(given, levels, model.action_ids, ids) if levels else given
-            given = calls.by_name(given, wanted, constant=constant)
-        return calls.with_constant(calls.floats(given, name), self.dimension) if constant else given
+            given = encode_by_entries(given, levels, model.action_ids, ids) if levels else given
+            given = calls.call_features_by_name(given, wanted, constant=constant)
+        return calls.call_features_with_constant(calls.call_floats(given, name), self.dimension) if constant else given
 
     @cached_property
     def _binary(self) -> bool:
@@ -546,7 +546,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         if self._transform is None:
             return float(wide[0]), float(wide[1])
         below = wide <= LEAST
-        low, high = transformed(np.where(below, 0.0, wide), self._transform)
+        low, high = transform_rewards(np.where(below, 0.0, wide), self._transform)
         return (-np.inf if below[0] else float(low)), float(high)
 
     @cached_property
@@ -556,7 +556,7 @@ class Contract(Shown, ABC, Generic[Kind]):
         if logs is None:
             return 0.0, 0.0
         least = -logs.max_reward if logs.least_reward is None else logs.least_reward
-        low, high = raw(np.array([least, logs.max_reward]), self._transform)
+        low, high = untransform_rewards(np.array([least, logs.max_reward]), self._transform)
         return float(low), float(high)
 
     def _warn_of_range(self, reward: Floats) -> None:
@@ -566,7 +566,8 @@ class Contract(Shown, ABC, Generic[Kind]):
         if len(far) and self._catalogue is not None:
             least, most = self._logged_range
             sentence = (
-                f"A reward of {float(raw(far[:1], self._transform)[0]):g} is far outside those of the logs, which lie"
+                f"A reward of {float(untransform_rewards(far[:1], self._transform)[0]):g} is far outside "
+                "those of the logs, which lie"
                 f" between {least:g} and {most:g}: pass rewards in the units of the logs."
             )
             self._catalogue.warn_once("range", lambda: sentence)
@@ -580,7 +581,7 @@ def _checked_phase(own: Callable[[Any, Any], Bools]) -> Callable[[Any, Any], Boo
         self._recognise(state)
         return _of_users(state, own(self, state))
 
-    return one_at_a_time(in_subspace)
+    return one_state_call_at_a_time(in_subspace)
 
 
 def _of_users(state: State, rows: Bools) -> Bools:
@@ -588,7 +589,7 @@ def _of_users(state: State, rows: Bools) -> Bools:
     return np.array(rows if state.shared is None else rows[state.shared.index], dtype=np.bool_)
 
 
-def the_model(given: object) -> Model:
+def the_policy_model(given: object) -> Model:
     """What was passed as the model of a policy, if it is one."""
     return validate.instance(given, Model, "model", todo="pass what nc.fit or nc.load gave")
 

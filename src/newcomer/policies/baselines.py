@@ -19,7 +19,7 @@ from newcomer.linear.state import LATER, State
 from newcomer.model import Model
 from newcomer.policies import attributes, calls, prior_loops
 from newcomer.policies.actions import KnownActions
-from newcomer.policies.base import Contract, the_model
+from newcomer.policies.base import Contract, the_policy_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 
 
@@ -82,7 +82,7 @@ class Uniform(Contract[Counts]):
 
     def choice_probabilities(self, state: Counts, query: Query, rng: Random) -> Floats:
         """One over the number of allowed actions (m, K): exact, no generator needed."""
-        calls.masked(self.score(state, query), query)
+        calls.masked_call_scores(self.score(state, query), query)
         allowed = query.allowed()
         chances: Floats = allowed / allowed.sum(axis=1, keepdims=True)
         return chances
@@ -105,7 +105,7 @@ class PopulationMean(Contract[Counts]):
     shares_rows = True
 
     def __post_init__(self) -> None:
-        the_model(self.model)
+        the_policy_model(self.model)
 
     @cached_property
     def _known(self) -> KnownActions:
@@ -121,7 +121,11 @@ class PopulationMean(Contract[Counts]):
             return None
         chosen = np.empty(len(users), dtype=np.int64)
         known = self._known
-        return chosen if known.named and prior_loops.choose_means(known.population_mean, users, codes, chosen) else None
+        return (
+            chosen
+            if known.named and prior_loops.choose_means_by_prior(known.population_mean, users, codes, chosen)
+            else None
+        )
 
     def learn_codes(self, state: Counts, users: Ints, codes: Ints, reward: Floats) -> bool:
         """Count the rewards, of which none is missing."""
@@ -138,10 +142,10 @@ class PopulationMean(Contract[Counts]):
         if state.shift.shape[1]:
             seen = self._known.describe(query.actions, query.ids, query.codes).rows(len(query.users))
             with np.errstate(invalid="ignore", over="ignore"):
-                seen = attributes.shifted(self.model, seen, state.shift[query.users])
+                seen = attributes.shifted_by_attributes(self.model, seen, state.shift[query.users])
                 return np.asarray(self._known.on_reward_scale(seen).population_mean)
         if self.model.outcome == "gaussian" and query.actions.shape[2] and not np.any(self.model.offsets):
-            return calls.mean_rewards(self._known.mean[None], query)
+            return calls.call_mean_rewards(self._known.mean[None], query)
         with np.errstate(invalid="ignore", over="ignore"):  # features that are not finite are refused by their scores
             seen = self._known.on_reward_scale(self._known.describe(query.actions, query.ids, query.codes))
         means = seen.population_mean
@@ -149,7 +153,7 @@ class PopulationMean(Contract[Counts]):
 
     def apply_attributes(self, state: Counts, users: Ints, x: Floats) -> None:
         """The mean given attributes."""
-        state.shift = attributes.widened(state.shift, self._known.factor.shape[1])
+        state.shift = attributes.widened_for_attributes(state.shift, self._known.factor.shape[1])
         state.shift[users] = self.model.attribute_prior.given(x)[0]
 
     def learn(self, state: Counts, observed: Rewards) -> None:

@@ -36,11 +36,11 @@ from newcomer.model import Model
 from newcomer.policies import action_memory, attributes, prior_loops, repeatability
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described, KnownActions
-from newcomer.policies.base import the_model
-from newcomer.policies.calls import Query, Rewards, each_once
+from newcomer.policies.base import the_policy_model
+from newcomer.policies.calls import Query, Rewards, call_rows_each_once
 from newcomer.policies.candidate_view import CandidateView
 from newcomer.policies.exits import SHARES as SIZE_WEIGHTS
-from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest
+from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest_exit_size
 from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import Predicted, Recalled
 from newcomer.policies.repeatability import SHARES, Repeatability
@@ -91,7 +91,7 @@ class Belief(Learner[PriorState]):
     level: float
 
     def __post_init__(self) -> None:
-        the_model(self.model)
+        the_policy_model(self.model)
         validate.share(self.level, "level", todo="pass a probability, 0 for never")
 
     @cached_property
@@ -102,17 +102,17 @@ class Belief(Learner[PriorState]):
     @cached_property
     def starting(self) -> Floats | None:
         """Weights of shares that may repeat, for users who have met nothing twice; None if the model knows."""
-        return repeatability.starting_weights(self.model) if self.model.persistence is None else None
+        return repeatability.starting_repeatability(self.model) if self.model.persistence is None else None
 
     @cached_property
     def tested(self) -> bool:
         """Whether outlier users are looked for. The test takes errors for normal; of two values, a rare one is none."""
-        return self.level > 0 and not repeatability.two_valued(self.model)
+        return self.level > 0 and not repeatability.repeatability_of_two_values(self.model)
 
     @cached_property
     def scale(self) -> Floats:
         """The scale (3,) of rewards."""
-        return repeatability.reward_scale(self.model)
+        return repeatability.repeatability_reward_scale(self.model)
 
     @cached_property
     def remembers(self) -> bool:
@@ -159,9 +159,9 @@ class Belief(Learner[PriorState]):
         if self.starting is not None:
             share = float((self.starting * SHARES).sum())
         return PriorState(
-            small=ridge.start(n, rank),
-            full=ridge.start_empty(n, 0 if self.flat else dim),
-            memory=action_memory.start(n, rank if self.model.by_ids_alone else dim, float(share or 0.0)),
+            small=ridge.start_ridge(n, rank),
+            full=ridge.start_empty_ridge(n, 0 if self.flat else dim),
+            memory=action_memory.start_action_memory(n, rank if self.model.by_ids_alone else dim, float(share or 0.0)),
             outlier=self.outlier_test.start(n),
             in_subspace=np.ones(n, dtype=np.bool_),
         )
@@ -179,7 +179,7 @@ class Belief(Learner[PriorState]):
             raise PolicyError(what, where=knows, todo="pass what policy.repeatability(state) of such a model gave")
         if self.starting is not None:
             own.log_prior[:] = np.log(np.maximum(given.weights, 1e-300)) - np.log(np.maximum(self.starting, 1e-300))
-            action_memory.believe(own, np.arange(len(own)), self.starting)
+            action_memory.believe_action_memory(own, np.arange(len(own)), self.starting)
 
     def pool_repeatability(self, state: PriorState) -> Repeatability:
         """What the repeats of all users together say."""
@@ -190,7 +190,7 @@ class Belief(Learner[PriorState]):
         if self.starting is None:
             return Repeatability((float(self.model.persistence or 0.0),), (1.0,))
         met = own.repeats > 0
-        weights = repeatability.pooled(self.starting, own.log_likelihood[met])
+        weights = repeatability.pooled_repeatability(self.starting, own.log_likelihood[met])
         return Repeatability(tuple(SHARES.tolist()), tuple(weights.tolist()), int(met.sum()), int(own.repeats.sum()))
 
     def apply_attributes(self, state: PriorState, users: Ints, x: Floats) -> None:
@@ -200,21 +200,21 @@ class Belief(Learner[PriorState]):
         """
         away = [] if self.flat else users[~state.in_subspace[users]].tolist()
         earlier = {user: self._full_prior(state, user) for user in away}
-        state.memory.shift, state.known = attributes.condition(
+        state.memory.shift, state.known = attributes.condition_on_attributes(
             self.model, state.small, state.memory.shift, state.known, users, x
         )
         for user, (old, pull) in earlier.items():
             now, toward = self._full_prior(state, user)
-            ridge.inform(state.full, np.array([user]), (now - old)[None], (toward - pull)[None])
+            ridge.inform_ridge(state.full, np.array([user]), (now - old)[None], (toward - pull)[None])
 
     def _full_prior(self, state: PriorState, user: int) -> tuple[Floats, Floats]:
         """Precision (d, d), and precision times mean (d,), of an outlier's beta - m ~ N(L mu, L C L^T + tau^2 I)."""
-        size = self.outlier_variance * SIZES[likeliest(state.outlier, user)]
+        size = self.outlier_variance * SIZES[likeliest_exit_size(state.outlier, user)]
         left, variances = self.axes
         if not state.known.shape[1]:
             return (np.eye(len(left)) - (left * (variances / (variances + size))) @ left.T) / size, np.zeros(len(left))
         rank, factor = self.known.factor.shape[1], self.known.factor
-        inner = ridge.symmetric(state.known[user], rank) + np.eye(rank)  # C^-1
+        inner = ridge.symmetric_ridge(state.known[user], rank) + np.eye(rank)  # C^-1
         middle = np.linalg.inv(size * inner + factor.T @ factor)
         precision = (np.eye(len(factor)) - factor @ middle @ factor.T) / size
         return precision, precision @ (factor @ state.memory.shift[user])
@@ -231,7 +231,7 @@ class Belief(Learner[PriorState]):
         # Which actions these are matters only where there are effects or offsets.
         keys = self.remembers or self.known.named
         seen = self.known.describe(query.actions, query.ids, query.codes, keys=keys).rows(len(query.users))
-        recalled = action_memory.recall(state.memory, query.users, seen.keys, seen.variance, seen.effect)
+        recalled = action_memory.recall_action_memory(state.memory, query.users, seen.keys, seen.variance, seen.effect)
         return CandidateView(self, state, query, seen, recalled)
 
     def innovation(self, given: Floats, found: Recalled, own: ActionMemory, users: Ints, *, latent: bool) -> Floats:
@@ -278,7 +278,7 @@ class Belief(Learner[PriorState]):
         own, small, chosen = state.memory, state.small, np.empty(len(users), dtype=np.int64)
         memory = own.keys, own.counts, own.totals, own.used, own.share, own.extra
         given: tuple[Any, ...] = (*self._tables, *memory, small.factor, small.mean, users, codes, curiosity, chosen)
-        return chosen if prior_loops.choose(*given) else None
+        return chosen if prior_loops.choose_by_prior(*given) else None
 
     def learn_codes(self, state: PriorState, users: Ints, codes: Ints, reward: Floats, largest: float) -> bool:
         """The same as `learn`, in one compiled loop; it stops where memory needs room or a user leaves the prior."""
@@ -294,11 +294,11 @@ class Belief(Learner[PriorState]):
             memory = (*own.entries, own.share, own.extra, own.repeats, own.log_likelihood, own.log_prior)
             systems = (*state.small.parts, state.outlier.wealth)
             given: tuple[Any, ...] = (*self._tables, *memory, *repeats, *systems, *test, *observed, row, stopped)
-            row = prior_loops.learn(*given)
+            row = prior_loops.learn_by_prior(*given)
             if stopped[0] == prior_loops.REFUSED:
                 return False
             if stopped[0] == prior_loops.NO_ROOM:
-                action_memory.make_room(own, users[row : row + 1], codes[row : row + 1])
+                action_memory.make_action_memory_room(own, users[row : row + 1], codes[row : row + 1])
             elif stopped[0] == prior_loops.OUTLIER:
                 self._leave(state, int(users[row - 1]))
             stopped[0] = 0
@@ -306,14 +306,14 @@ class Belief(Learner[PriorState]):
 
     def learn(self, state: PriorState, observed: Rewards) -> None:
         """Every first meeting feeds the test, with what was expected of it; then the systems and the memory learn."""
-        for part in each_once(observed):
+        for part in call_rows_each_once(observed):
             self._learn(state, part)
 
     def _learn(self, state: PriorState, observed: Rewards) -> None:
         """The same, with each user at most once."""
         users, own = observed.users, state.memory
         seen = self.known.describe(observed.features[:, None], *observed.columns())
-        found = action_memory.recall(own, users, seen.keys, seen.variance, seen.effect)
+        found = action_memory.recall_action_memory(own, users, seen.keys, seen.variance, seen.effect)
         target = observed.reward - seen.population_mean[:, 0]
         variance = (1.0 - own.share[users]) * seen.variance[:, 0] + found.left[:, 0]
         rows = self.innovation(seen.loadings, found, own, users, latent=True)[:, 0]
@@ -321,14 +321,16 @@ class Belief(Learner[PriorState]):
         if self.tested:
             self._test(state, observed, rows, rewards, variance, found.entry[:, 0] < 0)
         predicted = self._predicted(state, observed, seen, bool((found.entry >= 0).any()))
-        posterior.condition(state.small, users, rows, rewards, variance)
+        posterior.condition_posterior(state.small, users, rows, rewards, variance)
         away = ~state.in_subspace[users]
         if away.any() and not self.flat:
             rows = self.innovation(observed.features[:, None], found, own, users, latent=False)[:, 0]
-            posterior.condition(state.full, users[away], rows[away], rewards[away], variance[away])
+            posterior.condition_posterior(state.full, users[away], rows[away], rewards[away], variance[away])
         if self.remembers or self.tested:
             keys, features = seen.keys[:, 0], self.remembered(observed, seen)
-            again = action_memory.remember(own, users, keys, target, features, predicted, self.scale, self.starting)
+            again = action_memory.remember_in_action_memory(
+                own, users, keys, target, features, predicted, self.scale, self.starting
+            )
             self._settle(state, again)
         if self.tested:
             caught = self.outlier_test.caught(state.outlier, users) & state.in_subspace[users]
@@ -342,7 +344,7 @@ class Belief(Learner[PriorState]):
         if not first.any():
             return
         users = observed.users
-        expected, unsure = posterior.predict(state.small, users, rows)
+        expected, unsure = posterior.predict_by_posterior(state.small, users, rows)
         deviation = np.sqrt(variance + unsure)
         error = (rewards - expected) / deviation
         left, x = self.axes[0], observed.features
@@ -354,10 +356,12 @@ class Belief(Learner[PriorState]):
         users = observed.users
         personal, unsure = np.zeros((2, len(users)))
         if again and self.starting is not None:
-            personal, unsure = posterior.predict(state.small, users, seen.loadings[:, 0])
+            personal, unsure = posterior.predict_by_posterior(state.small, users, seen.loadings[:, 0])
             away = ~state.in_subspace[users]
             if away.any() and not self.flat:
-                personal[away], unsure[away] = posterior.predict(state.full, users[away], observed.features[away])
+                personal[away], unsure[away] = posterior.predict_by_posterior(
+                    state.full, users[away], observed.features[away]
+                )
         effect = seen.effect[:, 0] + state.memory.extra[users]
         return Predicted(plain(seen.population_mean[:, 0]), personal, unsure, plain(seen.variance[:, 0]), effect)
 
@@ -367,7 +371,7 @@ class Belief(Learner[PriorState]):
         if starting is None or not len(users):
             return
         before = own.share[users].copy()
-        action_memory.believe(own, users, starting)
+        action_memory.believe_action_memory(own, users, starting)
         for user, share in zip(users.tolist(), before.tolist(), strict=True):
             self._reweigh(state, user, (share, float(own.extra[user])), latent=True, least=2.0)
             if not state.in_subspace[user] and not self.flat:
@@ -379,7 +383,7 @@ class Belief(Learner[PriorState]):
         """Give the meetings of a user the weight that they now have, in the system of z or in that of features."""
         known = self.known
         table = known.loadings if latent else known.features if known.named else np.zeros((0, self.model.dim))
-        action_memory.reweigh(
+        action_memory.reweigh_action_memory(
             state.memory,
             user,
             state.small if latent else state.full,
@@ -397,12 +401,12 @@ class Belief(Learner[PriorState]):
         own, full, dim = state.memory, state.full, self.model.dim
         state.in_subspace[user] = False
         if self.flat:
-            own.extra[user] = self.outlier_variance * SIZES[likeliest(state.outlier, user)]
+            own.extra[user] = self.outlier_variance * SIZES[likeliest_exit_size(state.outlier, user)]
             self._reweigh(state, user, (float(own.share[user]), 0.0), latent=True, least=1.0)
             return
         if not full.complete:
-            fresh = ridge.start(len(state.in_subspace), dim)
+            fresh = ridge.start_ridge(len(state.in_subspace), dim)
             full.gram, full.factor, full.carry, full.guard = fresh.gram, fresh.factor, fresh.carry, fresh.guard
         precision, pull = self._full_prior(state, user)
-        full.gram[user], full.carry[user], full.moment[user] = ridge.pack(precision), 0.0, pull
+        full.gram[user], full.carry[user], full.moment[user] = ridge.pack_ridge(precision), 0.0, pull
         self._reweigh(state, user, None, latent=False, least=1.0)

@@ -43,11 +43,11 @@ from newcomer.policies import action_memory, attributes, calls, click_loops
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described, KnownActions
 from newcomer.policies.belief import Belief
-from newcomer.policies.calls import Generators, Query, Rewards, each_once
+from newcomer.policies.calls import Generators, Query, Rewards, call_rows_each_once
 from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import MOST, Predicted, Recalled
-from newcomer.policies.repeatability import SHARES, Repeatability, weights_after
-from newcomer.transforms import click_moments, expected_click, sigmoid
+from newcomer.policies.repeatability import SHARES, Repeatability, repeatability_after
+from newcomer.transforms import expected_sigmoid, sigmoid, sigmoid_moments
 
 SCALE = np.array([1.0, 0.0, 1.0])  # of rewards: a step of 1 from 0 to 1
 
@@ -144,7 +144,7 @@ class BinaryBelief(Learner[BinaryState]):
 
         Sites of rewards that came before stay as they were, which is nearly what they would have been.
         """
-        state.memory.shift, state.known = attributes.condition(
+        state.memory.shift, state.known = attributes.condition_on_attributes(
             self.model, state.small, state.memory.shift, state.known, users, x
         )
 
@@ -156,7 +156,7 @@ class BinaryBelief(Learner[BinaryState]):
         """Weights (m, S) of the shares of users."""
         if self.starting is None:
             return np.ones((len(users), 1))
-        return weights_after(self.starting, own.log_prior[users] + own.log_likelihood[users])
+        return repeatability_after(self.starting, own.log_prior[users] + own.log_likelihood[users])
 
     def look_at(self, state: BinaryState, query: Query) -> ClickView:
         """Candidates as this state sees them."""
@@ -166,7 +166,7 @@ class BinaryBelief(Learner[BinaryState]):
 
     def learn(self, state: BinaryState, observed: Rewards) -> None:
         """Write each reward down, with what it tells of the share that lasts, and condition z on it."""
-        for part in each_once(observed):
+        for part in call_rows_each_once(observed):
             self._learn(state, part)
 
     def _learn(self, state: BinaryState, observed: Rewards) -> None:
@@ -176,22 +176,22 @@ class BinaryBelief(Learner[BinaryState]):
         keys, levels = np.ascontiguousarray(seen.keys[:, 0]), plain(np.array(seen.population_mean[:, 0]))
         low = np.ascontiguousarray(seen.loadings[:, 0])
         odds, variance = _log_odds(state.small, users, levels[:, None], low[:, None])
-        p = expected_click(odds[:, 0], variance[:, 0])
+        p = expected_sigmoid(odds[:, 0], variance[:, 0])
         nothing, before = np.zeros(len(users)), self.weights(own, users)
         reward = plain(observed.reward)
         if self.starting is not None:
             effect = plain(seen.effect[:, 0])
-            click_loops.hear(own.entries, users, keys, p, effect, reward, self.shares, own.log_likelihood)
+            click_loops.hear_clicks(own.entries, users, keys, p, effect, reward, self.shares, own.log_likelihood)
         self._make_room(state, users, keys)
         features = self._gaussian.remembered(observed, seen)
         predicted = Predicted(nothing, nothing, nothing, nothing, nothing)  # shares have been heard of it already
-        again = action_memory.remember(own, users, keys, reward, features, predicted, SCALE, None)
+        again = action_memory.remember_in_action_memory(own, users, keys, reward, features, predicted, SCALE, None)
         state.sites = _widened(state.sites, own.keys.shape[1])
         after = self.weights(own, users)
         if self.starting is not None and len(again):
-            action_memory.believe(own, again, self.starting)
+            action_memory.believe_action_memory(own, again, self.starting)
             self._rescale(state, users, np.isin(users, again), before, after)
-        click_loops.learn(
+        click_loops.learn_click(
             own.entries, users, keys, state.small.parts, state.sites, levels, low, p, reward, after, self.shares
         )
 
@@ -213,7 +213,7 @@ class BinaryBelief(Learner[BinaryState]):
         known = self.known
         through = np.zeros((0, 0)) if self.model.by_ids_alone else known.factor
         for row in np.flatnonzero(again):
-            click_loops.rescale(
+            click_loops.rescale_clicks(
                 state.memory.entries, int(users[row]), state.small.parts, state.sites, known.loadings, through,
                 self.shares, before[row], after[row],
             )  # fmt: skip
@@ -223,7 +223,9 @@ def _log_odds(system: Ridge, users: Ints, levels: Floats, low: Floats) -> tuple[
     """Mean and variance (m, K) of the log-odds of candidates with levels (m, K) and features (m, K, k)."""
     rows, size = levels.shape
     length = np.empty(rows * size)
-    scoring_loops.lengths(system.factor, np.repeat(users, size), plain(low.reshape(rows * size, low.shape[2])), length)
+    scoring_loops.score_lengths(
+        system.factor, np.repeat(users, size), plain(low.reshape(rows * size, low.shape[2])), length
+    )
     with np.errstate(invalid="ignore", over="ignore"):
         odds = levels + np.einsum("mak,mk->ma", low, system.mean[users])
         return np.asarray(odds), length.reshape(rows, size) ** 2
@@ -255,7 +257,7 @@ class ClickView:
     def _clicks(self) -> tuple[Floats, Floats]:
         """Probability p and slope E[sigma'] (m, K), by z alone."""
         with np.errstate(invalid="ignore", over="ignore"):
-            p, slope, _ = click_moments(*self._odds)
+            p, slope, _ = sigmoid_moments(*self._odds)
         return p, slope
 
     @cached_property
@@ -267,7 +269,7 @@ class ClickView:
         keys, users = np.require(self.seen.keys, requirements=("C", "W")), self.query.users
         effect = plain(self.seen.effect)
         weights = np.ascontiguousarray(self.belief.weights(own, users))
-        click_loops.recall(own.entries, users, keys, plain(p), effect, weights, self.belief.shares, out)
+        click_loops.recall_clicks(own.entries, users, keys, plain(p), effect, weights, self.belief.shares, out)
         return out
 
     @cached_property
@@ -306,15 +308,15 @@ class ClickView:
     def drawn(self, rngs: Generators, scales: Floats, memory_scale: float) -> Floats:
         """Probabilities (m, K) under one draw of each user's z and, once for each distinct action, of what lasts."""
         state, users, rank = self.state, self.query.users, self.seen.loadings.shape[2]
-        noise, drawn = calls.normals(rngs, rank), np.empty((len(users), rank))
+        noise, drawn = calls.call_normals(rngs, rank), np.empty((len(users), rank))
         system = Ellipsoid(state.small.factor, state.small.mean, scales)
-        scoring_loops.samples(system, users, np.ascontiguousarray(noise), drawn)
+        scoring_loops.score_samples(system, users, np.ascontiguousarray(noise), drawn)
         with np.errstate(invalid="ignore", over="ignore"):
             out = self._with_memory(
                 sigmoid(self.seen.population_mean + np.einsum("mak,mk->ma", self.seen.loadings, drawn))
             )
         if memory_scale and self.belief.remembers:
-            own, keys = calls.normals(rngs, out.shape[1]), self.seen.keys
+            own, keys = calls.call_normals(rngs, out.shape[1]), self.seen.keys
             first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
             out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)
         return out

@@ -2,8 +2,8 @@
 
 A call becomes a `Query` or `Rewards`, plain tuples of arrays that compiled loops take without another look: float64
 or int64, contiguous, of shapes that fit. Whether the features of a question are finite is not looked at here: it shows
-in the scores, where `pick` and `masked` see it without another pass over the features. Rewards are looked at, because
-they change the state.
+in the scores, where `pick_for_call` and `masked_call_scores` see it without another pass over the features. Rewards are
+looked at, because they change the state.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer import array_loops, validate
 from newcomer.arrays import Bools, Floats, Ints
-from newcomer.errors import PolicyError, nearest
+from newcomer.errors import PolicyError, error_name_hint
 from newcomer.linear import learning_loops, scoring_loops
-from newcomer.linear.state import positions
-from newcomer.transforms import LEAST, Transform, transformed
+from newcomer.linear.state import state_positions
+from newcomer.transforms import LEAST, Transform, transform_rewards
 
 Ids = NDArray[Any]  # of whole numbers or of text
 Generators = Sequence[Generator]
@@ -76,47 +76,48 @@ class Rewards(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def everyone(count: int) -> Ints:
+def everyone_of_call(count: int) -> Ints:
     """The positions of all users."""
     return np.arange(count)
 
 
-def newcomers(n: int) -> int:
+def newcomers_of_call(n: int) -> int:
     """The number of users to start with, checked."""
     return validate.whole(n, "the number of users", least=0)
 
 
-def is_plain(values: object) -> TypeGuard[Floats]:
+def is_plain_call(values: object) -> TypeGuard[Floats]:
     """Whether values are an array that compiled loops take without recompiling: float64, contiguous, writeable."""
     return type(values) is np.ndarray and values.dtype is FLOAT and values.flags.carray
 
 
-def plain_actions(actions: object, dim: int | None) -> Floats | None:
+def plain_call_actions(actions: object, dim: int | None) -> Floats | None:
     """Actions (m, K, d) as they are, actions (K, d) as (1, K, d), if they are plain and d is `dim`; else None."""
-    if not is_plain(actions):
+    if not is_plain_call(actions):
         return None
     given = actions if actions.ndim == 3 else actions[None]
     return given if given.ndim == 3 and given.shape[1] and given.shape[2] == dim else None
 
 
-def plain_rewards(reward: object) -> Floats | None:
+def plain_call_rewards(reward: object) -> Floats | None:
     """Rewards (m,) as a plain array, from one or from a list of numbers; None where that takes a closer look."""
     if type(reward) is list and NUMBERS.issuperset(map(type, reward)):
         return np.array(reward, dtype=np.float64)
-    return reward if is_plain(reward) and reward.ndim == 1 else None
+    return reward if is_plain_call(reward) and reward.ndim == 1 else None
 
 
-def floats(values: ArrayLike, name: str) -> Floats:
+def call_floats(values: ArrayLike, name: str) -> Floats:
     """Values as a plain array."""
-    return values if is_plain(values) else validate.numbers(values, name)
+    return values if is_plain_call(values) else validate.numbers(values, name)
 
 
-def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
+def call_features_by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
     """Features (..., d) of a frame or mapping of columns, or of a list of mappings, in the order of the names.
 
     What has no names is returned as it is, and cannot be checked. With `constant`, a last feature of 1 is added.
 
-    >>> by_name({"weight": [2.0, 4.0], "price": [1.0, 3.0], "sku": [7, 8]}, ["price", "weight"], constant=True).tolist()
+    >>> given = {"weight": [2.0, 4.0], "price": [1.0, 3.0], "sku": [7, 8]}
+    >>> call_features_by_name(given, ["price", "weight"], constant=True).tolist()
     [[1.0, 2.0, 1.0], [3.0, 4.0, 1.0]]
     """
     if isinstance(given, list | tuple) and given and all(isinstance(row, Mapping) for row in given):
@@ -128,16 +129,16 @@ def by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
     known = [str(name) for name in available]
     missing = next((name for name in wanted if name not in known), None)
     if missing is not None:
-        todo = f"the model was fitted with {', '.join(wanted[:12])}{nearest(missing, known)}"
+        todo = f"the model was fitted with {', '.join(wanted[:12])}{error_name_hint(missing, known)}"
         raise PolicyError(f"there is no feature '{missing}'", where="features", todo=todo)
-    columns = [floats(given[name], name) for name in wanted]
+    columns = [call_floats(given[name], name) for name in wanted]
     return np.stack([*columns, *([np.ones_like(columns[0])] if constant else [])], axis=-1)
 
 
-def with_constant(features: Floats, dim: int | None) -> Floats:
+def call_features_with_constant(features: Floats, dim: int | None) -> Floats:
     """Features (..., d), with a last one of 1 added to those (..., d - 1) that lack it.
 
-    >>> with_constant(np.array([[2.0], [3.0]]), 2).tolist()
+    >>> call_features_with_constant(np.array([[2.0], [3.0]]), 2).tolist()
     [[2.0, 1.0], [3.0, 1.0]]
     """
     if dim is None or features.ndim == 0 or features.shape[-1] != dim - 1:
@@ -145,10 +146,10 @@ def with_constant(features: Floats, dim: int | None) -> Floats:
     return np.concatenate([features, np.ones((*features.shape[:-1], 1))], axis=-1)
 
 
-def names(ids: ArrayLike) -> Ids:
+def call_action_names(ids: ArrayLike) -> Ids:
     """Ids of actions as an array of whole numbers or of text.
 
-    >>> names(["film-7", "film-12"]).tolist()
+    >>> call_action_names(["film-7", "film-12"]).tolist()
     ['film-7', 'film-12']
     """
     given = ids if type(ids) is np.ndarray else validate.array(ids, "ids")
@@ -159,7 +160,7 @@ def names(ids: ArrayLike) -> Ids:
     return given
 
 
-def check_candidates(ids: Ids | None, rows: int) -> None:
+def check_call_candidates(ids: Ids | None, rows: int) -> None:
     """Refuse ids that cannot be the candidates of a query by ids alone: (K,) for all rows, or (rows, K)."""
     if ids is None:
         return  # what is missing is said where features would be looked for
@@ -172,7 +173,7 @@ def check_candidates(ids: Ids | None, rows: int) -> None:
         raise PolicyError(what, todo="pass (K,) for all alike, or a row of ids for each user")
 
 
-def check_observed(ids: Ids | None, rewards: int, rows: int) -> None:
+def check_call_observed(ids: Ids | None, rewards: int, rows: int) -> None:
     """Refuse ids that cannot be the actions of so many rewards, one for each of the `rows` users."""
     if ids is not None and not (ids.ndim < 2 and ids.size == rewards == rows):
         counts = f"{_counted(ids.size, 'id')} and {_counted(rewards, 'reward')} for {_counted(rows, 'user')}"
@@ -183,7 +184,7 @@ def _counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'s' * (count != 1)}"
 
 
-def query_of(
+def query_of_call(
     count: int,
     dim: int | None,
     actions: ArrayLike,
@@ -194,11 +195,11 @@ def query_of(
 ) -> Query:
     """Check a question to a policy that knows `count` users and takes features of `dim` entries (None: any number).
 
-    >>> query_of(3, 2, [[1.0, 0.0], [0.0, 1.0]], users=[2]).table().shape
+    >>> query_of_call(3, 2, [[1.0, 0.0], [0.0, 1.0]], users=[2]).table().shape
     (1, 2)
     """
-    given = floats(actions, "actions")
-    who = everyone(count) if users is None else positions(users, count)
+    given = call_floats(actions, "actions")
+    who = everyone_of_call(count) if users is None else state_positions(users, count)
     shape = given.shape
     if len(shape) != 3 or shape[0] != len(who) or shape[1] == 0 or (shape[2] != dim and dim is not None):
         given = _shared(given, dim, len(who))
@@ -239,7 +240,7 @@ def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
     return full
 
 
-def rewards(
+def rewards_of_call(
     count: int,
     dim: int | None,
     features: ArrayLike,
@@ -250,11 +251,11 @@ def rewards(
 ) -> Rewards:
     """Check rewards for a policy that knows `count` users; rows whose reward is NaN (nothing yet) are left out.
 
-    >>> rewards(2, 1, [[1.0], [2.0]], [0.5, float("nan")]).users.tolist()
+    >>> rewards_of_call(2, 1, [[1.0], [2.0]], [0.5, float("nan")]).users.tolist()
     [0]
     """
-    x, r = floats(features, "features"), floats(reward, "reward")
-    who = everyone(count) if users is None else positions(users, count)
+    x, r = call_floats(features, "features"), call_floats(reward, "reward")
+    who = everyone_of_call(count) if users is None else state_positions(users, count)
     rows = len(who)
     if x.shape != (rows, dim) or r.shape != (rows,):
         x, r = x[None] if x.ndim == 1 else x, r[None] if r.ndim == 0 else r  # a single reward may come as it is
@@ -265,7 +266,7 @@ def rewards(
         ids, codes = np.atleast_1d(ids), None if codes is None else np.atleast_1d(codes)
         if ids.shape != (rows,):
             raise PolicyError(f"there are ids of shape {ids.shape} for {rows} rewards")
-    status = learning_loops.faults(x, r)
+    status = learning_loops.learning_faults(x, r)
     if status == learning_loops.ALL_FINE:
         return Rewards(x, r, who, ids, codes)
     if status == learning_loops.SOME_MISSING:
@@ -274,19 +275,19 @@ def rewards(
     raise PolicyError(what, where=f"row {status}", todo="a reward that is not known yet is NaN")
 
 
-def transformed_rewards(reward: ArrayLike, transform: Transform) -> Floats:
+def transformed_call_rewards(reward: ArrayLike, transform: Transform) -> Floats:
     """Rewards on the scale that a model learns on; NaN, which means nothing yet, stays NaN."""
-    given = floats(reward, "reward")
+    given = call_floats(reward, "reward")
     low = given <= LEAST
     if low.any():
         what = f"reward {given[low].flat[0]:g} has no logarithm, and the model was fitted with reward_transform='log1p'"
         raise PolicyError(what, where=f"row {int(np.argmax(low))}", todo="pass rewards above -1, as the logs have them")
-    return transformed(given, transform)
+    return transform_rewards(given, transform)
 
 
-def click_rewards(reward: ArrayLike) -> Floats:
+def click_call_rewards(reward: ArrayLike) -> Floats:
     """Rewards of a model of clicks, from 0 to 1; NaN, which means nothing yet, stays NaN."""
-    given = floats(reward, "reward")
+    given = call_floats(reward, "reward")
     wrong = (given < 0.0) | (given > 1.0)
     if wrong.any():
         what = f"reward {given[wrong].flat[0]:g} is no click, and the model has outcome 'binary'"
@@ -295,13 +296,13 @@ def click_rewards(reward: ArrayLike) -> Floats:
     return given
 
 
-def each_once(observed: Rewards) -> Iterator[Rewards]:
+def call_rows_each_once(observed: Rewards) -> Iterator[Rewards]:
     """The rows in groups in which no user occurs twice; the rows of a user come in their order, in successive groups.
 
     For what must be taken in one reward at a time, but may be taken in for many users at once.
 
-    >>> observed = rewards(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
-    >>> [part.reward.tolist() for part in each_once(observed)]
+    >>> observed = rewards_of_call(3, 1, np.ones((4, 1)), [1.0, 2.0, 3.0, 4.0], users=[2, 0, 2, 2])
+    >>> [part.reward.tolist() for part in call_rows_each_once(observed)]
     [[1.0, 2.0], [3.0], [4.0]]
     """
     users = observed.users
@@ -315,21 +316,21 @@ def each_once(observed: Rewards) -> Iterator[Rewards]:
         yield observed.rows(turn == t)
 
 
-def pick(scores: Floats, query: Query) -> Ints:
+def pick_for_call(scores: Floats, query: Query) -> Ints:
     """The best allowed action (m,) of each row of scores (m, K); ties within 1e-12 relative go to the lowest index.
 
-    >>> pick(np.array([[1.0, 3.0, 3.0]]), query_of(1, 1, [[0.0], [0.0], [0.0]])).tolist()
+    >>> pick_for_call(np.array([[1.0, 3.0, 3.0]]), query_of_call(1, 1, [[0.0], [0.0], [0.0]])).tolist()
     [1]
     """
     given = _fitting(scores, query)
     chosen = np.empty(len(given), INT)
-    bad = scoring_loops.first_best(given, query.mask, chosen)
+    bad = scoring_loops.first_best_scores(given, query.mask, chosen)
     if bad != scoring_loops.ALL_FINITE:
         _refuse(query, bad)
     return chosen
 
 
-def masked(scores: Floats, query: Query) -> Floats:
+def masked_call_scores(scores: Floats, query: Query) -> Floats:
     """The scores (m, K), checked, with -inf where an action may not be chosen."""
     given = _fitting(scores, query)
     finite = np.isfinite(given).all(axis=1)
@@ -340,7 +341,7 @@ def masked(scores: Floats, query: Query) -> Floats:
 
 def _fitting(scores: Floats, query: Query) -> Floats:
     """What a policy's `score` or `draws` gave, as a plain array (m, K); another shape is refused."""
-    given, shape = floats(scores, "scores"), (len(query.users), query.actions.shape[1])
+    given, shape = call_floats(scores, "scores"), (len(query.users), query.actions.shape[1])
     if given.shape != shape:
         what = f"the policy gave scores of shape {given.shape} for {shape[0]} users and {shape[1]} actions"
         raise PolicyError(what, todo=f"return {shape}, a score for each user and action, from score and draws")
@@ -353,15 +354,15 @@ def _refuse(query: Query, row: int) -> NoReturn:
     raise PolicyError("features must be finite numbers of moderate size", where=f"actions, row {row}, action {action}")
 
 
-def mean_rewards(coefficients: Floats, query: Query) -> Floats:
+def call_mean_rewards(coefficients: Floats, query: Query) -> Floats:
     """phi^T beta (m, K) if the reward vector of row i is row i of `coefficients` (m, d); one row serves all."""
     out = query.table()
-    rows = everyone(len(out)) if len(coefficients) == len(out) else np.zeros(len(out), dtype=np.int64)
+    rows = everyone_of_call(len(out)) if len(coefficients) == len(out) else np.zeros(len(out), dtype=np.int64)
     array_loops.mean_scores(coefficients, rows, query.actions, out)
     return out
 
 
-def generators(rng: Random, rows: int, policy: str) -> Generators:
+def call_generators(rng: Random, rows: int, policy: str) -> Generators:
     """One generator per row: the given ones, or the same for all, drawn from in the order of the rows."""
     if isinstance(rng, Generator):
         return [rng] * rows
@@ -375,7 +376,7 @@ def generators(rng: Random, rows: int, policy: str) -> Generators:
     return rng
 
 
-def normals(rngs: Generators, size: int) -> Floats:
+def call_normals(rngs: Generators, size: int) -> Floats:
     """Standard normal draws (m, size), each row from its own generator."""
     out = np.empty((len(rngs), size))
     for row, rng in zip(out, rngs, strict=True):
@@ -383,7 +384,7 @@ def normals(rngs: Generators, size: int) -> Floats:
     return out
 
 
-def shares(choices: Iterable[Ints], query: Query, count: int) -> Floats:
+def call_choice_shares(choices: Iterable[Ints], query: Query, count: int) -> Floats:
     """How often (m, K) each action is among `count` choices (m,) of each row: probabilities, up to noise."""
     out = np.zeros((len(query.users), query.actions.shape[1]))
     rows = np.arange(len(out))

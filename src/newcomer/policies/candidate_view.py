@@ -82,7 +82,7 @@ class CandidateView:
     def learned_share(self) -> Floats:
         """The share (m,) of the variance of one more reward that z explains, on average over candidates."""
         return np.asarray(
-            self._by_system(scoring_loops.learned_shares, np.ones(1), self.noise, level=False).mean(axis=1)
+            self._by_system(scoring_loops.learned_score_shares, np.ones(1), self.noise, level=False).mean(axis=1)
         )
 
     def _by_system(self, loop: Callable[..., None], widths: Floats, *more: Floats, level: bool = True) -> Floats:
@@ -104,19 +104,19 @@ class CandidateView:
         """
         state, users, rank = self.state, self.query.users, self.loadings.shape[2]
         size = self.belief.model.dim if len(self.outliers) else rank
-        noise = calls.normals(rngs, size)
+        noise = calls.call_normals(rngs, size)
         drawn = np.empty((len(users), rank))
         system = Ellipsoid(state.small.factor, state.small.mean, scales)
-        scoring_loops.samples(system, users, np.ascontiguousarray(noise[:, :rank]), drawn)
+        scoring_loops.score_samples(system, users, np.ascontiguousarray(noise[:, :rank]), drawn)
         out = np.einsum("mak,mk->ma", self.loadings, drawn)
         for row in self.outliers:
             one, who = np.empty((1, size)), users[row : row + 1]
             own = scales if len(scales) == 1 else scales[row : row + 1]
             system = Ellipsoid(state.full.factor, state.full.mean, own)
-            scoring_loops.samples(system, who, np.ascontiguousarray(noise[row : row + 1]), one)
+            scoring_loops.score_samples(system, who, np.ascontiguousarray(noise[row : row + 1]), one)
             out[row] = self.features[row] @ one[0]
         if memory_scale and self.belief.remembers:
-            own = calls.normals(rngs, out.shape[1])
+            own = calls.call_normals(rngs, out.shape[1])
             keys = self.seen.keys
             first = (keys[:, :, None] == keys[:, None, :]).argmax(axis=2)  # equal actions share their draw
             out += memory_scale * np.sqrt(self.recalled.left) * np.take_along_axis(own, first, axis=1)

@@ -8,15 +8,15 @@ import numpy as np
 
 from newcomer.array_loops import compiled
 from newcomer.arrays import Floats, Ints
-from newcomer.linear.learning_loops import System, refresh
-from newcomer.logistic_loops import tilted
-from newcomer.policies.memory_loops import LEAST, Entries, Recalled, find
+from newcomer.linear.learning_loops import System, refresh_learned_system
+from newcomer.logistic_loops import logistic_posterior
+from newcomer.policies.memory_loops import LEAST, Entries, Recalled, find_in_memory
 
 SMALL = 1e-12  # variance of log-odds below which clicks tell nothing of z
 
 
 @compiled
-def share_at(share: float, spread: float, lasting: float) -> float:
+def click_share_at(share: float, spread: float, lasting: float) -> float:
     """s_p: the share of p (1 - p) that lasts where 4 p (1 - p) is `spread` and further variance of log-odds lasts.
 
     s / (1 - s) is the variance of what lasts on the scale of log-odds, over 4; that of rewards is p (1 - p) times it.
@@ -26,26 +26,26 @@ def share_at(share: float, spread: float, lasting: float) -> float:
 
 
 @compiled
-def trust(weights: Floats, shares: Floats, spread: float, lasting: float, count: float) -> float:
+def click_trust(weights: Floats, shares: Floats, spread: float, lasting: float, count: float) -> float:
     """c: the weight of `count` clicks of an action in what is expected of it, on average over shares."""
     total = 0.0
     for s in range(shares.size):
-        share = share_at(shares[s], spread, lasting)
+        share = click_share_at(shares[s], spread, lasting)
         total += weights[s] * count * share / (1.0 - share + count * share)
     return total
 
 
 @compiled
-def effective_rows(weights: Floats, shares: Floats, spread: float, count: float) -> float:
+def effective_click_rows(weights: Floats, shares: Floats, spread: float, count: float) -> float:
     """How many rows `count` clicks of one action count for in what is learned of z."""
     total = 0.0
     for s in range(shares.size):
-        total += weights[s] * count / (1.0 + (count - 1.0) * share_at(shares[s], spread, 0.0))
+        total += weights[s] * count / (1.0 + (count - 1.0) * click_share_at(shares[s], spread, 0.0))
     return total
 
 
 @compiled
-def hear(
+def hear_clicks(
     entries: Entries,
     users: Ints,
     keys: Ints,
@@ -61,20 +61,20 @@ def hear(
     """
     for i in range(users.size):
         u, p = users[i], chances[i]
-        j = find(entries, u, keys[i])
+        j = find_in_memory(entries, u, keys[i])
         if j < 0 or entries.fixed[u, j] == 0.0:
             continue
         count = entries.counts[u, j]
         mean = entries.totals[u, j] / count
         for s in range(shares.size):
-            share = share_at(shares[s], 4.0 * p * (1.0 - p), lasting[i])
+            share = click_share_at(shares[s], 4.0 * p * (1.0 - p), lasting[i])
             c = count * share / (1.0 - share + count * share)
             chance = min(max(p + c * (mean - p), LEAST), 1.0 - LEAST)
             told[u, s] += reward[i] * log(chance) + (1.0 - reward[i]) * log(1.0 - chance)
 
 
 @compiled
-def recall(
+def recall_clicks(
     entries: Entries,
     users: Ints,
     keys: Ints,
@@ -94,15 +94,15 @@ def recall(
         for a in range(keys.shape[1]):
             p = chances[i, a]
             spread = 4.0 * p * (1.0 - p)
-            j = find(entries, u, keys[i, a])
+            j = find_in_memory(entries, u, keys[i, a])
             out.entry[i, a] = j
             count = entries.counts[u, j] if j >= 0 else 0.0
-            c = trust(weights[i], shares, spread, lasting[i, a], count) if j >= 0 else 0.0
+            c = click_trust(weights[i], shares, spread, lasting[i, a], count) if j >= 0 else 0.0
             out.weight[i, a] = c
             out.level[i, a] = c * entries.totals[u, j] / count if j >= 0 else 0.0
             left = 0.0
             for s in range(shares.size):
-                share = share_at(shares[s], spread, lasting[i, a])
+                share = click_share_at(shares[s], spread, lasting[i, a])
                 left += weights[i, s] * share * (1.0 - share) / (1.0 - share + count * share)
             out.left[i, a] = left * p * (1.0 - p)
 
@@ -136,11 +136,11 @@ def _add(system: System, user: int, x: Floats, precision: float, shift: float) -
 
 @compiled
 def _refresh(system: System, u: int) -> None:
-    refresh(system.gram[u], system.factor[u], system.moment[u], system.mean[u], system.guard[u])
+    refresh_learned_system(system.gram[u], system.factor[u], system.moment[u], system.mean[u], system.guard[u])
 
 
 @compiled
-def rescale(
+def rescale_clicks(
     entries: Entries,
     user: int,
     system: System,
@@ -158,7 +158,7 @@ def rescale(
         if count < 2.0 or entries.fixed[user, j] == 0.0:
             continue
         spread = sites[user, j, 2]
-        ratio = effective_rows(after, shares, spread, count) / effective_rows(before, shares, spread, count)
+        ratio = effective_click_rows(after, shares, spread, count) / effective_click_rows(before, shares, spread, count)
         _features(entries, user, j, table, through, x)
         _add(system, user, x, (ratio - 1.0) * sites[user, j, 0], (ratio - 1.0) * sites[user, j, 1])
         sites[user, j, 0] *= ratio
@@ -167,7 +167,7 @@ def rescale(
 
 
 @compiled
-def learn(
+def learn_click(
     entries: Entries,
     users: Ints,
     keys: Ints,
@@ -190,11 +190,11 @@ def learn(
     moments = np.empty(2)
     for i in range(users.size):
         u, x = users[i], low[i]
-        j = find(entries, u, keys[i])
+        j = find_in_memory(entries, u, keys[i])
         j = entries.used[u] - 1 if j < 0 else j
         count, mean = entries.counts[u, j], entries.totals[u, j] / entries.counts[u, j]
         spread = 4.0 * chances[i] * (1.0 - chances[i])
-        rows = effective_rows(weights[i], shares, spread, count)
+        rows = effective_click_rows(weights[i], shares, spread, count)
         precision, shift = sites[u, j, 0], sites[u, j, 1]
         if entries.fixed[u, j] == 0.0:  # features have changed: this reward is by itself
             rows, mean, precision, shift = 1.0, reward[i], 0.0, 0.0
@@ -213,7 +213,7 @@ def learn(
             continue
         less = max(1.0 - precision * variance, 1e-6)
         cavity, at = variance / less, (taste - variance * shift) / less
-        tilted(levels[i] + at, cavity, rows * mean, rows * (1.0 - mean), moments)
+        logistic_posterior(levels[i] + at, cavity, rows * mean, rows * (1.0 - mean), moments)
         new = max(1.0 / moments[1] - 1.0 / cavity, 0.0)
         pull = (moments[0] - levels[i]) / moments[1] - at / cavity
         _add(system, u, x, new - precision, pull - shift)
@@ -222,7 +222,7 @@ def learn(
         _refresh(system, u)
 
 
-def warm() -> None:
+def warm_click_loops() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
     one, row, block, who = np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)), np.zeros(1, dtype=np.int64)
     number, used = np.zeros((1, 1), dtype=np.int64), np.ones(1, dtype=np.int64)
@@ -230,13 +230,15 @@ def warm() -> None:
     guard, half = np.array([[1.0, 4.0, 0.0, 8.0]]), np.array([0.5])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
     sites = np.zeros((1, 1, 3))
-    share_at(0.5, 1.0, 0.0)
-    trust(one, half, 1.0, 0.0, 1.0)
-    effective_rows(one, half, 1.0, 1.0)
-    hear(entries, who, who, half, one, one, half, row.copy())
-    recall(entries, who, number, row * 0.5, row * 0.0, row, half, Recalled(row.copy(), row.copy(), row.copy(), number))
+    click_share_at(0.5, 1.0, 0.0)
+    click_trust(one, half, 1.0, 0.0, 1.0)
+    effective_click_rows(one, half, 1.0, 1.0)
+    hear_clicks(entries, who, who, half, one, one, half, row.copy())
+    recall_clicks(
+        entries, who, number, row * 0.5, row * 0.0, row, half, Recalled(row.copy(), row.copy(), row.copy(), number)
+    )
     _features(entries, 0, 0, row, row, one.copy())
     _add(system, 0, one, 0.0, 0.0)
     _refresh(system, 0)
-    rescale(entries, 0, system, sites, row, row, half, one, one)
-    learn(entries, who, who, system, sites, one, row, half, one, row, half)
+    rescale_clicks(entries, 0, system, sites, row, row, half, one, one)
+    learn_click(entries, who, who, system, sites, one, row, half, one, row, half)

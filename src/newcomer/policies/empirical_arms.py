@@ -19,7 +19,7 @@ from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described
 from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief
-from newcomer.policies.calls import Query, Rewards, each_once
+from newcomer.policies.calls import Query, Rewards, call_rows_each_once
 from newcomer.policies.memory_loops import Predicted
 from newcomer.policies.repeatability import SHARES, Repeatability
 from newcomer.validate import number
@@ -66,7 +66,7 @@ class EmpiricalArms(Contract[ActionMemory]):
 
     def apply_attributes(self, state: ActionMemory, users: Ints, x: Floats) -> None:
         """Shift the mean of every action; what was remembered of actions is beyond the new mean."""
-        before = attributes.widened(state.shift, self._belief.known.factor.shape[1])
+        before = attributes.widened_for_attributes(state.shift, self._belief.known.factor.shape[1])
         state.shift = before.copy()
         state.shift[users] = self.model.attribute_prior.given(x)[0]
         for user in users.tolist():
@@ -105,7 +105,7 @@ class EmpiricalArms(Contract[ActionMemory]):
         chosen = np.empty(len(users), dtype=np.int64)
         memory = state.keys, state.counts, state.totals, state.used, state.share, state.extra
         given: tuple[Any, ...] = (*self._tables, *memory, users, codes, float(self.width), chosen)
-        return chosen if prior_loops.choose_arms(*given) else None
+        return chosen if prior_loops.choose_arms_by_prior(*given) else None
 
     def learn_codes(self, state: ActionMemory, users: Ints, codes: Ints, reward: Floats) -> bool:
         """The same as `learn`, in one compiled loop; it stops where memory needs room."""
@@ -117,34 +117,34 @@ class EmpiricalArms(Contract[ActionMemory]):
         while row < len(users):
             repeats = state.share, state.extra, state.repeats, state.log_likelihood, state.log_prior
             given: tuple[Any, ...] = (*self._tables, *state.entries[:6], *repeats, *observed, row, stopped)
-            row = prior_loops.learn_arms(*given)
+            row = prior_loops.learn_arms_by_prior(*given)
             if stopped[0] == prior_loops.REFUSED:
                 return False
             if stopped[0] == prior_loops.NO_ROOM:
-                action_memory.make_room(state, users[row : row + 1], codes[row : row + 1])
+                action_memory.make_action_memory_room(state, users[row : row + 1], codes[row : row + 1])
             stopped[0] = 0
         return True
 
     def score(self, state: ActionMemory, query: Query) -> Floats:
         """The population mean, and what this user's meetings of the action add to it (m, K)."""
         seen = self._described(query.actions, query.ids, query.codes, state.shift[query.users])
-        found = action_memory.recall(state, query.users, seen.keys, seen.variance, seen.effect)
+        found = action_memory.recall_action_memory(state, query.users, seen.keys, seen.variance, seen.effect)
         return np.asarray(seen.population_mean + found.level + self.width * np.sqrt(found.left))
 
     def learn(self, state: ActionMemory, observed: Rewards) -> None:
         """Remember the meetings, and what repeats say of repeatability."""
-        for part in each_once(observed):
+        for part in call_rows_each_once(observed):
             seen = self._described(part.features[:, None], *part.columns(), state.shift[part.users])
             keys, target = seen.keys[:, 0], part.reward - seen.population_mean[:, 0]
             features, starting = self._belief.remembered(part, seen), self._belief.starting
             means, variance, effect = (plain(one[:, 0]) for one in (seen.population_mean, seen.variance, seen.effect))
             nothing = np.zeros(len(target))  # it knows no directions
             predicted = Predicted(means, nothing, nothing, variance, effect)
-            again = action_memory.remember(
+            again = action_memory.remember_in_action_memory(
                 state, part.users, keys, target, features, predicted, self._belief.scale, starting
             )
             if starting is not None and len(again):
-                action_memory.believe(state, again, starting)
+                action_memory.believe_action_memory(state, again, starting)
 
     def _described(self, actions: Floats, ids: calls.Ids | None, codes: Ints | None, shift: Floats) -> Described:
         """Candidates (m, K), with the variance along shared directions as a part of the effect of each.
@@ -156,7 +156,7 @@ class EmpiricalArms(Contract[ActionMemory]):
     def _shifted(self, seen: Described, shift: Floats) -> Described:
         """The same of candidates that have been described."""
         if shift.shape[1]:
-            seen = attributes.shifted(self.model, seen, shift)
+            seen = attributes.shifted_by_attributes(self.model, seen, shift)
         if self.model.outcome == "binary":
             with np.errstate(invalid="ignore", over="ignore"):
                 return self._belief.known.on_reward_scale(seen)

@@ -36,10 +36,10 @@ alpha_1 + R Delta kappa in the norm of V_U, and out of it beta has length R Delt
 
     rho^2 = (alpha_1 + R Delta kappa)^2 / lambda_min(V_U) + (R Delta)^2,
 
-and a user leaves if the largest |beta - beta_1| over |beta - beta_2|_V <= alpha_2 is at most rho (`farthest`, exactly).
-A radius of 0 never leaves: some point of the ellipsoid is alpha_2 / sqrt(lambda_min(V)) away or more, and lambda_min(V)
-<= lambda_min(V_U). No bound on regret comes with it. (In the plane the smallest ball around the offline set of
-LOCAL-UCB can be computed, and paper/figures/geometry.py draws that one.)
+and a user leaves if the largest |beta - beta_1| over |beta - beta_2|_V <= alpha_2 is at most rho
+(`farthest_before_exit`, exactly). A radius of 0 never leaves: some point of the ellipsoid is alpha_2 /
+sqrt(lambda_min(V)) away or more, and lambda_min(V) <= lambda_min(V_U). No bound on regret comes with it. (In the plane
+the smallest ball around the offline set of LOCAL-UCB can be computed, and paper/figures/geometry.py draws that one.)
 
 Outlier: does this user belong to the population? An anytime-valid test on the residuals of the prior. Under the prior
 the standardised one-step errors u_t = (r_t - prediction) / deviation of a newcomer are independent N(0, 1), however
@@ -75,7 +75,7 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import learning_loops, ridge, scoring_loops
 from newcomer.linear.state import State
 from newcomer.policies import exit_loops, two_systems
-from newcomer.policies.calls import Rewards, each_once
+from newcomer.policies.calls import Rewards, call_rows_each_once
 from newcomer.policies.exit_loops import Lean
 from newcomer.policies.two_systems import TwoSystems
 
@@ -139,19 +139,19 @@ class Literal:
     def start(self, n: int) -> tuple[TwoSystems, Ledger]:
         """n newcomers, who are outside from the start if the rule says so of round 1."""
         (rank, dim), in_subspace = self.basis.shape, not self.pull > self.basis.shape[1]
-        systems = two_systems.start(n, dim, rank, built=not in_subspace, in_subspace=in_subspace)
+        systems = two_systems.start_two_systems(n, dim, rank, built=not in_subspace, in_subspace=in_subspace)
         return systems, _ledger(n, *((rank, dim) if self.bend > 0 else (0, 0)))
 
     def learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
         """Take rewards into the systems and ask the rule anew."""
         begin, count = 0, len(observed.users)
         while self.patience != NEVER and not systems.full.factor.size:  # as long as nobody has left
-            begin = two_systems.learn_ordinary(systems, self.basis, self.patience, *observed[:3], begin)
+            begin = two_systems.learn_ordinary_in_two_systems(systems, self.basis, self.patience, *observed[:3], begin)
             if begin == count:
                 return
             self._learn(systems, ledger, observed.rows(np.array([begin])))
             begin += 1
-        for part in each_once(observed.rows(np.arange(begin, count)) if begin else observed):
+        for part in call_rows_each_once(observed.rows(np.arange(begin, count)) if begin else observed):
             self._learn(systems, ledger, part)
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
@@ -161,7 +161,7 @@ class Literal:
         """
         if self.patience == NEVER or systems.full.factor.size:
             return False
-        begin = two_systems.learn_ordinary(systems, self.basis, self.patience, features, reward, users)
+        begin = two_systems.learn_ordinary_in_two_systems(systems, self.basis, self.patience, features, reward, users)
         if 0 <= begin < len(users):
             self.learn(systems, ledger, Rewards(features[begin:], reward[begin:], users[begin:]))
         return begin != learning_loops.REFUSED
@@ -169,16 +169,16 @@ class Literal:
     def _learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
         """The same, with each user at most once; rows are of use to users who may leave."""
         users, small = observed.users, systems.small
-        two_systems.learn(systems, self.basis, observed, keep=self.pull > 0 or self.bend > 0)
+        two_systems.learn_two_systems(systems, self.basis, observed, keep=self.pull > 0 or self.bend > 0)
         if self.bend > 0:
             lean = Lean(ledger.cross, ledger.kappa, ledger.squares, self.pull, self.bend)
-            exit_loops.ask_rule(
+            exit_loops.ask_exit_rule(
                 lean, self.basis, small.factor, small.count, systems.in_subspace, users, observed.features
             )
         else:
             systems.in_subspace[users] &= small.count[users] < self.patience
         for user in users[~(systems.in_subspace[users] | systems.built[users])]:
-            two_systems.leave(systems, int(user))
+            two_systems.leave_two_systems(systems, int(user))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,18 +197,18 @@ class Savings:
     def start(self, n: int) -> tuple[TwoSystems, Ledger]:
         """n newcomers, both systems kept up from the start."""
         rank, dim = self.basis.shape
-        return two_systems.start(n, dim, rank, built=True), _ledger(n, 0, 0)
+        return two_systems.start_two_systems(n, dim, rank, built=True), _ledger(n, 0, 0)
 
     def learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
         """Add up what users in the subspace save with these actions, learn, and let those go who lose by it."""
-        for part in each_once(observed):
+        for part in call_rows_each_once(observed):
             users, x = part.users, part.features
             low, saved = np.empty((len(users), len(self.basis))), np.empty((2, len(users)))
-            scoring_loops.project(self.basis, x, low)
-            scoring_loops.lengths(systems.small.factor, users, low, saved[0])
-            scoring_loops.lengths(systems.full.factor, users, x, saved[1])
+            scoring_loops.project_to_score(self.basis, x, low)
+            scoring_loops.score_lengths(systems.small.factor, users, low, saved[0])
+            scoring_loops.score_lengths(systems.full.factor, users, x, saved[1])
             ledger.saved[users] += systems.in_subspace[users] * (self.high * saved[1] - self.low * saved[0])
-            two_systems.learn(systems, self.basis, part, keep=False)
+            two_systems.learn_two_systems(systems, self.basis, part, keep=False)
             systems.in_subspace[users] &= self.cost * systems.small.count[users] <= ledger.saved[users]
 
     def learn_plain(self, systems: TwoSystems, ledger: Ledger, users: Ints, features: Floats, reward: Floats) -> bool:
@@ -232,16 +232,18 @@ class Containment:
     def start(self, n: int) -> tuple[TwoSystems, Ledger]:
         """n newcomers, both systems kept up from the start; C is needed for kappa."""
         rank, dim = self.basis.shape
-        return two_systems.start(n, dim, rank, built=True), _ledger(n, rank, dim)
+        return two_systems.start_two_systems(n, dim, rank, built=True), _ledger(n, rank, dim)
 
     def learn(self, systems: TwoSystems, ledger: Ledger, observed: Rewards) -> None:
         """Take rewards into the systems, and compare the ball with the ellipsoid of each user who is still inside."""
         lean = Lean(ledger.cross, ledger.kappa, ledger.squares, 0.0, 0.0)  # a rule that never leaves, for its kappa
-        for part in each_once(observed):
+        for part in call_rows_each_once(observed):
             users, inside = part.users, systems.in_subspace[part.users]
-            two_systems.learn(systems, self.basis, part, keep=False)
+            two_systems.learn_two_systems(systems, self.basis, part, keep=False)
             small = systems.small
-            exit_loops.ask_rule(lean, self.basis, small.factor, small.count, systems.in_subspace, users, part.features)
+            exit_loops.ask_exit_rule(
+                lean, self.basis, small.factor, small.count, systems.in_subspace, users, part.features
+            )
             for user, stays in zip(users, inside, strict=True):
                 systems.in_subspace[user] = stays and not self.contained(systems, float(ledger.kappa[user]), int(user))
 
@@ -253,21 +255,21 @@ class Containment:
         """Whether the ball of a user contains the ellipsoid."""
         small, full = systems.small, systems.full
         lean = self.bias * kappa if kappa > 0 else 0.0  # an infinite radius times no lean at all is zero
-        inverse = np.linalg.norm(ridge.unpack(small.factor[user], small.dim), 2) ** 2  # 1 / lambda_min(V_U)
+        inverse = np.linalg.norm(ridge.unpack_ridge(small.factor[user], small.dim), 2) ** 2  # 1 / lambda_min(V_U)
         rho = np.hypot((self.low + lean) * sqrt(inverse), self.bias)
         apart = full.mean[user] - small.mean[user] @ self.basis
-        spread = self.high * ridge.unpack(full.factor[user], full.dim)
-        return bool(farthest(apart, spread) <= rho)
+        spread = self.high * ridge.unpack_ridge(full.factor[user], full.dim)
+        return bool(farthest_before_exit(apart, spread) <= rho)
 
 
-def farthest(centre: Floats, factor: Floats) -> float:
+def farthest_before_exit(centre: Floats, factor: Floats) -> float:
     """The largest |centre + W^T y| over |y| <= 1, for a centre (d,) and W (d, d).
 
     With s_i the singular values of W and c_i the centre in its right singular vectors, the square is the least lambda +
     sum_i c_i^2 lambda / (lambda - s_i^2) over lambda >= max s_i^2 (the S-lemma). It is convex, and its slope, 1 - sum_i
     c_i^2 s_i^2 / (lambda - s_i^2)^2, is positive from max s_i^2 + |c| max s_i on.
 
-    >>> farthest(np.array([3.0, 0.0]), np.diag([1.0, 2.0])), farthest(np.zeros(2), np.diag([1.0, 2.0]))
+    >>> tuple(farthest_before_exit(np.array([first, 0.0]), np.diag([1.0, 2.0])) for first in (3.0, 0.0))
     (4.0, 2.0)
     """
     _, lengths, turn = np.linalg.svd(factor)
@@ -370,6 +372,6 @@ def _log_average(logs: Floats, weights: Floats) -> Floats:
     return total
 
 
-def likeliest(doubt: OutlierState, user: int) -> int:
+def likeliest_exit_size(doubt: OutlierState, user: int) -> int:
     """Which of `SIZES` is likeliest for a user."""
     return int(np.argmax(doubt.wealth[user, : len(SIZES)] + np.log(SHARES)))

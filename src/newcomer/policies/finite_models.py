@@ -33,7 +33,7 @@ from newcomer.linear import scoring_loops
 from newcomer.linear.state import State
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
-from newcomer.policies.calls import Generators, Query, Random, Rewards, each_once, floats
+from newcomer.policies.calls import Generators, Query, Random, Rewards, call_floats, call_rows_each_once
 from newcomer.policies.learner import Learner
 from newcomer.validate import number, positive, whole
 
@@ -43,32 +43,32 @@ NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
 # What policies with finitely many kinds of users share; those of mixtures.py too.
 
 
-def models(centers: ArrayLike) -> Floats:
+def checked_finite_models(centers: ArrayLike) -> Floats:
     """Models as a read-only (S, d) array, checked."""
-    given = np.array(floats(centers, "centers"))
+    given = np.array(call_floats(centers, "centers"))
     if given.ndim != 2 or 0 in given.shape or not np.isfinite(given).all():
         raise PolicyError(f"centers must be a finite (S, d) array, not {given.shape}")
     given.flags.writeable = False
     return given
 
 
-def prior_weights(weights: ArrayLike | None, count: int) -> Floats:
+def finite_model_weights(weights: ArrayLike | None, count: int) -> Floats:
     """Prior weights (S,) that sum to one; equal if none are given.
 
-    >>> prior_weights([1.0, 3.0], 2).tolist()
+    >>> finite_model_weights([1.0, 3.0], 2).tolist()
     [0.25, 0.75]
     """
-    given = np.ones(count) if weights is None else np.array(floats(weights, "weights"))
+    given = np.ones(count) if weights is None else np.array(call_floats(weights, "weights"))
     if given.shape != (count,) or not np.isfinite(given).all() or not (given > 0).all():
         raise PolicyError(f"weights must be {count} positive numbers", todo="leave out a model of weight zero")
     normal: Floats = given / given.sum()
     return normal
 
 
-def posterior(log_weights: Floats) -> Floats:
+def finite_model_posterior(log_weights: Floats) -> Floats:
     """Weights that sum to one from logarithms known up to a constant, along the last axis.
 
-    >>> posterior(np.log([1.0, 3.0])).round(6).tolist()
+    >>> finite_model_posterior(np.log([1.0, 3.0])).round(6).tolist()
     [0.25, 0.75]
     """
     raw = np.exp(log_weights - log_weights.max(axis=-1, keepdims=True))
@@ -76,7 +76,7 @@ def posterior(log_weights: Floats) -> Floats:
     return normal
 
 
-def draw(chances: Floats, rngs: Generators) -> Ints:
+def draw_finite_model(chances: Floats, rngs: Generators) -> Ints:
     """One model (m,) for each row of probabilities (m, S), by one uniform number from the row's generator."""
     uniform = np.array([rng.random() for rng in rngs])
     above = np.cumsum(chances, axis=1) > uniform[:, None]
@@ -149,16 +149,16 @@ class _Elimination(Learner[Charges]):
 
     def learn(self, state: Charges, observed: Rewards) -> None:
         """Charge each reward, less epsilon, to the plausible model that promised most for it."""
-        for part in each_once(observed):
+        for part in call_rows_each_once(observed):
             users, promises, rows = part.users, _rewarded(self.centers, part.features), np.arange(len(part.users))
             guilty = np.empty(len(users), dtype=np.int64)
-            scoring_loops.first_best(promises, self.plausible(state, users), guilty)
+            scoring_loops.first_best_scores(promises, self.plausible(state, users), guilty)
             state.count[users, guilty] += 1
             state.gap[users, guilty] += promises[rows, guilty] - self.epsilon - part.reward
 
     def state_settings(self) -> dict[str, str | float]:
         """Charges are about these models, with this epsilon; the thresholds they are held against are not in them."""
-        return {"centers": files.digest({"centers": self.centers}), "epsilon": self.epsilon}
+        return {"centers": files.file_digest({"centers": self.centers}), "epsilon": self.epsilon}
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class MUCB(Contract[Charges]):
     noise_sd: float = field(default=NOISE_SD, kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centers", models(self.centers))
+        object.__setattr__(self, "centers", checked_finite_models(self.centers))
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
@@ -192,8 +192,8 @@ class MUCB(Contract[Charges]):
 class MmUCB(Contract[Charges]):
     """mUCB for models (S, d) that are wrong by at most `epsilon` in the reward of any action; see the module.
 
-    `newcomer.clusters.reward_error` measures an epsilon that nine training users in ten stay within. The paper sets it
-    to the radius of the subspace, a distance of projections; unclipped that never rules out a model.
+    `newcomer.clusters.cluster_reward_error` measures an epsilon that nine training users in ten stay within. The paper
+    sets it to the radius of the subspace, a distance of projections; unclipped that never rules out a model.
     """
 
     centers: Floats
@@ -202,7 +202,7 @@ class MmUCB(Contract[Charges]):
     noise_sd: float = field(default=NOISE_SD, kw_only=True)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centers", models(self.centers))
+        object.__setattr__(self, "centers", checked_finite_models(self.centers))
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
@@ -243,15 +243,15 @@ class MTS(Contract[Beliefs]):
     sampled = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "centers", models(self.centers))
-        object.__setattr__(self, "weights", prior_weights(self.weights, len(self.centers)))
+        object.__setattr__(self, "centers", checked_finite_models(self.centers))
+        object.__setattr__(self, "weights", finite_model_weights(self.weights, len(self.centers)))
         positive(self.noise_sd, "noise_sd")
 
     def state_settings(self) -> dict[str, str | float]:
         """Log weights are about these models, from these weights, with this noise."""
         assert self.weights is not None
         arrays = {"centers": self.centers, "weights": self.weights}
-        return {"centers": files.digest(arrays), "noise_sd": self.noise_sd}
+        return {"centers": files.file_digest(arrays), "noise_sd": self.noise_sd}
 
     def init(self, n: int) -> Beliefs:
         """The prior weights."""
@@ -260,23 +260,23 @@ class MTS(Contract[Beliefs]):
 
     def score(self, state: Beliefs, query: Query) -> Floats:
         """The posterior mean reward, sum_s p_s phi . m_s (m, K)."""
-        chances = posterior(state.log_weights[query.users])
+        chances = finite_model_posterior(state.log_weights[query.users])
         mean: Floats = (_promised(self.centers, query) * chances[:, None, :]).sum(axis=2)
         return mean
 
     def draws(self, state: Beliefs, query: Query, rngs: Generators) -> Iterator[Floats]:
         """What a model drawn from the posterior promises (m, K); one number a row."""
-        chances, promises = posterior(state.log_weights[query.users]), _promised(self.centers, query)
+        chances, promises = finite_model_posterior(state.log_weights[query.users]), _promised(self.centers, query)
         while True:
-            drawn = draw(chances, rngs)
+            drawn = draw_finite_model(chances, rngs)
             yield np.ascontiguousarray(promises[np.arange(len(drawn)), :, drawn])
 
     def choice_probabilities(self, state: Beliefs, query: Query, rng: Random) -> Floats:
         """P(a) = sum of p_s over the models whose best allowed action is a (m, K): exact, no generator needed."""
-        chances, promises = posterior(state.log_weights[query.users]), _promised(self.centers, query)
+        chances, promises = finite_model_posterior(state.log_weights[query.users]), _promised(self.centers, query)
         out, rows = np.zeros(promises.shape[:2]), np.arange(len(promises))
         for s in range(len(self.centers)):
-            out[rows, calls.pick(np.ascontiguousarray(promises[:, :, s]), query)] += chances[:, s]
+            out[rows, calls.pick_for_call(np.ascontiguousarray(promises[:, :, s]), query)] += chances[:, s]
         return out
 
     def learn(self, state: Beliefs, observed: Rewards) -> None:

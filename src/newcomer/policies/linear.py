@@ -24,12 +24,12 @@ from newcomer.arrays import Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import one_at_a_time
+from newcomer.linear.state import one_state_call_at_a_time
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.learner import Learner
-from newcomer.policies.widths import DEFAULT, Theory, resolve
+from newcomer.policies.widths import DEFAULT, Theory, resolve_widths
 from newcomer.validate import whole
 
 
@@ -41,22 +41,22 @@ class RidgeLearner(Learner[Ridge]):
 
     def init(self, n: int) -> Ridge:
         """V = I, b = 0."""
-        return ridge.start(n, self.dim)
+        return ridge.start_ridge(n, self.dim)
 
     def learn(self, state: Ridge, observed: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
-        ridge.learn(state, observed.features, observed.reward, observed.users)
+        ridge.learn_ridge(state, observed.features, observed.reward, observed.users)
 
     def learn_plain(self, state: Ridge, users: Ints, features: Floats, reward: Floats) -> bool:
         """The same, in one compiled loop that looks at the numbers too."""
-        return ridge.learn(state, features, reward, users)
+        return ridge.learn_ridge(state, features, reward, users)
 
 
 def _width(policy: LinUCB | LinTS) -> float:
     """alpha, from checked settings."""
     whole(policy.dim, "dim")
     whole(policy.horizon, "horizon")
-    return resolve(policy.widths, [policy.dim], policy.horizon, policy.theory)[0]
+    return resolve_widths(policy.widths, [policy.dim], policy.horizon, policy.theory)[0]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class LinUCB(Contract[Ridge]):
     def choose_plain(self, state: Ridge, users: Ints, actions: Floats) -> Ints | None:
         """Scores and choice in one compiled loop, which gives up where a score is not finite."""
         chosen = np.empty(len(users), calls.INT)
-        fine = scoring_loops.ucb_choose(state.factor, state.mean, users, actions, self._alpha, chosen)
+        fine = scoring_loops.choose_by_ucb_scores(state.factor, state.mean, users, actions, self._alpha, chosen)
         return chosen if fine else None
 
 
@@ -132,21 +132,21 @@ class LinTS(Contract[Ridge]):
 
     def score(self, state: Ridge, query: Query) -> Floats:
         """Expected rewards phi^T mean (m, K)."""
-        return calls.mean_rewards(state.mean[query.users], query)
+        return calls.call_mean_rewards(state.mean[query.users], query)
 
     def draws(self, state: Ridge, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) with beta drawn from N(mean, alpha^2 V^-1)."""
         while True:
-            yield calls.mean_rewards(self._coefficients(state, query.users, rngs), query)
+            yield calls.call_mean_rewards(self._coefficients(state, query.users, rngs), query)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def sample(self, state: Ridge, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from N(mean, alpha^2 V^-1)."""
         who = self.positions(state, users)
-        return self._coefficients(state, state.rows_of(who), calls.generators(rng, len(who), "LinTS"))
+        return self._coefficients(state, state.rows_of(who), calls.call_generators(rng, len(who), "LinTS"))
 
     def _coefficients(self, state: Ridge, users: Ints, rngs: Generators) -> Floats:
-        noise = calls.normals(rngs, self.dim)
+        noise = calls.call_normals(rngs, self.dim)
         out = np.empty_like(noise)
-        scoring_loops.samples(Ellipsoid(state.factor, state.mean, np.array([self._alpha])), users, noise, out)
+        scoring_loops.score_samples(Ellipsoid(state.factor, state.mean, np.array([self._alpha])), users, noise, out)
         return out

@@ -24,14 +24,14 @@ from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear import ridge, scoring_loops
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.scoring_loops import Ellipsoid
-from newcomer.linear.state import one_at_a_time
+from newcomer.linear.state import one_state_call_at_a_time
 from newcomer.local import rounds, upper_bounds
-from newcomer.local.problem import Certificate, Problem, largest_violation, pose, widths
+from newcomer.local.problem import Certificate, Problem, largest_problem_violation, pose_problem, problem_widths
 from newcomer.model import Model
 from newcomer.policies import calls
-from newcomer.policies.base import Contract, the_model
+from newcomer.policies.base import Contract, the_policy_model
 from newcomer.policies.calls import Query, Rewards
-from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
+from newcomer.policies.widths import DEFAULT, Theory, plug_in_width_bound, resolve_widths
 from newcomer.validate import number, whole
 
 
@@ -53,7 +53,7 @@ class LocalUCB(Contract[Ridge]):
     theory: Theory = DEFAULT
 
     def __post_init__(self) -> None:
-        the_model(self.model).needs_basis("LocalUCB")
+        the_policy_model(self.model).needs_basis("LocalUCB")
         self.model.needs_all_features("LocalUCB")
         whole(self.horizon, "horizon")
         self.settings  # noqa: B018  (a model without evidence for a radius is refused here, not in the first round)
@@ -62,17 +62,21 @@ class LocalUCB(Contract[Ridge]):
     def settings(self) -> dict[str, float]:
         """What the rounds are solved with: radius (Frobenius), inner (a1), outer (a2) and bound (R)."""
         dims = [self.model.rank, self.model.dim]
-        inner, outer = resolve(self.widths, dims, self.horizon, self.theory, ellipsoids=2)
+        inner, outer = resolve_widths(self.widths, dims, self.horizon, self.theory, ellipsoids=2)
         kind = "calibrated" if self.model.evidence.calibrated else None
         radius, bound = self.radius, self.reward_bound
         radius = self.model.radius(kind, norm="frobenius") if radius is None else number(radius, "radius", finite=False)
         least = 1e-12
-        bound = plug_in_bound(self.model) if bound is None else number(bound, "reward_bound", least=least, finite=False)
+        bound = (
+            plug_in_width_bound(self.model)
+            if bound is None
+            else number(bound, "reward_bound", least=least, finite=False)
+        )
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
 
     def init(self, n: int) -> Ridge:
         """V = I, b = 0, in all d dimensions: the subspace plays its part in the rounds, not in the state."""
-        return ridge.start(n, self.model.dim)
+        return ridge.start_ridge(n, self.model.dim)
 
     def score(self, state: Ridge, query: Query) -> Floats:
         """The optimistic rewards (m, K) of all actions, without pruning."""
@@ -80,7 +84,7 @@ class LocalUCB(Contract[Ridge]):
 
     def best(self, state: Ridge, query: Query) -> Ints:
         """The allowed action (m,) of largest optimistic reward; actions that cannot win are pruned."""
-        return calls.pick(self._scores(state, query, prune=True), query)
+        return calls.pick_for_call(self._scores(state, query, prune=True), query)
 
     def in_subspace(self, state: Ridge) -> Bools:
         """Whether some allowed subspace (n,) still explains the user, i.e. the round is not one of LinUCB."""
@@ -88,15 +92,15 @@ class LocalUCB(Contract[Ridge]):
 
     def learn(self, state: Ridge, observed: Rewards) -> None:
         """V += phi phi^T, b += r phi."""
-        ridge.learn(state, observed.features, observed.reward, observed.users)
+        ridge.learn_ridge(state, observed.features, observed.reward, observed.users)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def flagged(self, state: Ridge, *, users: ArrayLike | None = None) -> Bools:
         """Users (m,) for whom no (beta, U) meets all constraints, so that LinUCB is played."""
         query = self.positions(state, users)
-        return np.array([not rounds.possible(self._problem(state, int(u))) for u in query], dtype=np.bool_)
+        return np.array([not rounds.round_is_possible(self._problem(state, int(u))) for u in query], dtype=np.bool_)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def certificate(self, state: Ridge, actions: ArrayLike, *, users: ArrayLike | None = None) -> Certificate:
         """Solve the round of every action, check each point again from the definitions, and bound it from above."""
         query = self.query(state, actions, users=users)
@@ -109,11 +113,11 @@ class LocalUCB(Contract[Ridge]):
 
     def _certify(self, problem: Problem, actions: Floats, linucb: Floats) -> dict[str, Any]:
         """One row of the certificate: value, bounds and the point that attains the value, for each action (K, d)."""
-        found = rounds.solve(problem, actions)
-        beta, subspace = rounds.points(problem, found)
+        found = rounds.solve_round(problem, actions)
+        beta, subspace = rounds.round_maximisers(problem, found)
         limits = {name: value for name, value in self.settings.items() if name != "bound"}
         cone = (
-            upper_bounds.cone_bound(upper_bounds.pencil(problem), actions, squared=problem.outer)
+            upper_bounds.cone_upper_bound(upper_bounds.pencil_of_bounds(problem), actions, squared=problem.outer)
             if problem.tilt > 0
             else found.upper
         )
@@ -122,10 +126,10 @@ class LocalUCB(Contract[Ridge]):
             "upper": np.minimum(found.upper, cone) if found.feasible else np.full(len(actions), np.inf),
             "cone": cone,
             "linucb": linucb,
-            "scale": limits["outer"] * widths(problem, actions),
+            "scale": limits["outer"] * problem_widths(problem, actions),
             "beta": beta,
             "subspace": subspace,
-            "violation": largest_violation(problem, beta, subspace, **limits),
+            "violation": largest_problem_violation(problem, beta, subspace, **limits),
             "feasible": np.array(found.feasible),
             "impossible": np.array(found.impossible),
             "evaluations": found.evaluations,
@@ -134,14 +138,16 @@ class LocalUCB(Contract[Ridge]):
     def _problem(self, state: Ridge, user: int) -> Problem:
         """The inner problem of a user's round."""
         one = state.take([user])
-        factor = ridge.unpack(one.factor, one.dim)[0]
-        return pose(ridge.precision(one)[0], one.moment[0], self.model.basis, factor=factor, **self.settings)
+        factor = ridge.unpack_ridge(one.factor, one.dim)[0]
+        return pose_problem(
+            ridge.ridge_precision(one)[0], one.moment[0], self.model.basis, factor=factor, **self.settings
+        )
 
     def _linucb(self, state: Ridge, query: Query) -> Floats:
         """LinUCB's scores (m, K), by which rounds without a feasible point are played; refused if not finite."""
         out, width = query.table(), np.array([self.settings["outer"]])
         scoring_loops.ucb_scores(Ellipsoid(state.factor, state.mean, width), query.users, query.actions, out)
-        calls.masked(out, query)
+        calls.masked_call_scores(out, query)
         return out
 
     def _scores(self, state: Ridge, query: Query, *, prune: bool) -> Floats:
@@ -149,7 +155,7 @@ class LocalUCB(Contract[Ridge]):
         out, mask = self._linucb(state, query), query.allowed()
         for i, user in enumerate(query.users):
             actions = np.ascontiguousarray(query.block(i)[mask[i]])
-            found = rounds.solve(self._problem(state, int(user)), actions, prune=prune)
+            found = rounds.solve_round(self._problem(state, int(user)), actions, prune=prune)
             if found.feasible:
                 # A pruned action cannot win; any number below the best says so, and keeps the scores finite.
                 best = float(found.values.max())

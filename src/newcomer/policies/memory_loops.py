@@ -13,7 +13,7 @@ import numpy as np
 
 from newcomer.array_loops import compiled, fast
 from newcomer.arrays import Floats, Ints
-from newcomer.linear.learning_loops import System, refresh
+from newcomer.linear.learning_loops import System, refresh_learned_system
 
 ANONYMOUS = np.iinfo(np.int64).min  # the key of a row that is never recognised again
 CATALOGUE = -1  # the slot of an entry whose features are a row of the catalogue
@@ -68,7 +68,7 @@ class Repeats(NamedTuple):
 
 
 @compiled
-def fingerprints(rows: Floats, multipliers: Ints, out: Ints) -> None:
+def memory_fingerprints(rows: Floats, multipliers: Ints, out: Ints) -> None:
     """A key (m,) below zero for each row (m, d) of numbers: equal rows have equal keys, others (nearly) never.
 
     The bits of an entry are folded, because round numbers have all their digits in the upper half, multiplied by an
@@ -86,7 +86,7 @@ def fingerprints(rows: Floats, multipliers: Ints, out: Ints) -> None:
 
 
 @compiled
-def inside(used: Ints, slots: Ints, rows: int) -> bool:
+def memory_is_inside(used: Ints, slots: Ints, rows: int) -> bool:
     """Whether the entries in use (n,) are some of M, and all slots (n, M) a row of so many, or none."""
     fine = True
     for u in range(used.size):
@@ -97,7 +97,7 @@ def inside(used: Ints, slots: Ints, rows: int) -> bool:
 
 
 @compiled
-def find(entries: Entries, user: int, key: int) -> int:
+def find_in_memory(entries: Entries, user: int, key: int) -> int:
     """The place of a key in a user's memory, or -1."""
     if key != ANONYMOUS:
         for j in range(entries.used[user]):
@@ -107,7 +107,7 @@ def find(entries: Entries, user: int, key: int) -> int:
 
 
 @compiled
-def recall(
+def recall_memory(
     entries: Entries, shares: Shares, users: Ints, keys: Ints, variance: Floats, effect: Floats, out: Recalled
 ) -> None:
     """Look up candidates with keys, residual variances and further variances of the effect (m, K)."""
@@ -116,7 +116,7 @@ def recall(
         for a in range(keys.shape[1]):
             single = (1.0 - shares.share[u]) * variance[i, a]  # s2
             stays = shares.share[u] * variance[i, a] + shares.extra[u] + effect[i, a]  # se
-            j = find(entries, u, keys[i, a])
+            j = find_in_memory(entries, u, keys[i, a])
             out.entry[i, a] = j
             if j < 0:
                 out.weight[i, a], out.level[i, a], out.left[i, a] = 0.0, 0.0, stays
@@ -128,7 +128,7 @@ def recall(
 
 
 @compiled
-def remember(
+def remember_in_memory(
     entries: Entries,
     users: Ints,
     keys: Ints,
@@ -145,7 +145,7 @@ def remember(
     that of the user's earlier repeats.
     """
     for i in range(users.size):
-        u, j = users[i], find(entries, users[i], keys[i])
+        u, j = users[i], find_in_memory(entries, users[i], keys[i])
         again[i] = 0.0
         if j < 0:
             j = entries.used[u]
@@ -167,7 +167,7 @@ def remember(
         if entries.fixed[u, j] > 0.0:
             again[i] = 1.0
             for s in range(repeats.shares.size):
-                chance = likelihood(
+                chance = memory_likelihood(
                     repeats.shares[s],
                     predicted.population_mean[i],
                     predicted.personal[i],
@@ -185,7 +185,7 @@ def remember(
 
 
 @compiled
-def likelihood(
+def memory_likelihood(
     share: float,
     population_mean: float,
     personal: float,
@@ -244,7 +244,7 @@ def _free_slot(entries: Entries, user: int) -> int:
 
 
 @fast
-def reweigh(
+def reweigh_memory(
     entries: Entries,
     user: int,
     system: System,
@@ -293,22 +293,26 @@ def reweigh(
             for q in range(p + 1):
                 gram[entry] += weight * x[p] * x[q]
                 entry += 1
-    refresh(system.gram[user], system.factor[user], system.moment[user], system.mean[user], system.guard[user])
+    refresh_learned_system(
+        system.gram[user], system.factor[user], system.moment[user], system.mean[user], system.guard[user]
+    )
 
 
-def warm() -> None:
+def warm_memory_loops() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
     one, row, block, who = np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)), np.zeros(1, dtype=np.int64)
     number = np.zeros((1, 1), dtype=np.int64)
     entries = Entries(number, row, row.copy(), number.copy(), row.copy(), who.copy(), block)
-    fingerprints(row, np.ones(1, dtype=np.int64), who.copy())
-    inside(who, number, 1)
-    find(entries, 0, 0)
-    recall(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
+    memory_fingerprints(row, np.ones(1, dtype=np.int64), who.copy())
+    memory_is_inside(who, number, 1)
+    find_in_memory(entries, 0, 0)
+    recall_memory(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
     predicted, repeats = Predicted(one, one, one, one, one), Repeats(one * 0.5, np.array([1.0, 0.0, 1.0]), row.copy())
-    remember(entries, who, np.full(1, -2), one, row, predicted, repeats, one.copy())
-    likelihood(0.5, 1.0, 1.0, 1.0, 1.0, 1.0, repeats.scale, 1.0, 1.0, 1.0)
+    remember_in_memory(entries, who, np.full(1, -2), one, row, predicted, repeats, one.copy())
+    memory_likelihood(0.5, 1.0, 1.0, 1.0, 1.0, 1.0, repeats.scale, 1.0, 1.0, 1.0)
     _free_slot(entries, 0)
     guard = np.array([[1.0, 4.0, 0.0, 8.0]])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
-    reweigh(entries, 0, system, row, row, np.ones(2), np.zeros(2), np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0)
+    reweigh_memory(
+        entries, 0, system, row, row, np.ones(2), np.zeros(2), np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0
+    )

@@ -165,7 +165,9 @@ class GaussianMixture(Learner[MixtureState]):
         cross = carried @ state.features[user, :count].T
         variance = carried @ features + self.noise_sd**2
         error = reward - self.centers @ features
-        array_loops.append_row(state.factor[user], state.residual[user], cross, variance, error, self.noise_sd**2, gain)
+        array_loops.append_triangle_row(
+            state.factor[user], state.residual[user], cross, variance, error, self.noise_sd**2, gain
+        )
         state.features[user, count], state.reward[user, count] = features, reward
         state.count[user] += 1
         return gain

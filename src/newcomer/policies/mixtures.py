@@ -3,8 +3,8 @@
 Users come in S kinds, and users of a kind differ: beta | s ~ N(m_s, Sig_s), s ~ w. Each round draws a kind s from its
 posterior p, then beta from its posterior given s, and plays the action of largest phi . beta. Both algorithms have this
 posterior and differ only in Sig_s (our reading): mmTS isotropic, the variance within the cluster; MixTS the covariance
-within the cluster plus a ridge. `newcomer.clusters.cluster` gives the models, the weights and both spreads. The maths
-of the posterior is in policies/mixture_posterior.py.
+within the cluster plus a ridge. `newcomer.clusters.cluster_users` gives the models, the weights and both spreads. The
+maths of the posterior is in policies/mixture_posterior.py.
 
 The Bayes regret is of order sqrt(d T) plus what it costs to find the kind, if newcomers do come from the mixture and
 the noise is Gaussian of the given size. With one component it is linear Thompson sampling with that prior.
@@ -25,8 +25,14 @@ from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
-from newcomer.policies.calls import Generators, Query, Random, floats
-from newcomer.policies.finite_models import NOISE_SD, draw, models, posterior, prior_weights
+from newcomer.policies.calls import Generators, Query, Random, call_floats
+from newcomer.policies.finite_models import (
+    NOISE_SD,
+    checked_finite_models,
+    draw_finite_model,
+    finite_model_posterior,
+    finite_model_weights,
+)
 from newcomer.policies.mixture_posterior import Full, GaussianMixture, Isotropic, MixtureState
 from newcomer.validate import positive, whole
 
@@ -55,9 +61,9 @@ class MmTS(Contract[MixtureState]):
     @cached_property
     def mixture(self) -> GaussianMixture:
         """The prior."""
-        centers = models(self.centers)
+        centers = checked_finite_models(self.centers)
         spread = Isotropic(_variances(self.variances, len(centers)))
-        return GaussianMixture(centers, prior_weights(self.weights, len(centers)), spread, self.noise_sd)
+        return GaussianMixture(centers, finite_model_weights(self.weights, len(centers)), spread, self.noise_sd)
 
     @property
     def learner(self) -> GaussianMixture:
@@ -109,8 +115,8 @@ class MixTS(Contract[MixtureState]):
     @cached_property
     def mixture(self) -> GaussianMixture:
         """The prior."""
-        centers = models(self.centers)
-        weights = prior_weights(self.weights, len(centers))
+        centers = checked_finite_models(self.centers)
+        weights = finite_model_weights(self.weights, len(centers))
         return GaussianMixture(centers, weights, _full(self.covariances, centers), self.noise_sd)
 
     @property
@@ -120,7 +126,7 @@ class MixTS(Contract[MixtureState]):
 
     def state_settings(self) -> dict[str, str | float]:
         """What is remembered is about this prior."""
-        return {"prior": _digest(self.mixture, floats(self.covariances, "covariances"))}
+        return {"prior": _digest(self.mixture, call_floats(self.covariances, "covariances"))}
 
     def score(self, state: MixtureState, query: Query) -> Floats:
         """The posterior mean reward, phi . E[beta] (m, K)."""
@@ -138,12 +144,12 @@ class MixTS(Contract[MixtureState]):
 def _digest(mixture: GaussianMixture, spread: Floats) -> str:
     """A fingerprint of the prior and the noise."""
     noise = np.array([mixture.noise_sd])
-    return files.digest({"centers": mixture.centers, "weights": mixture.weights, "spread": spread, "noise": noise})
+    return files.file_digest({"centers": mixture.centers, "weights": mixture.weights, "spread": spread, "noise": noise})
 
 
 def _means(mixture: GaussianMixture, state: MixtureState, query: Query) -> Floats:
     """phi . E[beta] (m, K), the mean over components of their posterior means."""
-    chances = posterior(state.log_weights[query.users])
+    chances = finite_model_posterior(state.log_weights[query.users])
     table = query.table()
     for row, user in enumerate(query.users):
         means = [mixture.mean(state, user, s) for s in range(chances.shape[1])]
@@ -153,11 +159,11 @@ def _means(mixture: GaussianMixture, state: MixtureState, query: Query) -> Float
 
 def _draws(mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Generators) -> Iterator[Floats]:
     """phi . beta (m, K): for each row a component from its posterior, then beta from its posterior given that."""
-    chances = posterior(state.log_weights[query.users])
+    chances = finite_model_posterior(state.log_weights[query.users])
     while True:
         table = query.table()
         for row, (user, rng) in enumerate(zip(query.users, rngs, strict=True)):
-            component = int(draw(chances[row : row + 1], [rng])[0])
+            component = int(draw_finite_model(chances[row : row + 1], [rng])[0])
             table[row] = _rewards(query, row, mixture.sample(state, user, component, rng, size=1)[0])
         yield table
 
@@ -166,7 +172,7 @@ def _choice_probabilities(
     mixture: GaussianMixture, state: MixtureState, query: Query, rngs: Generators, votes: int
 ) -> Floats:
     """Probabilities (m, K): each component by its posterior weight, with a share of the votes in proportion."""
-    chances = posterior(state.log_weights[query.users])
+    chances = finite_model_posterior(state.log_weights[query.users])
     out = np.zeros((len(rngs), query.actions.shape[1]))
     for row, rng in enumerate(rngs):
         for component in np.flatnonzero(chances[row]):
@@ -183,7 +189,7 @@ def _share(
     betas = mixture.sample(state, query.users[row], component, rng, size=size)
     block, mask = query.block(row), np.repeat(query.mask[row : row + 1], size, axis=0)
     with np.errstate(invalid="ignore", over="ignore"):
-        chosen = calls.pick(betas @ block.T, Query(block[None], np.zeros(size, dtype=np.int64), mask))
+        chosen = calls.pick_for_call(betas @ block.T, Query(block[None], np.zeros(size, dtype=np.int64), mask))
     return np.bincount(chosen, minlength=len(block)) / size
 
 
@@ -196,7 +202,7 @@ def _rewards(query: Query, row: int, beta: Floats) -> Floats:
 
 def _variances(values: ArrayLike, count: int) -> Floats:
     """Variances (S,) out of one for each component or one for all, checked."""
-    given = floats(values, "variances")
+    given = call_floats(values, "variances")
     if given.shape not in ((), (count,)) or not np.isfinite(given).all() or (given < 0).any():
         raise PolicyError(f"variances must be {count} numbers of at least 0, or one")
     return np.array(np.broadcast_to(given, (count,)))
@@ -205,7 +211,7 @@ def _variances(values: ArrayLike, count: int) -> Floats:
 def _full(values: ArrayLike, centers: Floats) -> Full:
     """Covariances (S, d, d) out of one for each component or one for all, checked, with their symmetric roots."""
     count, dim = centers.shape
-    given = floats(values, "covariances")
+    given = call_floats(values, "covariances")
     if given.shape not in ((count, dim, dim), (dim, dim)) or not np.isfinite(given).all():
         raise PolicyError(f"covariances must be finite, of shape ({count}, {dim}, {dim}) or ({dim}, {dim})")
     given = np.array(np.broadcast_to(given, (count, dim, dim)))

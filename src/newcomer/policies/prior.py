@@ -31,7 +31,7 @@ from newcomer.policies.base import Contract
 from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.binary_belief import BinaryBelief
 from newcomer.policies.calls import Generators, Query
-from newcomer.policies.repeatability import two_valued
+from newcomer.policies.repeatability import repeatability_of_two_values
 from newcomer.validate import number, whole
 
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
@@ -39,7 +39,7 @@ from newcomer.validate import number, whole
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
 
 
-def belief_of(model: Model, level: float) -> Belief:
+def belief_of_prior(model: Model, level: float) -> Belief:
     """What is believed of users by the link of the model: `Belief`, or `BinaryBelief`, which has the same calls."""
     gaussian = Belief(model, level)  # which checks both
     return cast(Belief, BinaryBelief(model, level)) if model.outcome == "binary" else gaussian
@@ -82,12 +82,12 @@ class PriorUCB(Contract[PriorState]):
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return belief_of(self.model, self.level)
+        return belief_of_prior(self.model, self.level)
 
     @cached_property
     def _curiosity(self) -> float:
         """The setting, or the default for the model's rewards."""
-        default = CURIOSITY_OF_TWO if two_valued(self.model) else CURIOSITY
+        default = CURIOSITY_OF_TWO if repeatability_of_two_values(self.model) else CURIOSITY
         return default if self.curiosity is None else float(self.curiosity)
 
     def choose_codes(self, state: PriorState, users: Ints, codes: Ints) -> Ints | None:
@@ -137,7 +137,7 @@ class PriorTS(Contract[PriorState]):
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return belief_of(self.model, self.level)
+        return belief_of_prior(self.model, self.level)
 
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""

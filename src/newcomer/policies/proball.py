@@ -32,15 +32,15 @@ from numpy.typing import ArrayLike
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
 from newcomer.linear import scoring_loops
-from newcomer.linear.state import State, one_at_a_time
+from newcomer.linear.state import State, one_state_call_at_a_time
 from newcomer.model import Model
 from newcomer.policies import calls, two_systems
-from newcomer.policies.base import Contract, the_model
+from newcomer.policies.base import Contract, the_policy_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.exits import Containment, Ledger, Literal, Savings
 from newcomer.policies.learner import Learner
 from newcomer.policies.two_systems import TwoSystems
-from newcomer.policies.widths import DEFAULT, Theory, plug_in_bound, resolve
+from newcomer.policies.widths import DEFAULT, Theory, plug_in_width_bound, resolve_widths
 from newcomer.validate import number, one_of, whole
 
 EXITS = ("literal", "savings", "containment")
@@ -98,7 +98,7 @@ class _Plan(Learner[ProBALLState]):
 
 def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
     """Check the settings of a policy and work out what they mean."""
-    model = the_model(policy.model)
+    model = the_policy_model(policy.model)
     shape = model.rank, model.dim
     model.needs_basis(type(policy).__name__)
     model.needs_all_features(type(policy).__name__)
@@ -106,11 +106,11 @@ def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
     number(policy.tau, "tau")
     number(policy.tau_prime, "tau_prime")
     radius = model.radius() if policy.radius is None else number(policy.radius, "radius", finite=False)
-    low, high = resolve(policy.widths, shape, policy.horizon, policy.theory)
+    low, high = resolve_widths(policy.widths, shape, policy.horizon, policy.theory)
     _check_exit(policy)
     basis = np.array(model.basis.T, dtype=np.float64, order="C")
     if policy.exit != "literal":
-        bound = plug_in_bound(model) if policy.reward_bound is None else float(policy.reward_bound)
+        bound = plug_in_width_bound(model) if policy.reward_bound is None else float(policy.reward_bound)
         cost = bound * radius if radius > 0 else 0.0  # a radius of zero costs nothing, whatever the bound
         kind = Savings if policy.exit == "savings" else Containment
         return _Plan(basis, low, high, 0.0, kind(low, high, cost, basis))
@@ -175,7 +175,7 @@ class ProBALLUCB(Contract[ProBALLState]):
         """Optimistic rewards (m, K), in the subspace or outside, where each user is."""
         plan, out = self.learner, query.table()
         widths = plan.widths(state, query.users)
-        two_systems.scores(state.systems, plan.basis, widths, query.users, query.actions, out)
+        two_systems.two_systems_scores(state.systems, plan.basis, widths, query.users, query.actions, out)
         return out
 
     def choose_plain(self, state: ProBALLState, users: Ints, actions: Floats) -> Ints | None:
@@ -184,7 +184,7 @@ class ProBALLUCB(Contract[ProBALLState]):
         if plan.widening:
             return None
         chosen, in_subspace = np.empty(len(users), calls.INT), state.systems.in_subspace
-        fine = scoring_loops.pair_choose(
+        fine = scoring_loops.choose_by_pair_scores(
             plan.basis,
             small.factor,
             small.mean,
@@ -232,19 +232,21 @@ class ProBALLTS(Contract[ProBALLState]):
 
     def score(self, state: ProBALLState, query: Query) -> Floats:
         """Expected rewards (m, K), in the subspace or outside, where each user is."""
-        return calls.mean_rewards(two_systems.means(state.systems, self.learner.basis, query.users), query)
+        return calls.call_mean_rewards(
+            two_systems.two_systems_means(state.systems, self.learner.basis, query.users), query
+        )
 
     def draws(self, state: ProBALLState, query: Query, rngs: Generators) -> Iterator[Floats]:
         """phi^T beta (m, K) for a draw of each user's reward vector."""
         while True:
-            yield calls.mean_rewards(self._coefficients(state, query.users, rngs), query)
+            yield calls.call_mean_rewards(self._coefficients(state, query.users, rngs), query)
 
-    @one_at_a_time
+    @one_state_call_at_a_time
     def sample(self, state: ProBALLState, rng: Random, *, users: ArrayLike | None = None) -> Floats:
         """One draw (m, d) of each user's reward vector from the distribution of where it is served."""
         who = self.positions(state, users)
-        return self._coefficients(state, who, calls.generators(rng, len(who), "ProBALLTS"))
+        return self._coefficients(state, who, calls.call_generators(rng, len(who), "ProBALLTS"))
 
     def _coefficients(self, state: ProBALLState, users: Ints, rngs: Generators) -> Floats:
-        plan, noise = self.learner, calls.normals(rngs, self.model.dim)
-        return two_systems.samples(state.systems, plan.basis, plan.widths(state, users), users, noise)
+        plan, noise = self.learner, calls.call_normals(rngs, self.model.dim)
+        return two_systems.two_systems_samples(state.systems, plan.basis, plan.widths(state, users), users, noise)

@@ -118,13 +118,13 @@ def the_repeatability(given: object) -> Repeatability:
     raise PolicyError(what, todo="pass that, or its to_json()")
 
 
-def starting_weights(model: Model) -> Floats:
+def starting_repeatability(model: Model) -> Floats:
     """Weights of `SHARES` before a user has met anything twice, for a model that does not know how much comes again.
 
     `NOTHING` is the weight of 0, the rest is spread evenly; what few repeats the logs have multiplies that.
 
     >>> blank = Model(np.eye(1), np.ones(1), np.ones(1), np.ones((1, 0)), 1.0)
-    >>> float(starting_weights(blank)[0])
+    >>> float(starting_repeatability(blank)[0])
     0.5
     """
     weights = np.full(len(SHARES), (1.0 - NOTHING) / (len(SHARES) - 1))
@@ -132,11 +132,13 @@ def starting_weights(model: Model) -> Floats:
     facts = model.evidence.population
     if facts is not None and facts.persistence is not None:
         logged = facts.persistence
-        weights = weights_after(weights, by_deviations(np.array([[logged.repeats, logged.repeats * logged.ratio]])))[0]
+        weights = repeatability_after(
+            weights, repeatability_by_deviations(np.array([[logged.repeats, logged.repeats * logged.ratio]]))
+        )[0]
     return weights
 
 
-def weights_after(weights: Floats, log_likelihood: Floats) -> Floats:
+def repeatability_after(weights: Floats, log_likelihood: Floats) -> Floats:
     """Weights (m, S) that begin as (S,) and are multiplied by exp(log_likelihood) (m, S)."""
     logs = np.log(np.maximum(weights, 1e-300)) + log_likelihood
     raw = np.exp(logs - logs.max(axis=1, keepdims=True))
@@ -144,19 +146,20 @@ def weights_after(weights: Floats, log_likelihood: Floats) -> Floats:
     return normal
 
 
-def mean_share(weights: Floats, log_likelihood: Floats) -> Floats:
-    """The share (m,) that comes again, on average over `weights_after`.
+def mean_repeatability(weights: Floats, log_likelihood: Floats) -> Floats:
+    """The share (m,) that comes again, on average over `repeatability_after`.
 
     >>> even = np.full(len(SHARES), 1 / len(SHARES))
-    >>> mean_share(even, by_deviations(np.array([[0.0, 0.0], [8.0, 8.0], [8.0, 0.4]]))).round(2).tolist()
+    >>> deviations = np.array([[0.0, 0.0], [8.0, 8.0], [8.0, 0.4]])
+    >>> mean_repeatability(even, repeatability_by_deviations(deviations)).round(2).tolist()
     [0.5, 0.22, 0.9]
     """
     # Not a product with a vector: its sums would depend, in the last bit, on how many users there are.
-    mean: Floats = (weights_after(weights, log_likelihood) * SHARES).sum(axis=1)
+    mean: Floats = (repeatability_after(weights, log_likelihood) * SHARES).sum(axis=1)
     return mean
 
 
-def by_deviations(repeats: Floats) -> Floats:
+def repeatability_by_deviations(repeats: Floats) -> Floats:
     """Log-likelihood (m, S) of counts of repeats and their squared deviations from their own mean / v, (m, 2).
 
     That is how logs say it, and how states before there were likelihoods of clicks and stars kept it: deviations of
@@ -166,12 +169,12 @@ def by_deviations(repeats: Floats) -> Floats:
     return np.asarray(-0.5 * repeats[:, :1] * np.log(rest) - 0.5 * repeats[:, 1:] / rest)
 
 
-def pooled(weights: Floats, log_likelihood: Floats) -> Floats:
+def pooled_repeatability(weights: Floats, log_likelihood: Floats) -> Floats:
     """Weights (S,) under which the repeats of users with log-likelihoods (m, S) are likely; (S,) begins, and stays in.
 
     >>> sure = np.where(SHARES > 0.7, 0.0, -9.0)
     >>> even = np.full(len(SHARES), 1 / len(SHARES))
-    >>> float(pooled(even, np.tile(sure, (30, 1)))[SHARES > 0.7].sum().round(2))
+    >>> float(pooled_repeatability(even, np.tile(sure, (30, 1)))[SHARES > 0.7].sum().round(2))
     0.96
     """
     if not len(log_likelihood):
@@ -185,13 +188,13 @@ def pooled(weights: Floats, log_likelihood: Floats) -> Floats:
     return found
 
 
-def two_valued(model: Model) -> bool:
+def repeatability_of_two_values(model: Model) -> bool:
     """Whether the rewards of the logs have two values."""
-    _, low, high = reward_scale(model)
+    _, low, high = repeatability_reward_scale(model)
     return bool(high > low)
 
 
-def reward_scale(model: Model) -> Floats:
+def repeatability_reward_scale(model: Model) -> Floats:
     """(step, low, high): the distance of neighbouring rewards, 0 without steps, and the two values where there are two.
 
     `low` equals `high` where rewards have more values. Two values show in the summary of the logs: rewards on a

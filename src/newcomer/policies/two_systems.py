@@ -56,14 +56,14 @@ class TwoSystems(State):
         self.refuse_unless(bool((self.built | self.in_subspace).all()) and (self.full.complete or not self.built.any()))
 
 
-def start(n: int, dim: int, rank: int, *, built: bool = False, in_subspace: bool = True) -> TwoSystems:
+def start_two_systems(n: int, dim: int, rank: int, *, built: bool = False, in_subspace: bool = True) -> TwoSystems:
     """n newcomers; `built` if the full systems are there from the start, as users outside the subspace need them."""
-    full = ridge.start(n, dim) if built else ridge.start_empty(n, dim)
+    full = ridge.start_ridge(n, dim) if built else ridge.start_empty_ridge(n, dim)
     flags = np.full(n, built), np.full(n, in_subspace)
-    return TwoSystems(ridge.start(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), *flags)
+    return TwoSystems(ridge.start_ridge(n, rank), full, np.zeros((n, 0, dim)), np.zeros(n, dtype=np.int64), *flags)
 
 
-def learn(systems: TwoSystems, basis: Floats, observed: Rewards, *, keep: bool) -> None:
+def learn_two_systems(systems: TwoSystems, basis: Floats, observed: Rewards, *, keep: bool) -> None:
     """Take rewards into the systems; `keep` the rows of users who may yet leave."""
     features, reward, users = observed[:3]
     begin = 0
@@ -75,7 +75,7 @@ def learn(systems: TwoSystems, basis: Floats, observed: Rewards, *, keep: bool) 
             _make_room(systems, int(users[begin]))
 
 
-def learn_ordinary(
+def learn_ordinary_in_two_systems(
     systems: TwoSystems, basis: Floats, patience: int, features: Floats, reward: Floats, users: Ints, begin: int = 0
 ) -> int:
     """Take rewards from row `begin` on, up to the first that makes its user leave; returns that row, or m.
@@ -94,7 +94,7 @@ def learn_ordinary(
         _make_room(systems, int(users[begin]))
 
 
-def leave(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> None:
+def leave_two_systems(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> None:
     """Serve a user by the full system from now on, built from the rows seen; V starts at I + `extra` (d, d)."""
     systems.in_subspace[user] = False
     if systems.built[user]:
@@ -102,30 +102,36 @@ def leave(systems: TwoSystems, user: int, *, extra: Floats | None = None) -> Non
     _fold(systems, user)
     full = systems.full
     if extra is not None:
-        learning_loops.add_square(full.gram[user], full.carry[user], extra)
+        learning_loops.learn_square(full.gram[user], full.carry[user], extra)
     if not full.factor.shape[1]:
         systems.full = full = replace(full, factor=np.zeros(full.gram.shape))
-    learning_loops.refresh(full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user])
+    learning_loops.refresh_learned_system(
+        full.gram[user], full.factor[user], full.moment[user], full.mean[user], full.guard[user]
+    )
     systems.built[user] = True
 
 
-def scores(
+def two_systems_scores(
     systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, actions: Floats, out: Floats
 ) -> None:
     """Write optimistic scores (m, K) to `out`; the widths of the small and of the full system are (m,), or (1,)."""
     scoring_loops.pair_scores(basis, *_ellipsoids(systems, widths), systems.in_subspace, users, actions, out)
 
 
-def samples(systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, noise: Floats) -> Floats:
+def two_systems_samples(
+    systems: TwoSystems, basis: Floats, widths: tuple[Floats, Floats], users: Ints, noise: Floats
+) -> Floats:
     """Reward vectors (m, d), one for each row of standard normal noise (m, d), by the system that serves the user."""
     out = np.empty_like(noise)
-    scoring_loops.pair_samples(basis, *_ellipsoids(systems, widths), systems.in_subspace, users, noise, out)
+    scoring_loops.pair_score_samples(basis, *_ellipsoids(systems, widths), systems.in_subspace, users, noise, out)
     return out
 
 
-def means(systems: TwoSystems, basis: Floats, users: Ints) -> Floats:
-    """The estimated reward vectors (m, d), by the system that serves the user: `samples` without noise."""
-    return samples(systems, basis, (np.zeros(1), np.zeros(1)), users, np.zeros((len(users), basis.shape[1])))
+def two_systems_means(systems: TwoSystems, basis: Floats, users: Ints) -> Floats:
+    """The estimated reward vectors (m, d), by the system that serves the user: `two_systems_samples` without noise."""
+    return two_systems_samples(
+        systems, basis, (np.zeros(1), np.zeros(1)), users, np.zeros((len(users), basis.shape[1]))
+    )
 
 
 def _ellipsoids(systems: TwoSystems, widths: tuple[Floats, Floats]) -> tuple[Ellipsoid, Ellipsoid]:
@@ -149,11 +155,11 @@ def _fold(systems: TwoSystems, user: int) -> None:
     """Add the rows of a user to V, and forget them."""
     full = systems.full
     if not full.gram.shape[1]:  # zeros that no user touches take no memory
-        shape = len(full), ridge.packed_size(full.dim)
+        shape = len(full), ridge.ridge_packed_size(full.dim)
         systems.full = full = replace(full, gram=np.zeros(shape), carry=np.zeros(shape))
     rows = systems.rows[user, : systems.kept[user]]
     square = rows.T @ rows
     if full.gram[user, 0] == 0:  # V starts at I, and its first entry stays above 0
         np.einsum("ii->i", square)[:] += 1.0
-    learning_loops.add_square(full.gram[user], full.carry[user], square)
+    learning_loops.learn_square(full.gram[user], full.carry[user], square)
     systems.kept[user] = 0

@@ -39,36 +39,36 @@ class Theory:
 DEFAULT = Theory()
 
 
-def practical(dim: int, horizon: int) -> float:
+def practical_width(dim: int, horizon: int) -> float:
     """0.33 sqrt(dim log(1 + 10 T / dim)).
 
-    >>> round(practical(2, 200), 3)
+    >>> round(practical_width(2, 200), 3)
     1.227
     """
     return 0.33 * sqrt(dim * log(1 + 10 * horizon / dim))
 
 
-def theoretical(dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
+def theoretical_width(dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
     """R + C R sqrt(dim log(e T / delta)) for e ellipsoids that must hold together, for V that starts at the identity.
 
-    >>> round(theoretical(2, 200, Theory()), 3)
+    >>> round(theoretical_width(2, 200, Theory()), 3)
     5.073
     """
     return theory.bound + theory.constant * theory.bound * sqrt(dim * log(ellipsoids * horizon / theory.delta))
 
 
-def resolve(
+def resolve_widths(
     widths: str | float | Sequence[float], dims: Sequence[int], horizon: int, theory: Theory, *, ellipsoids: int = 1
 ) -> tuple[float, ...]:
     """One width for each dimension, from a name or from the widths themselves.
 
     `ellipsoids` says of how many the policy needs the theory to hold together.
 
-    >>> resolve((0.5, 2.0), [2, 10], 200, DEFAULT)
+    >>> resolve_widths((0.5, 2.0), [2, 10], 200, DEFAULT)
     (0.5, 2.0)
     """
     if isinstance(widths, str):
-        return tuple(named(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
+        return tuple(named_width(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
     instance(theory, Theory, "theory")
     several = isinstance(widths, Sequence) or (isinstance(widths, np.ndarray) and widths.ndim == 1)
     given: tuple[Any, ...] = tuple(widths) if several else (widths,)  # type: ignore[arg-type]
@@ -77,13 +77,17 @@ def resolve(
     return tuple(number(width, "widths") for width in given)
 
 
-def named(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
+def named_width(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
     """The width of this name."""
     one_of(name, "widths", NAMES)
-    return practical(dim, horizon) if name == "practical" else theoretical(dim, horizon, theory, ellipsoids=ellipsoids)
+    return (
+        practical_width(dim, horizon)
+        if name == "practical"
+        else theoretical_width(dim, horizon, theory, ellipsoids=ellipsoids)
+    )
 
 
-def plug_in_bound(model: Model) -> float:
+def plug_in_width_bound(model: Model) -> float:
     """R without a guarantee: the larger of the largest reward in the logs and |mean| + 3 sd of the prior of beta."""
     seen = model.evidence.radius.reward_bound if model.evidence.radius else 0.0
     spread = float(np.linalg.norm(model.mean) + 3.0 * np.linalg.norm(model.factor))

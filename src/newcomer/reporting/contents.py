@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from newcomer._fit import fit_apart_too
+from newcomer._fit import fit_and_fit_parts
 from newcomer.arrays import Ints
 from newcomer.checks.check import check, with_gain
 from newcomer.errors import NewcomerError
-from newcomer.evaluation.evaluate import Stages, evaluated
+from newcomer.evaluation.evaluate import Stages, evaluate_fitted
 from newcomer.evaluation.results import Evaluation
 from newcomer.evidence import Everybody, Evidence, Summary
 from newcomer.findings import Decision, Findings
@@ -44,13 +44,13 @@ class Trouble(NamedTuple):
     @property
     def sentence(self) -> str:
         """Both."""
-        return as_sentence(": ".join(filter(None, self)))
+        return contents_as_sentence(": ".join(filter(None, self)))
 
 
-def as_sentence(text: str) -> str:
+def contents_as_sentence(text: str) -> str:
     """The text with a capital letter and a full stop.
 
-    >>> as_sentence("no rows")
+    >>> contents_as_sentence("no rows")
     'No rows.'
     """
     plain = text.strip()
@@ -111,14 +111,14 @@ class ReportContents:
     @property
     def decision(self) -> Decision:
         """What all of it comes to."""
-        return decide_on(self.findings, self.model, self.summary, self.trouble.get("fit"))
+        return decide_on_contents(self.findings, self.model, self.summary, self.trouble.get("fit"))
 
     def why(self, part: str) -> str:
         """The sentence that says why a part is missing."""
         return self.trouble[part].sentence if part in self.trouble else "It was not tried."
 
 
-def collect(
+def collect_contents(
     logs: Logs,
     *,
     called: str,
@@ -135,9 +135,9 @@ def collect(
     checked = findings  # the checks are made once, for the page and for the evaluation
     told = stages.begin_fit(WEIGHTS["fit"])
     settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "null": True, "calibrate": True}
-    fitted = _tried("fit", lambda: fit_apart_too(logs, progress=told, **settings), trouble)
+    fitted = _tried("fit", lambda: fit_and_fit_parts(logs, progress=told, **settings), trouble)
     model = None if fitted is None else fitted.model
-    decision = decide_on(findings, model, logs.summary, trouble.get("fit"))
+    decision = decide_on_contents(findings, model, logs.summary, trouble.get("fit"))
     if findings is not None:  # as `check` does with a fit of its own
         findings = with_gain(findings, model, decision, trouble["fit"].what if "fit" in trouble else "")
     rest = stages.begin(WEIGHTS["evaluate"])
@@ -145,7 +145,7 @@ def collect(
     if fitted is None:
         trouble["evaluate"] = trouble["fit"]
     else:
-        judged = partial(evaluated, logs, fitted, seed=seed, quick=quick, progress=rest, findings=checked)
+        judged = partial(evaluate_fitted, logs, fitted, seed=seed, quick=quick, progress=rest, findings=checked)
         found = _tried("evaluate", partial(judged, rank=rank, estimator=estimator), trouble)
     stages.end()
     return ReportContents(
@@ -167,7 +167,9 @@ def collect(
     )
 
 
-def decide_on(findings: Findings | None, model: Model | None, summary: Summary, trouble: Trouble | None) -> Decision:
+def decide_on_contents(
+    findings: Findings | None, model: Model | None, summary: Summary, trouble: Trouble | None
+) -> Decision:
     """What the checks and the fit come to; logs that could not be checked are trusted in nothing."""
     checks = Findings(()) if findings is None else findings
     if model is None:

@@ -1,7 +1,7 @@
 """Markup: HTML as text that is escaped unless it was made here.
 
 Ids and names come from outside, and may look like anything. A plain `str` is escaped wherever it is put on a page;
-only `Markup`, which `tag` returns, stays as it is. So nothing that was read from logs can become an element, an
+only `Markup`, which `markup_tag` returns, stays as it is. So nothing that was read from logs can become an element, an
 attribute or a script.
 
 Drawing: the few kinds of chart that a page needs, as SVG of our own that is read without a script.
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from html import escape
 from math import ceil, floor, isfinite, log10
 
-from newcomer.errors import one_line
+from newcomer.errors import error_in_one_line
 
 LONG = 60  # characters of a name that are shown
 VOID = ("meta", "link", "br", "line", "rect", "circle", "path", "polyline", "polygon")
@@ -31,53 +31,55 @@ class Markup(str):
     __slots__ = ()
 
 
-def joined(parts: Sequence[str]) -> Markup:
+def joined_markup(parts: Sequence[str]) -> Markup:
     """Parts one after another, those that are plain text escaped.
 
-    >>> joined(["a < b", tag("br")])
+    >>> joined_markup(["a < b", markup_tag("br")])
     'a &lt; b<br>'
     """
     return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
 
 
-def tag(name: str, *children: str, given: Attributes | None = None) -> Markup:
+def markup_tag(name: str, *children: str, given: Attributes | None = None) -> Markup:
     """An element; its attributes are `given`, numbers among them rounded to two digits.
 
-    >>> tag("p", "Tom & ", tag("b", "Jerry"), given={"class": "x"})
+    >>> markup_tag("p", "Tom & ", markup_tag("b", "Jerry"), given={"class": "x"})
     '<p class="x">Tom &amp; <b>Jerry</b></p>'
     """
     inside = "".join(f' {key}="{escape(_value(value))}"' for key, value in (given or {}).items())
     if name in VOID and not children:
         return Markup(f"<{name}{inside}>" if name in VOID[:3] else f"<{name}{inside}/>")
-    return Markup(f"<{name}{inside}>{joined(children)}</{name}>")
+    return Markup(f"<{name}{inside}>{joined_markup(children)}</{name}>")
 
 
-def named(text: object, limit: int = LONG) -> str:
+def name_markup(text: object, limit: int = LONG) -> str:
     """An id or a name in one line that is not too long."""
-    return one_line(str(text), limit)
+    return error_in_one_line(str(text), limit)
 
 
-def table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+def table_markup(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
     """A table; the first cell of a row is its head. On a phone cells stand one below another, each with its head."""
-    top = tag("tr", *(tag("th", head, given={"scope": "col"}) for head in heads))
+    top = markup_tag("tr", *(markup_tag("th", head, given={"scope": "col"}) for head in heads))
     body = []
     for row in rows:
-        first = tag("th", row[0], given={"scope": "row", "data-head": heads[0]})
-        cells = [tag("td", cell, given={"data-head": head}) for head, cell in zip(heads[1:], row[1:], strict=True)]
-        body.append(tag("tr", first, *cells))
-    whole = tag("table", tag("caption", caption), tag("thead", top), tag("tbody", *body))
+        first = markup_tag("th", row[0], given={"scope": "row", "data-head": heads[0]})
+        cells = [
+            markup_tag("td", cell, given={"data-head": head}) for head, cell in zip(heads[1:], row[1:], strict=True)
+        ]
+        body.append(markup_tag("tr", first, *cells))
+    whole = markup_tag("table", markup_tag("caption", caption), markup_tag("thead", top), markup_tag("tbody", *body))
     reach = {"class": "scroll", "role": "region", "aria-label": caption, "tabindex": "0"}
-    return tag("div", whole, given=reach)
+    return markup_tag("div", whole, given=reach)
 
 
-def listed(items: Sequence[str], *, kind: str = "ul") -> Markup:
+def list_markup(items: Sequence[str], *, kind: str = "ul") -> Markup:
     """A list."""
-    return tag(kind, *(tag("li", item) for item in items))
+    return markup_tag(kind, *(markup_tag("li", item) for item in items))
 
 
-def folded(summary: str, *inside: str, opened: bool = False) -> Markup:
+def folded_markup(summary: str, *inside: str, opened: bool = False) -> Markup:
     """What is shown when it is asked for, without a script."""
-    return tag("details", tag("summary", summary), *inside, given={"open": "open"} if opened else {})
+    return markup_tag("details", markup_tag("summary", summary), *inside, given={"open": "open"} if opened else {})
 
 
 def _value(value: str | float) -> str:
@@ -136,7 +138,7 @@ class SvgAxis:
             low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
         pad = 0.04 * (high - low)
         low, high = low - pad * (low != 0.0), high + pad
-        ticks = tuple(tick for tick in round_ticks(low, high) if low <= tick <= high)
+        ticks = tuple(tick for tick in svg_round_ticks(low, high) if low <= tick <= high)
         digits = max(0, -floor(log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 2
         return cls(low, high, first, last, ticks, tuple(_short(tick, digits) for tick in ticks))
 
@@ -146,10 +148,10 @@ class SvgAxis:
         return self.first + (self.last - self.first) * min(max(share, 0.0), 1.0)
 
 
-def round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...]:
+def svg_round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...]:
     """About `count` round numbers from below `low` to above `high`.
 
-    >>> round_ticks(0.0, 0.83)
+    >>> svg_round_ticks(0.0, 0.83)
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     """
     raw = (high - low) / count
@@ -158,7 +160,7 @@ def round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...]:
     return tuple(float(f"{i * step:.12g}") for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1))
 
 
-def line_chart(
+def svg_line_chart(
     title: str,
     description: str,
     lines: Sequence[SvgLine],
@@ -189,10 +191,10 @@ def line_chart(
     parts += [_text((left + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, anchor="middle")]
     parts += [_band(line, across, upright) for line in lines if len(line.low)]
     parts += [part for line in lines for part in _stroke(line, across, upright)]
-    return svg(title, description, parts, HEIGHT)
+    return svg_markup(title, description, parts, HEIGHT)
 
 
-def bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str) -> Markup:
+def svg_bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str) -> Markup:
     """Bars from zero to the right or to the left, one below another, each with its name above it.
 
     Where a bar has an interval, the value is a dot and the interval a line through it.
@@ -207,23 +209,23 @@ def bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str
         parts += [_text(across(tick), end + 16, label, anchor="middle")]
     for number, bar in enumerate(bars):
         top = 8 + number * 1.6 * ROW
-        parts += [_text(8, top + 13, named(bar.name, 40)), _text(WIDTH - 8, top + 13, bar.told, anchor="end")]
+        parts += [_text(8, top + 13, name_markup(bar.name, 40)), _text(WIDTH - 8, top + 13, bar.told, anchor="end")]
         parts += _bar(bar, across, zero, top + 18)
     parts += [_text(WIDTH / 2, height - 6, x_label, anchor="middle")]
-    return svg(title, description, parts, height)
+    return svg_markup(title, description, parts, height)
 
 
-def share_chart(title: str, description: str, bars: Sequence[Bar]) -> Markup:
+def svg_share_chart(title: str, description: str, bars: Sequence[Bar]) -> Markup:
     """Parts of one whole in one bar."""
     total, at, parts = sum(bar.value for bar in bars) or 1.0, 0.0, []
     for bar in bars:
         wide = WIDTH * bar.value / total
-        parts.append(tag("rect", given={"x": at, "y": 4.0, "width": wide, "height": 30.0, "fill": bar.colour}))
+        parts.append(markup_tag("rect", given={"x": at, "y": 4.0, "width": wide, "height": 30.0, "fill": bar.colour}))
         at += wide
-    return svg(title, description, parts, 38.0)
+    return svg_markup(title, description, parts, 38.0)
 
 
-def svg(title: str, description: str, parts: Sequence[Markup], height: float) -> Markup:
+def svg_markup(title: str, description: str, parts: Sequence[Markup], height: float) -> Markup:
     """A picture with a title and a description, as wide as there is room for, up to half as much again."""
     given = {
         "viewBox": f"0 0 {WIDTH:.0f} {height:.0f}",
@@ -231,17 +233,17 @@ def svg(title: str, description: str, parts: Sequence[Markup], height: float) ->
         "aria-label": f"{title}. {description}",
         "xmlns": "http://www.w3.org/2000/svg",
     }
-    return tag("svg", tag("title", title), tag("desc", description), *parts, given=given)
+    return markup_tag("svg", markup_tag("title", title), markup_tag("desc", description), *parts, given=given)
 
 
-def legend(lines: Sequence[tuple[str, str, Sequence[int]]]) -> Markup:
+def legend_markup(lines: Sequence[tuple[str, str, Sequence[int]]]) -> Markup:
     """Names beside a stroke, or a patch, of their colours: (name, colour, dashes)."""
-    return tag("ul", *(tag("li", _swatch(*one), one[0]) for one in lines), given={"class": "legend"})
+    return markup_tag("ul", *(markup_tag("li", _swatch(*one), one[0]) for one in lines), given={"class": "legend"})
 
 
-def figure(picture: Markup, caption: str, *, beside: Sequence[str] = ()) -> Markup:
+def figure_markup(picture: Markup, caption: str, *, beside: Sequence[str] = ()) -> Markup:
     """A picture with what it shows below it."""
-    return tag("figure", picture, *beside, tag("figcaption", caption))
+    return markup_tag("figure", picture, *beside, markup_tag("figcaption", caption))
 
 
 def _swatch(name: str, colour: str, dashes: Sequence[int]) -> Markup:
@@ -249,7 +251,7 @@ def _swatch(name: str, colour: str, dashes: Sequence[int]) -> Markup:
     if any(dashes[1:]):
         stroke["stroke-dasharray"] = " ".join(map(str, dashes))
     picture = {"viewBox": "0 0 24 12", "class": "swatch", "aria-hidden": "true"}
-    return tag("svg", tag("line", given=stroke), given=picture)
+    return markup_tag("svg", markup_tag("line", given=stroke), given=picture)
 
 
 def _grid(upright: SvgAxis, left: float) -> list[Markup]:
@@ -267,7 +269,7 @@ def _band(line: SvgLine, across: SvgAxis, upright: SvgAxis) -> Markup:
     points = [(across(x), upright(high)) for x, _, high in both] + [
         (across(x), upright(low)) for x, low, _ in both[::-1]
     ]
-    return tag("polygon", given={"points": _points(points), "fill": line.colour, "fill-opacity": 0.15})
+    return markup_tag("polygon", given={"points": _points(points), "fill": line.colour, "fill-opacity": 0.15})
 
 
 def _stroke(line: SvgLine, across: SvgAxis, upright: SvgAxis) -> list[Markup]:
@@ -276,8 +278,8 @@ def _stroke(line: SvgLine, across: SvgAxis, upright: SvgAxis) -> list[Markup]:
     given: dict[str, str | float] = {"fill": "none", "stroke": line.colour, "stroke-width": 2}
     if any(line.dashes[1:]):
         given["stroke-dasharray"] = " ".join(map(str, line.dashes))
-    dots = [tag("circle", given={"cx": x, "cy": y, "r": 2.5, "fill": line.colour}) for x, y in points]
-    drawn = [tag("polyline", given={"points": _points(points), **given})] if points else []
+    dots = [markup_tag("circle", given={"cx": x, "cy": y, "r": 2.5, "fill": line.colour}) for x, y in points]
+    drawn = [markup_tag("polyline", given={"points": _points(points), **given})] if points else []
     return [*drawn, *(dots if len(points) <= 40 else [])]
 
 
@@ -288,21 +290,21 @@ def _bar(bar: Bar, across: SvgAxis, zero: float, top: float) -> list[Markup]:
     at = across(bar.value)
     if bar.low is None or bar.high is None:
         left, wide = min(zero, at), max(abs(at - zero), 1.0)
-        return [tag("rect", given={"x": left, "y": top, "width": wide, "height": 10.0, "fill": bar.colour})]
+        return [markup_tag("rect", given={"x": left, "y": top, "width": wide, "height": 10.0, "fill": bar.colour})]
     ends = [across(end) if isfinite(end) else at for end in (bar.low, bar.high)]
     through = _rule(ends[0], top + 5, ends[1], top + 5, bar.colour, width=3)
-    return [through, tag("circle", given={"cx": at, "cy": top + 5, "r": 5.0, "fill": bar.colour})]
+    return [through, markup_tag("circle", given={"cx": at, "cy": top + 5, "r": 5.0, "fill": bar.colour})]
 
 
 def _rule(x1: float, y1: float, x2: float, y2: float, colour: str, *, width: float = 1) -> Markup:
     given: dict[str, str | float] = {"x1": x1, "y1": y1, "x2": x2, "y2": y2, "stroke": colour, "stroke-width": width}
-    return tag("line", given=given)
+    return markup_tag("line", given=given)
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "400") -> Markup:
     if not text:
-        return joined([])
-    return tag("text", text, given={"x": x, "y": y, "text-anchor": anchor, "font-weight": weight})
+        return joined_markup([])
+    return markup_tag("text", text, given={"x": x, "y": y, "text-anchor": anchor, "font-weight": weight})
 
 
 def _points(points: Sequence[tuple[float, float]]) -> str:

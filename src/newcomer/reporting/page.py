@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 
 from newcomer import __version__
 from newcomer.findings import SPELLING, Decision
-from newcomer.gain.verdict import serving_code
+from newcomer.gain.verdict import verdict_serving_code
 from newcomer.reporting.contents import ReportContents
-from newcomer.reporting.markup import Markup, listed, named, tag
-from newcomer.reporting.sections_logs import checks_section, data_section
+from newcomer.reporting.markup import Markup, list_markup, markup_tag, name_markup
+from newcomer.reporting.sections_logs import logs_checks_section, logs_data_section
 from newcomer.reporting.sections_model import model_sections
-from newcomer.reporting.sections_users import TITLE, attribute_sections, everybody_section, people_sections
+from newcomer.reporting.sections_users import TITLE, everybody_section, user_attribute_sections, user_sections
 
 # Nothing is loaded from anywhere, and nothing runs, whatever found its way into the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -44,58 +44,64 @@ PARTS = (
 )
 
 
-def page_of(dossier: ReportContents) -> str:
+def report_page(dossier: ReportContents) -> str:
     """The whole page as text."""
     decision = dossier.decision
     title = f"What should newcomers get? {WORDS[decision.answer].capitalize()}."
-    head = tag(
+    head = markup_tag(
         "head",
-        tag("meta", given={"charset": "utf-8"}),
-        tag("meta", given={"name": "viewport", "content": "width=device-width, initial-scale=1"}),
-        tag("meta", given={"http-equiv": "Content-Security-Policy", "content": POLICY}),
-        tag("link", given={"rel": "icon", "href": "data:,"}),
-        tag("title", title),
-        tag("style", Markup(STYLE)),
+        markup_tag("meta", given={"charset": "utf-8"}),
+        markup_tag("meta", given={"name": "viewport", "content": "width=device-width, initial-scale=1"}),
+        markup_tag("meta", given={"http-equiv": "Content-Security-Policy", "content": POLICY}),
+        markup_tag("link", given={"rel": "icon", "href": "data:,"}),
+        markup_tag("title", title),
+        markup_tag("style", Markup(STYLE)),
     )
     sections = [
         everybody_section(dossier),
-        checks_section(dossier),
-        *people_sections(dossier),
-        *attribute_sections(dossier),
+        logs_checks_section(dossier),
+        *user_sections(dossier),
+        *user_attribute_sections(dossier),
         *model_sections(dossier),
-        data_section(dossier),
+        logs_data_section(dossier),
         _next(dossier, decision),
     ]
-    main = tag("main", _verdict(dossier, decision), _contents(sections), *sections)
-    body = tag("body", main, _footer(dossier))
-    return "<!doctype html>\n" + tag("html", head, body, given={"lang": "en"}) + "\n"
+    main = markup_tag("main", _verdict(dossier, decision), _contents(sections), *sections)
+    body = markup_tag("body", main, _footer(dossier))
+    return "<!doctype html>\n" + markup_tag("html", head, body, given={"lang": "en"}) + "\n"
 
 
 def _verdict(dossier: ReportContents, decision: Decision) -> Markup:
     """The sentences of the decision, before everything else."""
-    chip = tag("span", WORDS[decision.answer], given={"class": f"chip {CHIPS[decision.answer]}"})
-    head = tag("h1", "What should newcomers get? ", chip)
+    chip = markup_tag("span", WORDS[decision.answer], given={"class": f"chip {CHIPS[decision.answer]}"})
+    head = markup_tag("h1", "What should newcomers get? ", chip)
     first, *others = decision.sentences
-    told = [tag("p", first, given={"class": "lead"}), *(tag("p", named(said, 900)) for said in others)]
+    told = [
+        markup_tag("p", first, given={"class": "lead"}),
+        *(markup_tag("p", name_markup(said, 900)) for said in others),
+    ]
     s = dossier.summary
-    source = f"From {s.users:,} users and {s.rows:,} rows of {named(dossier.called, 80)}."
-    return tag("header", head, *told, tag("p", source, given={"class": "small"}))
+    source = f"From {s.users:,} users and {s.rows:,} rows of {name_markup(dossier.called, 80)}."
+    return markup_tag("header", head, *told, markup_tag("p", source, given={"class": "small"}))
 
 
 def _contents(sections: list[Markup]) -> Markup:
     """Links to the sections that there are."""
     there = [(one, name) for one, name in PARTS if any(f'<section id="{one}"' in section for section in sections)]
-    links = [tag("a", name, given={"href": f"#{one}"}) for one, name in there]
-    return tag("nav", listed(links), given={"aria-label": "Sections"})
+    links = [markup_tag("a", name, given={"href": f"#{one}"}) for one, name in there]
+    return markup_tag("nav", list_markup(links), given={"aria-label": "Sections"})
 
 
 def _next(dossier: ReportContents, decision: Decision) -> Markup:
     """Commands, and lines of Python, that can be copied."""
-    steps = [tag("li", f"{why} ", tag("pre", tag("code", command))) for command, why in commands(dossier, decision)]
-    return tag("section", tag("h2", "What to do next"), tag("ol", *steps), given={"id": "next"})
+    steps = [
+        markup_tag("li", f"{why} ", markup_tag("pre", markup_tag("code", command)))
+        for command, why in page_commands(dossier, decision)
+    ]
+    return markup_tag("section", markup_tag("h2", "What to do next"), markup_tag("ol", *steps), given={"id": "next"})
 
 
-def commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str]]:
+def page_commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str]]:
     """What to type next, and what for."""
     spelled = dossier.findings is not None and SPELLING in {one.name for one in dossier.findings}
     logs = dossier.called + (" --tidy-ids" if spelled and "--tidy-ids" not in dossier.called else "")
@@ -109,7 +115,7 @@ def commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str
     measure = (f"newcomer evaluate {logs}{dossier.options}", "Measure the gain again, with every number on the screen.")
     if decision.answer in ("no", "not yet"):
         return [(f"newcomer check {logs}", "See every finding with what to do about it."), measure, again]
-    code = serving_code(decision, "model.newcomer", named=dossier.model.action_ids is not None)
+    code = verdict_serving_code(decision, "model.newcomer", named=dossier.model.action_ids is not None)
     why = "Serve a random share of newcomers the best for everybody, in Python, and compare."
     if decision.answer != "best for all":
         why = (
@@ -122,7 +128,7 @@ def commands(dossier: ReportContents, decision: Decision) -> list[tuple[str, str
 def _footer(dossier: ReportContents) -> Markup:
     day = datetime.now(UTC).date().isoformat()
     said = f"Made with newcomer {__version__} on {day}. Fingerprint of the logs: {dossier.summary.fingerprint}."
-    return tag("footer", tag("p", said, given={"class": "small"}))
+    return markup_tag("footer", markup_tag("p", said, given={"class": "small"}))
 
 
 STYLE = """

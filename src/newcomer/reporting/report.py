@@ -11,16 +11,16 @@ from newcomer import validate
 from newcomer._fit import check_fit
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation
-from newcomer.files import write
+from newcomer.files import write_file
 from newcomer.findings import Decision, Findings
 from newcomer.gain.per_user import Progress
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened
+from newcomer.logs.read import opened_logs
 from newcomer.logs.service_store import is_store, shown_address
 from newcomer.model import Model
 from newcomer.records import Shown
-from newcomer.reporting.contents import collect
-from newcomer.reporting.page import page_of
+from newcomer.reporting.contents import collect_contents
+from newcomer.reporting.page import report_page
 from newcomer.run_settings import Run
 
 
@@ -76,13 +76,13 @@ def report(
         validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
     named = shown_address(named) if is_store(named) else named
-    with opened(logs, run.workers) as read:
+    with opened_logs(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
-        dossier = collect(read, called=named, progress=run.progress, **settings)
+        dossier = collect_contents(read, called=named, progress=run.progress, **settings)
     dossier = replace(dossier, page=target.name)
     decision = dossier.decision
-    write(target, page_of(dossier).encode())
+    write_file(target, report_page(dossier).encode())
     return Report(
         path=target,
         answer=decision.answer,

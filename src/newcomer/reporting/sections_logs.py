@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from newcomer.findings import Finding, Findings, Picture, Verdict, chance
-from newcomer.reporting.contents import ColumnsSeen, ReportContents, as_sentence
+from newcomer.findings import Finding, Findings, Picture, Verdict, finding_chance
+from newcomer.reporting.contents import ColumnsSeen, ReportContents, contents_as_sentence
 from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgLine,
-    bar_chart,
-    figure,
-    folded,
-    line_chart,
-    listed,
-    named,
-    table,
-    tag,
+    figure_markup,
+    folded_markup,
+    list_markup,
+    markup_tag,
+    name_markup,
+    svg_bar_chart,
+    svg_line_chart,
+    table_markup,
 )
 
 BLUE, GREY = "#0072B2", "#6B7280"
 POINTS, BARS = 200, 24  # of a picture that are drawn
 
 
-def data_section(dossier: ReportContents) -> Markup:
+def logs_data_section(dossier: ReportContents) -> Markup:
     """What was logged."""
     s = dossier.summary
     columns = {"propensities": dossier.seen.propensities, "candidates": dossier.seen.candidates}
     beside = [word for word, there in columns.items() if there]
-    beside += [f"arms ({', '.join(named(arm, 20) for arm in dossier.arms[:6])})"] if dossier.arms else []
+    beside += [f"arms ({', '.join(name_markup(arm, 20) for arm in dossier.arms[:6])})"] if dossier.arms else []
     facts = [
         (
             "Users",
@@ -44,10 +44,10 @@ def data_section(dossier: ReportContents) -> Markup:
         ),
         ("Also logged", ", ".join(beside) or "neither propensities nor candidates"),
     ]
-    shown = [tag("div", tag("dt", name), tag("dd", text)) for name, text in facts]
-    notes = [listed([named(note, 400) for note in dossier.advice])] if dossier.advice else []
-    parts = [tag("h2", "What was logged"), tag("dl", *shown), *notes, _lengths(dossier.seen)]
-    return tag("section", *parts, given={"id": "data"})
+    shown = [markup_tag("div", markup_tag("dt", name), markup_tag("dd", text)) for name, text in facts]
+    notes = [list_markup([name_markup(note, 400) for note in dossier.advice])] if dossier.advice else []
+    parts = [markup_tag("h2", "What was logged"), markup_tag("dl", *shown), *notes, _lengths(dossier.seen)]
+    return markup_tag("section", *parts, given={"id": "data"})
 
 
 def _lengths(seen: ColumnsSeen) -> Markup:
@@ -58,27 +58,29 @@ def _lengths(seen: ColumnsSeen) -> Markup:
         for i, count in enumerate(seen.lengths.tolist()[: last + 1])
     ]
     said = "; ".join(f"{bar.name} rows: {bar.told} users" for bar in bars)
-    picture = bar_chart("Users by the length of their history", said, bars, x_label="users")
-    return folded("How long histories are", figure(picture, "Users by the number of their rows."))
+    picture = svg_bar_chart("Users by the length of their history", said, bars, x_label="users")
+    return folded_markup("How long histories are", figure_markup(picture, "Users by the number of their rows."))
 
 
-def checks_section(dossier: ReportContents) -> Markup:
+def logs_checks_section(dossier: ReportContents) -> Markup:
     """Whether the logs can be trusted: every finding, the worst first."""
-    head = tag("h2", "Can these logs be trusted?")
+    head = markup_tag("h2", "Can these logs be trusted?")
     found = dossier.findings
     if found is None:
-        return tag("section", head, tag("p", f"That is not known. {dossier.why('check')}"), given={"id": "checks"})
-    told = [tag("p", " ".join(found.sentences[:1]), " ", _family(found))]
+        return markup_tag(
+            "section", head, markup_tag("p", f"That is not known. {dossier.why('check')}"), given={"id": "checks"}
+        )
+    told = [markup_tag("p", " ".join(found.sentences[:1]), " ", _family(found))]
     order = sorted(found, key=lambda one: ("broken", "doubtful", "unknowable", "fine").index(one.verdict))
     wrong = [_finding(one) for one in order if one.verdict in ("broken", "doubtful")]
     hidden = [_finding(one) for one in order if one.verdict == "unknowable"]
     fine = [_finding(one) for one in order if one.verdict == "fine"]
     parts = [*told, *wrong]
     if hidden:
-        parts += [folded(f"What these logs cannot show: {_names(found, 'unknowable')}", *hidden)]
+        parts += [folded_markup(f"What these logs cannot show: {_names(found, 'unknowable')}", *hidden)]
     if fine:
-        parts += [folded(f"{len(fine)} checks that found nothing wrong: {_names(found, 'fine')}", *fine)]
-    return tag("section", head, *parts, given={"id": "checks"})
+        parts += [folded_markup(f"{len(fine)} checks that found nothing wrong: {_names(found, 'fine')}", *fine)]
+    return markup_tag("section", head, *parts, given={"id": "checks"})
 
 
 def _names(found: Findings, verdict: Verdict) -> str:
@@ -94,35 +96,39 @@ def _family(found: Findings) -> str:
 
 def _finding(finding: Finding) -> Markup:
     """A question, its verdict, what was found, what to do, and the picture behind it."""
-    chip = tag("span", finding.verdict, given={"class": f"chip {finding.verdict}"})
+    chip = markup_tag("span", finding.verdict, given={"class": f"chip {finding.verdict}"})
     measured = [f"Effect: {finding.effect:.3g} {finding.unit}".strip()] if finding.effect is not None else []
-    measured += [chance(finding.p_value)] if finding.p_value is not None else []
-    measured += [f"{chance(finding.adjusted)} with all tests counted"] if finding.adjusted is not None else []
-    parts = [tag("h3", finding.name, " ", chip), tag("p", finding.what)]
-    parts += [tag("p", "; ".join(measured) + ".", given={"class": "small"})] if measured else []
-    parts += [tag("p", tag("b", "What to do: "), finding.advice)] if finding.verdict != "fine" else []
+    measured += [finding_chance(finding.p_value)] if finding.p_value is not None else []
+    measured += [f"{finding_chance(finding.adjusted)} with all tests counted"] if finding.adjusted is not None else []
+    parts = [markup_tag("h3", finding.name, " ", chip), markup_tag("p", finding.what)]
+    parts += [markup_tag("p", "; ".join(measured) + ".", given={"class": "small"})] if measured else []
+    parts += [markup_tag("p", markup_tag("b", "What to do: "), finding.advice)] if finding.verdict != "fine" else []
     if finding.picture is not None and len(finding.picture.y):
-        parts += [folded("The picture behind it", picture_of(finding.picture))]
-    return tag("article", *parts)
+        parts += [folded_markup("The picture behind it", logs_section_picture(finding.picture))]
+    return markup_tag("article", *parts)
 
 
-def picture_of(picture: Picture) -> Markup:
+def logs_section_picture(picture: Picture) -> Markup:
     """A finding's small table, drawn."""
     keep = slice(None, None, max(1, -(-len(picture.y) // POINTS)))
     x, y = picture.x[keep], picture.y[keep]
     low, high = picture.low[keep], picture.high[keep]
     said = f"{picture.y_label} against {picture.x_label}, from {min(y):.3g} to {max(y):.3g}"
-    caption = as_sentence(picture.title) + (f" Shaded, or ruled: {picture.band}." if picture.band and low else "")
+    caption = contents_as_sentence(picture.title) + (
+        f" Shaded, or ruled: {picture.band}." if picture.band and low else ""
+    )
     if picture.kind == "bars" or picture.labels:
         labels = picture.labels[keep] or tuple(f"{value:.3g}" for value in x)
         bars = [Bar(label, value, BLUE, told=f"{value:.3g}") for label, value in zip(labels, y, strict=True)][:BARS]
         bars = [replace(bar, low=a, high=b) for bar, a, b in zip(bars, low, high, strict=False)] if low else bars
-        return figure(bar_chart(picture.title, said, bars, x_label=picture.y_label), caption)
+        return figure_markup(svg_bar_chart(picture.title, said, bars, x_label=picture.y_label), caption)
     shaded = [SvgLine("band", x, (), GREY, low, high)] if low else []
     lines = [*shaded, SvgLine(picture.y_label, x, y, BLUE)]
-    return figure(line_chart(picture.title, said, lines, x_label=picture.x_label, y_label=picture.y_label), caption)
+    return figure_markup(
+        svg_line_chart(picture.title, said, lines, x_label=picture.x_label, y_label=picture.y_label), caption
+    )
 
 
-def numbers(summary: str, caption: str, heads: list[str], rows: list[list[str]]) -> Markup:
+def logs_section_numbers(summary: str, caption: str, heads: list[str], rows: list[list[str]]) -> Markup:
     """The numbers behind a picture, shown when asked for."""
-    return folded(summary, table(caption, heads, rows))
+    return folded_markup(summary, table_markup(caption, heads, rows))

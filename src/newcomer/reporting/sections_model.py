@@ -18,7 +18,7 @@ import numpy as np
 from newcomer import evidence
 from newcomer.arrays import Floats
 from newcomer.errors import ModelError
-from newcomer.evidence import RankTest, whole_percents
+from newcomer.evidence import RankTest, evidence_percents
 from newcomer.model import Model
 from newcomer.radius import KINDS
 from newcomer.reporting.contents import ReportContents
@@ -26,14 +26,14 @@ from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgLine,
-    bar_chart,
-    figure,
-    legend,
-    line_chart,
-    named,
-    share_chart,
-    table,
-    tag,
+    figure_markup,
+    legend_markup,
+    markup_tag,
+    name_markup,
+    svg_bar_chart,
+    svg_line_chart,
+    svg_share_chart,
+    table_markup,
 )
 
 BLUE, GREY, ORANGE, GREEN = "#0072B2", "#6B7280", "#D55E00", "#009E73"
@@ -59,16 +59,22 @@ def model_sections(dossier: ReportContents) -> list[Markup]:
     """All sections on the model; one sentence where there is none."""
     model = dossier.model
     if model is None:
-        parts = [tag("h2", "What users have in common"), tag("p", f"Nothing could be learned. {dossier.why('fit')}")]
-        return [tag("section", *parts, given={"id": "model"})]
+        parts = [
+            markup_tag("h2", "What users have in common"),
+            markup_tag("p", f"Nothing could be learned. {dossier.why('fit')}"),
+        ]
+        return [markup_tag("section", *parts, given={"id": "model"})]
     return [_spectrum(model, broken=dossier.broken), _meaning(model), _parts(model), _radii(model)]
 
 
 def _spectrum(model: Model, *, broken: bool) -> Markup:
     """The eigenvalues beside what chance gives, and the rank."""
     doubt = "These logs are broken: what was learned from them may come from how actions were chosen."
-    warned = [tag("p", tag("b", doubt))] if broken else []
-    head, test = tag("h2", "What users have in common"), model.evidence.rank.moment if model.evidence.rank else None
+    warned = [markup_tag("p", markup_tag("b", doubt))] if broken else []
+    head, test = (
+        markup_tag("h2", "What users have in common"),
+        model.evidence.rank.moment if model.evidence.rank else None,
+    )
     facts = model.evidence.population
     differing = facts.directions if facts else model.factor.shape[1]
     if differing:
@@ -83,7 +89,7 @@ def _spectrum(model: Model, *, broken: bool) -> Markup:
         told += f"; {hidden} may hide them." if hidden else ": users may differ by less than they show."
         told += " The model knows the population mean alone." if model.rank else ""
     picture = [] if test is None else [_scree(test, model.rank)]
-    return tag("section", head, *warned, tag("p", told), *picture, given={"id": "model"})
+    return markup_tag("section", head, *warned, markup_tag("p", told), *picture, given={"id": "model"})
 
 
 def _scree(test: RankTest, rank: int) -> Markup:
@@ -99,9 +105,9 @@ def _scree(test: RankTest, rank: int) -> Markup:
     said = f"The first eigenvalues are {first}; {exceed}. "
     said += f"The population mean is in this spectrum, and in the {rank} dimension{'s' * (rank != 1)} of the model."
     label = "number of the eigenvalue"
-    picture = line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
-    names = legend([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
-    return figure(
+    picture = svg_line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
+    names = legend_markup([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
+    return figure_markup(
         picture,
         f"{said} Where nothing is shared, chance (random signs of users) makes one exceed it with probability "
         f"{test.level:.2g}.",
@@ -111,10 +117,10 @@ def _scree(test: RankTest, rank: int) -> Markup:
 
 def _meaning(model: Model) -> Markup:
     """Which actions are at the ends of each direction."""
-    found = directions_of(model)
+    found = model_section_directions(model)
     if not found:
-        nothing = tag("p", "There are none to name.")
-        return tag("section", tag("h2", "What the directions mean"), nothing, given={"id": "directions"})
+        nothing = markup_tag("p", "There are none to name.")
+        return markup_tag("section", markup_tag("h2", "What the directions mean"), nothing, given={"id": "directions"})
     what = "action" if model.action_ids is not None else "feature"
     scale = _scale(model)
     intro = (
@@ -122,8 +128,14 @@ def _meaning(model: Model) -> Markup:
         f"direction; it changes by the opposite for a user as far the other way.{_doubling(model)}"
     )
     parts = [_direction(number, one, scale) for number, one in enumerate(found, start=1)]
-    both = tag("div", *parts, given={"class": "pair"})
-    return tag("section", tag("h2", "What the directions mean"), tag("p", intro), both, given={"id": "directions"})
+    both = markup_tag("div", *parts, given={"class": "pair"})
+    return markup_tag(
+        "section",
+        markup_tag("h2", "What the directions mean"),
+        markup_tag("p", intro),
+        both,
+        given={"id": "directions"},
+    )
 
 
 def _scale(model: Model) -> str:
@@ -144,42 +156,44 @@ def _direction(number: int, one: Direction, scale: str) -> Markup:
     """Both ends of one direction, in changes of what it moves."""
     ends = [*one.front, *reversed(one.back)]
     bars = [Bar(name, value, ORANGE if value > 0 else BLUE, told=f"{value:+.2g}") for name, value in ends]
-    front, back = (", ".join(named(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
+    front, back = (", ".join(name_markup(name, 40) for name, _ in end[:3]) for end in (one.front, one.back))
     said = f"One end: {front}. Other end: {back}."
     if one.level:
         said = f"A level: users at one end give higher rewards to nearly everything, most to {front}, least to {back}."
     title = f"Direction {number}"
-    picture = bar_chart(title, said, bars, x_label=f"change of {scale}")
-    head = tag("h3", f"{title}: {one.share:.0%} of how users differ")
-    return tag("article", head, figure(picture, said))
+    picture = svg_bar_chart(title, said, bars, x_label=f"change of {scale}")
+    head = markup_tag("h3", f"{title}: {one.share:.0%} of how users differ")
+    return markup_tag("article", head, figure_markup(picture, said))
 
 
 def _parts(model: Model) -> Markup:
     """How much of the variance of rewards is what."""
-    head, facts = tag("h2", "What rewards are made of"), model.evidence.population
+    head, facts = markup_tag("h2", "What rewards are made of"), model.evidence.population
     if facts is None or facts.forecast.common + facts.forecast.personal + facts.forecast.noise_variance <= 0:
-        return tag("section", head, tag("p", "This fit does not tell."), given={"id": "parts"})
+        return markup_tag("section", head, markup_tag("p", "This fit does not tell."), given={"id": "parts"})
     shares = facts.forecast.shares(model.persistence)
     bars = [Bar(name, share, SHADES[name]) for name, share in shares]
     learned = model.evidence.logs.learned if model.evidence.logs else "rewards"
     said = facts.forecast.parts(model.persistence, learned)
-    names = legend(
-        [(f"{whole}% {bar.name}", bar.colour, ()) for whole, bar in zip(whole_percents(shares), bars, strict=True)]
+    names = legend_markup(
+        [(f"{whole}% {bar.name}", bar.colour, ()) for whole, bar in zip(evidence_percents(shares), bars, strict=True)]
     )
-    picture = share_chart(f"Parts of the variance of {learned}", said, bars)
+    picture = svg_share_chart(f"Parts of the variance of {learned}", said, bars)
     caption = (
         f"{said} A ranking by the population mean serves the first part. A user's level moves all candidates alike and "
         "changes no choice. Preferences are what personalising can gain, and the user's opinion of the very action "
         "where it comes again. Noise cannot be predicted."
     )
-    return tag("section", head, figure(picture, caption, beside=[names]), given={"id": "parts"})
+    return markup_tag("section", head, figure_markup(picture, caption, beside=[names]), given={"id": "parts"})
 
 
 def _radii(model: Model) -> Markup:
     """How far the subspace may be from the truth."""
-    head = tag("h2", "How sure the directions are")
+    head = markup_tag("h2", "How sure the directions are")
     if model.rank == 0:
-        return tag("section", head, tag("p", "There are no directions to be sure of."), given={"id": "radii"})
+        return markup_tag(
+            "section", head, markup_tag("p", "There are no directions to be sure of."), given={"id": "radii"}
+        )
     rows = []
     for kind in ("calibrated", *KINDS):
         try:
@@ -189,18 +203,18 @@ def _radii(model: Model) -> Markup:
         if kind == "calibrated" or found < 1:  # a bound of 1 says nothing
             rows.append([kind, f"{found:.3f}", RADII.get(kind, "")])
     if not rows:
-        return tag("section", head, tag("p", "These logs are too few to say."), given={"id": "radii"})
+        return markup_tag("section", head, markup_tag("p", "These logs are too few to say."), given={"id": "radii"})
     intro = (
         "With 95% confidence the subspace is no further from the true one than this: 0 is exact, 1 says nothing (sine "
         "of the largest angle). Policies use the calibrated radius, by fits to parts of the users; the paper's bounds "
         "hold with fewer assumptions."
     )
-    shown = table("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
+    shown = table_markup("Radius of the subspace, by kind", ["kind", "radius", "how"], rows)
     facts, draws = model.evidence.population, model.evidence.calibrated
     known = draws.sentence(facts.directions if facts else None) if draws else ""
     unsure = "; one unsure direction makes the radius of all of them large" * known.endswith(" is not")
-    each = [tag("p", f"{known}{unsure}.")] if known else []
-    return tag("section", head, tag("p", intro), shown, *each, given={"id": "radii"})
+    each = [markup_tag("p", f"{known}{unsure}.")] if known else []
+    return markup_tag("section", head, markup_tag("p", intro), shown, *each, given={"id": "radii"})
 
 
 def _directions(count: int) -> str:
@@ -224,12 +238,12 @@ class Direction:
     level: bool
 
 
-def directions_of(model: Model) -> tuple[Direction, ...]:
+def model_section_directions(model: Model) -> tuple[Direction, ...]:
     """The directions along which people differ, those first that do most; none where nothing is shared.
 
     >>> factor = np.array([[1.0], [-2.0], [0.5]])
-    >>> one, = directions_of(Model(np.eye(3, 1), np.ones(3), np.zeros(3), factor, 1.0, action_ids=("a", "b", "c"),
-    ...                            one_hot=True))
+    >>> names = {"action_ids": ("a", "b", "c"), "one_hot": True}
+    >>> (one,) = model_section_directions(Model(np.eye(3, 1), np.ones(3), np.zeros(3), factor, 1.0, **names))
     >>> [(name, round(change, 3)) for name, change in (one.front[0], one.back[0])]
     [('b', 2.0), ('a', -1.0)]
     """

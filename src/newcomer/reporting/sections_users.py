@@ -10,27 +10,35 @@ from math import isfinite
 
 from newcomer.charts import palette
 from newcomer.evaluation.predictors import AttributeStep
-from newcomer.evaluation.results import CurveStep, Evaluation, Interval, OffPolicyRow, PolicyRow, in_steps, meanings
+from newcomer.evaluation.results import (
+    CurveStep,
+    Evaluation,
+    Interval,
+    OffPolicyRow,
+    PolicyRow,
+    result_meanings,
+    results_by_step,
+)
 from newcomer.evidence import BestAction, Everybody
 from newcomer.gain.arms import arm_sentences
-from newcomer.gain.verdict import worth
-from newcomer.interval import shown as in_words
+from newcomer.gain.verdict import verdict_worth
+from newcomer.interval import interval_in_words as in_words
 from newcomer.reporting.contents import ReportContents
 from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgLine,
-    bar_chart,
-    figure,
-    folded,
-    legend,
-    line_chart,
-    listed,
-    named,
-    table,
-    tag,
+    figure_markup,
+    folded_markup,
+    legend_markup,
+    list_markup,
+    markup_tag,
+    name_markup,
+    svg_bar_chart,
+    svg_line_chart,
+    table_markup,
 )
-from newcomer.reporting.sections_logs import numbers
+from newcomer.reporting.sections_logs import logs_section_numbers
 
 OURS = ("posterior", "PriorUCB")  # drawn with intervals
 CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
@@ -52,18 +60,23 @@ def everybody_section(dossier: ReportContents) -> Markup:
     head, found = "What should everybody get?", dossier.everybody
     if found is None:
         why = "These logs do not tell." if dossier.model is not None else f"That is not known. {dossier.why('fit')}"
-        return _section("everybody", head, tag("p", why))
-    parts = [tag("p", named(worth(found), 600))]
-    parts += _best(found) if found.best else [tag("p", "The logs name no actions: any candidates can be ranked so.")]
+        return _section("everybody", head, markup_tag("p", why))
+    parts = [markup_tag("p", name_markup(verdict_worth(found), 600))]
+    parts += (
+        _best(found) if found.best else [markup_tag("p", "The logs name no actions: any candidates can be ranked so.")]
+    )
     by = f"{found.gain.people:,} users were held out of the fit; 95% intervals."
     if found.by == "propensities":
         by = f"By propensities, carried by {found.effective or 0:,.0f} effective rows of held-out users."
     reason = found.why if found.by != "propensities" else ""
-    parts += [tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
+    parts += [markup_tag("p", f"{by} {reason}".strip(), given={"class": "small"})]
     if dossier.broken:
         warning = "These logs are broken, and this was measured on them."
         return _section(
-            "everybody", head, tag("p", tag("b", warning)), folded("The numbers, which promise nothing", *parts)
+            "everybody",
+            head,
+            markup_tag("p", markup_tag("b", warning)),
+            folded_markup("The numbers, which promise nothing", *parts),
         )
     return _section("everybody", head, *parts)
 
@@ -71,7 +84,7 @@ def everybody_section(dossier: ReportContents) -> Markup:
 def _best(found: Everybody) -> list[Markup]:
     """The best actions: what each pays on average, beside what was logged."""
     rows = [
-        [named(one.name, 80), f"{one.mean:.4g}", _within(one, found.scale), f"{one.rows:,}", f"{one.users:,}"]
+        [name_markup(one.name, 80), f"{one.mean:.4g}", _within(one, found.scale), f"{one.rows:,}", f"{one.users:,}"]
         for one in found.best
     ]
     caption = f"The best of {found.actions:,} actions by the population mean"
@@ -83,14 +96,14 @@ def _best(found: Everybody) -> list[Markup]:
         note = f"{alike}A typical reward is the mean of log(1 + reward), taken back. {note.removeprefix(alike)}"
     if found.scale == "heavy tails":
         note = f"{alike}A few large rewards decide these means, so that no interval is told."
-    return [table(caption, heads, rows), tag("p", note, given={"class": "small"})]
+    return [table_markup(caption, heads, rows), markup_tag("p", note, given={"class": "small"})]
 
 
 def _within(one: BestAction, scale: str) -> str:
     return "not told" if scale == "heavy tails" else f"{one.low:.4g} to {one.high:.4g}"
 
 
-def people_sections(dossier: ReportContents) -> list[Markup]:
+def user_sections(dossier: ReportContents) -> list[Markup]:
     """All sections on the evaluation; one sentence where there is none.
 
     Over broken logs numbers are folded away, and no sentence says that they are good.
@@ -100,13 +113,15 @@ def people_sections(dossier: ReportContents) -> list[Markup]:
     if found is None or found.look is None:
         why = found.sentences()[decided] if found else dossier.why("evaluate")
         arms = _arms(found) if found else []
-        return [_section("people", "What personalising adds", tag("p", f"That could not be measured. {why}"), *arms)]
+        return [
+            _section("people", "What personalising adds", markup_tag("p", f"That could not be measured. {why}"), *arms)
+        ]
     gained, compared, learned = _curves(found), _policies(found), _learning(found)
     if dossier.broken:
         why = "These logs are broken, and so is what was measured on held-out users of them."
-        inside = folded("The numbers, which promise nothing", *gained, *compared, *learned)
-        return [_section("people", "What personalising adds", tag("p", tag("b", why)), inside)]
-    said = listed([named(said, 600) for said in found.sentences()[decided:]])
+        inside = folded_markup("The numbers, which promise nothing", *gained, *compared, *learned)
+        return [_section("people", "What personalising adds", markup_tag("p", markup_tag("b", why)), inside)]
+    said = list_markup([name_markup(said, 600) for said in found.sentences()[decided:]])
     more = [_section("learning", "Would more users help?", *learned)] if learned else []
     return [
         _section("people", "What personalising adds", *gained, said),
@@ -116,22 +131,22 @@ def people_sections(dossier: ReportContents) -> list[Markup]:
 
 
 def _section(name: str, title: str, *parts: Markup) -> Markup:
-    return tag("section", tag("h2", title), *parts, given={"id": name})
+    return markup_tag("section", markup_tag("h2", title), *parts, given={"id": name})
 
 
 def _curves(found: Evaluation) -> list[Markup]:
     """The gain after so many interactions, and every predictor beside."""
-    every = in_steps(found.curves)
+    every = results_by_step(found.curves)
     by_step = _by_many(every)
-    drawn = tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
+    drawn = markup_tag("div", *(_curve(by_step, *what) for what in CURVES), given={"class": "pair"})
     rows = []
     for step in found.curves:
         told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
-        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, gain_shown(step.saved)])
+        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, user_section_gain(step.saved)])
     heads = ["predictor", "interactions", "users", "reward", "right order", "squared error", "error saved"]
     few = f"Fewer than one user in {SOME} has the rows for the longest steps, which are in the tables alone."
-    left_out = [tag("p", few, given={"class": "small"})] if len(by_step) < len(every) else []
-    table_below = numbers("All numbers", "Predictors after so many interactions", heads, rows)
+    left_out = [markup_tag("p", few, given={"class": "small"})] if len(by_step) < len(every) else []
+    table_below = logs_section_numbers("All numbers", "Predictors after so many interactions", heads, rows)
     return [_gain(found), drawn, *left_out, table_below]
 
 
@@ -151,15 +166,15 @@ def _gain(found: Evaluation) -> Markup:
     for step in found.headline:
         over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]
         cells = [str(step.interactions), f"{step.people:,}", f"{step.reward.value:.4g}"]
-        rows.append([*cells, *("" if one is None else gain_shown(one) for one in over)])
-    return table(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
+        rows.append([*cells, *("" if one is None else user_section_gain(one) for one in over)])
+    return table_markup(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
 
 
 def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, caption: str) -> Markup:
     """One measure of all predictors against the number of interactions."""
     steps = list(by_step)
     names = list(dict.fromkeys(one.predictor for rows in by_step.values() for one in rows))[:LINES]
-    colours = palette.colours(names) | {name: SHADES[name] for name in names if name in SHADES}
+    colours = palette.palette_colours(names) | {name: SHADES[name] for name in names if name in SHADES}
     lines = []
     for name in names:
         own = [(i, one) for i, step in enumerate(steps) for one in by_step[step] if one.predictor == name]
@@ -168,11 +183,11 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
         band = [(value.low, value.high) for _, value in at] if name in OURS else []
         low, high = ([one[side] for one in band] for side in (0, 1))
         lines.append(SvgLine(name, x, y, colours[name], low, high, DASHED.get(name, ())))
-    lines, twins = apart(lines)
-    drawn, far = near(lines)
+    lines, twins = user_section_lines_apart(lines)
+    drawn, far = user_section_lines_near(lines)
     last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
     ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
-    picture = line_chart(
+    picture = svg_line_chart(
         title,
         f"At the last step: {last}.",
         drawn,
@@ -185,14 +200,16 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
     if far:
         away = ", ".join(f"{line.name} ({line.y[0]:.3g} to {line.y[-1]:.3g})" for line in far)
         caption = f"{caption} Too far away to be drawn on this scale, from the first to the last step: {away}."
-    return figure(picture, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in drawn])])
+    return figure_markup(
+        picture, caption, beside=[legend_markup([(line.name, line.colour, line.dashes) for line in drawn])]
+    )
 
 
-def apart(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[tuple[str, str]]]:
+def user_section_lines_apart(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[tuple[str, str]]]:
     """The lines that differ from those before them, and (name, the name of the same line) of the others.
 
     >>> lines = [SvgLine(name, [0], [y], "") for name, y in (("a", 3.0), ("b", 2.0), ("c", 3.0))]
-    >>> [line.name for line in apart(lines)[0]], apart(lines)[1]
+    >>> [line.name for line in user_section_lines_apart(lines)[0]], user_section_lines_apart(lines)[1]
     (['a', 'b'], [('c', 'a')])
     """
     found: dict[tuple[float, ...], SvgLine] = {}
@@ -204,7 +221,7 @@ def apart(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[tuple[str, str]
     return list(found.values()), twins
 
 
-def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
+def user_section_lines_near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
     """The lines that are drawn, and those that would stretch the axis until the gain could not be seen.
 
     What matters is our own predictor with its interval, and the population mean: no other line may stand further from
@@ -212,7 +229,7 @@ def near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[SvgLine]]:
 
     >>> heights = {"posterior": 3.0, "PopulationMean": 2.0, "ridge": 0.5}
     >>> lines = [SvgLine(name, [0], [y], "") for name, y in heights.items()]
-    >>> [[line.name for line in part] for part in near(lines)]
+    >>> [[line.name for line in part] for part in user_section_lines_near(lines)]
     [['posterior', 'PopulationMean'], ['ridge']]
     """
     core = [
@@ -231,15 +248,18 @@ def _policies(found: Evaluation) -> list[Markup]:
     """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
     parts = _arms(found)
     if found.replay:
-        parts += [tag("h3", "On users' own logged rows"), *_compared(found.replay, "Replay among own rows")]
-    parts += [tag("h3", "By propensities"), *_weighed(found)]
+        parts += [markup_tag("h3", "On users' own logged rows"), *_compared(found.replay, "Replay among own rows")]
+    parts += [markup_tag("h3", "By propensities"), *_weighed(found)]
     if found.simulation:
         warning = "This is a simulation drawn from the fit, not users: it is right if the fit is."
-        parts += [tag("h3", "In a simulation"), tag("p", tag("b", warning))]
+        parts += [markup_tag("h3", "In a simulation"), markup_tag("p", markup_tag("b", warning))]
         parts += _compared(found.simulation, "Simulation, not users")
     names = {row.policy for row in found.replay} | {one.predictor for one in found.curves}
-    told = [tag("div", tag("dt", name), tag("dd", meaning)) for name, meaning in meanings(sorted(names))]
-    return [*parts, folded("What the names mean", tag("dl", *told))]
+    told = [
+        markup_tag("div", markup_tag("dt", name), markup_tag("dd", meaning))
+        for name, meaning in result_meanings(sorted(names))
+    ]
+    return [*parts, folded_markup("What the names mean", markup_tag("dl", *told))]
 
 
 def _arms(found: Evaluation) -> list[Markup]:
@@ -253,43 +273,51 @@ def _arms(found: Evaluation) -> list[Markup]:
             str(one.interactions),
             f"{one.people:,}",
             _plain(one.reward),
-            gain_shown(one.over) if one.over else "",
+            user_section_gain(one.over) if one.over else "",
         ]
         for one in found.arms
     ]
-    said = [tag("p", one) for one in arm_sentences(found.arms)]
-    return [tag("h3", "By arms of the service"), *said, numbers("All numbers", "Rewards by arm", heads, rows)]
+    said = [markup_tag("p", one) for one in arm_sentences(found.arms)]
+    return [
+        markup_tag("h3", "By arms of the service"),
+        *said,
+        logs_section_numbers("All numbers", "Rewards by arm", heads, rows),
+    ]
 
 
 def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
     """A dot and an interval for each policy, over the population mean, after the most rounds that there are."""
     rounds = max(row.rounds for row in rows)
     last = sorted((row for row in rows if row.rounds == rounds), key=lambda row: -row.over_mean.value)
-    colours = palette.colours([row.policy for row in last])
+    colours = palette.palette_colours([row.policy for row in last])
     bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
-    said = "; ".join(f"{row.policy} {gain_shown(row.over_mean)}" for row in last)
+    said = "; ".join(f"{row.policy} {user_section_gain(row.over_mean)}" for row in last)
     label = "reward per round over the population mean"
     caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} users, 95% intervals."
     cells = [
-        [row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), gain_shown(row.over_mean)] for row in rows
+        [row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), user_section_gain(row.over_mean)]
+        for row in rows
     ]
     heads = ["policy", "rounds", "users", "reward per round", "over the population mean"]
-    return [figure(bar_chart(title, said, bars, x_label=label), caption), numbers("All numbers", title, heads, cells)]
+    return [
+        figure_markup(svg_bar_chart(title, said, bars, x_label=label), caption),
+        logs_section_numbers("All numbers", title, heads, cells),
+    ]
 
 
 def _weighed(found: Evaluation) -> list[Markup]:
     """Values by inverse propensities, or why there are none."""
-    said = [tag("p", found.why_no_off_policy)] if found.why_no_off_policy else []
+    said = [markup_tag("p", found.why_no_off_policy)] if found.why_no_off_policy else []
     if not found.off_policy:
-        return said or [tag("p", "No propensities are logged.")]
+        return said or [markup_tag("p", "No propensities are logged.")]
     heads = ["policy", "after", "doubly robust", "self-normalised", "over what was logged", "effective rows"]
     rows = [_off_policy(row) for row in found.off_policy]
-    return [table("Value of one decision, by propensities", heads, rows), *said]
+    return [table_markup("Value of one decision, by propensities", heads, rows), *said]
 
 
 def _off_policy(row: OffPolicyRow) -> list[str]:
     cells = [row.policy, str(row.interactions), _plain(row.doubly_robust), _plain(row.self_normalised)]
-    return [*cells, gain_shown(row.over_logging), f"{row.effective:,.0f}"]
+    return [*cells, user_section_gain(row.over_logging), f"{row.effective:,.0f}"]
 
 
 def _learning(found: Evaluation) -> list[Markup]:
@@ -298,15 +326,17 @@ def _learning(found: Evaluation) -> list[Markup]:
     if len(steps) < 2:
         return []
     x, y = [float(i) for i in range(len(steps))], [step.gain.value for step in steps]
-    line = SvgLine("gain", x, y, palette.colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps])
+    line = SvgLine(
+        "gain", x, y, palette.policy_colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps]
+    )
     ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
-    said = "; ".join(f"{step.users:,} users {gain_shown(step.gain)}" for step in steps)
+    said = "; ".join(f"{step.users:,} users {user_section_gain(step.gain)}" for step in steps)
     title = "Gain by the number of users fitted to"
     label = "gain over the population mean"
-    picture = line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
+    picture = svg_line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
     after = f"{steps[-1].interactions} interaction{'s' * (steps[-1].interactions != 1)}"
     caption = f"Gain after {after} by the number of users fitted to; shaded: 95% intervals."
-    return [figure(picture, caption)]
+    return [figure_markup(picture, caption)]
 
 
 def _dot(name: str, value: Interval, colour: str) -> Bar:
@@ -314,7 +344,7 @@ def _dot(name: str, value: Interval, colour: str) -> Bar:
     return Bar(name, value.value, colour, value.low, value.high, told=told)
 
 
-def gain_shown(value: Interval) -> str:
+def user_section_gain(value: Interval) -> str:
     """A difference and its interval, where there are people enough for one."""
     if not isfinite(value.error):
         return UNKNOWN
@@ -329,26 +359,27 @@ TITLE = "What you know before the first interaction"
 WITH, WITHOUT = ("with attributes", "#D55E00"), ("without", "#0072B2")
 
 
-def attribute_sections(dossier: ReportContents) -> list[Markup]:
+def user_attribute_sections(dossier: ReportContents) -> list[Markup]:
     """What attributes are worth; nothing where the logs have none."""
     tried = dossier.model.evidence.attributes if dossier.model else ()
     if not tried:
         return []
     kept = sorted((one for one in tried if one.kept), key=lambda one: -one.explains)
-    said = [named(one.sentence, 300) for one in (*kept, *(one for one in tried if not one.kept))]
-    parts = [listed(said)]
+    said = [name_markup(one.sentence, 300) for one in (*kept, *(one for one in tried if not one.kept))]
+    parts = [list_markup(said)]
     steps = dossier.evaluation.attributes if dossier.evaluation else ()
     if steps and dossier.broken:
-        parts = [tag("p", "These logs are broken: what attributes are worth cannot be told from them."), *parts]
+        parts = [markup_tag("p", "These logs are broken: what attributes are worth cannot be told from them."), *parts]
     elif steps:
         parts = [_picture(steps), _numbers(steps), *parts]
     elif not kept:
-        parts = [tag("p", "The fit is the one without them."), *parts]
+        parts = [markup_tag("p", "The fit is the one without them."), *parts]
     kept_where = (
         "The model keeps names, levels and averages of these attributes, and no value of any user. To leave one out, "
         "name the others in --attributes."
     )
-    return [tag("section", tag("h2", TITLE), *parts, tag("p", kept_where, given={"class": "small"}),
+    small = markup_tag("p", kept_where, given={"class": "small"})
+    return [markup_tag("section", markup_tag("h2", TITLE), *parts, small,
                 given={"id": "attributes"})]  # fmt: skip
 
 
@@ -360,7 +391,7 @@ def _numbers(steps: tuple[AttributeStep, ...]) -> Markup:
          "" if one.over_regression is None else in_words(one.over_regression)]
         for one in steps
     ]  # fmt: skip
-    return table("Gain over the population mean in one choice, with 95% intervals", heads, rows)
+    return table_markup("Gain over the population mean in one choice, with 95% intervals", heads, rows)
 
 
 def _picture(steps: tuple[AttributeStep, ...]) -> Markup:
@@ -372,6 +403,8 @@ def _picture(steps: tuple[AttributeStep, ...]) -> Markup:
         lines.append(SvgLine(name, x, y, colour, [one.low for one in values], [one.high for one in values]))
     ticks = [(float(i), str(one.interactions)) for i, one in enumerate(steps)]
     first = f"Before the first interaction {in_words(steps[0].gain)} with attributes."
-    drawn = line_chart(TITLE, first, lines, x_label="interactions with the newcomer", y_label="gain", x_ticks=ticks)
+    drawn = svg_line_chart(TITLE, first, lines, x_label="interactions with the newcomer", y_label="gain", x_ticks=ticks)
     caption = "Gain over the population mean in one choice, of users held out of the fit."
-    return figure(drawn, caption, beside=[legend([(line.name, line.colour, line.dashes) for line in lines])])
+    return figure_markup(
+        drawn, caption, beside=[legend_markup([(line.name, line.colour, line.dashes) for line in lines])]
+    )

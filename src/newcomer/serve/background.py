@@ -21,20 +21,21 @@ POOL_EVERY, RETAIN_EVERY, COUNT_EVERY = 60.0, 3600.0, 10.0  # seconds
 
 async def prepare(service: Service) -> None:
     """Compile or load the loops, load the model, begin what runs beside requests, and be ready."""
-    await asyncio.to_thread(compile_cache.warm, *ROOMS)
+    await asyncio.to_thread(compile_cache.warm_compile_cache, *ROOMS)
     await service.transact(service.serving)
-    jobs: list[tuple[Callable[[], Awaitable[Any]], float]] = [
-        (lambda: retain(service), RETAIN_EVERY),
-        (service.pool_repeatability, POOL_EVERY),
-        (lambda: advance(service), COUNT_EVERY),
+    jobs: list[tuple[Callable[[], Awaitable[Any]], float, float]] = [  # the pauses before the first and the next time
+        (lambda: retain(service), 0.0, RETAIN_EVERY),
+        (service.pool_repeatability, POOL_EVERY, POOL_EVERY),
+        (lambda: advance(service), COUNT_EVERY, COUNT_EVERY),  # first come those who wait for a decision
     ]
     if service.config.wait is not None:
-        jobs.append((lambda: give_defaults(service), min(1.0, max(service.config.wait / 4, 0.05))))
-    service.tasks = [asyncio.create_task(_repeat(job, pause)) for job, pause in jobs]
+        jobs.append((lambda: give_defaults(service), 0.0, min(1.0, max(service.config.wait / 4, 0.05))))
+    service.tasks = [asyncio.create_task(_repeat(*job)) for job in jobs]
     service.ready = True
 
 
-async def _repeat(job: Callable[[], Awaitable[Any]], pause: float) -> None:
+async def _repeat(job: Callable[[], Awaitable[Any]], first: float, pause: float) -> None:
+    await asyncio.sleep(first)
     while True:
         with suppress(NewcomerError, Refused):  # the store is away, say: next time
             await job()

@@ -15,9 +15,11 @@ import asyncio
 import base64
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Self, TypeVar
+from functools import wraps
+from inspect import signature
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from urllib.parse import quote
 
 import numpy as np
@@ -34,6 +36,8 @@ except ImportError as error:
 from newcomer.serve import shapes
 
 Given = TypeVar("Given")
+Told = ParamSpec("Told")
+Method = TypeVar("Method", bound=Callable[..., Any])
 AGAIN = (429, 503)
 TRIES, PAUSE = 5, 0.2  # seconds before the second try; twice as long each time
 
@@ -54,6 +58,7 @@ class Ask(Generic[Given]):
     shape: type[Given] | None = None
     body: Any = None
     query: Mapping[str, str] = field(default_factory=dict)
+    within: str = ""  # the name under which the answer has it
     key: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def content(self) -> bytes | None:
@@ -67,8 +72,10 @@ class Ask(Generic[Given]):
         if self.shape is None:
             return answer.content  # type: ignore[no-any-return]
         try:
+            if self.within:
+                return msgspec.json.decode(answer.content, type=dict)[self.within]  # type: ignore[no-any-return]
             return msgspec.json.decode(answer.content, type=self.shape)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, KeyError) as error:
             raise ServiceError("the answer is not of this API", todo="check the address") from error
 
 
@@ -84,21 +91,6 @@ def refused(answer: Any) -> ServiceError:
     return error
 
 
-def _decide(
-    user: int | str,
-    candidates: Iterable[int | str] | None,
-    features: ArrayLike | None,
-    **named: Any,
-) -> Ask[shapes.Decision]:
-    body = {"user": user, **{name: value for name, value in named.items() if value is not None}}
-    if candidates is not None:
-        body["candidates"] = [_plain(one) for one in candidates]
-    if features is not None:
-        rows = np.ascontiguousarray(features, dtype="<f4")
-        body |= {"features_f32": base64.b64encode(rows.tobytes()).decode(), "rows": len(rows)}
-    return Ask("POST", "/v1/decide", shapes.Decision, body)
-
-
 def _plain(one: Any) -> Any:
     """An id of NumPy's as Python's."""
     return one.item() if isinstance(one, np.generic) else one
@@ -109,7 +101,7 @@ def _part(one: int | str) -> str:
 
 
 class _Asking:
-    """The calls of the API as requests, for both clients."""
+    """What both clients share: the address, the token, and when to try again."""
 
     def __init__(self, url: str, *, token: str | None = None, timeout: float = 10.0, tries: int = TRIES) -> None:
         self.url, self.tries = url.rstrip("/"), tries
@@ -130,6 +122,158 @@ class _Asking:
     def _lost(self, error: Exception) -> ServiceError:
         what = f"the service cannot be reached: {type(error).__name__}"
         return ServiceError(what, where=self.url, todo="check the address, and that it runs")
+
+
+def _batch(what: str, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
+    return Ask("POST", f"/v1/{what}/batch", list, {"items": list(items)}, within="items")
+
+
+class Calls:
+    """Every call of the API as the request that it sends; `Client` and `AsyncClient` send them."""
+
+    def decide(
+        self,
+        user: int | str,
+        *,
+        candidates: Iterable[int | str] | None = None,
+        features: ArrayLike | None = None,
+        exclude: Sequence[int | str] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        top: int = 1,
+        baseline: int | str | Sequence[int | str] | None = None,
+        shown: bool = True,
+        explain: bool = False,
+    ) -> Ask[shapes.Decision]:
+        """What to show to a user."""
+        named = {"exclude": exclude, "attributes": attributes, "top": top, "baseline": baseline}
+        named |= {"shown": shown, "explain": explain}
+        body = {"user": user, **{name: value for name, value in named.items() if value is not None}}
+        if candidates is not None:
+            body["candidates"] = [_plain(one) for one in candidates]
+        if features is not None:
+            rows = np.ascontiguousarray(features, dtype="<f4")
+            body |= {"features_f32": base64.b64encode(rows.tobytes()).decode(), "rows": len(rows)}
+        return Ask("POST", "/v1/decide", shapes.Decision, body)
+
+    def reward(
+        self, decision: str, reward: float, *, event: str | None = None, correct: bool = False
+    ) -> Ask[shapes.Recorded]:
+        """What a decision brought."""
+        body = shapes.Reward(decision, float(reward), event, correct)
+        return Ask("POST", "/v1/reward", shapes.Recorded, body)
+
+    def observe(
+        self,
+        user: int | str,
+        reward: float,
+        *,
+        action: int | str | None = None,
+        features: Sequence[float] | None = None,
+        event: str | None = None,
+    ) -> Ask[shapes.Observed]:
+        """What the service did not decide."""
+        body = shapes.Observe(user, float(reward), action, None if features is None else list(features), event)
+        return Ask("POST", "/v1/observe", shapes.Observed, body)
+
+    def decision(self, decision: str) -> Ask[shapes.DecisionState]:
+        """What is known of a decision."""
+        return Ask("GET", f"/v1/decisions/{_part(decision)}", shapes.DecisionState)
+
+    def shown(self, decision: str) -> Ask[shapes.DecisionState]:
+        """The user saw it."""
+        return Ask("POST", f"/v1/decisions/{_part(decision)}/shown", shapes.DecisionState)
+
+    def void(self, decision: str) -> Ask[shapes.DecisionState]:
+        """Take it out of what is learned."""
+        return Ask("POST", f"/v1/decisions/{_part(decision)}/void", shapes.DecisionState)
+
+    def decide_batch(self, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
+        """Several decisions; an item that was refused is {"error": ...}."""
+        return _batch("decide", items)
+
+    def reward_batch(self, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
+        """Several rewards."""
+        return _batch("reward", items)
+
+    def observe_batch(self, items: Sequence[Mapping[str, Any]]) -> Ask[list[dict[str, Any]]]:
+        """Several observations."""
+        return _batch("observe", items)
+
+    def user(self, user: int | str) -> Ask[shapes.UserBelief]:
+        """What is believed of a user."""
+        return Ask("GET", f"/v1/users/{_part(user)}", shapes.UserBelief)
+
+    def erase(self, user: int | str) -> Ask[shapes.Erased]:
+        """Erase a user."""
+        return Ask("DELETE", f"/v1/users/{_part(user)}", shapes.Erased)
+
+    def merge(self, user: int | str, source: int | str) -> Ask[shapes.Merged]:
+        """Make `source` another name of `user`, history and all."""
+        return Ask("POST", f"/v1/users/{_part(user)}/merge", shapes.Merged, shapes.Merge(source))
+
+    def logs(self, *, format: str = "ndjson", arm: str | None = None, since: str | None = None) -> Ask[bytes]:
+        """A page of logs."""
+        query = {"format": format, "arm": arm, "since": since}
+        told = {name: value for name, value in query.items() if value is not None}
+        return Ask("GET", "/v1/logs", None, None, told)
+
+    def models(self) -> Ask[shapes.Models]:
+        """The models of the store."""
+        return Ask("GET", "/v1/models", shapes.Models)
+
+    def stage(self, file: bytes) -> Ask[shapes.ModelEntry]:
+        """Upload a model: the bytes of its file."""
+        return Ask("POST", "/v1/models", shapes.ModelEntry, file)
+
+    def promote(self, model: str) -> Ask[shapes.Models]:
+        """Have a model decide from now on."""
+        return Ask("POST", f"/v1/models/{_part(model)}/promote", shapes.Models)
+
+    def arms(self) -> Ask[shapes.ArmShares]:
+        """Shares of arms for new users."""
+        return Ask("GET", "/v1/arms", shapes.ArmShares)
+
+    def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> Ask[shapes.ArmShares]:
+        """Change them."""
+        return Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent))
+
+    def lift(self) -> Ask[shapes.Lift]:
+        """What deciding is worth: treated against the other arms, by number of interactions."""
+        return Ask("GET", "/v1/lift", shapes.Lift)
+
+    def status(self) -> Ask[shapes.Report]:
+        """The service at a glance."""
+        return Ask("GET", "/v1/status", shapes.Report)
+
+
+def sent(call: Callable[Concatenate[Any, Told], Ask[Given]]) -> Callable[Concatenate[Client, Told], Given]:
+    """A call that waits for its answer."""
+
+    @wraps(call)
+    def send(self: Client, /, *given: Told.args, **named: Told.kwargs) -> Given:
+        return self.ask(call(self, *given, **named))
+
+    return _signed(send, call)
+
+
+def awaited(
+    call: Callable[Concatenate[Any, Told], Ask[Given]],
+) -> Callable[Concatenate[AsyncClient, Told], Coroutine[Any, Any, Given]]:
+    """A call to be awaited."""
+
+    @wraps(call)
+    async def send(self: AsyncClient, /, *given: Told.args, **named: Told.kwargs) -> Given:
+        return await self.ask(call(self, *given, **named))
+
+    return _signed(send, call)
+
+
+def _signed(send: Method, call: Callable[..., Any]) -> Method:
+    """The signature of the call, with what its answer is: help() and editors show it."""
+    told = signature(call)
+    answer = str(told.return_annotation).removeprefix("Ask[").removesuffix("]")
+    send.__signature__ = told.replace(return_annotation=answer)  # type: ignore[attr-defined]
+    return send
 
 
 class Client(_Asking):
@@ -163,114 +307,26 @@ class Client(_Asking):
             time.sleep(self._pause(attempt, answer))
         raise AssertionError
 
-    def decide(
-        self,
-        user: int | str,
-        *,
-        candidates: Iterable[int | str] | None = None,
-        features: ArrayLike | None = None,
-        exclude: Sequence[int | str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        top: int = 1,
-        baseline: int | str | Sequence[int | str] | None = None,
-        shown: bool = True,
-        explain: bool = False,
-    ) -> shapes.Decision:
-        """What to show to a user."""
-        named = {"exclude": exclude, "attributes": attributes, "top": top, "baseline": baseline}
-        return self.ask(_decide(user, candidates, features, **named, shown=shown, explain=explain))
-
-    def reward(
-        self, decision: str, reward: float, *, event: str | None = None, correct: bool = False
-    ) -> shapes.Recorded:
-        """What a decision brought."""
-        body = shapes.Reward(decision, float(reward), event, correct)
-        return self.ask(Ask("POST", "/v1/reward", shapes.Recorded, body))
-
-    def observe(
-        self,
-        user: int | str,
-        reward: float,
-        *,
-        action: int | str | None = None,
-        features: Sequence[float] | None = None,
-        event: str | None = None,
-    ) -> shapes.Observed:
-        """What the service did not decide."""
-        body = shapes.Observe(user, float(reward), action, None if features is None else list(features), event)
-        return self.ask(Ask("POST", "/v1/observe", shapes.Observed, body))
-
-    def decision(self, decision: str) -> shapes.DecisionState:
-        """What is known of a decision."""
-        return self.ask(Ask("GET", f"/v1/decisions/{_part(decision)}", shapes.DecisionState))
-
-    def shown(self, decision: str) -> shapes.DecisionState:
-        """The user saw it."""
-        return self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/shown", shapes.DecisionState))
-
-    def void(self, decision: str) -> shapes.DecisionState:
-        """Take it out of what is learned."""
-        return self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/void", shapes.DecisionState))
-
-    def decide_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Several decisions; an item that was refused is {"error": ...}."""
-        return self._batch("decide", items)
-
-    def reward_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Several rewards."""
-        return self._batch("reward", items)
-
-    def observe_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Several observations."""
-        return self._batch("observe", items)
-
-    def _batch(self, what: str, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        answer = self.ask(Ask("POST", f"/v1/{what}/batch", dict, {"items": list(items)}))
-        return list(answer["items"])
-
-    def user(self, user: int | str) -> shapes.UserBelief:
-        """What is believed of a user."""
-        return self.ask(Ask("GET", f"/v1/users/{_part(user)}", shapes.UserBelief))
-
-    def erase(self, user: int | str) -> shapes.Erased:
-        """Erase a user."""
-        return self.ask(Ask("DELETE", f"/v1/users/{_part(user)}", shapes.Erased))
-
-    def merge(self, user: int | str, source: int | str) -> shapes.Merged:
-        """Make `source` another name of `user`, history and all."""
-        return self.ask(Ask("POST", f"/v1/users/{_part(user)}/merge", shapes.Merged, shapes.Merge(source)))
-
-    def logs(self, *, format: str = "ndjson", arm: str | None = None, since: str | None = None) -> bytes:
-        """A page of logs."""
-        return self.ask(_logs(format, arm, since))
-
-    def models(self) -> shapes.Models:
-        """The models of the store."""
-        return self.ask(Ask("GET", "/v1/models", shapes.Models))
-
-    def stage(self, file: bytes) -> shapes.ModelEntry:
-        """Upload a model: the bytes of its file."""
-        return self.ask(Ask("POST", "/v1/models", shapes.ModelEntry, file))
-
-    def promote(self, model: str) -> shapes.Models:
-        """Have a model decide from now on."""
-        return self.ask(Ask("POST", f"/v1/models/{_part(model)}/promote", shapes.Models))
-
-    def arms(self) -> shapes.ArmShares:
-        """Shares of arms for new users."""
-        return self.ask(Ask("GET", "/v1/arms", shapes.ArmShares))
-
-    def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> shapes.ArmShares:
-        """Change them."""
-        return self.ask(Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent)))
-
-    def lift(self) -> shapes.Lift:
-        """What deciding is worth: treated against the other arms, by number of interactions."""
-        return self.ask(Ask("GET", "/v1/lift", shapes.Lift))
-
-    def status(self) -> shapes.Report:
-        """The service at a glance."""
-        return self.ask(Ask("GET", "/v1/status", shapes.Report))
+    decide = sent(Calls.decide)
+    reward = sent(Calls.reward)
+    observe = sent(Calls.observe)
+    decision = sent(Calls.decision)
+    shown = sent(Calls.shown)
+    void = sent(Calls.void)
+    decide_batch = sent(Calls.decide_batch)
+    reward_batch = sent(Calls.reward_batch)
+    observe_batch = sent(Calls.observe_batch)
+    user = sent(Calls.user)
+    erase = sent(Calls.erase)
+    merge = sent(Calls.merge)
+    logs = sent(Calls.logs)
+    models = sent(Calls.models)
+    stage = sent(Calls.stage)
+    promote = sent(Calls.promote)
+    arms = sent(Calls.arms)
+    set_arms = sent(Calls.set_arms)
+    lift = sent(Calls.lift)
+    status = sent(Calls.status)
 
 
 class AsyncClient(_Asking):
@@ -304,116 +360,23 @@ class AsyncClient(_Asking):
             await asyncio.sleep(self._pause(attempt, answer))
         raise AssertionError
 
-    async def decide(
-        self,
-        user: int | str,
-        *,
-        candidates: Iterable[int | str] | None = None,
-        features: ArrayLike | None = None,
-        exclude: Sequence[int | str] | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        top: int = 1,
-        baseline: int | str | Sequence[int | str] | None = None,
-        shown: bool = True,
-        explain: bool = False,
-    ) -> shapes.Decision:
-        """What to show to a user."""
-        named = {"exclude": exclude, "attributes": attributes, "top": top, "baseline": baseline}
-        return await self.ask(_decide(user, candidates, features, **named, shown=shown, explain=explain))
-
-    async def reward(
-        self, decision: str, reward: float, *, event: str | None = None, correct: bool = False
-    ) -> shapes.Recorded:
-        """What a decision brought."""
-        body = shapes.Reward(decision, float(reward), event, correct)
-        return await self.ask(Ask("POST", "/v1/reward", shapes.Recorded, body))
-
-    async def observe(
-        self,
-        user: int | str,
-        reward: float,
-        *,
-        action: int | str | None = None,
-        features: Sequence[float] | None = None,
-        event: str | None = None,
-    ) -> shapes.Observed:
-        """What the service did not decide."""
-        body = shapes.Observe(user, float(reward), action, None if features is None else list(features), event)
-        return await self.ask(Ask("POST", "/v1/observe", shapes.Observed, body))
-
-    async def decision(self, decision: str) -> shapes.DecisionState:
-        """What is known of a decision."""
-        return await self.ask(Ask("GET", f"/v1/decisions/{_part(decision)}", shapes.DecisionState))
-
-    async def shown(self, decision: str) -> shapes.DecisionState:
-        """The user saw it."""
-        return await self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/shown", shapes.DecisionState))
-
-    async def void(self, decision: str) -> shapes.DecisionState:
-        """Take it out of what is learned."""
-        return await self.ask(Ask("POST", f"/v1/decisions/{_part(decision)}/void", shapes.DecisionState))
-
-    async def decide_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Several decisions; an item that was refused is {"error": ...}."""
-        return await self._batch("decide", items)
-
-    async def reward_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Several rewards."""
-        return await self._batch("reward", items)
-
-    async def observe_batch(self, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Several observations."""
-        return await self._batch("observe", items)
-
-    async def _batch(self, what: str, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        answer = await self.ask(Ask("POST", f"/v1/{what}/batch", dict, {"items": list(items)}))
-        return list(answer["items"])
-
-    async def user(self, user: int | str) -> shapes.UserBelief:
-        """What is believed of a user."""
-        return await self.ask(Ask("GET", f"/v1/users/{_part(user)}", shapes.UserBelief))
-
-    async def erase(self, user: int | str) -> shapes.Erased:
-        """Erase a user."""
-        return await self.ask(Ask("DELETE", f"/v1/users/{_part(user)}", shapes.Erased))
-
-    async def merge(self, user: int | str, source: int | str) -> shapes.Merged:
-        """Make `source` another name of `user`, history and all."""
-        return await self.ask(Ask("POST", f"/v1/users/{_part(user)}/merge", shapes.Merged, shapes.Merge(source)))
-
-    async def logs(self, *, format: str = "ndjson", arm: str | None = None, since: str | None = None) -> bytes:
-        """A page of logs."""
-        return await self.ask(_logs(format, arm, since))
-
-    async def models(self) -> shapes.Models:
-        """The models of the store."""
-        return await self.ask(Ask("GET", "/v1/models", shapes.Models))
-
-    async def stage(self, file: bytes) -> shapes.ModelEntry:
-        """Upload a model: the bytes of its file."""
-        return await self.ask(Ask("POST", "/v1/models", shapes.ModelEntry, file))
-
-    async def promote(self, model: str) -> shapes.Models:
-        """Have a model decide from now on."""
-        return await self.ask(Ask("POST", f"/v1/models/{_part(model)}/promote", shapes.Models))
-
-    async def arms(self) -> shapes.ArmShares:
-        """Shares of arms for new users."""
-        return await self.ask(Ask("GET", "/v1/arms", shapes.ArmShares))
-
-    async def set_arms(self, *, random: float, control: float, incumbent: float = 0.0) -> shapes.ArmShares:
-        """Change them."""
-        return await self.ask(Ask("PUT", "/v1/arms", shapes.ArmShares, shapes.Shares(random, control, incumbent)))
-
-    async def lift(self) -> shapes.Lift:
-        """What deciding is worth: treated against the other arms, by number of interactions."""
-        return await self.ask(Ask("GET", "/v1/lift", shapes.Lift))
-
-    async def status(self) -> shapes.Report:
-        """The service at a glance."""
-        return await self.ask(Ask("GET", "/v1/status", shapes.Report))
-
-
-def _logs(form: str, arm: str | None, since: str | None) -> Ask[bytes]:
-    query = {"format": form} | ({} if arm is None else {"arm": arm}) | ({} if since is None else {"since": since})
-    return Ask("GET", "/v1/logs", None, None, query)
+    decide = awaited(Calls.decide)
+    reward = awaited(Calls.reward)
+    observe = awaited(Calls.observe)
+    decision = awaited(Calls.decision)
+    shown = awaited(Calls.shown)
+    void = awaited(Calls.void)
+    decide_batch = awaited(Calls.decide_batch)
+    reward_batch = awaited(Calls.reward_batch)
+    observe_batch = awaited(Calls.observe_batch)
+    user = awaited(Calls.user)
+    erase = awaited(Calls.erase)
+    merge = awaited(Calls.merge)
+    logs = awaited(Calls.logs)
+    models = awaited(Calls.models)
+    stage = awaited(Calls.stage)
+    promote = awaited(Calls.promote)
+    arms = awaited(Calls.arms)
+    set_arms = awaited(Calls.set_arms)
+    lift = awaited(Calls.lift)
+    status = awaited(Calls.status)

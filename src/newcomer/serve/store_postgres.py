@@ -84,7 +84,12 @@ class PostgresStore:
         """Connect and migrate."""
         try:
             self._pool = await asyncpg.create_pool(
-                self.url, min_size=1, max_size=self.connections, command_timeout=TIMEOUT, timeout=TIMEOUT
+                self.url,
+                min_size=1,
+                max_size=self.connections,
+                command_timeout=TIMEOUT,
+                timeout=TIMEOUT,
+                reset=_as_it_is,
             )
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock($1::bigint)", MIGRATION_LOCK)
@@ -153,3 +158,7 @@ class PostgresStore:
 def _reason(error: BaseException) -> str:
     """What happened, without the address, which may hold a password."""
     return str(error).splitlines()[0] if isinstance(error, asyncpg.PostgresError) else type(error).__name__
+
+
+async def _as_it_is(connection: Any) -> None:
+    """Works change no settings of their connection: there is nothing to ask the server to undo."""

@@ -51,7 +51,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from newcomer.arrays import Floats, Ints, symmetric
+from newcomer.arrays import Floats, Ints, symmetric_part
 from newcomer.sold.moments import Moments
 
 TURNS = 1000
@@ -80,7 +80,7 @@ class JointCorrection:
         joint = moments.joint[np.ix_(both, both)] / max(moments.count, 1)
         mixed = (joint + damping * np.outer(first, second)) / (1.0 + damping)
         rewards = _means_and_squares(moments.by_action[:, both]) if moments.by_action.size else ()
-        return cls(np.eye(moments.dim)[:, both], symmetric(mixed), *rewards)
+        return cls(np.eye(moments.dim)[:, both], symmetric_part(mixed), *rewards)
 
     @property
     def most(self) -> int:
@@ -113,7 +113,7 @@ class JointCorrection:
     def pooled(self, matrices: Floats) -> Floats:
         """The corrected moments (..., c, c) of `matrices` (..., d, d); the diagonal is as observed."""
         places = np.argmax(self.span, axis=0)
-        inside: Floats = symmetric(matrices[..., places[:, None], places]) / self.divisor
+        inside: Floats = symmetric_part(matrices[..., places[:, None], places]) / self.divisor
         return inside
 
     stratified = pooled
@@ -129,7 +129,7 @@ class JointCorrection:
         """The corrected moment (c, c) with the diagonal that rank `rank` gives it, within the bounds."""
         if rank > self.most and (matrix.diagonal() != 0).all():
             return matrix
-        return complete_diagonal(self.hollow(matrix), min(rank, self.most), self.bounds if len(self.bounds) else None)
+        return correct_diagonal(self.hollow(matrix), min(rank, self.most), self.bounds if len(self.bounds) else None)
 
     def of_covariance(self) -> JointCorrection:
         """The same correction for a covariance, whose diagonal is at most the variance of an action's rewards."""
@@ -150,7 +150,7 @@ def _means_and_squares(sums: Floats) -> tuple[Floats, Floats]:
     return sums[1] / rows, np.where(sums[0] > 0, sums[2] / rows, np.inf)
 
 
-def completion_factor(basis: Floats) -> float:
+def diagonal_correction_factor(basis: Floats) -> float:
     """By how much the error of a completed moment may exceed its error ||E|| off the diagonal; 0: by any factor.
 
     To the first order an error E off the diagonal moves the completed diagonal by x with (Q o Q) x = -diag(Q E Q), Q =
@@ -159,7 +159,7 @@ def completion_factor(basis: Floats) -> float:
     entries of row a of Q o Q add up to Q_aa (1 - Q_aa), and with h the largest 1 - Q_aa the sum is at most
     1 / (1 - 2 h) if h < 1/2.
 
-    >>> round(completion_factor(np.full((100, 1), 0.1)), 3)
+    >>> round(diagonal_correction_factor(np.full((100, 1), 0.1)), 3)
     2.02
     """
     free = 1.0 - (basis**2).sum(axis=1)  # Q_aa
@@ -173,7 +173,7 @@ def completion_factor(basis: Floats) -> float:
         return 0.0
 
 
-def complete_diagonal(matrix: Floats, rank: int, bounds: Floats | None = None) -> Floats:
+def correct_diagonal(matrix: Floats, rank: int, bounds: Floats | None = None) -> Floats:
     """A symmetric matrix (c, c) with the diagonal of its best positive approximation of this rank, found by turns.
 
     Each turn takes the leading eigenvectors of the matrix with the diagonal so far, and the diagonal of what they make
@@ -181,7 +181,7 @@ def complete_diagonal(matrix: Floats, rank: int, bounds: Floats | None = None) -
     of a matrix of this rank from one with these entries off the diagonal and a diagonal within the bounds.
 
     >>> u = np.array([1.0, 2.0, -1.0, 0.5])
-    >>> complete_diagonal(np.outer(u, u) * (1 - np.eye(4)), 1).diagonal().round(6).tolist()
+    >>> correct_diagonal(np.outer(u, u) * (1 - np.eye(4)), 1).diagonal().round(6).tolist()
     [1.0, 4.0, 1.0, 0.25]
     """
     filled = matrix.copy()
@@ -190,7 +190,7 @@ def complete_diagonal(matrix: Floats, rank: int, bounds: Floats | None = None) -
         return filled
     diagonal, start = np.zeros(len(matrix)), np.ones(len(matrix))
     for _ in range(TURNS):
-        values, vectors = leading(filled, rank, start)
+        values, vectors = leading_for_correction(filled, rank, start)
         now = (vectors**2) @ np.maximum(values, 0.0)
         now = now if bounds is None else np.minimum(now, bounds)
         change = np.abs(now - diagonal).max()
@@ -201,7 +201,7 @@ def complete_diagonal(matrix: Floats, rank: int, bounds: Floats | None = None) -
     return filled
 
 
-def leading(matrix: Floats, rank: int, start: Floats) -> tuple[Floats, Floats]:
+def leading_for_correction(matrix: Floats, rank: int, start: Floats) -> tuple[Floats, Floats]:
     """The `rank` largest eigenvalues (rank,) and their eigenvectors (c, rank); `start` (c,) is near their span."""
     count = len(matrix)
     if count <= DENSE or rank > count // 4:
@@ -234,7 +234,7 @@ class Coverage:
     missed: tuple[Floats, Floats]
 
 
-def coverage_of(moments: Moments) -> Coverage:
+def coverage_for_correction(moments: Moments) -> Coverage:
     """Coverage of the pooled logs. A direction counts as covered if both halves of the histories reach it."""
     halves, missed = moments.mean_coverage, []
     for half in halves:
@@ -276,7 +276,7 @@ class Correction:
         `literal` has one stratum of all lengths and symmetrises first.
         """
         span = coverage.covered
-        first = [0] if literal else stratum_starts(moments.users, coverage.smallest)
+        first = [0] if literal else correction_strata(moments.users, coverage.smallest)
         sizes = np.add.reduceat(moments.users, first)
         strata = span.T @ (np.add.reduceat(moments.coverage, first) / sizes[:, None, None, None]) @ span
         pooled = span.T @ moments.mean_coverage @ span
@@ -291,14 +291,16 @@ class Correction:
 
     def pooled(self, matrices: Floats) -> Floats:
         """D1^-1 X D2^-1, symmetrised last, of each of `matrices` X (..., d, d), lengths pooled; (..., c, c)."""
-        return symmetric(self._pooled(self._inside(matrices)))
+        return symmetric_part(self._pooled(self._inside(matrices)))
 
     def stratified(self, matrix: Floats) -> Floats:
         """The symmetrised solution S (c, c) of sum_s w_s D1_s S D2_s + damping D1 S D2 = (1 + damping) X, X (d, d)."""
         inside = self._inside(matrix)
         if len(self.weights) == 1:
-            return symmetric(self._pooled(inside))
-        return symmetric(conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled))
+            return symmetric_part(self._pooled(inside))
+        return symmetric_part(
+            correction_by_conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled)
+        )
 
     def norm_of_inverse(self, rank: int) -> float:
         """The paper's B, whatever the rank (see `JointCorrection`)."""
@@ -327,7 +329,7 @@ class Correction:
     def _inside(self, matrices: Floats) -> Floats:
         """The matrices in coordinates of the covered span, symmetrised if that is to be done first."""
         inside: Floats = self.span.T @ matrices @ self.span
-        return symmetric(inside) if self.symmetric_first else inside
+        return symmetric_part(inside) if self.symmetric_first else inside
 
     def _pooled(self, matrices: Floats) -> Floats:
         """D1^-1 X D2^-1: exact for equal lengths, and close enough to precondition the mixture otherwise."""
@@ -343,13 +345,13 @@ class Correction:
         return total
 
 
-def stratum_starts(users: Ints, weakest: float) -> list[int]:
+def correction_strata(users: Ints, weakest: float) -> list[int]:
     """Where to begin new strata among history lengths with these numbers of users (S,).
 
     The mean coverage of a stratum with few users is mostly chance, and solving with it would take chance for coverage.
     `weakest` is how much a user covers of the weakest direction on average (`Coverage.smallest`).
 
-    >>> stratum_starts(np.array([50, 60, 10, 95, 30, 20]), 0.1)
+    >>> correction_strata(np.array([50, 60, 10, 95, 30, 20]), 0.1)
     [0, 2]
     """
     starts, reached = [0], 0.0
@@ -361,7 +363,7 @@ def stratum_starts(users: Ints, weakest: float) -> list[int]:
     return starts
 
 
-def conjugate_gradients(
+def correction_by_conjugate_gradients(
     apply: Callable[[Floats], Floats], target: Floats, precondition: Callable[[Floats], Floats], *, steps: int = 200
 ) -> Floats:
     """Solve apply(X) = target for a matrix X, to rounding (Hestenes and Stiefel 1952, preconditioned).
@@ -399,23 +401,23 @@ def correction_of(moments: Moments, coverage: Coverage, *, literal: bool = False
     return JointCorrection.of(moments) if joint else Correction.of(moments, coverage, literal=literal)
 
 
-def second_moment(
+def corrected_second_moment(
     moments: Moments, *, literal: bool = False, correction: AnyCorrection | None = None, rank: int | None = None
 ) -> Floats:
     """SOLD's estimate of E[beta beta^T] (d, d), symmetrised; zero in directions that no logged action reaches.
 
     `rank` is needed for one-hot features alone, whose diagonal follows from the rest and the rank; None: the largest.
     """
-    correction = correction or correction_of(moments, coverage_of(moments), literal=literal)
+    correction = correction or correction_of(moments, coverage_for_correction(moments), literal=literal)
     inside = correction.filled(correction.stratified(moments.product), correction.most if rank is None else rank)
-    return symmetric(correction.span @ inside @ correction.span.T)
+    return symmetric_part(correction.span @ inside @ correction.span.T)
 
 
-def population_mean(moments: Moments, *, coverage: Coverage | None = None) -> Floats:
+def corrected_population_mean(moments: Moments, *, coverage: Coverage | None = None) -> Floats:
     """Estimate of E[beta] (d,): summed half estimates over summed coverage.
 
     A half estimate has the mean D_i beta, linear in beta, so that the pooled equation is unbiased and needs no strata.
     """
-    span = (coverage or coverage_of(moments)).covered
+    span = (coverage or coverage_for_correction(moments)).covered
     total = span.T @ moments.mean_coverage.sum(axis=0) @ span
     return span @ np.linalg.solve(total, span.T @ moments.pairs.estimates.sum(axis=(0, 1)) / max(moments.count, 1))

@@ -106,13 +106,13 @@ def _together(span: Floats, names: Sequence[str]) -> Reason:
     return Reason(span.shape[1], tuple(groups))
 
 
-def named(places: Ints, logs: Logs) -> tuple[str, ...]:
+def named_for_coverage(places: Ints, logs: Logs) -> tuple[str, ...]:
     """The first few of these actions by name."""
     names = logs.action_ids or ()
     return tuple(str(names[i]) for i in places[:NAMED]) if names else ()
 
 
-def nothing_reached(dim: int) -> LogsError:
+def no_coverage_error(dim: int) -> LogsError:
     """The refusal of logs that reach no direction in both halves."""
     return LogsError(
         f"no direction of the {dim} features is reached by both halves of the histories",

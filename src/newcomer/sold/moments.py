@@ -38,10 +38,10 @@ from itertools import pairwise
 import numpy as np
 
 from newcomer.array_loops import invert_cholesky
-from newcomer.arrays import Floats, Hashes, Ints, symmetric
+from newcomer.arrays import Floats, Hashes, Ints, symmetric_part
 from newcomer.errors import LogsError
 from newcomer.logs.batch import Batch
-from newcomer.users import bucket_count, bucket_of, group_bounds
+from newcomer.users import user_bucket_count, user_buckets, user_group_bounds
 
 EXACT_LENGTHS = 64  # up to this length and this dimension every history length is a stratum
 EXACT_DIM = 256
@@ -65,7 +65,7 @@ class PairSums:
     @property
     def symmetric_squares(self) -> Floats:
         """Sums of M^2 (G, d, d), M the symmetric part of X: M^2 = (X X^T + X^T X + X^2 + (X^2)^T) / 4."""
-        return (self.squares[:, 0] + self.squares[:, 1]) / 4 + symmetric(self.squares[:, 2]) / 2
+        return (self.squares[:, 0] + self.squares[:, 1]) / 4 + symmetric_part(self.squares[:, 2]) / 2
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,12 @@ class Moments:
         return mean
 
 
-def stratum(length: int, dim: int) -> int:
+def moment_stratum(length: int, dim: int) -> int:
     """The stratum of a history length, named by its shortest: itself up to 64, then four per octave.
 
     Above d = 256, where a d x d matrix per length would be large, one per octave throughout.
 
-    >>> stratum(17, dim=50), stratum(100, dim=50), stratum(100, dim=300)
+    >>> moment_stratum(17, dim=50), moment_stratum(100, dim=50), moment_stratum(100, dim=300)
     (17, 96, 64)
     """
     octave = length.bit_length() - 1
@@ -125,10 +125,10 @@ def stratum(length: int, dim: int) -> int:
     return (1 << octave) + (quarter << octave) // 4
 
 
-def longest(name: int, dim: int) -> int:
+def longest_in_moment_stratum(name: int, dim: int) -> int:
     """The longest history in the stratum of this name: what bounds the size of M_n for all of its users.
 
-    >>> longest(17, dim=50), longest(96, dim=50), longest(64, dim=300)
+    >>> tuple(longest_in_moment_stratum(name, dim) for name, dim in ((17, 50), (96, 50), (64, 300)))
     (17, 111, 127)
     """
     if dim > EXACT_DIM:
@@ -136,7 +136,7 @@ def longest(name: int, dim: int) -> int:
     return name if name < EXACT_LENGTHS else name + (1 << name.bit_length() - 1) // 4 - 1
 
 
-def share_near_square(moments: Moments) -> float:
+def moments_share_near_square(moments: Moments) -> float:
     """The share of users whose halves have about as many rows as there are features.
 
     The least singular value of such a half is close to zero, and its pseudo-inverse multiplies noise: with |h - d| <= 1
@@ -146,7 +146,7 @@ def share_near_square(moments: Moments) -> float:
     if moments.joint.size or not moments.count:
         return 0.0
     near = max(2.0, moments.dim / 10)
-    last = np.array([longest(int(name), moments.dim) for name in moments.lengths])
+    last = np.array([longest_in_moment_stratum(int(name), moments.dim) for name in moments.lengths])
     inside = (moments.lengths <= 2 * (moments.dim + near)) & (last >= 2 * (moments.dim - near))
     return float(moments.users[inside].sum() / moments.count)
 
@@ -168,7 +168,7 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
         if length < 2:
             too_short += len(who)
             continue
-        name = stratum(length, dim)
+        name = moment_stratum(length, dim)
         users[name] += len(who)
         halves = coverage.setdefault(name, (_Squares(dim), _Squares(dim)))
         pairs.append(_half_estimates(features, rewards, ridge, halves, gram, joint))
@@ -195,7 +195,7 @@ def moments_of(batch: Batch, ridge: float | None, *, one_hot: bool = False) -> M
     )
 
 
-def merge(a: Moments, b: Moments) -> Moments:
+def merge_moments(a: Moments, b: Moments) -> Moments:
     """The moments of the users of both: sums add up, strata that only one of them has are taken over."""
     if a.ridge != b.ridge or a.dim != b.dim or a.joint.shape != b.joint.shape:
         raise LogsError(
@@ -266,7 +266,7 @@ def _half_estimates(
         reached = []
         for i, squares in enumerate(coverage):
             steps = np.ascontiguousarray(features[part, i::2])
-            half = estimate_half(steps, rewards[part, i::2], ridge)
+            half = half_estimates_for_moments(steps, rewards[part, i::2], ridge)
             estimates[part, i] = half.estimates
             squares.add(half.roots.reshape(-1, dim))
             if i == 0:
@@ -283,15 +283,15 @@ def _pair_sums(pairs: list[Floats], hashes: list[Hashes], dim: int) -> PairSums:
 
     Sorted by bucket, a bucket and a group are slices of users, and each sum of outer products is one matrix product.
     """
-    buckets = bucket_count(dim)
+    buckets = user_bucket_count(dim)
     estimates = np.concatenate(pairs) if pairs else np.empty((0, 2, dim))
-    where = bucket_of(np.concatenate(hashes), buckets) if hashes else np.empty(0, dtype=np.int64)
+    where = user_buckets(np.concatenate(hashes), buckets) if hashes else np.empty(0, dtype=np.int64)
     order = np.argsort(where, kind="stable")
     ends = np.searchsorted(where[order], np.arange(buckets + 1))
     estimates = estimates[order]
     first, second = np.ascontiguousarray(estimates[:, 0]), np.ascontiguousarray(estimates[:, 1])
     by_bucket = [slice(a, b) for a, b in pairwise(ends)]
-    by_group = [slice(a, b) for a, b in pairwise(ends[group_bounds(buckets)])]
+    by_group = [slice(a, b) for a, b in pairwise(ends[user_group_bounds(buckets)])]
     norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     inner = np.abs(np.einsum("nd,nd->n", first, second))
     products, squares = np.empty((buckets, dim, dim)), np.empty((len(by_group), 3, dim, dim))
@@ -334,12 +334,12 @@ class Half:
     estimates: Floats
 
 
-def estimate_half(features: Floats, rewards: Floats, ridge: float | None) -> Half:
+def half_estimates_for_moments(features: Floats, rewards: Floats, ridge: float | None) -> Half:
     """Estimates of one half of equally long histories: features (n, h, d), rewards (n, h); no ridge: pseudo-inverse.
 
     One row phi = (2, 0) with reward 3 and ridge 1 gives beta = 2 * 3 / (4 + 1) along the first axis:
 
-    >>> estimate_half(np.array([[[2.0, 0.0]]]), np.array([[3.0]]), 1.0).estimates.round(9).tolist()
+    >>> half_estimates_for_moments(np.array([[[2.0, 0.0]]]), np.array([[3.0]]), 1.0).estimates.round(9).tolist()
     [[1.2, 0.0]]
     """
     if features.shape[1] > features.shape[2]:

@@ -34,14 +34,14 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import betaincinv
 
-from newcomer.arrays import Bools, Floats, symmetric
+from newcomer.arrays import Bools, Floats, symmetric_part
 from newcomer.radius import FACTORS, LARGEST_STEP, Draws, Ingredients, Printed, Walk
-from newcomer.sold.correction import AnyCorrection, completion_factor, leading
-from newcomer.sold.moments import Moments, longest
-from newcomer.users import balanced_signs, dealt, group_bounds
+from newcomer.sold.correction import AnyCorrection, diagonal_correction_factor, leading_for_correction
+from newcomer.sold.moments import Moments, longest_in_moment_stratum
+from newcomer.users import dealt_user_buckets, user_bucket_signs, user_group_bounds
 
 
-def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, basis: Floats) -> Ingredients:
+def radius_terms_of(moments: Moments, correction: AnyCorrection, spectrum: Floats, basis: Floats) -> Ingredients:
     """The numbers for the leading eigenvectors `basis` (d, k) of a corrected moment with this spectrum (d,)."""
     rank = basis.shape[1]
     ranges = _ranges(moments, whole=not correction.symmetric_first)
@@ -60,18 +60,18 @@ def ingredients_of(moments: Moments, correction: AnyCorrection, spectrum: Floats
         dilated=not correction.symmetric_first,
         walk=_walked(moments, correction, float(ranges.max())),
         printed=_printed(moments, rank),
-        completed=completion_factor(basis) if correction.completes(rank) else None,
+        completed=diagonal_correction_factor(basis) if correction.completes(rank) else None,
     )
 
 
 def _printed(moments: Moments, rank: int) -> Printed:
     """What the formulas need as they are printed: of M, symmetrised and not corrected."""
-    steps = longest(int(moments.lengths[-1]), moments.dim)
+    steps = longest_in_moment_stratum(int(moments.lengths[-1]), moments.dim)
     bound = moments.reward_max**2 * (2 + steps / (2 * moments.ridge)) if moments.ridge else moments.pairs.largest[1]
     return Printed(
         largest_range=float(bound),
         square_norm=_top(moments.pairs.symmetric_squares.sum(axis=0)) / moments.count,
-        gap=_gap(np.linalg.eigvalsh(symmetric(moments.product))[::-1].astype(np.float64), rank),
+        gap=_gap(np.linalg.eigvalsh(symmetric_part(moments.product))[::-1].astype(np.float64), rank),
     )
 
 
@@ -84,7 +84,7 @@ def _ranges(moments: Moments, *, whole: bool) -> Floats:
     """L (S,) of each stratum: the bound for its users on ||X_n|| (`whole`) or ||M_n||, by the longest history there."""
     if not moments.ridge:
         return np.full(len(moments.lengths), moments.pairs.largest[0 if whole else 1])
-    steps = np.array([longest(int(name), moments.dim) for name in moments.lengths])
+    steps = np.array([longest_in_moment_stratum(int(name), moments.dim) for name in moments.lengths])
     halves = np.sqrt((steps + 1) // 2 * (steps // 2))
     ranges: Floats = moments.reward_max**2 * halves / (4 * moments.ridge)
     return ranges
@@ -107,7 +107,7 @@ class Group(NamedTuple):
     squares: Floats  # (s, d, d) sums of their squares
 
 
-def walk(moments: Moments, correction: AnyCorrection, L: float) -> Iterator[Group]:
+def walk_for_radius_terms(moments: Moments, correction: AnyCorrection, L: float) -> Iterator[Group]:
     """Walk through the groups of users: the step and the centre of each come from the groups before it.
 
     The bound holds for any steps that are fixed before the users they apply to are seen; the best step for N users of
@@ -116,9 +116,9 @@ def walk(moments: Moments, correction: AnyCorrection, L: float) -> Iterator[Grou
     """
     pairs, squares = moments.pairs, _squares(moments, correction)
     seen, seen_squares, seen_users = np.zeros((moments.dim, moments.dim)), np.zeros_like(squares[0]), 0
-    for (first, last), square in zip(pairwise(group_bounds(len(pairs.counts))), squares, strict=True):
+    for (first, last), square in zip(pairwise(user_group_bounds(len(pairs.counts))), squares, strict=True):
         users, total = int(pairs.counts[first:last].sum()), pairs.products[first:last].sum(axis=0)
-        total = symmetric(total) if correction.symmetric_first else total
+        total = symmetric_part(total) if correction.symmetric_first else total
         centre = seen / max(seen_users, 1)
         pace = np.sqrt(2 / (moments.count * _variance(seen_squares, centre, seen_users, L)))
         yield Group(np.minimum(np.array(FACTORS) * pace, LARGEST_STEP), centre, users, total, square)
@@ -130,7 +130,7 @@ def _walked(moments: Moments, correction: AnyCorrection, L: float) -> Walk:
     spread: Floats | float = 0.0
     weighted: Floats | float = 0.0
     plain, steps = np.zeros((moments.dim, moments.dim)), np.zeros(len(FACTORS))
-    for g, centre, users, total, squares in walk(moments, correction, L):
+    for g, centre, users, total, squares in walk_for_radius_terms(moments, correction, L):
         psi = -np.log1p(-g) - g
         spread = spread + psi[:, None, None, None] * _around(squares, total, centre, users) / (4 * L**2)
         weighted = weighted + g[:, None, None] * total
@@ -162,7 +162,7 @@ def _variance(squares: Floats, centre: Floats, users: int, L: float) -> float:
 
 def _top(matrix: Floats) -> float:
     """The largest eigenvalue of a symmetric matrix (d, d)."""
-    return float(leading(matrix, 1, np.ones(len(matrix)))[0][-1])
+    return float(leading_for_correction(matrix, 1, np.ones(len(matrix)))[0][-1])
 
 
 PARTS = 8
@@ -172,7 +172,7 @@ FAR = 1e6  # a tangent of an error about which nothing is known
 CHANCE = 0.01  # level at which agreement must differ from that of random directions
 
 
-def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
+def radius_terms_sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
     """Draws of the error of SOLD's basis, from the moments it was made of: no further pass.
 
     Parts are corrected with everybody's coverage, so what coverage varies between them counts as error too: the radius
@@ -186,49 +186,54 @@ def sold_draws(moments: Moments, correction: AnyCorrection, rank: int) -> Draws:
         found = [correction.filled(correction.pooled(mean), rank) for mean in sums]
         return [eigh(span @ inside @ span.T, subset_by_index=last)[1][:, ::-1] for inside in found]
 
-    return draws_by(fit, len(pairs.counts))
+    return radius_terms_draws_by(fit, len(pairs.counts))
 
 
-def draws_by(fit: Callable[[list[Bools]], list[Floats]], buckets: int) -> Draws:
+def radius_terms_draws_by(fit: Callable[[list[Bools]], list[Floats]], buckets: int) -> Draws:
     """Draws from bases (d, k) that `fit` finds in parts of the buckets; eighths only where halves agree well."""
-    eighths = tangents(cosines(*fit(dealt(buckets, 2))), 1)[0] <= SMALL  # or eighths are worse still
-    return compare_parts(fit, buckets, eighths=eighths)
+    eighths = (
+        radius_terms_tangents(radius_terms_cosines(*fit(dealt_user_buckets(buckets, 2))), 1)[0] <= SMALL
+    )  # or eighths are worse still
+    return radius_terms_of_parts(fit, buckets, eighths=eighths)
 
 
-def compare_parts(fit: Callable[[list[Bools]], list[Floats]], buckets: int, *, eighths: bool) -> Draws:
+def radius_terms_of_parts(fit: Callable[[list[Bools]], list[Floats]], buckets: int, *, eighths: bool) -> Draws:
     """Draws from bases (d, k), leading directions first, that `fit` finds in parts of the buckets: eighths if they are
     to be tried and agree well enough, or else several splits in halves."""
     if eighths:
-        bases = fit(dealt(buckets, PARTS))
-        angles = [cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
-        if np.median([tangents(c, 1)[0] for c in angles]) <= SMALL:
+        bases = fit(dealt_user_buckets(buckets, PARTS))
+        angles = [radius_terms_cosines(a, b) for a, b in zip(bases[::2], bases[1::2], strict=True)]
+        if np.median([radius_terms_tangents(c, 1)[0] for c in angles]) <= SMALL:
             return _draws(bases, PARTS)
-    return _draws(fit(splits(buckets)), 2)
+    return _draws(fit(radius_terms_splits(buckets)), 2)
 
 
-def splits(buckets: int) -> list[Bools]:
+def radius_terms_splits(buckets: int) -> list[Bools]:
     """Several splits of the buckets in halves: one half after another, side by side."""
-    return [side for signs in balanced_signs(buckets)[:SPLITS] for side in (signs > 0, signs < 0)]
+    return [side for signs in user_bucket_signs(buckets)[:SPLITS] for side in (signs > 0, signs < 0)]
 
 
 def _draws(bases: list[Floats], parts: int) -> Draws:
     """Draws from the bases of parts that stand side by side; of all directions, and of the leading 1, 2, ..., k."""
     dim, rank = bases[0].shape
     pairs = list(zip(bases[::2], bases[1::2], strict=True))
-    angles = [[cosines(a[:, :count], b[:, :count]) for a, b in pairs] for count in range(1, rank + 1)]
+    angles = [[radius_terms_cosines(a[:, :count], b[:, :count]) for a, b in pairs] for count in range(1, rank + 1)]
     # Eighths are only taken where they agree, so that chance need not be asked.
     lost = [parts == 2 and _by_chance(own, dim, count) for count, own in enumerate(angles, start=1)]
-    spectral, frobenius = zip(*(tangents(c, parts) for c in angles[-1]), strict=True)
-    leading = [tuple(FAR if far else tangents(c, parts)[0] for c in own) for far, own in zip(lost, angles, strict=True)]
+    spectral, frobenius = zip(*(radius_terms_tangents(c, parts) for c in angles[-1]), strict=True)
+    leading = [
+        tuple(FAR if far else radius_terms_tangents(c, parts)[0] for c in own)
+        for far, own in zip(lost, angles, strict=True)
+    ]
     return Draws(parts, spectral, frobenius, lost[-1], tuple(leading), dim)
 
 
-def cosines(first: Floats, second: Floats) -> Floats:
+def radius_terms_cosines(first: Floats, second: Floats) -> Floats:
     """Cosines (k,) of the angles between two subspaces given by orthonormal bases (d, k)."""
     return np.clip(np.linalg.svd(first.T @ second, compute_uv=False).astype(np.float64), 1e-9, 1.0)
 
 
-def tangents(angles: Floats, parts: int) -> tuple[float, float]:
+def radius_terms_tangents(angles: Floats, parts: int) -> tuple[float, float]:
     """The largest tangent, and the Frobenius norm of all, of the error of `parts` parts together."""
     squares = (1.0 / angles - 1.0) / parts
     return float(np.sqrt(squares.max())), float(np.sqrt(squares.sum()))

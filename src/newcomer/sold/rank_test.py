@@ -23,9 +23,9 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.evidence import RankTest
-from newcomer.sold.correction import AnyCorrection, correction_of, coverage_of
+from newcomer.sold.correction import AnyCorrection, correction_of, coverage_for_correction
 from newcomer.sold.moments import Moments
-from newcomer.users import balanced_signs
+from newcomer.users import user_bucket_signs
 
 SHOWN = 64  # leading eigenvalues kept as evidence
 
@@ -62,13 +62,13 @@ class FlipTests(NamedTuple):
     covariance: FlipTest
 
 
-def flip_tests(moments: Moments, *, correction: AnyCorrection | None = None) -> FlipTests:
+def rank_flip_tests(moments: Moments, *, correction: AnyCorrection | None = None) -> FlipTests:
     """Test both moments; lengths are pooled on both sides of the comparison.
 
     With m1, m2 the means of b1, b2 over users, the covariance is the mean over users of (b1 - m1)(b2 - m2)^T, corrected
     and then symmetrised, and a bucket's share in it follows from its sums of b1 b2^T, b1 and b2.
     """
-    correction = correction or correction_of(moments, coverage_of(moments))
+    correction = correction or correction_of(moments, coverage_for_correction(moments))
     pairs = moments.pairs
     means = pairs.estimates.sum(axis=0) / max(moments.count, 1)
     shift = _cross(pairs.estimates[:, 0], means[1]) + _cross(means[0], pairs.estimates[:, 1])
@@ -79,7 +79,7 @@ def flip_tests(moments: Moments, *, correction: AnyCorrection | None = None) -> 
 
 def _test(correction: AnyCorrection, parts: Floats) -> FlipTest:
     """The test of a mean over users, given as the sum of corrected `parts` (B, c, c) that its buckets contribute."""
-    total, parts, signs = parts.sum(axis=0), correction.hollow(parts), balanced_signs(len(parts))
+    total, parts, signs = parts.sum(axis=0), correction.hollow(parts), user_bucket_signs(len(parts))
     limit = min(correction.most or len(total), len(total))
     tops: list[Floats] = []
     moment = None

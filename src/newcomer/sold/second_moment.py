@@ -2,7 +2,7 @@
 
 Coverage, the spectrum, the test of the rank and the terms of the paper's radii are needed of every fit. `DenseSold` has
 them from d x d sums that one pass adds up; `SparseSold` from a few passes more, where one-hot actions are too many for
-a d x d matrix. `find` takes the one that suits the logs.
+a d x d matrix. `find_second_moment` takes the one that suits the logs.
 
 Offline: what SOLD says of some logs, whatever the estimator: coverage, spectrum, test of the rank, radii.
 
@@ -27,11 +27,18 @@ from newcomer.logs.logs import BATCH_BYTES, Logs
 from newcomer.logs.reduce import CODED, PassOver, reduce
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
-from newcomer.sold.correction import AnyCorrection, Coverage, correction_of, coverage_of, population_mean, second_moment
-from newcomer.sold.coverage import SMALLEST_NOISE, classify_uncovered, named, nothing_reached
-from newcomer.sold.moments import Moments, merge, moments_of, share_near_square
-from newcomer.sold.radius_terms import ingredients_of, sold_draws
-from newcomer.sold.rank_test import flip_tests
+from newcomer.sold.correction import (
+    AnyCorrection,
+    Coverage,
+    corrected_population_mean,
+    corrected_second_moment,
+    correction_of,
+    coverage_for_correction,
+)
+from newcomer.sold.coverage import SMALLEST_NOISE, classify_uncovered, named_for_coverage, no_coverage_error
+from newcomer.sold.moments import Moments, merge_moments, moments_of, moments_share_near_square
+from newcomer.sold.radius_terms import radius_terms_of, radius_terms_sold_draws
+from newcomer.sold.rank_test import rank_flip_tests
 from newcomer.sold.sparse import SparseSold
 from newcomer.subspace import top_eigenvectors
 
@@ -70,7 +77,7 @@ class SoldSettings:
     spectrum_only: bool = False  # for em, which finds its own basis
 
 
-def find(
+def find_second_moment(
     logs: Logs,
     asked: SoldSettings,
     *,
@@ -87,19 +94,19 @@ def find(
         how: dict[str, Any] = {"rank": asked.rank, "literal": asked.literal, "null": asked.null}
         return SparseSold.of(logs, run, asked.ridge, spectrum_only=asked.spectrum_only, **how)
     add_up = partial(moments_of, ridge=asked.ridge, one_hot=logs.one_hot and not logs.intercept)
-    moments = reduce(logs, add_up, merge, rows=batch_rows(logs.dim), progress=progress)
-    moments = moments if before is None else merge(before, moments)
+    moments = reduce(logs, add_up, merge_moments, rows=second_moment_batch_rows(logs.dim), progress=progress)
+    moments = moments if before is None else merge_moments(before, moments)
     if keep is not None:
         keep(moments)
     return DenseSold.of(logs, moments, rank=asked.rank, literal=asked.literal, null=asked.null)
 
 
-def batch_rows(dim: int) -> int:
+def second_moment_batch_rows(dim: int) -> int:
     """Rows of a batch: enough that adding up its d x d sums costs little beside computing them."""
     return max(BATCH_BYTES // (8 * dim), 16 * dim)
 
 
-def ridge_for(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:
+def second_moment_ridge(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | None, str]:
     """The ridge of the half estimates, None for the pseudo-inverse, and where it came from."""
     if estimator == "sold-pinv":
         return None, "pseudo-inverse: no ridge"
@@ -111,9 +118,9 @@ def ridge_for(logs: Logs, estimator: str, ridge: float | None) -> tuple[float | 
     return norm, "mean squared norm of the features"
 
 
-def warn_near_square(found: SecondMoment, ridge: float | None, dim: int, *, stacklevel: int) -> str:
+def warn_of_second_moment(found: SecondMoment, ridge: float | None, dim: int, *, stacklevel: int) -> str:
     """Warn where pseudo-inverses fail on these logs; the same in a few words, for the evidence, or nothing."""
-    share = share_near_square(found.moments) if ridge is None and isinstance(found, DenseSold) else 0.0
+    share = moments_share_near_square(found.moments) if ridge is None and isinstance(found, DenseSold) else 0.0
     if share < NEAR_SQUARE:
         return ""
     users = f"{share:.0%} of the users have halves of about {dim} rows, as many as there are features"
@@ -143,13 +150,13 @@ class DenseSold:
     @classmethod
     def of(cls, logs: Logs, moments: Moments, *, rank: int | Literal["auto"], literal: bool, null: bool) -> DenseSold:
         """Correct the moments, test the rank, and take the leading directions."""
-        coverage = coverage_of(moments)
+        coverage = coverage_for_correction(moments)
         if coverage.uncovered.shape[1] == logs.dim:
-            raise nothing_reached(logs.dim)
+            raise no_coverage_error(logs.dim)
         correction = correction_of(moments, coverage, literal=literal)
-        tests = flip_tests(moments, correction=correction) if null else None
+        tests = rank_flip_tests(moments, correction=correction) if null else None
         asked = rank if rank != "auto" else tests.moment.rank if tests else 0
-        moment = second_moment(moments, correction=correction, rank=asked)
+        moment = corrected_second_moment(moments, correction=correction, rank=asked)
         spectrum, directions = top_eigenvectors(moment, logs.dim)
         told = tuple(test.evidence() for test in tests or ())
         return cls(logs, moments, coverage, correction, told, moment, spectrum, directions, asked)
@@ -161,7 +168,7 @@ class DenseSold:
 
     def radius(self, rank: int) -> Ingredients | None:
         """What the paper's radii of a basis of this rank follow from."""
-        return ingredients_of(self.moments, self.correction, self.spectrum, self.directions[:, :rank])
+        return radius_terms_of(self.moments, self.correction, self.spectrum, self.directions[:, :rank])
 
     def estimate(self, *, calibrate: bool) -> Estimate:
         """The population in the span of SOLD's `basis` (d, k), with mean m and covariance S - m m^T of its moments.
@@ -170,14 +177,14 @@ class DenseSold:
         The noise variance follows from E[r^2] = s2 + E[phi^T S phi], averaged over odd steps.
         """
         moments, moment, basis = self.moments, self.moment, self.basis
-        mean = population_mean(moments, coverage=self.coverage)
+        mean = corrected_population_mean(moments, coverage=self.coverage)
         values, vectors = np.linalg.eigh(basis.T @ (moment - np.outer(mean, mean)) @ basis)
         factor = basis @ (vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0)))
         power = moments.reward_squares / moments.rows
         noise_variance = power - float(np.vdot(moment, moments.gram)) / moments.rows
         noise_variance = max(noise_variance, SMALLEST_NOISE * power) if power else 1.0
         rank = basis.shape[1]
-        draws = sold_draws(moments, self.correction, rank) if rank and calibrate else None
+        draws = radius_terms_sold_draws(moments, self.correction, rank) if rank and calibrate else None
         return Estimate(basis, Population(mean, factor, float(noise_variance)), draws)
 
     def facts(self, rank: int) -> CoverageFacts:
@@ -198,5 +205,5 @@ class DenseSold:
             one_half=one_half.directions,
             one_half_features=one_half.features,
             bounded=len(bound),
-            bounded_actions=named(bound, logs),
+            bounded_actions=named_for_coverage(bound, logs),
         )

@@ -29,9 +29,9 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import Pass
 from newcomer.population import Estimate, Population
 from newcomer.radius import Ingredients
-from newcomer.sold.correction import TOLERANCE, TURNS, completion_factor
-from newcomer.sold.coverage import NAMED, SMALLEST_NOISE, named, nothing_reached
-from newcomer.sold.radius_terms import draws_by
+from newcomer.sold.correction import TOLERANCE, TURNS, diagonal_correction_factor
+from newcomer.sold.coverage import NAMED, SMALLEST_NOISE, named_for_coverage, no_coverage_error
+from newcomer.sold.radius_terms import radius_terms_draws_by
 from newcomer.sold.rank_test import FlipTest
 from newcomer.sold.sparse_moments import (
     BlockProducts,
@@ -39,15 +39,15 @@ from newcomer.sold.sparse_moments import (
     MarginCorrection,
     PairCorrection,
     SparseMoments,
-    fits,
-    kept_pairs_of,
-    leading,
+    leading_of_sparse_moments,
+    sparse_moment_pairs,
+    sparse_moment_squares,
+    sparse_moments_fit_memory,
     sparse_moments_of,
-    squares_of,
-    top_beside,
+    top_of_sparse_moments_beside,
 )
-from newcomer.subspace import fix_signs, leading_by_products
-from newcomer.users import balanced_signs
+from newcomer.subspace import fix_subspace_signs, leading_subspace_by_products
+from newcomer.users import user_bucket_signs
 
 FEW_PASSES = 3  # that em's spectrum is found from
 
@@ -78,12 +78,12 @@ class SparseSold:
         directions."""
         moments: SparseMoments = run(partial(sparse_moments_of, ridge=ridge, actions=logs.dim), SparseMoments.__add__)
         if not (moments.coverage > 0).all(axis=0).any():
-            raise nothing_reached(logs.dim)
+            raise no_coverage_error(logs.dim)
         if spectrum_only:
             margins = ByMargins.of(run, ridge, moments)
             return cls(logs, margins, 0, margins.leading(0, passes=FEW_PASSES))
         way: AnyWide
-        if fits(moments):
+        if sparse_moments_fit_memory(moments):
             way = Pairwise.of(run, ridge, moments, literal=literal)
         elif literal:
             what = f"{moments.pairs:,} pairs of actions are too many for the correction as printed"
@@ -119,12 +119,12 @@ class SparseSold:
             uncovered=len(never) + len(once),
             uncovered_features=tuple(np.flatnonzero(missed)[:NAMED].tolist()),
             never=len(never),
-            never_features=named(never, self.logs),
+            never_features=named_for_coverage(never, self.logs),
             one_half=len(once),
-            one_half_features=named(once, self.logs),
+            one_half_features=named_for_coverage(once, self.logs),
             correction=self.way.name,
             bounded=len(bound),
-            bounded_actions=named(bound, self.logs),
+            bounded_actions=named_for_coverage(bound, self.logs),
         )
 
     def radius(self, rank: int) -> Ingredients | None:
@@ -143,10 +143,10 @@ class SparseSold:
             rank=rank,
             reward_bound=moments.reward_max,
             inverse_norm=self.way.inverse_norm,
-            completed=completion_factor(self.found.directions[:, :rank]) if self.way.completes else None,
+            completed=diagonal_correction_factor(self.found.directions[:, :rank]) if self.way.completes else None,
             mean_square_range=float(moments.octaves / moments.count @ ranges**2),
             largest_range=float(ranges[met].max()),
-            square_norm=square_norm(self.way.run, self.way.ridge, moments),
+            square_norm=sparse_square_norm(self.way.run, self.way.ridge, moments),
             gap=float(spectrum[rank - 1] - spectrum[rank]),
             eigenvalue=float(spectrum[rank - 1]),
             dilated=False,
@@ -165,7 +165,11 @@ class SparseSold:
         power = moments.reward_squares / moments.rows
         noise = power - float(moments.gram @ found.diagonal) / moments.rows
         noise = max(noise, SMALLEST_NOISE * power) if power else 1.0
-        draws = draws_by(partial(self.way.bases, rank=rank), len(moments.counts)) if rank and calibrate else None
+        draws = (
+            radius_terms_draws_by(partial(self.way.bases, rank=rank), len(moments.counts))
+            if rank and calibrate
+            else None
+        )
         return Estimate(basis, Population(mean, factor, noise), draws)
 
 
@@ -198,7 +202,7 @@ class Pairwise:
     def of(cls, run: Pass, ridge: float | None, moments: SparseMoments, *, literal: bool) -> Pairwise:
         """Sum the pairs, in one pass."""
         everybody = np.ones(len(moments.counts))
-        asked = partial(kept_pairs_of, ridge=ridge, actions=moments.dim, weights=everybody, joint=True)
+        asked = partial(sparse_moment_pairs, ridge=ridge, actions=moments.dim, weights=everybody, joint=True)
         kept: KeptPairs = run(asked, KeptPairs.__add__)
         assert kept.joint is not None
         correction = PairCorrection.of(moments, kept.joint.matrix, literal=literal)
@@ -208,24 +212,24 @@ class Pairwise:
     def leading(self, rank: int, count: int = LEADING) -> Leading:
         """The leading `count` values with the diagonal of this rank."""
         filled = self.correction.filled(self.moment, rank)
-        values, vectors = leading(filled, min(count, self.moments.dim))
-        return Leading(values, fix_signs(vectors), np.asarray(filled.diagonal()))
+        values, vectors = leading_of_sparse_moments(filled, min(count, self.moments.dim))
+        return Leading(values, fix_subspace_signs(vectors), np.asarray(filled.diagonal()))
 
     def _weighted(self, weights: Floats, users: float) -> csr_array:
         """The corrected moment with buckets weighted, by a pass."""
-        asked = partial(kept_pairs_of, ridge=self.ridge, actions=self.moments.dim, weights=weights, joint=False)
+        asked = partial(sparse_moment_pairs, ridge=self.ridge, actions=self.moments.dim, weights=weights, joint=False)
         kept: KeptPairs = self.run(asked, KeptPairs.__add__)
         return self.correction.corrected(kept.products.matrix, users)
 
     def test(self) -> FlipTest:
         """The sign-flip test of the rank (`newcomer.sold.rank_test`): a pass for every flip."""
         most, found, tops = min(LEADING, self.moments.dim - 1), list[Leading](), []
-        for signs in balanced_signs(len(self.moments.counts)):
+        for signs in user_bucket_signs(len(self.moments.counts)):
             flipped, row = self._weighted(signs, self.moments.count), list[float]()
             for rank in range(most):
                 if rank == len(found):
                     found.append(self.leading(rank, rank + 1))
-                row.append(top_beside(flipped, found[rank].directions[:, :rank]))
+                row.append(top_of_sparse_moments_beside(flipped, found[rank].directions[:, :rank]))
                 if found[rank].values[-1] <= row[-1]:  # where one flip does as well, no further one can stand out
                     most = rank + 1
                     break
@@ -240,7 +244,7 @@ class Pairwise:
         found = []
         for part in parts:
             moment = self._weighted(part.astype(np.float64), float(max(self.moments.counts[part].sum(), 1)))
-            found.append(leading(self.correction.filled(moment, rank), rank)[1])
+            found.append(leading_of_sparse_moments(self.correction.filled(moment, rank), rank)[1])
         return found
 
     @property
@@ -297,7 +301,7 @@ class ByMargins:
     def leading(self, rank: int, count: int = LEADING, passes: int = PASSES) -> Leading:
         """The leading `count` values with the diagonal of this rank, within the span that products have shown."""
         everybody = np.ones(len(self.moments.counts))
-        values, vectors = leading_by_products(
+        values, vectors = leading_subspace_by_products(
             lambda blocks: self._products([everybody], blocks),
             [self._start(max(COLUMNS, rank + 4))],
             passes=passes,
@@ -312,12 +316,12 @@ class ByMargins:
             if change <= TOLERANCE * max(diagonal.max(), np.finfo(np.float64).tiny):
                 break
         lengths, turn = np.linalg.eigh(np.diag(values) + vectors.T @ (diagonal[:, None] * vectors))
-        return Leading(lengths[::-1][:count].copy(), fix_signs(vectors @ turn[:, ::-1][:, :count]), diagonal)
+        return Leading(lengths[::-1][:count].copy(), fix_subspace_signs(vectors @ turn[:, ::-1][:, :count]), diagonal)
 
     def test(self) -> FlipTest:
         """The sign-flip test without taking directions out that were found: it may find too few, never too many."""
-        signs = balanced_signs(len(self.moments.counts))
-        found = leading_by_products(
+        signs = user_bucket_signs(len(self.moments.counts))
+        found = leading_subspace_by_products(
             partial(self._products, list(signs)), [self._start(FLIPPED)] * len(signs), passes=PASSES // 2
         )
         observed = self.leading(0).values
@@ -330,7 +334,7 @@ class ByMargins:
         """Leading directions (d, rank) of parts of the users, all in the same passes."""
         weights = [part * (self.moments.count / max(self.moments.counts[part].sum(), 1)) for part in parts]
         start = self._start(rank + 4)
-        found = leading_by_products(partial(self._products, weights), [start] * len(parts), passes=PASSES // 2)
+        found = leading_subspace_by_products(partial(self._products, weights), [start] * len(parts), passes=PASSES // 2)
         return [vectors[:, :rank] for _, vectors in found]
 
     @property
@@ -350,13 +354,15 @@ class ByMargins:
 AnyWide = Pairwise | ByMargins
 
 
-def square_norm(run: Pass, ridge: float | None, moments: SparseMoments) -> float:
+def sparse_square_norm(run: Pass, ridge: float | None, moments: SparseMoments) -> float:
     """||mean of M^2||, by passes."""
 
     def products(blocks: Sequence[Floats]) -> tuple[Floats, ...]:
-        found: BlockProducts = run(partial(squares_of, ridge=ridge, columns=blocks[0]), BlockProducts.__add__)
+        found: BlockProducts = run(
+            partial(sparse_moment_squares, ridge=ridge, columns=blocks[0]), BlockProducts.__add__
+        )
         return found.blocks
 
     start = np.random.default_rng(0).standard_normal((moments.dim, min(FLIPPED, moments.dim)))
-    values, _ = leading_by_products(products, [start], passes=PASSES, wanted=1, tolerance=1e-6)[0]
+    values, _ = leading_subspace_by_products(products, [start], passes=PASSES, wanted=1, tolerance=1e-6)[0]
     return float(values[0]) / moments.count

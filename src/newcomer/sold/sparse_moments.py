@@ -9,8 +9,8 @@ the product with a block Q of columns is
 
     sum_n (b1 (b2^T Q) + b2 (b1^T Q)) / 2:
 
-one pass over the logs, whatever the number of actions (`products_of`). What is kept of all users has d entries or a few
-times d (`SparseMoments`), never d x d.
+one pass over the logs, whatever the number of actions (`sparse_moment_products`). What is kept of all users has d
+entries or a few times d (`SparseMoments`), never d x d.
 
 The moment of many one-hot actions as a sparse matrix: only pairs of actions that somebody met have an entry.
 
@@ -49,7 +49,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import Pass
 from newcomer.sold.correction import DENSE, TOLERANCE, TURNS
-from newcomer.users import bucket_count, bucket_of
+from newcomer.users import user_bucket_count, user_buckets
 
 OCTAVES = 48  # of history lengths, which the ranges of the radius follow from
 
@@ -81,7 +81,7 @@ class SparseHalves(NamedTuple):
             weight = 1.0 / (counts.data + (ridge or 0.0))
             estimates.append(csr_array((sums.data * weight, counts.indices, counts.indptr), shape=counts.shape))
             coverage.append(csr_array((counts.data * weight, counts.indices, counts.indptr), shape=counts.shape))
-        where = bucket_of(batch.hashes[usable], bucket_count(actions))
+        where = user_buckets(batch.hashes[usable], user_bucket_count(actions))
         return cls((estimates[0], estimates[1]), (coverage[0], coverage[1]), where, lengths[usable])
 
 
@@ -153,7 +153,7 @@ def sparse_moments_of(batch: Batch, ridge: float | None, *, actions: int) -> Spa
     both = b1.multiply(b2)
     return SparseMoments(
         ridge=float(ridge or 0.0),
-        counts=np.bincount(halves.buckets, minlength=bucket_count(actions)),
+        counts=np.bincount(halves.buckets, minlength=user_bucket_count(actions)),
         octaves=np.bincount(np.log2(np.maximum(halves.lengths, 1)).astype(np.int64), minlength=OCTAVES),
         coverage=np.stack([_columns(d1), _columns(d2)]),
         estimates=np.stack([_columns(b1), _columns(b2)]),
@@ -197,7 +197,7 @@ class BlockProducts:
         return BlockProducts(tuple(map(operator.add, self.blocks, other.blocks)))
 
 
-def squares_of(batch: Batch, ridge: float | None, *, columns: Floats) -> BlockProducts:
+def sparse_moment_squares(batch: Batch, ridge: float | None, *, columns: Floats) -> BlockProducts:
     """sum_n M_n^2 Q over the users of a batch, without forming any M:
 
     4 M^2 = |b2|^2 b1 b1^T + |b1|^2 b2 b2^T + (b1.b2) (b1 b2^T + b2 b1^T).
@@ -209,7 +209,9 @@ def squares_of(batch: Batch, ridge: float | None, *, columns: Floats) -> BlockPr
     return BlockProducts((np.asarray(block / 4),))
 
 
-def products_of(batch: Batch, ridge: float | None, *, asked: tuple[Weighted, ...], hollow: bool) -> BlockProducts:
+def sparse_moment_products(
+    batch: Batch, ridge: float | None, *, asked: tuple[Weighted, ...], hollow: bool
+) -> BlockProducts:
     """sum_n weight_n M_n Q over the users of a batch, for each question: the map of a pass.
 
     `hollow` leaves the diagonal of M out.
@@ -265,7 +267,7 @@ class KeptPairs:
         return KeptPairs(self.products + other.products, joint)
 
 
-def kept_pairs_of(batch: Batch, ridge: float | None, *, actions: int, weights: Floats, joint: bool) -> KeptPairs:
+def sparse_moment_pairs(batch: Batch, ridge: float | None, *, actions: int, weights: Floats, joint: bool) -> KeptPairs:
     """The sums of the users of a batch, those of bucket i weighted by weights[i]: the map of a pass."""
     halves = SparseHalves.of(batch, ridge, actions)
     (b1, b2), (d1, d2) = halves.estimates, halves.coverage
@@ -273,7 +275,7 @@ def kept_pairs_of(batch: Batch, ridge: float | None, *, actions: int, weights: F
     return KeptPairs(Sparse.of(b1.T @ weighted), Sparse.of(d1.T @ d2) if joint else None)
 
 
-def fits(moments: SparseMoments) -> bool:
+def sparse_moments_fit_memory(moments: SparseMoments) -> bool:
     """Whether there is room for the pairs of these logs."""
     return min(moments.pairs, moments.dim**2 // 2) <= MOST
 
@@ -316,7 +318,7 @@ class PairCorrection:
             return moment
         diagonal, start = np.zeros(moment.shape[0]), np.ones(moment.shape[0])
         for _ in range(TURNS):
-            values, vectors = leading(csr_array(moment + diags_array(diagonal)), rank, start)
+            values, vectors = leading_of_sparse_moments(csr_array(moment + diags_array(diagonal)), rank, start)
             now = np.minimum(vectors**2 @ np.maximum(values, 0.0), self.bounds)
             change, diagonal, start = np.abs(now - diagonal).max(), now, vectors.sum(axis=1)
             if change <= TOLERANCE * max(diagonal.max(), np.finfo(np.float64).tiny):
@@ -324,7 +326,7 @@ class PairCorrection:
         return csr_array(moment + diags_array(diagonal))
 
 
-def leading(matrix: csr_array, rank: int, start: Floats | None = None) -> tuple[Floats, Floats]:
+def leading_of_sparse_moments(matrix: csr_array, rank: int, start: Floats | None = None) -> tuple[Floats, Floats]:
     """The `rank` largest eigenvalues, largest first, and their eigenvectors (d, rank)."""
     size = matrix.shape[0]
     if size <= DENSE or rank > size // 4:
@@ -335,7 +337,7 @@ def leading(matrix: csr_array, rank: int, start: Floats | None = None) -> tuple[
     return values[order], vectors[:, order]
 
 
-def top_beside(matrix: csr_array, found: Floats) -> float:
+def top_of_sparse_moments_beside(matrix: csr_array, found: Floats) -> float:
     """The largest eigenvalue of a matrix within the complement of the span of `found` (d, j)."""
     size = matrix.shape[0]
     if size <= DENSE:
@@ -376,5 +378,7 @@ class MarginCorrection:
         """
         scaled = [self.scale[:, None] * block for block in blocks]
         asked = tuple(Weighted(weight, block) for weight, block in zip(weights, scaled, strict=True))
-        found: BlockProducts = run(partial(products_of, ridge=ridge, asked=asked, hollow=True), BlockProducts.__add__)
+        found: BlockProducts = run(
+            partial(sparse_moment_products, ridge=ridge, asked=asked, hollow=True), BlockProducts.__add__
+        )
         return [self.scale[:, None] * image for image in found.blocks]

@@ -12,6 +12,7 @@ download, movielens_standin     the MovieLens files: found, fetched, or made up 
 """
 
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import Episode, Newcomers, World, stream
+from newcomer.worlds.world import Episode, Newcomers, World
+from newcomer.worlds.world import world_stream as stream
 
 __all__ = ["Episode", "Newcomers", "Synthetic", "World", "stream"]

@@ -28,7 +28,7 @@ from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
 from newcomer.policies.linear import LinUCB
 from newcomer.worlds.synthetic import BLOCK, Synthetic
-from newcomer.worlds.world import Episode, stream
+from newcomer.worlds.world import Episode, world_stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -78,7 +78,7 @@ class BiasedLogs:
     def drift(self) -> Floats:
         """The direction g (d,) of "drift", of the root mean square length of users' reward vectors."""
         length = float(np.sqrt(np.trace(self.world.second_moment)))
-        away = stream(self.world.seed, "drift").standard_normal(self.dim)
+        away = world_stream(self.world.seed, "drift").standard_normal(self.dim)
         return np.asarray(away * (length / np.linalg.norm(away)))
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
@@ -90,7 +90,7 @@ class BiasedLogs:
         from newcomer.logs import Logs
 
         _require(users >= 1 and steps >= 2, f"users={users}, steps={steps}", "at least one user and two steps")
-        blocks = [self._block(stream(seed, f"{self.bias} logs", i), steps) for i in range(-(-users // BLOCK))]
+        blocks = [self._block(world_stream(seed, f"{self.bias} logs", i), steps) for i in range(-(-users // BLOCK))]
         lengths, features, reward = (np.concatenate(column)[:users] for column in zip(*blocks, strict=True))
         kept = np.arange(steps) < lengths[:, None]
         user = np.broadcast_to(np.arange(users)[:, None], kept.shape)[kept]
@@ -117,7 +117,7 @@ class BiasedLogs:
             if self.bias == "liking":
                 liked = liked + self.world.draw_noise(rng, liked.shape)
             if self.bias in ("taste", "liking"):
-                chosen = softmax_choice(rng, self.strength * liked)
+                chosen = biased_softmax_choice(rng, self.strength * liked)
             else:
                 chosen = rng.integers(offers.shape[1], size=BLOCK)
             if self.bias == "adaptive":
@@ -137,7 +137,7 @@ class BiasedLogs:
         return np.asarray(np.maximum(2, np.rint(steps * (1.0 - self.strength * above))), np.int64)
 
 
-def softmax_choice(rng: np.random.Generator, scores: Floats) -> Ints:
+def biased_softmax_choice(rng: np.random.Generator, scores: Floats) -> Ints:
     """A choice (...,) from scores (..., K) with probabilities proportional to their exponentials.
 
     The largest of score + Gumbel noise is such a draw.

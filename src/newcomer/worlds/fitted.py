@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.gain.per_user import PerUser, gather
+from newcomer.gain.per_user import PerUser, gather_per_user
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
 from newcomer.policies.actions import KnownActions
-from newcomer.policies.repeatability import SHARES, starting_weights
-from newcomer.transforms import raw, sigmoid
+from newcomer.policies.repeatability import SHARES, starting_repeatability
+from newcomer.transforms import sigmoid, untransform_rewards
 from newcomer.users import UserSample
 from newcomer.worlds.world import Episode
 
@@ -48,7 +48,7 @@ class FittedWorld:
         """The share of the residual that lasts: the model's, or what it supposes of people who have met nothing."""
         if self.model.persistence is not None:
             return float(self.model.persistence)
-        return float((starting_weights(self.model) * SHARES).sum())
+        return float((starting_repeatability(self.model) * SHARES).sum())
 
     @cached_property
     def _known(self) -> KnownActions:
@@ -76,7 +76,7 @@ class FittedWorld:
         left = 1.0 - self.share if self.menu.ndim == 1 else 1.0
         noise = rng.standard_normal(drawn.shape) * np.sqrt(left * variance)
         scale = self.model.reward_transform
-        return Episode(features, raw(means, scale), raw(means + noise, scale), ids=ids)
+        return Episode(features, untransform_rewards(means, scale), untransform_rewards(means + noise, scale), ids=ids)
 
     def _clicks(self, rng: np.random.Generator, features: Floats, ids: Any, drawn: Ints, taste: Floats) -> Episode:
         """The same where rewards are clicks: each action has a rate of its own, Beta with intraclass correlation s."""
@@ -93,10 +93,10 @@ class FittedWorld:
         return Episode(features, rates, (rng.random(rates.shape) < rates).astype(np.float64), ids=ids)
 
 
-def menu_of(logs: Logs, *, named: bool, seed: int) -> Any:
+def fitted_world_menu(logs: Logs, *, named: bool, seed: int) -> Any:
     """Rows of some users, drawn by hash: distinct actions, or features."""
     share = min(1.0, 4.0 * MENU / logs.summary.rows)
-    found = gather(logs, partial(_rows, named=named, share=share, seed=seed)).values
+    found = gather_per_user(logs, partial(_rows, named=named, share=share, seed=seed)).values
     return np.unique(found[:, 0].astype(np.int64)) if named else found[:MENU]
 
 

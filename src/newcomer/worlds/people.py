@@ -53,7 +53,7 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError, NewcomerError
-from newcomer.worlds.world import Episode, stream
+from newcomer.worlds.world import Episode, world_stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -179,7 +179,7 @@ class People:
     def some(self, questions: int, seed: int) -> People:
         """The same people with some of the questions, drawn at random."""
         _require(2 <= questions <= self.dim, f"{questions} questions", f"at least 2, at most {self.dim}")
-        drawn = np.sort(stream(seed, "questions").permutation(self.dim)[:questions])
+        drawn = np.sort(world_stream(seed, "questions").permutation(self.dim)[:questions])
         return replace(self, table=self.table[:, drawn], questions=tuple(self.questions[place] for place in drawn))
 
     @property
@@ -189,7 +189,7 @@ class People:
 
     @cached_property
     def _order(self) -> Ints:
-        return stream(self.seed, "people").permutation(len(self.table)).astype(np.int64)
+        return world_stream(self.seed, "people").permutation(len(self.table)).astype(np.int64)
 
     @property
     def logged(self) -> Ints:
@@ -210,7 +210,9 @@ class People:
         count = len(self.logged) if users is None else users
         _require(1 <= count <= len(self.logged), f"users={users}", f"there are {len(self.logged)} people in the logs")
         _require(1 <= steps <= self.dim, f"steps={steps}", f"a person has {self.dim} answers")
-        asked = np.stack([stream(seed, "answers", person).permutation(self.dim)[:steps] for person in range(count)])
+        asked = np.stack(
+            [world_stream(seed, "answers", person).permutation(self.dim)[:steps] for person in range(count)]
+        )
         unasked = self.dim - len(np.unique(asked))
         _require(not unasked, f"{unasked} questions that nobody in the logs was asked", "more users, or more steps")
         person = np.repeat(self.logged[:count], steps)
@@ -245,7 +247,7 @@ class People:
 
     def is_steady(self, person: int) -> bool:
         """Whether a person always answers as in the table."""
-        return bool(self.steady > 0 and stream(self.seed, "steady", person).random() < self.steady)
+        return bool(self.steady > 0 and world_stream(self.seed, "steady", person).random() < self.steady)
 
     def _offers(self, rng: np.random.Generator, horizon: int) -> Ints:
         """Questions (T, K) on offer in each round."""
@@ -365,7 +367,7 @@ class MadeUp:
         >>> MadeUp.draw(50, 12).world.table.shape
         (50, 12)
         """
-        rng = stream(seed, "made-up people")
+        rng = world_stream(seed, "made-up people")
         liked = LEVEL + LIKED * rng.standard_normal(actions)
         directions = rng.standard_normal((actions, len(STRENGTHS))) * STRENGTHS
         deviations = rng.uniform(*OWN, size=actions)

@@ -23,8 +23,8 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.subspace import fix_signs
-from newcomer.worlds.world import Episode, LogRows, stream, unit_vectors
+from newcomer.subspace import fix_subspace_signs
+from newcomer.worlds.world import Episode, LogRows, world_stream, world_unit_vectors
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -90,13 +90,13 @@ class Synthetic:
     @cached_property
     def factor(self) -> Floats:
         """The map U (d, k) from latent to reward vectors; not orthonormal."""
-        return stream(self.seed, "factor").uniform(0.0, self.scale, (self.dim, self.rank))
+        return world_stream(self.seed, "factor").uniform(0.0, self.scale, (self.dim, self.rank))
 
     @cached_property
     def basis(self) -> Floats:
         """Orthonormal basis (d, k) of the subspace, principal directions first, largest entry of a column positive."""
         left = np.linalg.svd(self.factor @ np.linalg.cholesky(self._latent_second_moment))[0]
-        return fix_signs(left[:, : self.rank])
+        return fix_subspace_signs(left[:, : self.rank])
 
     @cached_property
     def mean(self) -> Floats:
@@ -116,7 +116,11 @@ class Synthetic:
     @cached_property
     def catalogue(self) -> Floats | None:
         """Features (items, d) of the fixed items, or None when every round has fresh actions."""
-        return None if self.items is None else unit_vectors(stream(self.seed, "catalogue"), (self.items, self.dim))
+        return (
+            None
+            if self.items is None
+            else world_unit_vectors(world_stream(self.seed, "catalogue"), (self.items, self.dim))
+        )
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
         """One newcomer for `horizon` rounds with the outcome of every candidate."""
@@ -146,7 +150,7 @@ class Synthetic:
         _require(1 <= shortest <= longest, f"steps={steps}", "pass a length, or (shortest, longest)")
         for first in range(0, users, BLOCK):
             # The whole block is drawn and then cut, or the draws would depend on the number of users.
-            yield _cut(self._block(stream(seed, "logs", first // BLOCK), first, shortest, longest), users)
+            yield _cut(self._block(world_stream(seed, "logs", first // BLOCK), first, shortest, longest), users)
 
     def write_logs(
         self,
@@ -163,17 +167,17 @@ class Synthetic:
         With `files` above one, `path` is a directory of that many parts. `grouped=False` writes rows as they happened,
         not user by user, so that users span all files.
         """
-        from newcomer.worlds.world import write_rows
+        from newcomer.worlds.world import write_world_rows
 
-        write_rows(self.histories(users, steps, seed), path, users=users, files=files, grouped=grouped)
+        write_world_rows(self.histories(users, steps, seed), path, users=users, files=files, grouped=grouped)
 
     def write_items(self, path: str | Path) -> None:
         """Write the catalogue as an items table (`action`, `features`)."""
-        from newcomer.worlds.world import write_items
+        from newcomer.worlds.world import write_world_items
 
         if self.catalogue is None:
             raise NewcomerError("this world has no items", where="items=None", todo="make it with items=1000, say")
-        write_items(self.catalogue, path)
+        write_world_items(self.catalogue, path)
 
     def _block(self, rng: np.random.Generator, first: int, shortest: int, longest: int) -> LogRows:
         """Histories of users `first` to `first + BLOCK - 1`: rewards phi . beta + noise of uniformly drawn actions."""
@@ -188,7 +192,7 @@ class Synthetic:
     def _shown(self, rng: np.random.Generator, rows: int) -> tuple[Ints | None, Floats]:
         """Actions (rows,) of a uniform logging policy, if there is a catalogue, and their features (rows, d)."""
         if self.catalogue is None:
-            return None, unit_vectors(rng, (rows, self.dim))
+            return None, world_unit_vectors(rng, (rows, self.dim))
         action = rng.integers(len(self.catalogue), size=rows)
         return action, self.catalogue[action]
 
@@ -213,7 +217,7 @@ class Synthetic:
 
     def draw_actions(self, rng: np.random.Generator, rounds: int) -> Floats:
         """Fresh candidates (rounds, choices, d), uniform on the sphere."""
-        return unit_vectors(rng, (rounds, self.choices, self.dim))
+        return world_unit_vectors(rng, (rounds, self.choices, self.dim))
 
     def draw_latents(self, rng: np.random.Generator, users: int) -> Floats:
         """Latent states theta (users, k)."""
@@ -232,7 +236,7 @@ class Synthetic:
 
     @cached_property
     def _centers(self) -> Floats:
-        return stream(self.seed, "centers").standard_normal((CENTERS, self.rank)) / math.sqrt(self.rank)
+        return world_stream(self.seed, "centers").standard_normal((CENTERS, self.rank)) / math.sqrt(self.rank)
 
     @cached_property
     def _latent_mean(self) -> Floats:

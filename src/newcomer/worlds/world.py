@@ -22,8 +22,8 @@ from polars.io.plugins import register_io_source
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.files import told
-from newcomer.records import Shown, freeze
+from newcomer.files import file_errors_told
+from newcomer.records import Shown, freeze_record
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -51,7 +51,7 @@ class Episode(Shown):
     attributes: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        freeze(self)
+        freeze_record(self)
 
     @property
     def best(self) -> Floats:
@@ -94,10 +94,10 @@ class World(Newcomers, Protocol):
         """Histories of `users` earlier users; the first n are the same for any number of users."""
 
 
-def stream(seed: int, purpose: str, *index: int) -> np.random.Generator:
+def world_stream(seed: int, purpose: str, *index: int) -> np.random.Generator:
     """An independent generator for one purpose and one index (a user, a block), the same whatever else is drawn.
 
-    >>> [int(stream(0, "newcomer", user).integers(1000)) for user in (3, 4, 3)]
+    >>> [int(world_stream(0, "newcomer", user).integers(1000)) for user in (3, 4, 3)]
     [513, 349, 513]
     """
     if seed < 0:
@@ -105,7 +105,7 @@ def stream(seed: int, purpose: str, *index: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(crc32(purpose.encode()), *index)))
 
 
-def unit_vectors(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+def world_unit_vectors(rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
     """Vectors drawn uniformly from the unit sphere; the last axis is that of coordinates."""
     rows = rng.standard_normal(shape)
     rows /= np.sqrt(np.einsum("...d,...d->...", rows, rows))[..., None]
@@ -124,10 +124,10 @@ def check_world(world: Newcomers, *, seed: int = 0) -> None:
     """
     assert isinstance(world, Newcomers), "a world needs `dim` and `episode(rng, horizon)`"
     assert isinstance(world.dim, int) and world.dim >= 1, "dim must be a positive integer"
-    episodes = [world.episode(stream(seed, "check", user), HORIZON) for user in range(USERS)]
+    episodes = [world.episode(world_stream(seed, "check", user), HORIZON) for user in range(USERS)]
     for episode in episodes:
         _check_episode(episode, world.dim, episodes[0].actions.shape[1])
-    again = world.episode(stream(seed, "check", 0), HORIZON)
+    again = world.episode(world_stream(seed, "check", 0), HORIZON)
     assert _equal(again, episodes[0]), "an episode must depend on its generator alone"
     assert not all(_equal(other, episodes[0]) for other in episodes[1:]), "users must not all be alike"
     noise = np.concatenate([(episode.rewards - episode.means).ravel() for episode in episodes])
@@ -170,7 +170,7 @@ def _first_rewards(world: World, users: int, seed: int) -> dict[object, list[flo
 _PART = "_part"  # which file a row goes to; not written
 
 
-def write_rows(parts: Iterable[LogRows], path: str | Path, *, users: int, files: int, grouped: bool) -> None:
+def write_world_rows(parts: Iterable[LogRows], path: str | Path, *, users: int, files: int, grouped: bool) -> None:
     """Write a stream of histories to one file, or to `files` files in the directory `path`.
 
     Grouped rows stand user by user and no user spans two files. Otherwise each block of users is written in the order
@@ -181,7 +181,7 @@ def write_rows(parts: Iterable[LogRows], path: str | Path, *, users: int, files:
     frames = (_frame(part, _parts(part, users, files, grouped), grouped) for part in parts)
     first = next(frames)
     source = register_io_source(_Frames(first, frames), schema=first.schema)
-    with told(path):
+    with file_errors_told(path):
         if files == 1:
             source.drop(_PART).sink_parquet(Path(path))
             return
@@ -191,10 +191,10 @@ def write_rows(parts: Iterable[LogRows], path: str | Path, *, users: int, files:
         source.sink_parquet(target, mkdir=True)
 
 
-def write_items(features: Floats, path: str | Path) -> None:
+def write_world_items(features: Floats, path: str | Path) -> None:
     """Write an items table: `action`, `features`."""
     frame = pl.DataFrame({"action": np.arange(len(features)), "features": _lists(features)})
-    with told(path):
+    with file_errors_told(path):
         frame.write_parquet(Path(path))
 
 

@@ -22,10 +22,10 @@ from newcomer.charts.pictures import draw_outlines
 from newcomer.model import Model
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.scale import Scale, Setting
-from newcomer.policies.widths import DEFAULT, resolve
+from newcomer.policies.widths import DEFAULT, resolve_widths
 from newcomer.simulate import play
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 TIMES = (3, 30, 300)  # rounds after which the sets are drawn
 WORLD = Synthetic(dim=2, rank=1, scale=1.25, length=1.0, seed=4)
@@ -55,8 +55,8 @@ def run(setting: Setting, *, users: int, seed: int) -> pl.DataFrame:
     logs = WORLD.logs(users, STEPS, seed)
     model = fit(logs, rank=1, estimator="sold", ridge=1.0, null=False)
     features, rewards = _history(model, seed)
-    low, high = resolve("practical", [1, 2], TIMES[-1], DEFAULT)
-    truth = WORLD.episode(stream(seed, "newcomer", 0), 2)
+    low, high = resolve_widths("practical", [1, 2], TIMES[-1], DEFAULT)
+    truth = WORLD.episode(world_stream(seed, "newcomer", 0), 2)
     beta = np.linalg.lstsq(truth.actions.reshape(-1, 2), truth.means.ravel(), rcond=None)[0]
     left, right = [], []
     for t in TIMES:
@@ -87,7 +87,7 @@ def _history(model: Model, seed: int) -> tuple[Floats, Floats]:
     """
     policy = nc.LocalUCB(model, horizon=TIMES[-1], radius=float(np.sqrt(2) * np.sin(_tilt(model))))
     rows = play({"LOCAL-UCB": policy}, WORLD, horizon=TIMES[-1], users=1, seed=seed, progress=False)
-    episode = WORLD.episode(stream(seed, "newcomer", 0), TIMES[-1])
+    episode = WORLD.episode(world_stream(seed, "newcomer", 0), TIMES[-1])
     return episode.actions[np.arange(TIMES[-1]), rows["action"].to_numpy()], rows["reward"].to_numpy()
 
 

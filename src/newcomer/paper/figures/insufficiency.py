@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from newcomer._fit import fit
-from newcomer.arrays import Floats, Ints, symmetric
+from newcomer.arrays import Floats, Ints, symmetric_part
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs import Logs
 from newcomer.logs.reduce import reduce
@@ -30,11 +30,11 @@ from newcomer.paper.panels import SIZE
 from newcomer.paper.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.paper.worlds.factorise import Observed, alternate
 from newcomer.paper.worlds.movielens import MovieLens
-from newcomer.simulate import mean_and_error
-from newcomer.sold.moments import merge, moments_of
-from newcomer.subspace import distance, top_eigenvectors
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.sold.moments import merge_moments, moments_of
+from newcomer.subspace import subspace_distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 Catalogued = Synthetic | MovieLens
 
@@ -58,7 +58,7 @@ def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
     place = Synthetic(items=ITEMS) if isotropic else films(world, setting)
     logs = place.logs(users, STEPS if isotropic else setting.sizes.film_steps, seed)
     bases = {label: estimate(logs, place, seed) for label, estimate in ESTIMATORS.items()}
-    errors = [distance(basis, place.basis, norm="frobenius") for basis in bases.values()]
+    errors = [subspace_distance(basis, place.basis, norm="frobenius") for basis in bases.values()]
     return pl.DataFrame({"world": world, "users": users, "seed": seed, "estimator": list(bases), "error": errors})
 
 
@@ -86,7 +86,7 @@ def factorised(logs: Logs, place: Catalogued, seed: int) -> Floats:
     assert place.catalogue is not None
     users, items, rewards = _triples(logs)
     observed = Observed(users, items, rewards, (int(users.max()) + 1, len(place.catalogue)))
-    _, factors = alternate(observed, place.rank, ridge=RIDGE, sweeps=SWEEPS, rng=stream(seed, "pmf"))
+    _, factors = alternate(observed, place.rank, ridge=RIDGE, sweeps=SWEEPS, rng=world_stream(seed, "pmf"))
     seen = np.unique(items)
     loading = np.linalg.lstsq(place.catalogue[seen], factors[seen], rcond=1e-10)[0]
     return np.asarray(np.linalg.qr(loading)[0])
@@ -94,8 +94,8 @@ def factorised(logs: Logs, place: Catalogued, seed: int) -> Floats:
 
 def uncorrected(logs: Logs, place: Catalogued, seed: int) -> Floats:
     """The leading eigenvectors of M_N itself: free of PCA's noise, and not of what the logs do not cover."""
-    moments = reduce(logs, partial(moments_of, ridge=None), merge)
-    return top_eigenvectors(symmetric(moments.product), place.rank)[1]
+    moments = reduce(logs, partial(moments_of, ridge=None), merge_moments)
+    return top_eigenvectors(symmetric_part(moments.product), place.rank)[1]
 
 
 def sold(logs: Logs, place: Catalogued, seed: int) -> Floats:
@@ -137,7 +137,7 @@ def _triples(logs: Logs) -> tuple[Ints, Ints, Floats]:
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
     """Mean error over data sets and its standard error."""
-    return rows.group_by("world", "estimator", "users", maintain_order=True).agg(**mean_and_error("error"))
+    return rows.group_by("world", "estimator", "users", maintain_order=True).agg(**simulated_mean_and_error("error"))
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:

@@ -36,7 +36,7 @@ from newcomer.paper.worlds.factorise import Factors, factorise
 from newcomer.paper.worlds.ratings import Ratings, read_ratings
 from newcomer.paper.worlds.replay import split_users
 from newcomer.population import AttributePrior
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 _Known = tuple[str, int | None, Ratings, Floats]
 
@@ -144,7 +144,7 @@ def posterior_coordinates(
     x = stated(test) - stated(test).mean(axis=0)
     told = (np.zeros((1, factors.rank, factors.rank)), np.zeros((1, factors.rank)))
     precision, moment = told if prior is None else prior.information(x)
-    lottery = stream(seed, "privacy ratings").random(len(test.user))
+    lottery = world_stream(seed, "privacy ratings").random(len(test.user))
     out = np.zeros((len(test.users), factors.rank))
     for user in range(len(test.users)):
         rows = np.flatnonzero(test.user == user)
@@ -174,7 +174,7 @@ def guessable(coordinates: Floats, label: Bools, *, folds: int = 10, ridge: floa
         raise NewcomerError(
             "too few users on one side", where=f"{int(label.sum())} of {len(label)}", todo="fewer folds"
         )
-    fold = _folds(label, folds, stream(seed, "privacy folds"))
+    fold = _folds(label, folds, world_stream(seed, "privacy folds"))
     right, area = np.empty(folds), np.empty(folds)
     for index in range(folds):
         inside = fold == index

@@ -38,7 +38,7 @@ import newcomer as nc
 from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, Panel, draw_panels
-from newcomer.clusters import Clusters, cluster
+from newcomer.clusters import Clusters, cluster_users
 from newcomer.model import Model
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.jobs import ExitRule
@@ -58,7 +58,7 @@ from newcomer.paper.worlds.factorise import (
 from newcomer.paper.worlds.movielens import MovieLens
 from newcomer.paper.worlds.ratings import Ratings, read_ratings
 from newcomer.radius import Simplified
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _wide(centred: bool, ridge: float, setting: Setting) -> tuple[Observed, Floa
         means = np.bincount(ratings.movie, values, minlength=ratings.shape[1]) / np.maximum(counts, 1)
         values = values - means[ratings.movie]
     observed = Observed(ratings.user, ratings.movie, values, ratings.shape)
-    rng = stream(0, "wide factors")
+    rng = world_stream(0, "wide factors")
     users, movies = alternate(observed, setting.sizes.dim, ridge=ridge, sweeps=SWEEPS["literal"], rng=rng)
     return observed, users, movies
 
@@ -226,7 +226,7 @@ _KINDS: dict[int, Clusters] = {}
 def _clusters(factors: Factors) -> Clusters:
     """The clusters of a factorisation's users, found once for each."""
     if id(factors) not in _KINDS:
-        _KINDS[id(factors)] = cluster(factors.users, factors.rank, seed=0)
+        _KINDS[id(factors)] = cluster_users(factors.users, factors.rank, seed=0)
     return _KINDS[id(factors)]
 
 

@@ -19,11 +19,11 @@ from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs import Logs
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.scale import Scale, Setting
-from newcomer.simulate import mean_and_error
-from newcomer.subspace import distance
-from newcomer.worlds.biased_logs import softmax_choice
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.subspace import subspace_distance
+from newcomer.worlds.biased_logs import biased_softmax_choice
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 STRENGTHS = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # how hard the logger seeks reward
 WORLDS = {"learnable (entries up to 2.5/k)": 1.25, "weak (entries up to 0.5)": 0.5}
@@ -48,7 +48,7 @@ def run(setting: Setting, *, world: str, strength: float, seed: int) -> pl.DataF
     errors = []
     for estimator, ridge in ESTIMATORS.values():
         model = fit(logs, rank=place.rank, estimator=estimator, ridge=ridge, null=False)
-        errors.append(distance(model.basis, place.basis, norm="frobenius"))
+        errors.append(subspace_distance(model.basis, place.basis, norm="frobenius"))
     where = {"world": world, "strength": strength, "seed": seed}
     return pl.DataFrame({**where, "estimator": list(ESTIMATORS), "error": errors, "greed": greed})
 
@@ -60,7 +60,7 @@ def seeking_logs(place: Synthetic, users: int, steps: int, strength: float, seed
     are in memory at once.
     """
     parts = [
-        _block(place, stream(seed, "seeking logger", first // BLOCK), min(BLOCK, users - first), steps, strength)
+        _block(place, world_stream(seed, "seeking logger", first // BLOCK), min(BLOCK, users - first), steps, strength)
         for first in range(0, users, BLOCK)
     ]
     features, rewards, greed = zip(*parts, strict=True)
@@ -78,7 +78,7 @@ def _block(
     offers = rng.standard_normal((users, steps, place.choices, place.dim))
     offers /= np.linalg.norm(offers, axis=-1, keepdims=True)
     means = np.einsum("nhkd,nd->nhk", offers, betas)
-    chosen = softmax_choice(rng, strength * means)[..., None]
+    chosen = biased_softmax_choice(rng, strength * means)[..., None]
     taken = np.take_along_axis(means, chosen, axis=2)[..., 0]
     features = np.take_along_axis(offers, chosen[..., None], axis=2)[:, :, 0]
     rewards = taken + place.noise * rng.standard_normal(taken.shape)
@@ -88,7 +88,7 @@ def _block(
 def table(rows: pl.DataFrame) -> pl.DataFrame:
     """Mean error over data sets and its standard error; `greed` is the share of the best reward that the logger got."""
     groups = rows.group_by("world", "estimator", "strength", maintain_order=True)
-    return groups.agg(**mean_and_error("error"), greed=pl.col("greed").mean())
+    return groups.agg(**simulated_mean_and_error("error"), greed=pl.col("greed").mean())
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:

@@ -19,8 +19,8 @@ from newcomer.paper.panels import SIZE
 from newcomer.paper.performing import perform_fit
 from newcomer.paper.players import paper_radius
 from newcomer.paper.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, Scale, Setting
-from newcomer.simulate import mean_and_error
-from newcomer.subspace import distance
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.subspace import subspace_distance
 
 WORLDS = (LITERAL, BALANCED, PRINTED, LEARNABLE)
 NUMBERS = ("spectral", *KINDS.values(), "inverse_coverage")
@@ -35,7 +35,7 @@ def run(setting: Setting, *, world: str, users: int, seed: int) -> pl.DataFrame:
     """Frobenius and spectral error of one SOLD fit, its three radii, and the coverage factor B = max ||D_i^-1||."""
     model = perform_fit(sold(setting.sizes, world, users=users, seed=seed), setting)
     truth = true_basis(world_named(world, setting))
-    errors = {norm: distance(model.basis, truth, norm=norm) for norm in ("frobenius", "spectral")}
+    errors = {norm: subspace_distance(model.basis, truth, norm=norm) for norm in ("frobenius", "spectral")}
     radii = {kind: paper_radius(model, kind) for kind in KINDS.values()}
     assert model.evidence.coverage is not None
     coverage = {"inverse_coverage": 1.0 / model.evidence.coverage.lambda_A}
@@ -48,7 +48,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     The rate is a second `series` with the error e_1 sqrt(N_1 / N) in each world, and nothing in the other columns.
     """
     mean = rows.rename({"frobenius": "error"}).group_by("world", "users", maintain_order=True)
-    found = mean.agg(**mean_and_error("error"), **{name: pl.col(name).mean() for name in NUMBERS})
+    found = mean.agg(**simulated_mean_and_error("error"), **{name: pl.col(name).mean() for name in NUMBERS})
     anchor = (pl.col("error") * pl.col("users").sqrt()).sort_by("users").first().over("world")
     nothing = [pl.lit(None, dtype=pl.Float64).alias(name) for name in ("error_se", *NUMBERS)]
     rate = found.with_columns(error=anchor / pl.col("users").sqrt()).with_columns(nothing)

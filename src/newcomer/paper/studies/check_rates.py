@@ -27,8 +27,8 @@ from newcomer.checks.quick import TESTS, quick_check
 from newcomer.logs import Logs
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
-from newcomer.worlds.biased_logs import softmax_choice
-from newcomer.worlds.world import stream
+from newcomer.worlds.biased_logs import biased_softmax_choice
+from newcomer.worlds.world import world_stream
 
 LEVEL, DIM, ACTIONS, TASTES, NOISE = 0.05, 12, 30, 2, 1.5
 DESIGNS = ("features", "features, ragged", "actions", "actions once, ragged", "actions once, good ones popular")
@@ -72,7 +72,7 @@ def sweep(scale: Scale) -> list[Point]:
 
 def run(setting: Setting, *, design: str, strength: float, sets: int, seed: int) -> pl.DataFrame:
     """What every test says of every set of a block."""
-    rng = stream(seed, f"check {design} {strength}")
+    rng = world_stream(seed, f"check {design} {strength}")
     rows = []
     for number in range(sets):
         logs = clean(rng, design) if design in DESIGNS else faulty(rng, design, strength)
@@ -108,7 +108,7 @@ def clean(rng: np.random.Generator, design: str, users: int = 300) -> Logs:
         drawn = np.argsort(-(popular + rng.gumbel(size=(users, ACTIONS))), axis=1)
         action = drawn[user, np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths)]
     else:
-        action = softmax_choice(rng, np.broadcast_to(popular, (len(user), ACTIONS)))
+        action = biased_softmax_choice(rng, np.broadcast_to(popular, (len(user), ACTIONS)))
     mean = popular / 0.7 if "good" in design else rng.standard_normal(ACTIONS)
     liked = np.sqrt(ACTIONS) * tastes @ _loadings(rng, ACTIONS) + mean
     reward = liked[user, action] + NOISE * rng.standard_normal(len(user))
@@ -160,7 +160,7 @@ def _shown(rng: np.random.Generator, fault: str, strength: float, betas: Floats,
     for step in range(steps):
         believed = betas if fault == "logger knows taste" else guess / (step + DIM)
         scores = strength * np.einsum("nkd,nd->nk", offers[:, step], believed)
-        shown[:, step] = offers[np.arange(users), step, softmax_choice(rng, scores)]
+        shown[:, step] = offers[np.arange(users), step, biased_softmax_choice(rng, scores)]
         paid = np.einsum("nd,nd->n", shown[:, step], betas) + noise[:, step]
         guess += paid[:, None] * shown[:, step]
     return shown

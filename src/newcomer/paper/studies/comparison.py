@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 
 from newcomer.model import Model
 from newcomer.paper.worlds.movielens import MovieLens
-from newcomer.simulate import mean_and_error, play
+from newcomer.simulate import play, simulated_mean_and_error
 from newcomer.subspace import top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Newcomers
@@ -70,7 +70,7 @@ def compared(rows: pl.DataFrame, reference: str, by: Sequence[str], unit: Sequen
     policy's.
     """
     groups = paired(rows, reference, by, unit).group_by(*by, "policy", maintain_order=True)
-    return groups.agg(units=pl.len(), **mean_and_error("regret"), **ratio_of_means("base", "regret"))
+    return groups.agg(units=pl.len(), **simulated_mean_and_error("regret"), **ratio_of_means("base", "regret"))
 
 
 def ratio_of_means(above: str, below: str) -> dict[str, pl.Expr]:

@@ -14,7 +14,7 @@ import numpy as np
 from newcomer.arrays import Floats, Ints
 from newcomer.policies.repeatability import Repeatability
 from newcomer.worlds.people import People
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 EARLIER, TOLD = 20, "told"
 
@@ -29,7 +29,7 @@ class Dealt(NamedTuple):
 
 def deal(world: People, users: int, rounds: int, seed: int, who: str = "newcomer") -> Dealt:
     """Newcomers of a world, each from a generator of its own; earlier ones have another name than those who follow."""
-    dealt = [world.answers(stream(seed, who, user), rounds) for user in range(users)]
+    dealt = [world.answers(world_stream(seed, who, user), rounds) for user in range(users)]
     return Dealt(*(np.stack(part) for part in zip(*dealt, strict=True)))
 
 
@@ -37,7 +37,7 @@ def serve(policy: Any, dealt: Dealt, told: Repeatability | None = None) -> tuple
     """Regret (n,) of newcomers who begin with what is told, and the state that they leave."""
     n, ids = len(dealt.offered), np.array(policy.model.action_ids)
     who, regret, state = np.arange(n), np.zeros(n), policy.start(n, repeatability=told)
-    rngs = [stream(0, "policy", user) for user in range(n)]
+    rngs = [world_stream(0, "policy", user) for user in range(n)]
     for t in range(dealt.offered.shape[1]):
         names = ids[dealt.offered[:, t]]
         chosen = policy.choose(state, rng=rngs, ids=names)

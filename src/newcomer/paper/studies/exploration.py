@@ -30,7 +30,7 @@ from newcomer.paper.named_worlds import films, real_ratings
 from newcomer.paper.scale import BALANCED, LITERAL, Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.people import ANSWERS, CASES, FILMS, ROUNDS, young
-from newcomer.simulate import mean_and_error
+from newcomer.simulate import simulated_mean_and_error
 from newcomer.worlds.synthetic import Synthetic
 
 WIDTHS, CURIOSITIES = (0.0, 0.25, 0.5, 1.0), (0.5, 1.0, 2.0)
@@ -120,7 +120,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     return whole.group_by(*by, "policy", maintain_order=True).agg(
         units=pl.len(),
         best=pl.col("best").first(),
-        **mean_and_error("regret"),
+        **simulated_mean_and_error("regret"),
         **ratio_of_means("regret", "least"),
         **{key.replace("ratio", "mean"): value for key, value in ratio_of_means("regret", "base").items()},
     )

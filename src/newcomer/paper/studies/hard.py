@@ -27,8 +27,8 @@ from newcomer.paper.panels import SIZE
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.theory.ball import Ball
 from newcomer.paper.theory.hard import Hard
-from newcomer.simulate import mean_and_error
-from newcomer.worlds.world import stream
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.worlds.world import world_stream
 
 DIM, RANK, CHOICES = 10, 2, 20
 HORIZONS, SIZES, STEPS, SCALES = (200, 800), (100, 400, 1600, 6400), (2, 20), (1.0, 10.0)
@@ -78,7 +78,7 @@ def regret(world: Hard, name: str, policy: Any, seed: int) -> float:
     LOCAL-UCB's greedy direction is that of its ridge estimate: its scores of twenty axes would double its time.
     """
     estimate = (lambda state: np.asarray(state.mean[0])) if name == LOCAL else None
-    rounds = Ball(world, CHOICES).serve(policy, stream(seed, "hard ball"), world.horizon, estimate=estimate)
+    rounds = Ball(world, CHOICES).serve(policy, world_stream(seed, "hard ball"), world.horizon, estimate=estimate)
     return float(rounds.sum())
 
 
@@ -86,7 +86,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     """Mean regret over members; `blind` is its ratio to that of knowing nothing, `bound` to the bound as proven."""
     cell = ["scale", "steps", "horizon", "users"]
     groups = rows.group_by(*cell, "family", "policy", maintain_order=True)
-    own = groups.agg(members=pl.len(), **mean_and_error("regret"))
+    own = groups.agg(members=pl.len(), **simulated_mean_and_error("regret"))
     for name, limit in (("blind", BLIND), ("bound", PROVEN)):
         base = own.filter(policy=limit).select(*cell, base="regret")
         own = own.join(base, on=cell, how="left", maintain_order="left")

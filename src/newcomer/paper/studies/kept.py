@@ -20,7 +20,7 @@ from newcomer.paper.lines import RANK, RIDGE
 from newcomer.paper.named_worlds import world_named
 from newcomer.paper.scale import SIMULATIONS, Scale, Setting
 from newcomer.paper.studies.comparison import regrets
-from newcomer.simulate import mean_and_error
+from newcomer.simulate import simulated_mean_and_error
 
 BLOCKS, NEWCOMERS, EVERY = 10, 30, 50  # newcomers in all are the product of the first two
 KEPT, PLAIN = "ProBALL-UCB", "LinUCB"
@@ -54,9 +54,9 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     both = rows.join(base, on=["world", "unit", "t"], maintain_order="left")
     both = both.with_columns(more=pl.col("regret") - pl.col("base"))
     groups = both.group_by("world", "policy", "t", maintain_order=True)
-    return groups.agg(newcomers=pl.len(), **mean_and_error("regret"), **mean_and_error("more")).sort(
-        "world", "policy", "t"
-    )
+    return groups.agg(
+        newcomers=pl.len(), **simulated_mean_and_error("regret"), **simulated_mean_and_error("more")
+    ).sort("world", "policy", "t")
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:

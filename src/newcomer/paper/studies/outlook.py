@@ -19,15 +19,15 @@ import newcomer as nc
 from newcomer._fit import fit
 from newcomer.arrays import Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.evaluation.off_policy import served
+from newcomer.evaluation.off_policy import off_policy_choice_rewards
 from newcomer.logs import Logs
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.people import young
 from newcomer.paper.worlds.ratings import read_ratings
-from newcomer.simulate import mean_and_error
-from newcomer.users import hold_out
-from newcomer.worlds.world import stream
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.users import hold_out_users
+from newcomer.worlds.world import world_stream
 
 SPLITS, ANSWERS = 20, (20, 60)
 FILMS, LOGGED, NEWCOMERS, LONGEST = 300, 1500, 1000, 100
@@ -50,7 +50,9 @@ def run(setting: Setting, *, people: str, seed: int) -> pl.DataFrame:
     policies = {"ours": nc.PriorUCB(model), "mean": nc.PopulationMean(model)}
     rows = []
     for step in facts.outlook.steps:
-        got = served(policies, newcomers, steps=step.interactions, choices=facts.outlook.choices, deals=12, seed=seed)
+        got = off_policy_choice_rewards(
+            policies, newcomers, steps=step.interactions, choices=facts.outlook.choices, deals=12, seed=seed
+        )
         gain = got["ours"] - got["mean"]
         error = float(gain.std(ddof=1) / np.sqrt(len(gain)))
         said = (step.gain, *step.over_mean.again(len(gain)))
@@ -88,7 +90,7 @@ def _films(setting: Setting, seed: int) -> tuple[Logs, Logs]:
     often = np.argsort(-np.bincount(ratings.movie), kind="stable")[:FILMS]
     kept = np.isin(ratings.movie, often)
     user, movie, reward = ratings.user[kept], ratings.movie[kept], ratings.rating[kept]
-    logged, others = hold_out(len(ratings.users), 0.3, stream(seed, "outlook"))
+    logged, others = hold_out_users(len(ratings.users), 0.3, world_stream(seed, "outlook"))
     some = _some(user, movie, reward, logged[:LOGGED], seed)
     return some, _some(user, movie, reward, others[:NEWCOMERS], seed)
 
@@ -96,7 +98,7 @@ def _films(setting: Setting, seed: int) -> tuple[Logs, Logs]:
 def _some(user: Ints, movie: Ints, reward: Floats, people: Ints, seed: int) -> Logs:
     """Up to `LONGEST` ratings, drawn at random, of some people."""
     own = np.flatnonzero(np.isin(user, people))
-    order = own[np.lexsort((stream(seed, "outlook rows").random(len(own)), user[own]))]
+    order = own[np.lexsort((world_stream(seed, "outlook rows").random(len(own)), user[own]))]
     who = user[order]
     place = np.arange(len(who)) - np.searchsorted(who, who)
     kept = order[place < LONGEST]
@@ -109,9 +111,9 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.group_by("people", "interactions", maintain_order=True).agg(
         splits=pl.len(),
         covered=inside.sum(),
-        **mean_and_error("said"),
+        **simulated_mean_and_error("said"),
         width=(pl.col("high") - pl.col("low")).mean(),
-        **mean_and_error("happened"),
+        **simulated_mean_and_error("happened"),
         mean=pl.col("mean").mean(),
     )
 

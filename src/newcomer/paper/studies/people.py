@@ -34,7 +34,7 @@ from newcomer.paper.panels import REGRET, ROUND
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.earlier_users import EARLIER, TOLD, after, deal
-from newcomer.simulate import mean_and_error
+from newcomer.simulate import simulated_mean_and_error
 from newcomer.worlds.people import MadeUp, People
 
 FILMS = "films, each once"
@@ -181,7 +181,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     return whole.group_by(*by, "policy", maintain_order=True).agg(
         units=pl.len(),
         rank=pl.col("rank").mean(),
-        **mean_and_error("regret"),
+        **simulated_mean_and_error("regret"),
         **_named("way", "gain", "most"),
         **_named("arms", "regret", "arm"),
         **_named("ratio", "ours", "regret"),

@@ -26,8 +26,8 @@ from newcomer.logs import Logs
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
-from newcomer.simulate import mean_and_error
-from newcomer.worlds.world import Episode, stream
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.worlds.world import Episode, world_stream
 
 ACTIONS, TRUE, ASSUMED, UNKNOWN = (20, 60), (0.0, 0.25, 0.5, 0.75), (0.0, 0.25, 0.5, 0.75), "unknown"
 STEPS, CHOICES, ROUNDS, WORLDS = 10, 10, 40, 4
@@ -49,12 +49,12 @@ class Opinions:
 
     @cached_property
     def _common(self) -> tuple[Floats, Floats]:
-        rng = stream(self.seed, "opinions")
+        rng = world_stream(self.seed, "opinions")
         return 0.5 * rng.standard_normal(self.actions), 0.5 * rng.standard_normal((self.actions, 2))
 
     def logs(self, users: int, steps: int, seed: int) -> Logs:
         """`steps` different actions of each of `users` people."""
-        rng, (mean, factor) = stream(seed, "logs of opinions"), self._common
+        rng, (mean, factor) = world_stream(seed, "logs of opinions"), self._common
         met = np.argsort(rng.random((users, self.actions)), axis=1)[:, :steps]
         liked = mean + rng.standard_normal((users, 2)) @ factor.T + rng.standard_normal((users, self.actions))
         reward = np.take_along_axis(liked, met, axis=1)
@@ -103,7 +103,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     base = rows.filter(assumed=UNKNOWN).select(*by, "seed", base="regret")
     both = rows.join(base, on=[*by, "seed"], how="left", maintain_order="left")
     groups = both.group_by("actions", "policy", "true", "assumed", maintain_order=True)
-    made = groups.agg(worlds=pl.len(), **mean_and_error("regret"), **ratio_of_means("base", "regret"))
+    made = groups.agg(worlds=pl.len(), **simulated_mean_and_error("regret"), **ratio_of_means("base", "regret"))
     return made.sort("actions", "policy", "true", maintain_order=True)
 
 

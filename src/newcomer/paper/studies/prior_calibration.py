@@ -21,7 +21,7 @@ from newcomer.paper.figure import Point, study
 from newcomer.paper.jobs import Scalar
 from newcomer.paper.scale import Scale, Setting
 from newcomer.radius import KINDS
-from newcomer.subspace import distance
+from newcomer.subspace import subspace_distance
 from newcomer.worlds.synthetic import Synthetic
 
 STRENGTHS = {"hopeless": 0.025, "weak": 0.25, "moderate": 0.5, "strong": 1.25}  # entries of U are up to this
@@ -66,9 +66,9 @@ def run(
     sold = fit(logs, rank=rank, estimator="sold", ridge=1.0, null=False)
     row: dict[str, Scalar] = {"strength": strength, "seed": seed}
     for norm in ("spectral", "frobenius"):
-        row[f"error {norm}"] = distance(model.basis, world.basis, norm=norm)
+        row[f"error {norm}"] = subspace_distance(model.basis, world.basis, norm=norm)
         row[f"calibrated {norm}"] = model.radius("calibrated", delta=delta, norm=norm)
-        row[f"sold error {norm}"] = distance(sold.basis, world.basis, norm=norm)
+        row[f"sold error {norm}"] = subspace_distance(sold.basis, world.basis, norm=norm)
         for kind in KINDS:
             row[f"{kind} {norm}"] = sold.radius(kind, delta=delta, norm=norm, clip=False, simplified=True)
     return pl.DataFrame([row])

@@ -20,13 +20,13 @@ import polars as pl
 from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, draw_lines
-from newcomer.em.likelihood import posterior_of
+from newcomer.em.likelihood import likelihood_posterior
 from newcomer.model import Model
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.stars_and_clicks import CLICKS, STARS, rewarded_by
 from newcomer.population import Population
-from newcomer.worlds.world import Newcomers, stream
+from newcomer.worlds.world import Newcomers, world_stream
 
 SEEN, BINS = (0, 5, 20), 10
 FUTURE = 60  # rewards of each user that are predicted
@@ -60,7 +60,7 @@ def _held_out(place: Newcomers, users: int, seed: int) -> tuple[Floats, Floats, 
     rounds = cut + FUTURE
     found = []
     for user in range(users):
-        episode = place.episode(stream(seed, "held-out user", user), -(-rounds // OFFERED))
+        episode = place.episode(world_stream(seed, "held-out user", user), -(-rounds // OFFERED))
         features, rewards = episode.actions[:, :OFFERED], episode.rewards[:, :OFFERED]
         found.append((features.reshape(-1, place.dim)[:rounds], rewards.ravel()[:rounds]))
     features, rewards = (np.stack(part) for part in zip(*found, strict=True))
@@ -72,7 +72,7 @@ def _predict(model: Model, past: Floats, given: Floats, future: Floats) -> Float
     prior = Population(model.mean, model.factor, model.noise_variance)
     beta = np.broadcast_to(model.mean, (len(future), model.dim))
     if past.shape[1] and model.factor.shape[1]:
-        beta = model.mean + posterior_of(prior, past, given).mean @ model.factor.T
+        beta = model.mean + likelihood_posterior(prior, past, given).mean @ model.factor.T
     return np.asarray(np.einsum("nfd,nd->nf", future, beta))
 
 

@@ -23,8 +23,8 @@ from newcomer.paper.figure import Point, study
 from newcomer.paper.panels import ROUND
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, truth_of
-from newcomer.simulate import curves, mean_and_error, play
-from newcomer.subspace import distance
+from newcomer.simulate import play, simulated_curves, simulated_mean_and_error
+from newcomer.subspace import subspace_distance
 from newcomer.worlds.synthetic import Synthetic
 
 STEPS, ROUNDS, RANK, EVERY = 20, 200, 2, 10
@@ -76,7 +76,8 @@ def run(setting: Setting, *, scale: float, case: str, users: int, newcomers: int
     }
     rows = play({**policies, **wrong}, world, horizon=ROUNDS, users=newcomers, seed=seed, progress=False)
     errors = [
-        (case, f"{name} error", ROUNDS, distance(m.basis, world.basis)) for name, m in (("EM", model), ("SOLD", sold))
+        (case, f"{name} error", ROUNDS, subspace_distance(m.basis, world.basis))
+        for name, m in (("EM", model), ("SOLD", sold))
     ]
     frame = pl.DataFrame([*_regrets(rows, case), *errors], schema=["case", "measure", "t", "value"], orient="row")
     return frame.with_columns(scale=pl.lit(scale), seed=pl.lit(seed))
@@ -84,7 +85,7 @@ def run(setting: Setting, *, scale: float, case: str, users: int, newcomers: int
 
 def _regrets(rows: pl.DataFrame, case: str) -> list[tuple[str, str, int, float]]:
     """Mean cumulative regret every few rounds, and the share of users whom the test took for strangers."""
-    lines = curves(rows).filter(pl.col("t") % EVERY == 0)
+    lines = simulated_curves(rows).filter(pl.col("t") % EVERY == 0)
     found = [_named(case, policy, t, value) for policy, t, value in lines.select("policy", "t", "regret").iter_rows()]
     last = lines.filter((pl.col("t") == ROUNDS) & pl.col("policy").str.contains("PriorUCB"))
     strangers = last.select("policy", 1.0 - pl.col("in_subspace")).iter_rows()
@@ -102,7 +103,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     base = rows.filter(case=PLAIN).select("scale", "measure", "t", "seed", base="value")
     both = rows.join(base, on=["scale", "measure", "t", "seed"], maintain_order="left")
     groups = both.group_by("scale", "measure", "case", "t", maintain_order=True)
-    made = groups.agg(worlds=pl.len(), **mean_and_error("value"), **ratio_of_means("value", "base"))
+    made = groups.agg(worlds=pl.len(), **simulated_mean_and_error("value"), **ratio_of_means("value", "base"))
     return made.sort(-pl.col("scale"), "measure", pl.col("case").cast(CASES), "t", maintain_order=True)
 
 

@@ -22,8 +22,8 @@ from newcomer.logs.reduce import reduce
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means
-from newcomer.simulate import mean_and_error
-from newcomer.subspace import distance, top_eigenvectors
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.subspace import subspace_distance, top_eigenvectors
 from newcomer.worlds.synthetic import Synthetic
 
 SCALES, STEPS, RANK, RIDGE = (1.25, 0.5, 0.25), 20, 2, 1.0
@@ -46,7 +46,7 @@ def run(setting: Setting, *, scale: float, users: int, seed: int) -> pl.DataFram
         "all pairs": all_pairs(reduce(logs, pairs_of, Pairs.__add__), RANK),
         "known theta": known_theta(world, users, seed),
     }
-    errors = [distance(basis, world.basis) for basis in bases.values()]
+    errors = [subspace_distance(basis, world.basis) for basis in bases.values()]
     return pl.DataFrame({"scale": scale, "users": users, "seed": seed, "estimator": list(bases), "error": errors})
 
 
@@ -93,7 +93,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     em = rows.filter(estimator="EM").select("scale", "seed", em="error")
     paired = rows.join(em, on=["scale", "seed"], maintain_order="left")
     groups = paired.group_by("scale", "estimator", maintain_order=True)
-    return groups.agg(worlds=pl.len(), **mean_and_error("error"), **ratio_of_means("em", "error"))
+    return groups.agg(worlds=pl.len(), **simulated_mean_and_error("error"), **ratio_of_means("em", "error"))
 
 
 def draw(frame: pl.DataFrame, path: Path) -> Path:

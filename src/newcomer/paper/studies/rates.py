@@ -24,10 +24,10 @@ from newcomer.paper.figure import Point, study
 from newcomer.paper.panels import SIZE
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.theory.guarantees import hybrid_regret, online_regret, radius_rate
-from newcomer.simulate import mean_and_error
-from newcomer.subspace import distance
+from newcomer.simulate import simulated_mean_and_error
+from newcomer.subspace import subspace_distance
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 DIM, RANK, STEPS, ROUNDS, NEWCOMERS = 20, 2, 20, 400, 10
 SIZES, SEEDS = (200, 500, 1000, 2000, 5000, 20_000), 10
@@ -49,7 +49,7 @@ def run(setting: Setting, *, users: int, seed: int) -> pl.DataFrame:
     model = fit(place.logs(users, STEPS, seed), rank=RANK, estimator="sold", ridge=1.0, null=False, calibrate=False)
     found = {
         LINEAR: served(nc.LinUCB(DIM, horizon=ROUNDS), place, seed)[0],
-        ERROR: distance(model.basis, place.basis, norm="frobenius"),
+        ERROR: subspace_distance(model.basis, place.basis, norm="frobenius"),
     }
     found[OURS], taken = served(nc.ProBALLUCB(model, horizon=ROUNDS, radius=0.0), place, seed)
     found[KAPPA] = float(np.mean([mean_square_kappa(rows, model.basis) for rows in taken]))
@@ -58,7 +58,7 @@ def run(setting: Setting, *, users: int, seed: int) -> pl.DataFrame:
 
 def served(policy: Any, place: Synthetic, seed: int) -> tuple[float, Floats]:
     """Mean regret of the newcomers of a seed, and the features (n, T, d) of the actions they were given."""
-    episodes = [place.episode(stream(seed, "rates", user), ROUNDS) for user in range(NEWCOMERS)]
+    episodes = [place.episode(world_stream(seed, "rates", user), ROUNDS) for user in range(NEWCOMERS)]
     state, everyone = policy.start(NEWCOMERS), np.arange(NEWCOMERS)
     actions, means, rewards = (
         np.stack([getattr(e, name) for e in episodes]) for name in ("actions", "means", "rewards")
@@ -90,7 +90,9 @@ def mean_square_kappa(rows: Floats, basis: Floats) -> float:
 
 def table(rows: pl.DataFrame) -> pl.DataFrame:
     """Measured means with their errors, and the rates beside them; `panel` says which picture a line is in."""
-    measured = rows.group_by("users", "policy", maintain_order=True).agg(**mean_and_error("value")).sort("users")
+    measured = (
+        rows.group_by("users", "policy", maintain_order=True).agg(**simulated_mean_and_error("value")).sort("users")
+    )
     return pl.concat(
         [
             measured.with_columns(

@@ -37,7 +37,7 @@ from newcomer.paper.studies.comparison import ratio_of_means
 from newcomer.paper.studies.earlier_users import EARLIER, TOLD, Dealt, deal, serve
 from newcomer.paper.studies.people import LIKES, ROUNDS, table_of
 from newcomer.policies.repeatability import SHARES, Repeatability
-from newcomer.simulate import mean_and_error
+from newcomer.simulate import simulated_mean_and_error
 
 TABLES = ("young", "bfi", "young 0/1", "bfi 0/1")
 STARTS, ALONE, CURIOSITIES = (0.5, 0.25, 0.1), (0.9, 0.5, 0.25), (0.5, 0.25)  # ALONE: where nothing is shared
@@ -115,7 +115,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     return whole.group_by(*by, "policy", maintain_order=True).agg(
         units=pl.len(),
         rank=pl.col("rank").mean(),
-        **mean_and_error("regret"),
+        **simulated_mean_and_error("regret"),
         **ratio_of_means("regret", "base"),
         **{key.replace("ratio", "arms"): value for key, value in ratio_of_means("regret", "arm").items()},
     )

@@ -18,7 +18,7 @@ from newcomer.logs import Logs
 from newcomer.paper.named_worlds import real_ratings
 from newcomer.paper.scale import Setting
 from newcomer.worlds.synthetic import Synthetic
-from newcomer.worlds.world import Episode, LogRows, Newcomers, stream
+from newcomer.worlds.world import Episode, LogRows, Newcomers, world_stream
 
 STARS, CLICKS = "stars, real ratings", "clicks, logistic"
 
@@ -67,7 +67,7 @@ class Clicks:
         exact = replace(self.scores, noise=0.0)
         for block, part in enumerate(exact.histories(users, steps, seed)):
             chance = self._probability(part.reward)
-            clicked = stream(seed, "clicks", block).random(chance.shape) < chance
+            clicked = world_stream(seed, "clicks", block).random(chance.shape) < chance
             yield replace(part, features=_constant(part.features), reward=clicked.astype(np.float64))
 
     def _probability(self, score: Floats) -> Floats:

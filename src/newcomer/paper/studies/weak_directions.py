@@ -33,7 +33,7 @@ from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
 from newcomer.paper.studies.people import table_of
-from newcomer.simulate import mean_and_error
+from newcomer.simulate import simulated_mean_and_error
 
 CASES: dict[str, dict[str, Any]] = {
     "same answer again": {},
@@ -134,7 +134,7 @@ def table(rows: pl.DataFrame) -> pl.DataFrame:
     return both.group_by(*by, "policy", maintain_order=True).agg(
         units=pl.len(),
         directions=pl.col("directions").mean(),
-        **mean_and_error("regret"),
+        **simulated_mean_and_error("regret"),
         **ratio_of_means("regret", "base"),
     )
 

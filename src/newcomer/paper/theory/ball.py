@@ -20,7 +20,7 @@ import numpy as np
 
 from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError
-from newcomer.worlds.world import Episode, unit_vectors
+from newcomer.worlds.world import Episode, world_unit_vectors
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -85,7 +85,7 @@ class Ball:
         `serve` has the ball itself.
         """
         beta = self.world.newcomer(rng)
-        actions = unit_vectors(rng, (horizon, self.choices, self.dim))
+        actions = world_unit_vectors(rng, (horizon, self.choices, self.dim))
         means = actions @ beta
         return Episode(actions, means, means + self.world.draw_noise(rng, means.shape))
 
@@ -106,7 +106,7 @@ class Ball:
         noise, gained = self.world.draw_noise(rng, (horizon,)), np.empty(horizon)
         guess = estimate or (lambda state: estimated(policy, state, self.dim))
         for t in range(horizon):
-            offered = np.concatenate([direction(guess(state))[None], unit_vectors(rng, (self.choices, self.dim))])
+            offered = np.concatenate([direction(guess(state))[None], world_unit_vectors(rng, (self.choices, self.dim))])
             taken = offered[int(policy.choose(state, offered)[0])]
             gained[t] = taken @ beta
             policy.update(state, taken[None], np.array([gained[t] + noise[t]]))

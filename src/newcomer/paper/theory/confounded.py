@@ -33,8 +33,8 @@ import numpy as np
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import NewcomerError
-from newcomer.subspace import fix_signs
-from newcomer.worlds.world import Episode, stream
+from newcomer.subspace import fix_subspace_signs
+from newcomer.worlds.world import Episode, world_stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -94,7 +94,7 @@ class Confounded:
     def basis(self) -> Floats:
         """Orthonormal basis (2, 1) of this twin's users; the other twin's is orthogonal to it."""
         line = np.array([[1.0], [1.0 if self.twin == 1 else -1.0]])
-        return fix_signs(line / np.linalg.norm(line))
+        return fix_subspace_signs(line / np.linalg.norm(line))
 
     @cached_property
     def catalogue(self) -> Floats:
@@ -161,7 +161,9 @@ class Confounded:
         from newcomer.logs import Logs
 
         _require(users >= 1 and steps >= 1, f"users={users}, steps={steps}", "at least one of each")
-        blocks = [self._block(stream(seed, "confounded logs", index), steps) for index in range(-(-users // BLOCK))]
+        blocks = [
+            self._block(world_stream(seed, "confounded logs", index), steps) for index in range(-(-users // BLOCK))
+        ]
         action, reward = (np.concatenate(column)[:users].ravel() for column in zip(*blocks, strict=True))
         user = np.repeat(np.arange(users), steps)
         return Logs.from_arrays(user=user, action=action, items=self.catalogue, reward=reward)

@@ -41,7 +41,7 @@ import numpy as np
 from newcomer.arrays import Floats
 from newcomer.errors import NewcomerError
 from newcomer.paper.theory.guarantees import minimax_regret
-from newcomer.worlds.world import stream, unit_vectors
+from newcomer.worlds.world import world_stream, world_unit_vectors
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -118,7 +118,7 @@ class Hard:
     @cached_property
     def beta(self) -> Floats:
         """The newcomer's reward vector (d,) in this member."""
-        signs = stream(self.member, "hard signs").choice([-1.0, 1.0], size=self.dim)
+        signs = world_stream(self.member, "hard signs").choice([-1.0, 1.0], size=self.dim)
         return np.asarray(self.scale * self.sizes * signs)
 
     @cached_property
@@ -199,7 +199,7 @@ class Hard:
         from newcomer.logs import Logs
 
         _require(users >= 1 and steps >= 1, f"users={users}, steps={steps}", "at least one of each")
-        blocks = [self._block(stream(seed, "hard logs", index), steps) for index in range(-(-users // BLOCK))]
+        blocks = [self._block(world_stream(seed, "hard logs", index), steps) for index in range(-(-users // BLOCK))]
         features, reward = (np.concatenate(column)[:users] for column in zip(*blocks, strict=True))
         user = np.repeat(np.arange(users), steps)
         return Logs.from_arrays(user=user, features=features.reshape(-1, self.dim), reward=reward.ravel())
@@ -208,7 +208,7 @@ class Hard:
         """Features (BLOCK, steps, d) and rewards (BLOCK, steps)."""
         betas = np.tile(self.beta, (BLOCK, 1))
         betas[:, : self.flipped] *= rng.choice([-1.0, 1.0], size=(BLOCK, self.flipped))
-        features = unit_vectors(rng, (BLOCK, steps, self.dim))
+        features = world_unit_vectors(rng, (BLOCK, steps, self.dim))
         return features, np.einsum("nhd,nd->nh", features, betas) + self.draw_noise(rng, (BLOCK, steps))
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from newcomer.arrays import Bools, Floats
 from newcomer.errors import PolicyError
 from newcomer.linear.ridge import Ridge
-from newcomer.linear.scoring_loops import project
+from newcomer.linear.scoring_loops import project_to_score
 from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies.base import Contract
@@ -94,7 +94,7 @@ class Hosted(Contract[HostedState]):
     def _projected(self, rows: Floats) -> Floats:
         """U^T phi (m, k) of rows (m, d), one after another: a product of all rounds otherwise with their number."""
         out = np.empty((len(rows), self.model.rank))
-        project(np.ascontiguousarray(self.model.basis.T), np.ascontiguousarray(rows), out)
+        project_to_score(np.ascontiguousarray(self.model.basis.T), np.ascontiguousarray(rows), out)
         return out
 
     def score(self, state: HostedState, query: Query) -> Floats:

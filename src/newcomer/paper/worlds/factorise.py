@@ -48,10 +48,10 @@ from scipy.linalg import cho_factor, cho_solve
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError
-from newcomer.files import pack, unpack, write
+from newcomer.files import pack_file, unpack_file, write_file
 from newcomer.paper.worlds.download import cache_folder
 from newcomer.paper.worlds.ratings import Ratings
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 Kind = Literal["literal", "balanced"]
 
@@ -159,7 +159,7 @@ def _fit(recipe: Recipe, ratings: Ratings) -> Factors:
 
 def _split(recipe: Recipe, ratings: Ratings) -> tuple[Observed, Observed]:
     """Ratings to fit, and ratings to measure the error on."""
-    test = stream(recipe.seed, "held-out ratings").random(len(ratings.rating)) < recipe.holdout
+    test = world_stream(recipe.seed, "held-out ratings").random(len(ratings.rating)) < recipe.holdout
     parts = [Observed(ratings.user[p], ratings.movie[p], ratings.rating[p], ratings.shape) for p in (~test, test)]
     return parts[0], parts[1]
 
@@ -173,18 +173,18 @@ def _literal(train: Observed, recipe: Recipe) -> tuple[Floats, Floats, float]:
 
 def _wide(train: Observed, recipe: Recipe, ridge: float) -> tuple[Floats, Floats]:
     """A factorisation in all d dimensions."""
-    rng = stream(recipe.seed, "wide factors")
+    rng = world_stream(recipe.seed, "wide factors")
     return alternate(train, recipe.dim, ridge=ridge, sweeps=SWEEPS["literal"], rng=rng)
 
 
 def _balanced(train: Observed, recipe: Recipe) -> tuple[Floats, Floats]:
     """Ours: k coordinates in which users have equal eigenvalues, then d - k spare features, all of it rotated."""
-    rng = stream(recipe.seed, "narrow factors")
+    rng = world_stream(recipe.seed, "narrow factors")
     narrow = alternate(train, recipe.rank, ridge=recipe.ridge, sweeps=SWEEPS["balanced"], rng=rng)
     latents, shown = whiten_users(*narrow)
     size = float(np.median(np.sqrt(np.mean(shown**2, axis=0))))
     spare = SPARE * size * _beyond(shown, _wide(train, recipe, RIDGE["literal"])[1])
-    turn = np.linalg.qr(stream(recipe.seed, "rotation").standard_normal((recipe.dim, recipe.dim)))[0]
+    turn = np.linalg.qr(world_stream(recipe.seed, "rotation").standard_normal((recipe.dim, recipe.dim)))[0]
     return latents @ turn[: recipe.rank], np.hstack([shown, spare]) @ turn
 
 
@@ -216,7 +216,7 @@ def _key(recipe: Recipe, ratings: Ratings) -> str:
 
 def _write(place: Path, factors: Factors) -> None:
     facts = {"rmse": factors.rmse, "threshold": factors.threshold, "recipe": asdict(factors.recipe)}
-    write(place, pack("factors", {"users": factors.users, "movies": factors.movies}, facts))
+    write_file(place, pack_file("factors", {"users": factors.users, "movies": factors.movies}, facts))
 
 
 def _read(place: Path, recipe: Recipe) -> Factors | None:
@@ -224,7 +224,7 @@ def _read(place: Path, recipe: Recipe) -> Factors | None:
     if not place.is_file():
         return None
     try:
-        arrays, facts = unpack(place.read_bytes(), "factors", where=str(place))
+        arrays, facts = unpack_file(place.read_bytes(), "factors", where=str(place))
     except ModelError:
         return None
     return Factors(arrays["users"], arrays["movies"], recipe, facts["rmse"], facts["threshold"])

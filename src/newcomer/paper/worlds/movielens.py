@@ -24,8 +24,8 @@ from newcomer.errors import NewcomerError
 from newcomer.paper.worlds.download import find_movielens
 from newcomer.paper.worlds.factorise import Factors, Kind, factorise
 from newcomer.paper.worlds.ratings import Strings, read_ratings
-from newcomer.subspace import fix_signs
-from newcomer.worlds.world import Episode, stream
+from newcomer.subspace import fix_subspace_signs
+from newcomer.worlds.world import Episode, world_stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -129,7 +129,7 @@ class MovieLens:
     @cached_property
     def basis(self) -> Floats:
         """Orthonormal basis (d, k) of all users' vectors, principal directions first, largest entry positive."""
-        return fix_signs(np.linalg.svd(self.factors.users, full_matrices=False)[2][: self.rank].T)
+        return fix_subspace_signs(np.linalg.svd(self.factors.users, full_matrices=False)[2][: self.rank].T)
 
     def episode(self, rng: np.random.Generator, horizon: int) -> Episode:
         """One newcomer for `horizon` rounds with the outcome of every candidate."""
@@ -151,7 +151,9 @@ class MovieLens:
         from newcomer.logs import Logs
 
         _require(users >= 1 and steps >= 1, f"users={users}, steps={steps}", "at least one of each")
-        blocks = [self._block(stream(seed, "movielens logs", index), steps) for index in range(-(-users // BLOCK))]
+        blocks = [
+            self._block(world_stream(seed, "movielens logs", index), steps) for index in range(-(-users // BLOCK))
+        ]
         action, reward = (np.concatenate(column)[:users] for column in zip(*blocks, strict=True))
         user = np.repeat(np.arange(users), steps)
         return Logs.from_arrays(user=user, action=action.ravel(), items=self.catalogue, reward=reward.ravel())
@@ -188,7 +190,7 @@ class MovieLens:
     @cached_property
     def _order(self) -> Ints:
         """All users in a random order: those who are held out come first."""
-        return stream(self.seed, "held-out users").permutation(len(self.factors.users))
+        return world_stream(self.seed, "held-out users").permutation(len(self.factors.users))
 
 
 def _require(holds: bool, where: str, todo: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.worlds.world import stream
+from newcomer.worlds.world import world_stream
 
 GENRES = ("Action", "Animation", "Comedy", "Crime", "Drama", "Film-Noir", "Horror", "Musical", "Sci-Fi", "Thriller")
 AGES = (1, 18, 25, 35, 45, 50, 56)
@@ -28,7 +28,7 @@ def write_standin(folder: str | Path, *, users: int = 300, movies: int = 260, se
     """
     target = Path(folder) / "ml-1m"
     target.mkdir(parents=True, exist_ok=True)
-    rng = stream(seed, "stand-in")
+    rng = world_stream(seed, "stand-in")
     taste = rng.standard_normal((users, TASTES))
     likes = 0.45 * rng.standard_normal((movies, TASTES))
     means = 3.5 + 0.4 * rng.standard_normal(movies) + taste @ likes.T

@@ -31,8 +31,8 @@ from newcomer.errors import NewcomerError
 from newcomer.paper.worlds.download import find_movielens
 from newcomer.paper.worlds.factorise import Factors, Kind, factorise
 from newcomer.paper.worlds.ratings import Ratings, read_ratings
-from newcomer.users import hold_out
-from newcomer.worlds.world import Episode, stream
+from newcomer.users import hold_out_users
+from newcomer.worlds.world import Episode, world_stream
 
 if TYPE_CHECKING:
     from newcomer.logs import Logs
@@ -128,11 +128,11 @@ class Replay:
 
     def _sample(self, users: int | None, steps: int | None, seed: int) -> Ints:
         """Rows of `train` to keep: each user's are ordered by lot and the first `steps` taken, of the first users."""
-        everyone = stream(seed, "replay users").permutation(len(self.train.users))
+        everyone = world_stream(seed, "replay users").permutation(len(self.train.users))
         wanted = len(everyone) if users is None else users
         _require(1 <= wanted <= len(everyone), f"users={users}", f"there are {len(everyone)} training users")
         _require(steps is None or steps >= 1, f"steps={steps}", "at least one")
-        lottery = stream(seed, "replay steps").random(len(self.train.user))
+        lottery = world_stream(seed, "replay steps").random(len(self.train.user))
         ticket = np.lexsort((lottery, self.train.user))
         counts = np.bincount(self.train.user, minlength=len(everyone))
         place = np.arange(len(ticket)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -150,7 +150,7 @@ class Replay:
 def split_users(ratings: Ratings, held_out: float, *, seed: int) -> tuple[Ratings, Ratings]:
     """Ratings of the training users, and of a share `held_out` of users who are kept apart."""
     _require(0 < held_out < 1, f"held_out={held_out}", "choose a share between 0 and 1")
-    train, test = hold_out(len(ratings.users), held_out, stream(seed, "replay split"))
+    train, test = hold_out_users(len(ratings.users), held_out, world_stream(seed, "replay split"))
     _require(min(len(train), len(test)) > 0, f"held_out={held_out}", "leave users on both sides")
     return ratings.of_users(train), ratings.of_users(test)
 

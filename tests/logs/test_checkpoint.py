@@ -119,7 +119,7 @@ def test_the_command_says_what_is_kept_and_goes_on(folder, tmp_path) -> None:
         "import sys; from newcomer.cli import main, progress\n"
         "def stop(self, told):\n    if told.passes == 6: raise KeyboardInterrupt\n"
         "progress.Meter.hear = stop\n"
-        f"sys.exit(main.execute(['fit', {str(folder)!r}, '--rank', '2', '--out', {str(out)!r}]))"
+        f"sys.exit(main.execute_command(['fit', {str(folder)!r}, '--rank', '2', '--out', {str(out)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130 and "--resume goes on from there" in done.stderr, done.stderr

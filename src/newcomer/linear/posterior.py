@@ -21,7 +21,7 @@ from newcomer.linear.ridge import Ridge
 def condition_posterior(system: Ridge, users: Ints, rows: Floats, rewards: Floats, variance: Floats) -> None:
     """Take rewards (m,) = rows (m, k) . z + noise of this variance (m,) into the posteriors of `users` (m,).
 
-    >>> system = ridge.start(1, 1)
+    >>> system = ridge.start_ridge(1, 1)
     >>> condition_posterior(system, np.array([0]), np.array([[1.0]]), np.array([3.0]), np.array([0.5]))
     >>> system.mean.round(6).tolist()
     [[2.0]]

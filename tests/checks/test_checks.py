@@ -457,7 +457,7 @@ def shown(propensity: np.ndarray | float, *, odds: np.ndarray, users: int = 400)
 
 
 def test_few_rows_with_true_propensities_are_rarely_called_broken():
-    """Forty small logs by a fair draw of 12 actions, at a level of 5%: errors are known, not estimated from few rows."""
+    """Forty small logs by a fair draw of 12 actions, at a level of 5%."""
     called = 0
     for seed in range(40):
         rng = np.random.default_rng(seed)

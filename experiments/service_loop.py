@@ -144,9 +144,14 @@ def table(found: pl.DataFrame) -> str:
         for number, regret in enumerate(by, start=1):
             more = Interval.of(100.0 * (regret - by[0]) / by[0].mean())
             change = "" if number == 1 else f"{more.value:+.1f}% ({more.low:+.1f} to {more.high:+.1f})"
-            told.append([how, f"{users} users", str(number), f"{regret.mean():.2f}", change])
-    heads = ["next models", "first model", "generation", "regret of 10 rounds", "against the first model"]
+            told.append([how, f"{users} users", str(number), f"{regret.mean():.2f}", change, str(len(regret))])
+    heads = ["next models", "first model", "generation", "regret of 10 rounds", "against the first model", "services"]
     return markdown.table(heads, told)
+
+
+def with_table(page: str, results: Path) -> str:
+    """The page with the table of the last run."""
+    return markdown.replaced(page, START, table(pl.read_csv(results / RESULTS.name)))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from experiments import (
     radius_sweep,
     readme_people,
     self_selection,
+    service_loop,
     study_page,
 )
 
@@ -31,6 +32,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     results, docs = root / "experiments" / "results", root / "docs"
     measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
     scale, known, clicks = docs / "scale.md", docs / "attributes.md", docs / "clicks.md"
+    loop = docs / "loop.md"
     enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
     return {
         root / "experiments" / "README.md": figure_page.readme(results),
@@ -41,6 +43,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),
+        loop: service_loop.with_table(loop.read_text(encoding="utf-8"), results),
         clicks: link_choice.with_table(
             binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
         ),

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LATE = 2.0  # seconds, on a machine that has nothing else to do
 FIRST = 0.1  # seconds of a command in which nothing but imports happens
 MARK = "NEWCOMER_TRIAL"  # in the environment of all processes of a trial
-WORKERS = "from newcomer.logs import engine; engine.ENOUGH = 0; from newcomer.__main__ import start; start()"
+WORKERS = "from newcomer.logs import workers; workers.ENOUGH = 0; from newcomer.__main__ import start; start()"
 COMMANDS = {
     "fit": ["-m", "newcomer", "fit", "logs.csv", "--out", "out/m.newcomer", "--force"],
     "fit by workers": ["-c", WORKERS, "fit", "logs.csv", "--workers", "2", "--out", "out/m.newcomer", "--force"],

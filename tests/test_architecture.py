@@ -8,6 +8,7 @@ that defines it. The package's own `__init__` is the table of these names and no
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -238,3 +239,13 @@ def test_lines_end_within_120_columns(folder: str) -> None:
         if len(line) > 120
     ]
     assert long == []
+
+
+def test_no_test_imports_another() -> None:
+    """What several tests share has a file of its own, so that each can be read, run and removed alone."""
+    shared = re.compile(
+        r"^(?:from|import) tests\.(?:\w+\.)*test_\w+|^from tests[\w.]* import .*\btest_\w+", re.MULTILINE
+    )
+    assert [
+        path.name for path in (ROOT / "tests").rglob("*.py") if shared.search(path.read_text(encoding="utf-8"))
+    ] == []

@@ -14,7 +14,7 @@ from newcomer.cli import output
 
 
 def test_a_machine_without_compiled_loops_is_cold(tmp_path: Path) -> None:
-    code = "from newcomer import compile_cache as cache; print(cache.cold('em'), cache.cold())"
+    code = "from newcomer.compile_cache import compile_cache_is_cold as cold; print(cold('em'), cold())"
     compile_cache.warm_compile_cache()
     for folder, told in ((str(tmp_path), "True True\n"), ("", "False False\n")):
         env = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}

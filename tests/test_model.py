@@ -364,7 +364,7 @@ def test_radii_and_features_need_no_learning_code(model, tmp_path):
         "import sys, newcomer as nc; model = nc.load(sys.argv[1]);"
         "kinds = (None, 'calibrated', 'hoeffding', 'bernstein', 'martingale');"
         "print([model.radius(kind, norm=norm) for kind in kinds for norm in ('spectral', 'frobenius')], model.id);"
-        "rooms = ('population', 'sold', 'logs', 'fitting', 'array_loops', 'linear', 'policies');"
+        "rooms = ('em', 'sold', 'logs', 'fitting', 'array_loops', 'linear', 'policies');"
         "learning = tuple(f'newcomer.{room}' for room in rooms) + ('polars', 'numba', 'scipy.stats');"
         "bad = [name for name in sys.modules if name.startswith(learning)];"
         "assert not bad, bad"

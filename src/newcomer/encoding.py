@@ -237,6 +237,21 @@ def encode_level_indicators(column: Column, codes: Ints) -> Floats:
     return np.asarray(table[codes])  # -1 is the last row
 
 
+def named_columns(given: Any) -> tuple[Any, list[str] | None]:
+    """A frame, a mapping of columns or a list of mappings as something whose columns have names, and these names.
+
+    Entries that a mapping of the list lacks are NaN. What has no names comes back as it is, with None.
+
+    >>> named_columns([{"price": 2.0}, {"price": 1.0, "colour": "red"}])
+    ({'price': [2.0, 1.0], 'colour': [nan, 'red']}, ['price', 'colour'])
+    """
+    if isinstance(given, list | tuple) and given and all(isinstance(row, Mapping) for row in given):
+        names = list(dict.fromkeys(name for row in given for name in row))
+        given = {name: [row.get(name, np.nan) for row in given] for name in names}
+    there = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", None))
+    return given, None if there is None else [str(name) for name in there]
+
+
 def encode_by_entries(
     given: Any, levels: Sequence[Column], actions: Sequence[int | str] | None = None, ids: Any = None
 ) -> Any:
@@ -251,13 +266,9 @@ def encode_by_entries(
     >>> found["colour=blue"].tolist(), found["price"]
     ([0.0, 0.75], [2.0, 1.0])
     """
-    if isinstance(given, list | tuple) and given and all(isinstance(row, Mapping) for row in given):
-        names = list(dict.fromkeys(name for row in given for name in row))
-        given = {name: [row.get(name, np.nan) for row in given] for name in names}
-    there = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", None))
-    if there is None:
+    given, names = named_columns(given)
+    if names is None:
         return given
-    names = [str(name) for name in there]
     table: dict[str, Any] = {name: given[name] for name in names}
     for column in levels:
         if column.name in names:

@@ -146,4 +146,7 @@ def test_arms_that_are_no_service_s_change_nothing():
     plain = {name: column for name, column in frame.items() if name != "arm"}
     assert ours == nc.check(nc.Logs.from_arrays(**plain), fit=False)
     assert judges_of(("treatment", "control")) == "all"
+    frame["propensity"] = [None, *frame["propensity"][1:]]
+    with pytest.raises(LogsError, match="propensity is missing"):
+        nc.Logs.from_arrays(**frame)
     assert difference(np.array([3.0, 3.0, 3.0]), np.array([2.0, 2.0, 2.0])).value == 0.0

@@ -456,6 +456,18 @@ def shown(propensity: np.ndarray | float, *, odds: np.ndarray, users: int = 400)
     ]
 
 
+def test_few_rows_with_true_propensities_are_rarely_called_broken():
+    """Forty small logs by a fair draw of 12 actions, at a level of 5%."""
+    called = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        user, action = np.repeat(np.arange(29), 6), rng.integers(12, size=174)
+        reward, fair = rng.standard_normal(174), np.full(174, 1 / 12)
+        logs = nc.Logs.from_arrays(user=user, action=action, reward=reward, propensity=fair)
+        called += nc.check(logs, fit=False)["propensities"].verdict == "broken"
+    assert called <= 4
+
+
 def test_propensities_are_held_against_frequencies():
     odds = np.array([0.5, 0.3, 0.2])
     assert shown(odds, odds=odds).verdict == "fine"

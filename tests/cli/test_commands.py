@@ -274,7 +274,10 @@ def test_the_version_and_the_help_are_there(call: Command) -> None:
     assert all(command in alone.out for command in ("fit", "inspect", "demo"))
 
 
-@pytest.mark.parametrize("code", ["import newcomer", "from newcomer.cli.main import execute; execute(['--help'])"])
+HELP = "from newcomer.cli import main; main.execute_command(['--help'])"
+
+
+@pytest.mark.parametrize("code", ["import newcomer", HELP])
 def test_starting_imports_nothing_heavy(code: str) -> None:
     done = shell(f"{code}\nimport sys\nprint([m for m in {HEAVY} if m in sys.modules], file=sys.stderr)")
     assert done.returncode == 0 and done.stderr == "[]\n"
@@ -287,7 +290,7 @@ def test_python_m_is_the_same_command() -> None:
 
 def test_colours_only_where_they_are_wanted(call: Command, logs: Path) -> None:
     call("fit", logs)
-    code = "from newcomer.cli.main import run; run(['inspect', 'model.newcomer'])"
+    code = "from newcomer.cli.main import run_main; run_main(['inspect', 'model.newcomer'])"
     assert "\x1b[" not in shell(code).stdout
     assert "\x1b[" in shell(code, FORCE_COLOR="1", NO_COLOR="", TERM="xterm-256color").stdout
     plain = shell(code, FORCE_COLOR="1", NO_COLOR="1", TERM="xterm-256color").stdout
@@ -296,7 +299,8 @@ def test_colours_only_where_they_are_wanted(call: Command, logs: Path) -> None:
 
 def test_a_terminal_that_knows_only_ascii_is_served(call: Command, logs: Path) -> None:
     call("fit", logs)
-    done = shell("from newcomer.cli.main import run; run(['inspect', 'model.newcomer'])", PYTHONIOENCODING="ascii")
+    code = "from newcomer.cli.main import run_main; run_main(['inspect', 'model.newcomer'])"
+    done = shell(code, PYTHONIOENCODING="ascii")
     assert done.returncode == 0 and "#####" in done.stdout and "?" not in done.stdout
 
 

@@ -33,9 +33,9 @@ def heard() -> Iterator[None]:
 PASSES = """
 import signal, sys
 import numpy as np
-from newcomer.em.likelihood import posterior_of, Task, expect
+from newcomer.em.likelihood import likelihood_posterior, Task, likelihood_sums
 from newcomer.population import Population
-from newcomer._transform import UserModel, locate
+from newcomer._transform import UserModel, transform_batch
 from newcomer.worlds import Synthetic
 from newcomer._fit import fit
 logs = Synthetic.learnable(dim=6, seed=1).logs(3000, 10, seed=1)
@@ -43,9 +43,9 @@ batch = next(logs.batches())
 population, all = Population(np.zeros(6), np.ones((6, 2)), 1.0), np.ones(64, dtype=bool)
 taste = UserModel.of(fit(logs, rank=1, estimator="sold"), logs, 0.0)
 works = [
-    lambda: expect(batch, (Task(population, all, all),)),
-    lambda: posterior_of(population, np.ones((3000, 10, 6)), np.ones((3000, 10))),
-    lambda: locate(batch, prior=taste),
+    lambda: likelihood_sums(batch, (Task(population, all, all),)),
+    lambda: likelihood_posterior(population, np.ones((3000, 10, 6)), np.ones((3000, 10))),
+    lambda: transform_batch(batch, prior=taste),
 ]
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 for work in works:
@@ -104,7 +104,7 @@ def test_what_libraries_make_of_an_interrupt_is_still_130(code: str, tmp_path: P
     program = (
         "import os, signal\nfrom newcomer.cli import inspect, main\n"
         f"def interrupted(*given, **named):\n    try: os.kill(os.getpid(), signal.SIGINT)\n    finally: {code}\n"
-        "main.app = interrupted\nmain.run(['inspect', 'm'])"
+        "main.app = interrupted\nmain.run_main(['inspect', 'm'])"
     )
     (tmp_path / "probe.py").write_text(program)
     command = [sys.executable, "-m", "probe"]
@@ -120,7 +120,7 @@ def test_an_interrupt_that_got_lost_comes_again() -> None:
         "def work(*given, **named):\n"
         "    held = Held(); weakref.finalize(held, lambda: os.kill(os.getpid(), signal.SIGINT)); del held\n"
         "    time.sleep(20)\n"
-        "main.app = work\nmain.run(['inspect', 'm'])"
+        "main.app = work\nmain.run_main(['inspect', 'm'])"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=15)
     assert done.returncode == 130 and done.stderr.strip() == "interrupted"
@@ -131,9 +131,9 @@ def test_an_interrupt_after_the_model_is_saved_is_too_late(tmp_path: Path) -> No
     interrupts.write_logs(tmp_path / "logs.csv", users=60)
     program = (
         "import os, signal\nfrom newcomer.cli import fit, main\n"
-        "show = fit.show\n"
+        "show = fit.show_model\n"
         "def interrupted(*given, **named):\n    os.kill(os.getpid(), signal.SIGINT)\n    show(*given, **named)\n"
-        "fit.show = interrupted\nmain.run(['fit', 'logs.csv', '--out', 'm.newcomer'])"
+        "fit.show_model = interrupted\nmain.run_main(['fit', 'logs.csv', '--out', 'm.newcomer'])"
     )
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and "m.newcomer" in done.stdout, done.stderr

@@ -74,3 +74,22 @@ EXAMPLES = {
 
 
 SITUATIONS = [(name, place) for name, make in EXAMPLES.items() for place in range(len(make(5, 2)))]
+
+
+def rank_16(actions=200):
+    """A model of one-hot actions with everything that a fit gives it; how much repeats is not known."""
+    rng = np.random.default_rng(0)
+    factor = 0.2 * rng.standard_normal((actions, 16))
+    return nc.Model(
+        np.linalg.qr(factor)[0],
+        np.ones(actions),
+        3.0 + 0.5 * rng.standard_normal(actions),
+        factor,
+        0.8,
+        action_ids=tuple(range(actions)),
+        one_hot=True,
+        persistence=None,
+        residual_variance=rng.uniform(0.6, 1.1, actions),
+        uncertainty=rng.uniform(0.0, 0.1, actions),
+        error_scales=np.array([[0.5, 1.0, 2.0], [0.3, 0.4, 0.3]]),
+    )

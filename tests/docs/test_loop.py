@@ -12,8 +12,8 @@ import polars as pl
 
 import newcomer as nc
 from newcomer.cli import main
-from tests.serve.running import Process, free_port
-from tests.serve.test_page import curl
+from newcomer.cli.check import BROKEN
+from tests.serve.running import Process, curl, free_port
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "loop.md").read_text(encoding="utf-8")
 LINES = [
@@ -59,7 +59,9 @@ def test_every_command_of_the_page_runs(tmp_path, monkeypatch, capsys):
                 if words[:2] == ["newcomer", "serve"]:
                     service = Process(words[2], *words[3:], port=free_port()).wait_ready(http, 120.0)
                 elif words[0] == "newcomer":
-                    assert main.execute_command(words[1:]) == 0, (line, capsys.readouterr().err)
+                    # Arms are drawn by the store's secret, and a check at a level of 5% may call clean logs broken.
+                    fine = (0, BROKEN) if words[1] in ("check", "report") else (0,)
+                    assert main.execute_command(words[1:]) in fine, (line, capsys.readouterr().err)
                     assert "Rows have arms" in capsys.readouterr().err or "sqlite" not in line
                 else:
                     answer = curl(http, line, service.url, tmp_path)

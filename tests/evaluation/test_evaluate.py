@@ -150,8 +150,8 @@ def dealt(monkeypatch):
 
 def test_workers_fit_and_judge_and_change_nothing(found, dealt):
     both = [nc.evaluate(logs_of(), quick=True, run=nc.Run(workers=workers)) for workers in (2, 3)]
-    assert dealt["expect"] > 50, "fits of the folds"
-    assert dealt["_look"] == 2 * 3 * 5, "judged, replayed and weighed, fold by fold"
+    assert dealt["likelihood_sums"] > 50, "fits of the folds"
+    assert dealt["_look"] + dealt["_replayed"] == 2 * 3 * 5, "judged, replayed and weighed, fold by fold"
     assert numbers(both[0]) == numbers(both[1])
     assert numbers(both[0]) == pytest.approx(numbers(found), rel=1e-9, abs=1e-9, nan_ok=True)
 
@@ -166,13 +166,13 @@ def test_some_users_of_logs_stay_with_the_workers_of_all(dealt):
         assert logs.engine is None and pickle.loads(pickle.dumps(part)).engine is None
         alone = Fold(half, ~half, seed=1).to_fit(logs)
         assert nc.fit(part, rank=1).mean == pytest.approx(nc.fit(alone, rank=1).mean, rel=1e-9)
-    assert dealt["expect"] > 5
+    assert dealt["likelihood_sums"] > 5
 
 
 def test_the_same_findings_are_told_without_checking_again(monkeypatch):
     logs = logs_of(users=60)
     known, whole = nc.check(logs, fit=False), nc.evaluate(logs, quick=True)
-    monkeypatch.setattr("newcomer.checks.quick.take_sample", None)
+    monkeypatch.setattr("newcomer.checks.quick.take_residual_sample", None)
     assert nc.evaluate(logs, quick=True, findings=known) == whole
     with pytest.raises(nc.NewcomerError, match="findings"):
         nc.evaluate(logs, quick=True, findings="fine")

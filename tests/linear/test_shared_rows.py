@@ -11,9 +11,8 @@ import pytest
 
 import newcomer as nc
 from newcomer.linear import state as states
-from tests.contract.examples import with_catalogue
-from tests.linear.test_state_file import rank_16
-from tests.policies.test_attributes import one_hot
+from tests.contract.examples import rank_16, with_catalogue
+from tests.policies.attribute_models import one_hot
 
 POLICIES = [nc.PriorUCB, nc.PriorTS, nc.EmpiricalArms, nc.PopulationMean]
 

@@ -19,25 +19,7 @@ from newcomer.linear import state_file
 from newcomer.linear.state import State
 from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.belief import PriorState
-from tests.contract.examples import with_catalogue
-
-
-def rank_16(actions=200):
-    rng = np.random.default_rng(0)
-    factor = 0.2 * rng.standard_normal((actions, 16))
-    return nc.Model(
-        np.linalg.qr(factor)[0],
-        np.ones(actions),
-        3.0 + 0.5 * rng.standard_normal(actions),
-        factor,
-        0.8,
-        action_ids=tuple(range(actions)),
-        one_hot=True,
-        persistence=None,
-        residual_variance=rng.uniform(0.6, 1.1, actions),
-        uncertainty=rng.uniform(0.0, 0.1, actions),
-        error_scales=np.array([[0.5, 1.0, 2.0], [0.3, 0.4, 0.3]]),
-    )
+from tests.contract.examples import rank_16, with_catalogue
 
 
 def served(policy, users, rewards, seed=1):

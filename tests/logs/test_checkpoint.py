@@ -23,8 +23,8 @@ from tests.helpers import same_moments, write_parquet
 KILLED = """
 import os, signal, sys
 import newcomer as nc
-from newcomer.logs import engine
-engine.ENOUGH = 0
+from newcomer.logs import workers
+workers.ENOUGH = 0
 def listen(told):
     if told.passes == int(sys.argv[4]):
         os.kill(os.getpid(), getattr(signal, sys.argv[3]))
@@ -116,10 +116,10 @@ def test_a_file_that_breaks_during_a_fit_is_named_and_the_passes_are_kept(whole,
 def test_the_command_says_what_is_kept_and_goes_on(folder, tmp_path) -> None:
     out = tmp_path / "m.newcomer"
     code = (
-        "import sys; from newcomer.cli import main, progress\n"
+        "import sys; from newcomer.cli import main, output\n"
         "def stop(self, told):\n    if told.passes == 6: raise KeyboardInterrupt\n"
-        "progress.Meter.hear = stop\n"
-        f"sys.exit(main.execute(['fit', {str(folder)!r}, '--rank', '2', '--out', {str(out)!r}]))"
+        "output.Meter.hear = stop\n"
+        f"sys.exit(main.execute_command(['fit', {str(folder)!r}, '--rank', '2', '--out', {str(out)!r}]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 130 and "--resume goes on from there" in done.stderr, done.stderr

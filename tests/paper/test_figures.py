@@ -489,7 +489,7 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     written = pages()
     places = ("experiments/README.md", "docs/prior-measured.md", "docs/radius.md", "README.md")
     places += ("docs/good-enough.md", "docs/will-it-help.md", "docs/people.md", "docs/prior.md", "docs/scale.md")
-    places += ("docs/attributes.md", "docs/clicks.md")
+    places += ("docs/attributes.md", "docs/clicks.md", "docs/loop.md")
     assert set(written) == {root / place for place in places}
     for path, text in written.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"

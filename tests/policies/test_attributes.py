@@ -12,8 +12,6 @@ import pytest
 
 import newcomer as nc
 from newcomer.arrays import Floats
-from newcomer.em.attributes import population_with_attributes
-from newcomer.encoding import Column
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.policies.belief import PriorState
@@ -21,25 +19,7 @@ from newcomer.policies.binary_belief import BinaryState
 from newcomer.transforms import expected_sigmoid
 from tests.oracles import attributes as oracle
 from tests.oracles import binary as integrals
-
-COLUMNS = (Column("age", "number", 40.0, 10.0), Column("plan", "level", levels=("free", "paid"), shares=(0.7, 0.3)))
-C = np.array([[1.0, 0.05, -0.05], [0.05, 0.21, -0.21], [-0.05, -0.21, 0.21]])
-
-
-def parts(dim: int = 5, rank: int = 2, seed: int = 0) -> tuple[Floats, Floats, Floats]:
-    rng = np.random.default_rng(seed)
-    return rng.normal(size=dim), rng.normal(size=(dim, rank)), 0.4 * rng.normal(size=(dim, 3))
-
-
-def model_of(m: Floats, L: Floats, B: Floats, **more: Any) -> Model:
-    prior, factor = population_with_attributes(L, B, C)
-    given = {"attributes": COLUMNS, "attribute_effects": prior.effects, "attribute_covariance": C}
-    basis = np.linalg.qr(factor)[0][:, :2]
-    return Model(basis, np.ones(len(m)), m, factor, 0.5, **{**given, **more})
-
-
-def one_hot(**more: Any) -> Model:
-    return model_of(*parts(), one_hot=True, action_ids=tuple("abcde"), persistence=0.3, **more)
+from tests.policies.attribute_models import C, model_of, one_hot, parts
 
 
 def expected(policy: Any, state: Any, actions: Floats, **more: Any) -> Floats:

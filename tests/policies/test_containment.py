@@ -11,7 +11,7 @@ from newcomer.policies.exits import farthest_before_exit
 from newcomer.testing import check_policy
 from tests.helpers import learns_at_once_as_in_turn, plain_model, unit
 from tests.oracles import containment as oracle
-from tests.policies.test_exits import ALPHAS, DIM, RANK, ROUNDS, play_rounds
+from tests.policies.exit_rounds import ALPHAS, DIM, RANK, ROUNDS, play_rounds
 
 
 def make(radius, kind=nc.ProBALLUCB, bound=1.3, model=None):

@@ -12,27 +12,12 @@ from newcomer.policies.widths import plug_in_width_bound
 from newcomer.testing import check_policy
 from tests.helpers import learns_at_once_as_in_turn, plain_model, unit
 from tests.oracles import savings as oracle
-from tests.oracles.policies import practical_width, system
-
-DIM, RANK, ROUNDS = 6, 2, 60
-ALPHAS = (practical_width(RANK, ROUNDS), practical_width(DIM, ROUNDS))
+from tests.oracles.policies import system
+from tests.policies.exit_rounds import ALPHAS, DIM, RANK, ROUNDS, play_rounds
 
 
 def make(radius, kind=nc.ProBALLUCB, bound=1.0, model=None):
     return kind(model or plain_model(DIM, RANK), horizon=ROUNDS, radius=radius, exit="savings", reward_bound=bound)
-
-
-def play_rounds(policy, rounds=ROUNDS, seed=0, on_round=lambda *_: None):
-    """One user against random unit features; `on_round(state, actions, history, chosen)` looks on."""
-    rng, state, history = np.random.default_rng(seed), policy.start(1), []
-    beta = unit(rng, policy.model.dim)
-    for t in range(rounds):
-        actions = unit(rng, 8, policy.model.dim)
-        chosen = int(policy.choose(state, actions, np.random.default_rng([seed, t]))[0])
-        on_round(state, actions, history, chosen)
-        history.append((actions[chosen], float(actions[chosen] @ beta + 0.5 * rng.standard_normal())))
-        policy.update(state, *history[-1])
-    return state, history
 
 
 @pytest.mark.parametrize("seed", range(3))

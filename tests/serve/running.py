@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shlex
 import signal
 import subprocess
 import sys
@@ -136,3 +137,18 @@ class Process:
 def free_port():
     with listen("127.0.0.1", 0) as door:
         return door.getsockname()[1]
+
+
+def curl(http, line, url, folder):
+    """Send what a curl line would."""
+    words = iter(shlex.split(line)[1:])
+    method, content, address = None, None, ""
+    for word in words:
+        if word == "-X":
+            method = next(words)
+        elif word in ("-d", "--data-binary"):
+            given = next(words)
+            content = (folder / given[1:]).read_bytes() if given.startswith("@") else given.encode()
+        else:
+            address = word.replace("http://127.0.0.1:8321", url)
+    return http.request(method or ("GET" if content is None else "POST"), address, content=content)

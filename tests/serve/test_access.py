@@ -9,6 +9,7 @@ import re
 
 import httpx2
 import jsonschema
+import numpy as np
 import pytest
 
 import newcomer as nc
@@ -112,6 +113,21 @@ def test_the_client_tries_again_and_is_answered_once():
     assert len(seen) == 3 and len(set(seen)) == 1
     with pytest.raises(StoreError, match="cannot be reached"):
         nc.Client("http://127.0.0.1:1", tries=1).status()
+
+
+def test_the_client_sends_numbers_of_arrays_and_refuses_what_json_lacks():
+    sent = []
+
+    def answer(request):
+        sent.append(json.loads(request.content))
+        return httpx2.Response(200, json={"items": [{"decision": "d", "status": "recorded"}]})
+
+    client = nc.Client("http://service")
+    client._http = httpx2.Client(base_url="http://service", transport=httpx2.MockTransport(answer))
+    client.reward_batch([{"decision": "d", "reward": np.float64(0.5)}])
+    assert sent[0]["items"][0]["reward"] == 0.5
+    with pytest.raises(nc.NewcomerError, match="a complex cannot be sent"):
+        client.reward_batch([{"decision": "d", "reward": 1j}])
 
 
 def test_the_client_to_await():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from pathlib import Path
 
@@ -17,11 +16,9 @@ from newcomer.serve.recent import Recent
 from newcomer.serve.service import Config
 from newcomer.serve.shapes import Problem
 from newcomer.serve.store_memory import MemoryStore
-from tests.optional import REQUIRED, optional
-from tests.reporting.test_browser import CONTRAST, QUIET, TEXTS, WIDE
+from tests.browser import CONTRAST, TEXTS, WIDE, open_browser
 from tests.serve.running import model_of, running
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ADMIN = "a" * 20
 TOKENS = [f"decide {'d' * 20}", f"admin {ADMIN}"]
 NAMES = ("<script>document.title='taken'</script>", "A" * 200, '"><img src=https://example.com/x.png>', *"bcdefgh")
@@ -114,17 +111,7 @@ def test_the_last_minute():
 
 @pytest.fixture(scope="module")
 def browser():
-    if CHROMIUM is None and "browser" not in REQUIRED:
-        pytest.skip("not run: no chromium")
-    if "browser" not in REQUIRED:
-        optional("playwright")
-    from playwright.sync_api import sync_playwright
-
-    assert CHROMIUM is not None, "NEWCOMER_REQUIRE has browser, and there is no chromium"
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        yield opened
-        opened.close()
+    yield from open_browser()
 
 
 @pytest.fixture(scope="module")

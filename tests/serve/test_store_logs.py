@@ -14,7 +14,7 @@ import pytest
 
 import newcomer as nc
 from newcomer.cli.main import execute_command
-from newcomer.errors import MissingExtra, StoreError
+from newcomer.errors import LogsError, MissingExtra, StoreError
 from newcomer.logs import service_store
 from newcomer.logs.service_store import read_store, shown_address
 from newcomer.serve.migrations import STEPS
@@ -183,6 +183,11 @@ def test_what_is_no_store_is_refused(tmp_path, capsys):
             nc.read_logs(url)
         assert execute_command(["check", url, "--quick"]) == 6
         assert what in capsys.readouterr().err
+
+
+def test_a_store_is_read_alone():
+    with pytest.raises(LogsError, match="a store is no part of a list of files"):
+        nc.read_logs(["logs.csv", "sqlite:///s.store"])
 
 
 def test_the_reader_knows_the_schema_of_the_service():

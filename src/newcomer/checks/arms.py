@@ -20,8 +20,8 @@ from newcomer.checks.significance import Draft
 from newcomer.findings import ARMS, LIFT, Finding
 from newcomer.gain.arms import arm_steps, lift_of
 from newcomer.interval import interval_in_words
-from newcomer.logs.arms import OBSERVED, RANDOM
 from newcomer.logs.batch import Batch
+from newcomer.logs.candidates import OBSERVED, RANDOM
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 

@@ -35,11 +35,11 @@ it: `single_action_dependence` says so, first of all that is unknowable, and how
 
 Do attributes of users tell which actions were logged?
 
-Where they do, whoever logged has treated users by what was known of them: new users were shown other things than old
-ones, say. Rewards of the actions are then those of the users who were shown them. That confounds a fit that does not
-know the attribute. One that has it in the model compares users who are alike, so it is pointed out and no fault, and
-forward, backward, contexts and self-selection compare what is left of each half beyond attributes
-(`HalvedRows.beyond_attributes`).
+If they do, actions were chosen by what was known of users: new users were shown other things than old ones, say. The
+rewards of an action are then those of the users who were shown it, which confounds a fit that does not know the
+attribute. A fit that has the attribute in its model compares users who are alike. So the finding points it out and is
+no fault, and the tests of adaptive logging, contexts and self-selection use what is left of each half after a
+regression on attributes (`HalvedRows.beyond_attributes`).
 
 The test regresses what each user was shown (the mean of features over the user's rows, along at most `COORDINATES`
 random directions) on encoded attributes; attributes are permuted among users for its p-value.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import bdtr, bdtrc, ndtri
 
 from newcomer.arrays import Floats, Ints
 from newcomer.checks.residuals import CheckSample, Propensities, ResidualSample
@@ -190,6 +190,9 @@ def describe_propensities(found: CheckSample, rows: int, level: float) -> Findin
     equal = fixed and abs(float(told.least[found.shown > 0].sum()) - 1) < 1e-6
     off = np.abs(ratio - 1) if equal else ratio - 1
     limit = -float(ndtri(level / (2 * len(ratio)))) * error
+    if fixed:  # the error of a frequency is known, and estimated from few rows it is too small
+        chance = _by_chance(told, rows)
+        limit = np.where(chance < level / len(ratio), limit, np.maximum(limit, off))
     worst = int(np.argmax(off - limit))
     least, used = float(told.least.min()), float(told.inverse.sum() ** 2 / (rows * told.squares.sum()))
     picture, beyond = _ratio_picture(ratio, limit), float(max(off[worst], 0.0))
@@ -215,6 +218,14 @@ def _ratios(told: Propensities, rows: int) -> tuple[Floats, Floats]:
     """Mean over rows of 1(a) / p of each action, for one without names over their number; and its standard error."""
     mean = told.inverse / rows
     return mean, np.sqrt(np.maximum(told.squares / rows - mean**2, 0.0) / rows)
+
+
+def _by_chance(told: Propensities, rows: int) -> Floats:
+    """Two-sided p-values (A,) of how often actions were shown, each with one propensity: by binomial tails."""
+    odds = np.where(told.largest > 0, told.least, 1.0)
+    met = np.rint(told.inverse * odds)
+    tails = np.minimum(bdtr(met, rows, odds), bdtrc(met - 1, rows, odds))
+    return np.where(told.largest > 0, np.minimum(2 * tails, 1.0), 1.0)
 
 
 def _ratio_picture(ratio: Floats, limit: Floats) -> Picture:

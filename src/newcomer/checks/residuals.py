@@ -3,8 +3,8 @@
 Sums over all rows say how often each action was shown and what its propensities were. The tests look at whole people
 instead, at most some tens of thousands of them: those whose hashed id is below a threshold, so that who is looked at
 does not depend on the order of files, batches or workers. Of each the first `LONGEST` rows are kept, with the action
-they name, or their features (mapped to `WIDEST` random directions if they are more). Kept people are sorted by hash
-at the end, whoever gathered them.
+they name, or their features (mapped to `WIDEST` random directions if they are more). Users are sorted by hash at
+the end, so that the number of workers changes nothing.
 
 Residuals: the users of a check, their rows as residuals and coordinates, and sums over halves of their histories.
 

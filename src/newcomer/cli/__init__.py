@@ -1,7 +1,7 @@
 """The command line, one command a file.
 
 Threads of the linear algebra library that wait for each other made a fit five times slower than one thread does;
-whoever wants more sets these variables. Set here because the library reads them when NumPy is first imported.
+set these variables for more. Set here because the library reads them when NumPy is first imported.
 """
 
 import os

@@ -36,7 +36,7 @@ LOOK = 5  # interactions after which every command tells the gain first, where h
 SLIGHT = 0.01  # share of the variance of rewards from which preferences are worth a word
 TRIAL = 50  # actions that a randomised test may have
 NAMED, LONG = 3, 60  # actions in a sentence, and letters of a name
-NEXT = "It is served already: fit the next model from these rows, stage and promote it, and go on comparing."
+NEXT = "It is served already: fit the next model from the first (--from) and these rows, promote it, go on comparing."
 PROMISE = "what is learned from them promises nothing"
 
 

@@ -196,7 +196,7 @@ def learn_ridge(system: Ridge, features: Floats, reward: Floats, users: Ints) ->
     >>> system = start_ridge(1, 2)
     >>> learn_ridge(system, np.array([[1.0, 0.0]]), np.array([3.0]), np.array([0]))
     True
-    >>> system.mean.tolist()
+    >>> system.mean.round(12).tolist()
     [[1.5, 0.0]]
     """
     return learning_loops.learn_rows(*system.parts, users, features, reward)
@@ -242,7 +242,7 @@ def symmetric_ridge(triangle: Floats, dim: int) -> Floats:
 def condition_posterior(system: Ridge, users: Ints, rows: Floats, rewards: Floats, variance: Floats) -> None:
     """Take rewards (m,) = rows (m, k) . z + noise of this variance (m,) into the posteriors of `users` (m,).
 
-    >>> system = ridge.start(1, 1)
+    >>> system = start_ridge(1, 1)
     >>> condition_posterior(system, np.array([0]), np.array([[1.0]]), np.array([3.0]), np.array([0.5]))
     >>> system.mean.round(6).tolist()
     [[2.0]]

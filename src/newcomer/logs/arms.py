@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
+from newcomer.logs.candidates import INCUMBENT, OBSERVED, RANDOM, TREATED
 from newcomer.logs.histories import Histories
 from newcomer.logs.memory_store import gather
 
-RANDOM, TREATED, OBSERVED = "random", "treated", "observed"
 Judges = Literal["all", "random", "nobody"]
 
 
@@ -34,7 +34,7 @@ def judges_of(arms: Sequence[str]) -> Judges:
     """
     if RANDOM in arms:
         return "random" if len(arms) > 1 else "all"
-    return "nobody" if TREATED in arms else "all"
+    return "nobody" if TREATED in arms or INCUMBENT in arms else "all"
 
 
 def at_random(part: Histories, arms: Sequence[str]) -> Histories | None:

@@ -3,7 +3,7 @@
 Numbers are standardised, booleans too; texts and categories become levels (`newcomer.encoding`). Values may be missing,
 and users may have no row at all: they count as average. A column that cannot be of use (constant, or a level a user,
 as an id) is left out and pointed out; it is refused where it was chosen by name. Means, levels and covariances are
-those of the users of the logs: whoever else is in the table does not count.
+those of the users of the logs; other users in the table do not count.
 """
 
 from __future__ import annotations

@@ -22,6 +22,8 @@ from newcomer.records import Shown, freeze_record
 
 NOWHERE = -1  # the position of an id that is no action of the catalogue: it was shown and never chosen
 MOST_ARMS = 1000
+RANDOM, TREATED, INCUMBENT, OBSERVED = "random", "treated", "incumbent", "observed"  # arms of the decision service
+SERVICE = frozenset({RANDOM, TREATED, INCUMBENT, OBSERVED, "control"})
 
 
 @dataclass(frozen=True)

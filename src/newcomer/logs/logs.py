@@ -82,7 +82,7 @@ from newcomer.run_settings import Checkpoint
 from newcomer.transforms import Transform
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
-DERIVED = ("_table", "advice", "action_ids", "judges")  # cached properties
+DERIVED = ("_table", "advice", "action_ids", "_random_users")  # cached properties
 
 
 class Logs(Shown):
@@ -454,7 +454,7 @@ class Logs(Shown):
         source, total = store_of_some_users(self._source, keep, self._items, self.engine)
         return self._replace(_source=source, total=total, summary=self._summed(total), checkpoint=None)
 
-    @cached_property
+    @property
     def judges(self) -> Logs | None:
         """The logs of the users by whom these are judged: themselves, or, where rows have the arms of an experiment,
         the users who were served at random (`newcomer.logs.arms`); None where nobody was.
@@ -467,6 +467,11 @@ class Logs(Shown):
         who = judges_of(self.arms)
         if who != "random":
             return self if who == "all" else None
+        return self._random_users
+
+    @cached_property
+    def _random_users(self) -> Logs | None:
+        """The users of the random arm; apart from `judges`, since logs that kept themselves would never be let go."""
         source, total = keep_parts(self._source, partial(at_random, arms=self.arms), self._items, self.engine)
         if not total.users:
             return None

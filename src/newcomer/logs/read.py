@@ -159,6 +159,9 @@ def read_logs(
             **options._asdict(),
         )
     limits, store = clip_read_option(clip, options.reward_transform), None
+    if isinstance(path, list | tuple) and any(map(is_store, path)):
+        todo = "pass its address alone; a fit adds its rows to what a model knows with start= (--from)"
+        raise LogsError("a store is no part of a list of files", where="path", todo=todo)
     if is_store(path):
         store = read_store(path, Scratch if engine is None else engine.room)
         path, items, features, users = store.given(items, features, users)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from newcomer.arrays import Floats, Ints
 from newcomer.encoding import Column, encoded_entry_names
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.candidates import arm_names, arm_numbers, located
+from newcomer.logs.candidates import SERVICE, arm_names, arm_numbers, located
 from newcomer.logs.columns import (
     KNOWN,
     Epoch,
@@ -101,13 +101,19 @@ class Layout:
         levels, notes = learn_feature_levels(self.features, types, counted, action=self.action, where=where)
         return self.noting(*notes, levels=levels)
 
+    @property
+    def by_service(self) -> bool:
+        """Whether rows have the arms of the decision service, and no others."""
+        return bool(self.arms) and SERVICE.issuperset(self.arms)
+
     def incomplete(self, schema: Mapping[str, pl.DataType]) -> dict[str, pl.Expr]:
         """Of each column that must have one, where it holds no value, by its name and type.
 
-        Beside arms, no candidates are the whole catalogue, and a propensity may be unknown: the arm says who chose.
+        Beside arms of the service, no candidates are the whole catalogue, and a propensity may be unknown: the arm says
+        who chose.
         """
         numeric = {self.reward, self.propensity, *self.numeric_features}
-        free = set() if self.arm is None else {self.candidates, self.propensity}
+        free = {self.candidates, self.propensity} if self.by_service else set()
         return {
             name: text_is_missing(name, schema[name], number=name in numeric)
             for name in self.names()
@@ -289,7 +295,7 @@ def extract_by_schema(
         steps = place.attempt("step", lambda at: time_column(written, at, layout.epoch, layout.dates, ties=layout.ties))
     users = place.attempt("", _users, frame[layout.user], layout.tidy_ids)
     rewards = place.attempt("", _rewards, frame[layout.reward], layout.reward_transform)
-    gaps = layout.arm is not None
+    gaps = layout.by_service
     shares = None
     if layout.propensity is not None:
         chances = frame[layout.propensity]

@@ -122,8 +122,8 @@ class Engine(ABC):
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS")
 DEATHS = 3  # workers that a task may cost
 _START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from newcomer.logs.workers import serve; "
-    "serve(int(sys.argv[1]), int(sys.argv[3]))"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from newcomer.logs.workers import serve_as_worker; "
+    "serve_as_worker(int(sys.argv[1]), int(sys.argv[3]))"
 )
 
 

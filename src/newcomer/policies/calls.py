@@ -8,7 +8,7 @@ looked at, because they change the state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeGuard
 
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer import array_loops, validate
 from newcomer.arrays import Bools, Floats, Ints
+from newcomer.encoding import named_columns
 from newcomer.errors import PolicyError, error_name_hint
 from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import state_positions
@@ -120,13 +121,9 @@ def call_features_by_name(given: Any, wanted: Sequence[str], *, constant: bool) 
     >>> call_features_by_name(given, ["price", "weight"], constant=True).tolist()
     [[1.0, 2.0, 1.0], [3.0, 4.0, 1.0]]
     """
-    if isinstance(given, list | tuple) and given and all(isinstance(row, Mapping) for row in given):
-        known = list(dict.fromkeys(name for row in given for name in row))
-        given = {name: [row.get(name, np.nan) for row in given] for name in known}
-    available = given if isinstance(given, Mapping) else getattr(given, "column_names", getattr(given, "columns", None))
-    if available is None:
+    given, known = named_columns(given)
+    if known is None:
         return given
-    known = [str(name) for name in available]
     missing = next((name for name in wanted if name not in known), None)
     if missing is not None:
         todo = f"the model was fitted with {', '.join(wanted[:12])}{error_name_hint(missing, known)}"

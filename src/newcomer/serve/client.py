@@ -25,7 +25,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer.errors import MissingExtra, StoreError
+from newcomer.errors import MissingExtra, NewcomerError, StoreError
 
 try:
     import httpx2 as http
@@ -49,6 +49,13 @@ class ServiceError(StoreError):
     code: str = ""
 
 
+def plain_value(value: object) -> Any:
+    """Numbers and arrays of NumPy as JSON has them: rewards and ids often come from a frame or an array."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise NewcomerError(f"a {type(value).__name__} cannot be sent", todo="send numbers, text, lists and dicts of these")
+
+
 @dataclass(frozen=True)
 class Ask(Generic[Given]):
     """A request: where, what, and the shape of the answer."""
@@ -63,7 +70,9 @@ class Ask(Generic[Given]):
 
     def content(self) -> bytes | None:
         """The bytes to send."""
-        return self.body if isinstance(self.body, bytes) or self.body is None else msgspec.json.encode(self.body)
+        if isinstance(self.body, bytes) or self.body is None:
+            return self.body
+        return msgspec.json.encode(self.body, enc_hook=plain_value)
 
     def read(self, answer: Any) -> Given:
         """The answer, or the refusal as an error."""

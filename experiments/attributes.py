@@ -42,7 +42,6 @@ import polars as pl
 from experiments import markdown
 from experiments.results_table import write_table
 from newcomer._fit import fit
-from newcomer._outcome import has_binary_outcome
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.em.attributes import population_with_attributes
@@ -50,6 +49,7 @@ from newcomer.encoding import encode_columns, table_to_encode, translate_encodin
 from newcomer.evaluation.predictors import regression_predictor
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
+from newcomer.outcome import has_binary_outcome
 from newcomer.policies.baselines import PopulationMean
 from newcomer.policies.prior import PriorUCB
 from newcomer.population import AttributePrior

@@ -42,7 +42,7 @@ from newcomer.evaluation.predictors import MEAN, OURS, POSTERIOR
 from newcomer.evaluation.results import STEPS, CurveStep, PolicyRow, result_curves, result_table_rows
 from newcomer.evidence import GainStep
 from newcomer.gain import heldout_gain
-from newcomer.gain.per_user import PerUser, UserTable
+from newcomer.gain.deals import PerUser, UserTable
 from newcomer.interval import Interval
 from newcomer.logs import Logs
 from newcomer.logs.reduce import reduce

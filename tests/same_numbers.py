@@ -83,7 +83,7 @@ def _fitted(estimator="em", **more):
 
 
 def _finite():
-    from newcomer.clusters import cluster_users
+    from newcomer.policies.finite_models import cluster_users
 
     vectors = np.random.default_rng(8).standard_normal((200, 12))
     found = cluster_users(vectors, 3, seed=1)

@@ -39,10 +39,10 @@ FLOW = (
     ("local",),
     ("policies",),
     ("gain",),  # what policies would have been worth to held-out users, and what that decides
-    ("_warm_start", "_outcome", "_fit", "checks"),  # fit makes the cheap checks; the others make fits
+    ("_warm_start", "outcome", "_fit", "checks"),  # fit makes the cheap checks; the others make fits
     ("compile_cache",),
     ("worlds",),
-    ("simulate", "clusters", "testing"),
+    ("simulate", "testing"),
     ("evaluation",),
     ("charts",),
     ("reporting",),

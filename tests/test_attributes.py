@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 import newcomer as nc
+from newcomer import outcome
 from newcomer.cli.main import app
 from newcomer.errors import LogsError
 from newcomer.evaluation.predictors import regression_predictor
 from newcomer.evidence import OutcomeFacts
-from newcomer.gain import outcomes
 from newcomer.linear.ridge import ridge_precision
 from newcomer.worlds.world import Episode
 
@@ -200,7 +200,7 @@ def test_evaluate_and_report_of_clicks_say_what_attributes_are_worth(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A model of both, as `auto` may choose it: judged beside the model without attributes, and beside regression."""
-    monkeypatch.setattr(outcomes, "compare_outcomes", lambda *_, **__: OutcomeFacts("binary", "auto"))
+    monkeypatch.setattr(outcome, "compare_outcomes", lambda *_, **__: OutcomeFacts("binary", "auto"))
     logs, people = tables()
     clicked = logs.with_columns(reward=(pl.col("reward") > 3.0).cast(pl.Float64))
     read = nc.Logs.from_frame(clicked, users=people)

@@ -8,8 +8,8 @@ import itertools
 import numpy as np
 import pytest
 
-from newcomer.clusters import cluster_reward_error, cluster_users
 from newcomer.errors import ModelError
+from newcomer.policies.finite_models import cluster_reward_error, cluster_users
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ _HOME = {
     "LinTS": "policies.linear",
     "PriorTS": "policies.prior",
     "PriorUCB": "policies.prior",
-    "EmpiricalArms": "policies.empirical_arms",
+    "EmpiricalArms": "policies.baselines",
     "Uniform": "policies.baselines",
     "PopulationMean": "policies.baselines",
     "MUCB": "policies.finite_models",
@@ -80,9 +80,9 @@ if TYPE_CHECKING:
     from newcomer.logs import read_logs as read_logs
     from newcomer.model import Model as Model
     from newcomer.model import load as load
+    from newcomer.policies.baselines import EmpiricalArms as EmpiricalArms
     from newcomer.policies.baselines import PopulationMean as PopulationMean
     from newcomer.policies.baselines import Uniform as Uniform
-    from newcomer.policies.empirical_arms import EmpiricalArms as EmpiricalArms
     from newcomer.policies.finite_models import MTS as MTS
     from newcomer.policies.finite_models import MUCB as MUCB
     from newcomer.policies.finite_models import MmUCB as MmUCB

@@ -20,7 +20,6 @@ from typing import Any, Literal
 import numpy as np
 
 from newcomer import __version__, validate
-from newcomer._outcome import as_binary_outcome, check_outcome, fit_binary_outcome, tries_binary_outcome
 from newcomer._warm_start import (
     SavedMoments,
     WarmStart,
@@ -45,7 +44,7 @@ from newcomer.em.variance_components import error_variance_scales
 from newcomer.encoding import Column
 from newcomer.errors import FitWarning, LogsError, ModelError, warn_caller
 from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, RidgeChoice
-from newcomer.gain import best_actions, heldout_gain, outcomes
+from newcomer.gain import best_actions, heldout_gain
 from newcomer.gain.deals import deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
@@ -54,6 +53,13 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened_logs, read_logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
+from newcomer.outcome import (
+    as_binary_outcome,
+    check_outcome,
+    compare_outcomes,
+    fit_binary_outcome,
+    tries_binary_outcome,
+)
 from newcomer.population import Estimate, Population
 from newcomer.run_settings import Run
 from newcomer.sold import second_moment
@@ -353,9 +359,7 @@ def _linked(
         return binary, OutcomeFacts("binary", "given" if outcome == "binary" else "kept")
     logs = people.judges.logs
     length = round(logs.summary.rows / max(logs.summary.users, 1))
-    why = outcomes.compare_outcomes(
-        people.judges.run, gaussian.apart, binary.apart, people=logs.summary.users, length=length
-    )
+    why = compare_outcomes(people.judges.run, gaussian.apart, binary.apart, people=logs.summary.users, length=length)
     return gaussian if why.chosen == "gaussian" else binary, why
 
 

@@ -481,7 +481,7 @@ class OutcomeFacts:
     """Why rewards of 0 and 1 are taken for normal ("gaussian") or go through log-odds ("binary").
 
     `how`: "given", "kept" from the model that a refit starts from, or "auto": held-out users compared both
-    (`newcomer.gain.outcomes`). `log_score` a reward and `gain` a choice are those of the binary model less the other's.
+    (`newcomer.outcome`). `log_score` a reward and `gain` a choice are those of the binary model less the other's.
     """
 
     chosen: str

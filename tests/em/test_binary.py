@@ -11,9 +11,8 @@ import pytest
 
 import newcomer as nc
 from newcomer.em import binary, binary_likelihood
-from newcomer.em.binary import ClickStart
+from newcomer.em.binary import ClickOptimizer, ClickPrior, ClickStart
 from newcomer.em.binary_likelihood import ClickSums, ClickTask, binary_likelihood_nodes, binary_likelihood_sums
-from newcomer.em.binary_optimizer import ClickOptimizer, ClickPrior
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes
 from newcomer.errors import LogsError, ModelError

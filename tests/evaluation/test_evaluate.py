@@ -20,8 +20,7 @@ from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, cold_start_c
 from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay, replay_pools
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS
 from newcomer.evaluation.results import Interval
-from newcomer.gain.deals import deal_rows
-from newcomer.gain.per_user import PerUser, UserTable
+from newcomer.gain.deals import PerUser, UserTable, deal_rows
 from newcomer.gain.propensities import Menu
 from newcomer.interval import ratio_interval
 from newcomer.logs import disk_store, workers

@@ -8,9 +8,9 @@ import pytest
 from scipy import stats
 
 import newcomer as nc
-from newcomer.clusters import cluster_users
 from newcomer.errors import ModelError, PolicyError
-from newcomer.policies.mixture_posterior import MixtureState
+from newcomer.policies.finite_models import cluster_users
+from newcomer.policies.mixtures import MixtureState
 from newcomer.testing import check_policy
 from tests.oracles import models as oracle
 

@@ -109,7 +109,7 @@ def test_leading_directions_from_products_are_those_of_the_matrix() -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_the_start_is_that_of_its_definition(narrow, monkeypatch, again) -> None:
     """The leading directions by passes against the d x d matrix of all pairs, written out naively."""
-    monkeypatch.setattr("newcomer.em.sparse_pairs.PASSES", 8)
+    monkeypatch.setattr("newcomer.em.shrinkage.PASSES", 8)
     logs = logs_of(plain_ratings(150, 25, rows=8, seed=3, again=again))
     begin = start_with_shrinkage(Passes(logs), None)
     assert isinstance(begin.pairs, SparsePairs)

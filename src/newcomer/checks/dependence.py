@@ -82,7 +82,7 @@ from newcomer.checks.significance import (
     users_with_peers_to_test,
 )
 from newcomer.findings import LOGGING, Finding, Picture, Verdict
-from newcomer.gain.per_user import PerUser, gather_per_user
+from newcomer.gain.deals import PerUser, gather_per_user
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.users import mix_user_hashes, reshuffled_users, user_lots

@@ -134,7 +134,7 @@ def parse_estimator(name: str) -> str:
 
 def parse_outcome(name: str) -> Any:
     """One of the outcomes that `newcomer.fit` knows; the list is kept there."""
-    from newcomer._outcome import OUTCOMES
+    from newcomer.outcome import OUTCOMES
 
     if name not in OUTCOMES:
         hint = error_name_hint(name, OUTCOMES) or f"; choose one of {', '.join(OUTCOMES)}"

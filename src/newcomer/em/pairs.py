@@ -68,7 +68,7 @@ class Pairs:
 class SparsePairs:
     """The same where features are one-hot and actions many: sums that are d x d are diagonal, and `products` has none.
 
-    What is off the diagonal of the products is not kept: `newcomer.em.sparse_pairs` finds the directions that it
+    What is off the diagonal of the products is not kept: `newcomer.em.shrinkage` finds the directions that it
     has from further passes.
     """
 

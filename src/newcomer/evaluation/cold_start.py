@@ -21,8 +21,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
-from newcomer.gain.deals import Deal, deal_rows, dealt_actions, inform_dealt_users
-from newcomer.gain.per_user import PerUser, Progress, UserTable, gather_per_user
+from newcomer.gain.deals import (
+    Deal,
+    PerUser,
+    Progress,
+    UserTable,
+    deal_rows,
+    dealt_actions,
+    gather_per_user,
+    inform_dealt_users,
+)
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.users import Purpose, UserSample, user_buckets

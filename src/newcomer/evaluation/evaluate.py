@@ -50,9 +50,8 @@ from newcomer.evaluation.results import (
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
 from newcomer.gain.arms import arm_steps
-from newcomer.gain.deals import deal_choices, deal_lengths, usual_deal_length
+from newcomer.gain.deals import Progress, UserTable, deal_choices, deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
-from newcomer.gain.per_user import Progress, UserTable
 from newcomer.gain.propensities import why_no_propensities
 from newcomer.gain.verdict import LOOK, decide, findings_of_verdict
 from newcomer.interval import FEWEST
@@ -61,8 +60,7 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened_logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
-from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.empirical_arms import EmpiricalArms
+from newcomer.policies.baselines import EmpiricalArms, PopulationMean
 from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.run_settings import Run
 from newcomer.simulate import play

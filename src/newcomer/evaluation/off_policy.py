@@ -35,8 +35,17 @@ import numpy as np
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evaluation.cold_start import BYTES
 from newcomer.evaluation.results import OffPolicyRow
-from newcomer.gain.deals import deal_rows, dealt_actions, dealt_rewards, inform_dealt_users, start_dealt_users
-from newcomer.gain.per_user import PerUser, Progress, UserTable, gather_per_user
+from newcomer.gain.deals import (
+    PerUser,
+    Progress,
+    UserTable,
+    deal_rows,
+    dealt_actions,
+    dealt_rewards,
+    gather_per_user,
+    inform_dealt_users,
+    start_dealt_users,
+)
 from newcomer.gain.propensities import Menu, Offer, inconsistent_propensities
 from newcomer.interval import FEWEST, ratio_interval
 from newcomer.logs.batch import Batch

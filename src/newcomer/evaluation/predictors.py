@@ -29,15 +29,13 @@ from newcomer.encoding import Column, translate_encoding
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Predictor
 from newcomer.evaluation.recommenders import DENSE, recommenders
-from newcomer.gain.deals import Deal
-from newcomer.gain.per_user import UserTable
+from newcomer.gain.deals import Deal, UserTable
 from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
-from newcomer.policies.baselines import PopulationMean, Uniform
-from newcomer.policies.empirical_arms import EmpiricalArms
+from newcomer.policies.baselines import EmpiricalArms, PopulationMean, Uniform
 from newcomer.policies.linear import LinTS, LinUCB
 from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.policies.proball import ProBALLTS, ProBALLUCB

@@ -24,7 +24,7 @@ from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
 from newcomer.gain.arms import ArmStep, arm_sentences
-from newcomer.gain.per_user import UserTable
+from newcomer.gain.deals import UserTable
 from newcomer.gain.verdict import LOOK, verdict_times
 from newcomer.interval import FEWEST, Interval, interval_in_words
 from newcomer.records import Shown, record_as_table

@@ -32,7 +32,7 @@ from scipy.special import ndtri
 
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.evidence import BestAction, Everybody, Summary
-from newcomer.gain.per_user import PerUser
+from newcomer.gain.deals import PerUser
 from newcomer.gain.propensities import Menu, inconsistent_propensities, why_no_propensities
 from newcomer.interval import FEWEST, LEVEL, Interval, ratio_interval
 from newcomer.logs.batch import Batch

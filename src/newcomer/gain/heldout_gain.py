@@ -24,14 +24,21 @@ import numpy as np
 
 from newcomer.arrays import Bools, Floats, Hashes, Ints
 from newcomer.evidence import Everybody, GainStep, HeldoutGain
-from newcomer.gain.deals import STEPS, Deal, deal_choices, deal_rows, dealt_actions, dealt_rewards, start_dealt_users
-from newcomer.gain.per_user import PerUser
+from newcomer.gain.deals import (
+    STEPS,
+    Deal,
+    PerUser,
+    deal_choices,
+    deal_rows,
+    dealt_actions,
+    dealt_rewards,
+    start_dealt_users,
+)
 from newcomer.interval import FEWEST, Interval
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import Pass
 from newcomer.model import Model
-from newcomer.policies.baselines import PopulationMean
-from newcomer.policies.empirical_arms import EmpiricalArms
+from newcomer.policies.baselines import EmpiricalArms, PopulationMean
 from newcomer.policies.prior import PriorUCB
 from newcomer.users import FOLDS, UserSample, user_buckets
 

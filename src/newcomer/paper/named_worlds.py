@@ -15,12 +15,12 @@ from pathlib import Path
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.clusters import Clusters, cluster_reward_error, cluster_users
 from newcomer.logs import Logs
 from newcomer.paper.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, REPLAY, Setting
 from newcomer.paper.worlds.factorise import Kind
 from newcomer.paper.worlds.movielens import MovieLens
 from newcomer.paper.worlds.replay import Replay
+from newcomer.policies.finite_models import Clusters, cluster_reward_error, cluster_users
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Episode, Newcomers, world_stream
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import newcomer as nc
-from newcomer.clusters import Clusters
 from newcomer.errors import NewcomerError, error_name_hint
 from newcomer.model import Model
 from newcomer.paper.jobs import ExitRule
+from newcomer.policies.finite_models import Clusters
 
 
 @dataclass(frozen=True)

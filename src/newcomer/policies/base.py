@@ -65,7 +65,7 @@ from newcomer.model import Model
 from newcomer.policies import calls
 from newcomer.policies.attributes import encoded_attributes
 from newcomer.policies.calls import Generators, Query, Random, Rewards
-from newcomer.policies.learner import NO_LEARNER, Kind, Learner
+from newcomer.policies.protocol import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
 from newcomer.transforms import LEAST, Transform, transform_rewards, untransform_rewards

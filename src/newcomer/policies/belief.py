@@ -2,7 +2,7 @@
 
 The model says that a reward is phi^T (m + L z) + o + e + noise with z ~ N(0, I_k): the population mean, the user's
 latent coordinates z along shared directions, the per-action effect e (policies/action_memory.py), and noise. After a
-newcomer's rewards z has a Gaussian posterior, a k x k system (linear/posterior.py), and each action met has its own.
+newcomer's rewards z has a Gaussian posterior, a k x k system (linear/ridge.py), and each action met has its own.
 Only k numbers about the user have to be learned, and one about each action that comes again. The model's own error
 about an action, large where few rows stand behind it (`Model.uncertainty`), is for one user a part of e: it is the same
 whenever the action comes, and the user's own rewards find it out. Policies do not explore for it.
@@ -29,20 +29,19 @@ from newcomer import validate
 from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
-from newcomer.linear import posterior, ridge
+from newcomer.linear import ridge
 from newcomer.linear.ridge import Ridge
 from newcomer.linear.state import GROWS, LATER, State
 from newcomer.model import Model
 from newcomer.policies import action_memory, attributes, prior_loops, repeatability
 from newcomer.policies.action_memory import ActionMemory
-from newcomer.policies.actions import Described, KnownActions
+from newcomer.policies.actions import CandidateView, Described, KnownActions
 from newcomer.policies.base import the_policy_model
 from newcomer.policies.calls import Query, Rewards, call_rows_each_once
-from newcomer.policies.candidate_view import CandidateView
 from newcomer.policies.exits import SHARES as SIZE_WEIGHTS
 from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest_exit_size
-from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import Predicted, Recalled
+from newcomer.policies.protocol import Learner
 from newcomer.policies.repeatability import SHARES, Repeatability
 
 
@@ -321,11 +320,11 @@ class Belief(Learner[PriorState]):
         if self.tested:
             self._test(state, observed, rows, rewards, variance, found.entry[:, 0] < 0)
         predicted = self._predicted(state, observed, seen, bool((found.entry >= 0).any()))
-        posterior.condition_posterior(state.small, users, rows, rewards, variance)
+        ridge.condition_posterior(state.small, users, rows, rewards, variance)
         away = ~state.in_subspace[users]
         if away.any() and not self.flat:
             rows = self.innovation(observed.features[:, None], found, own, users, latent=False)[:, 0]
-            posterior.condition_posterior(state.full, users[away], rows[away], rewards[away], variance[away])
+            ridge.condition_posterior(state.full, users[away], rows[away], rewards[away], variance[away])
         if self.remembers or self.tested:
             keys, features = seen.keys[:, 0], self.remembered(observed, seen)
             again = action_memory.remember_in_action_memory(
@@ -344,7 +343,7 @@ class Belief(Learner[PriorState]):
         if not first.any():
             return
         users = observed.users
-        expected, unsure = posterior.predict_by_posterior(state.small, users, rows)
+        expected, unsure = ridge.predict_by_posterior(state.small, users, rows)
         deviation = np.sqrt(variance + unsure)
         error = (rewards - expected) / deviation
         left, x = self.axes[0], observed.features
@@ -356,10 +355,10 @@ class Belief(Learner[PriorState]):
         users = observed.users
         personal, unsure = np.zeros((2, len(users)))
         if again and self.starting is not None:
-            personal, unsure = posterior.predict_by_posterior(state.small, users, seen.loadings[:, 0])
+            personal, unsure = ridge.predict_by_posterior(state.small, users, seen.loadings[:, 0])
             away = ~state.in_subspace[users]
             if away.any() and not self.flat:
-                personal[away], unsure[away] = posterior.predict_by_posterior(
+                personal[away], unsure[away] = ridge.predict_by_posterior(
                     state.full, users[away], observed.features[away]
                 )
         effect = seen.effect[:, 0] + state.memory.extra[users]

@@ -44,8 +44,8 @@ from newcomer.policies.action_memory import ActionMemory
 from newcomer.policies.actions import Described, KnownActions
 from newcomer.policies.belief import Belief
 from newcomer.policies.calls import Generators, Query, Rewards, call_rows_each_once
-from newcomer.policies.learner import Learner
 from newcomer.policies.memory_loops import MOST, Predicted, Recalled
+from newcomer.policies.protocol import Learner
 from newcomer.policies.repeatability import SHARES, Repeatability, repeatability_after
 from newcomer.transforms import expected_sigmoid, sigmoid, sigmoid_moments
 

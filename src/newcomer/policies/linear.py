@@ -28,7 +28,7 @@ from newcomer.linear.state import one_state_call_at_a_time
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards
-from newcomer.policies.learner import Learner
+from newcomer.policies.protocol import Learner
 from newcomer.policies.widths import DEFAULT, Theory, resolve_widths
 from newcomer.validate import whole
 

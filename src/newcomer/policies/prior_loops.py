@@ -1,6 +1,6 @@
 """Compiled loops of PriorUCB and EmpiricalArms by ids: one call chooses, one call learns.
 
-They do what policies/belief.py and candidate_view.py do array by array, for the commonest case: all actions are of the
+They do what policies/belief.py and actions.py do array by array, for the commonest case: all actions are of the
 catalogue, by their places, and users are served by the posterior of z. The tests of both ways hold them to each other.
 Tables by place have a last row for unknown actions (policies/actions.py), which is not met here.
 

@@ -38,7 +38,7 @@ from newcomer.policies import calls, two_systems
 from newcomer.policies.base import Contract, the_policy_model
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.exits import Containment, Ledger, Literal, Savings
-from newcomer.policies.learner import Learner
+from newcomer.policies.protocol import Learner
 from newcomer.policies.two_systems import TwoSystems
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_width_bound, resolve_widths
 from newcomer.validate import number, one_of, whole

@@ -21,7 +21,7 @@ from newcomer.evaluation.evaluate import Stages, evaluate_fitted
 from newcomer.evaluation.results import Evaluation
 from newcomer.evidence import Everybody, Evidence, Summary
 from newcomer.findings import Decision, Findings
-from newcomer.gain.per_user import Progress
+from newcomer.gain.deals import Progress
 from newcomer.gain.verdict import decide
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs

@@ -13,7 +13,7 @@ from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation
 from newcomer.files import write_file
 from newcomer.findings import Decision, Findings
-from newcomer.gain.per_user import Progress
+from newcomer.gain.deals import Progress
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import opened_logs
 from newcomer.logs.service_store import is_store, shown_address

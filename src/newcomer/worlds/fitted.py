@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.gain.per_user import PerUser, gather_per_user
+from newcomer.gain.deals import PerUser, gather_per_user
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model

@@ -38,7 +38,6 @@ import newcomer as nc
 from newcomer._fit import fit
 from newcomer.arrays import Floats
 from newcomer.charts.pictures import Axis, Panel, draw_panels
-from newcomer.clusters import Clusters, cluster_users
 from newcomer.model import Model
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.jobs import ExitRule
@@ -57,6 +56,7 @@ from newcomer.paper.worlds.factorise import (
 )
 from newcomer.paper.worlds.movielens import MovieLens
 from newcomer.paper.worlds.ratings import Ratings, read_ratings
+from newcomer.policies.finite_models import Clusters, cluster_users
 from newcomer.radius import Simplified
 from newcomer.worlds.world import world_stream
 

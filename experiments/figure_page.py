@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import markdown
+from experiments import contents_page, markdown
 from experiments.figure_numbers import measured
 from experiments.figure_verdicts import VERDICTS
 from newcomer.paper.catalogue import APART, FIGURES
@@ -16,14 +16,14 @@ INTRO = """# Experiments
 Every figure of the paper "Leveraging Offline Data in Linear Latent Contextual Bandits" (Kausik, Tan and Tewari), and \
 some that it lacks, made by
 
-    newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 22 CPU minutes
+    newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/
     newcomer reproduce all --quick  # two minutes, on made-up ratings
-    newcomer reproduce readings     # apart: some 25 minutes on one core
-    newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/theory.md
+    newcomer reproduce readings     # apart, as are the studies: they take longer
 
 Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
 experiments.write_pages`. Commands enter the tables that they write in `results/contents.csv`, with the commit, a hash \
-of the code behind each and its seconds; `python -m experiments.contents` says which tables are older than their code.
+of the code behind each and its seconds: the [table of contents](#contents) of all tables of this repository, those \
+of the studies and of other pages as well.
 
 How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein and martingale Bernstein radius \
 (Frobenius, unclipped, coverage
@@ -54,7 +54,8 @@ def readme(results: Path) -> str:
     shown = [figure for figure in (FIGURES | APART).values() if (results / f"{figure.name}.csv").is_file()]
     head = ["figure", "the paper's claim", "verdict"]
     rows = [[f"[{f.name}](#{f.name})", f.claim, VERDICTS[f.name].answer] for f in shown]
-    return "\n".join([INTRO, markdown.table(head, rows), "", *[section(figure, results) for figure in shown]])
+    sections = [section(figure, results) for figure in shown]
+    return "\n".join([INTRO, markdown.table(head, rows), "", *sections, contents_page.section(results)])
 
 
 def section(figure: Figure, results: Path) -> str:

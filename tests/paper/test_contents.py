@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from experiments import contents as states
-from experiments import results_table
+from experiments import contents_page, results_table
 
 from newcomer.paper import contents
 from newcomer.paper.catalogue import EVERYTHING, modules_behind
@@ -92,6 +92,22 @@ def test_states_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     waiver = {"table": ["radii.csv"], "code": [now], "reason": ["a test"]}
     pl.DataFrame(waiver).write_csv(tmp_path / "waivers.csv")
     assert states.states(tmp_path) == known | {"radii.csv": "waived"}
+
+
+def test_every_table_of_the_results_has_a_row_on_the_page() -> None:
+    """With a command that exists, and a commit; tables by newcomer are beside the table of their figure."""
+    told = contents_page.section(results_table.RESULTS)
+    rows = contents.read(results_table.RESULTS)
+    for path in results_table.RESULTS.glob("*.csv"):
+        if path.name not in (contents.NAME, states.WAIVERS.name):
+            row = rows[path.name]
+            assert f"](results/{path.name})" in told and f"`{row.command}`" in told, path.name
+            assert row.commit, path.name
+    names = {f"{name}.csv" for name in EVERYTHING}
+    for row in rows.values():
+        module = row.command.split()[2].split(".")[-1]
+        assert row.command.startswith("newcomer reproduce ") or (states.ROOT / "experiments" / f"{module}.py").is_file()
+        assert row.table.replace("-newcomers", "") in names or row.command.startswith("python -m experiments.")
 
 
 def test_tables_without_a_quick_run_are_not_waived() -> None:

@@ -96,7 +96,7 @@ def test_states_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_table_of_the_results_has_a_row_on_the_page() -> None:
     """With a command that exists, and a commit; tables by newcomer are beside the table of their figure."""
-    told = contents_page.section(results_table.RESULTS)
+    told = contents_page.page(results_table.RESULTS)
     rows = contents.read(results_table.RESULTS)
     for path in results_table.RESULTS.glob("*.csv"):
         if path.name not in (contents.NAME, states.WAIVERS.name):

@@ -521,9 +521,15 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     assert {verdict.answer for verdict in VERDICTS.values()} <= ANSWERS
     root = Path(__file__).parents[2]
     written = pages()
-    places = ("experiments/README.md", "docs/prior-measured.md", "docs/radius.md", "README.md")
-    places += ("docs/good-enough.md", "docs/will-it-help.md", "docs/people.md", "docs/prior.md", "docs/scale.md")
-    places += ("docs/attributes.md", "docs/clicks.md", "docs/loop.md")
+    places = ("docs/paper/figures.md", "docs/paper/results.md", "docs/explanation/radius.md", "README.md")
+    places += (
+        "docs/how-to/check.md",
+        "docs/how-to/evaluate.md",
+        "docs/explanation/people.md",
+        "docs/explanation/prior.md",
+        "docs/how-to/scale.md",
+    )
+    places += ("docs/how-to/attributes.md", "docs/how-to/clicks.md", "docs/how-to/refit.md")
     assert set(written) == {root / place for place in places}
     for path, text in written.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"

@@ -18,7 +18,8 @@ FILES = {
     "table": "from shop.parts import sums\n\ndef run():\n    from shop import late\n    return sums.add(1) + late.x\n",
     "parts/__init__": "",
     "parts/sums": 'def add(a):\n    """One more."""\n    return a + 1\n',
-    "late": "x = 1\n",
+    "late": "from shop import wrong\n\nx = 1\n",
+    "wrong": "def wrong():\n    raise ValueError('said')\n",
     "other": "y = 1\n",
     "typed": "z = 1\n",
 }
@@ -37,7 +38,7 @@ def test_modules_are_followed_into_functions_and_not_for_types(shop: dict[str, P
     told = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shop import typed\n"
     (shop["shop"] / "late.py").write_text(told + FILES["late"])
     found = contents.behind(["shop.table"], shop)
-    assert found == {"shop", "shop.table", "shop.parts", "shop.parts.sums", "shop.late"}
+    assert found == {"shop", "shop.table", "shop.parts", "shop.parts.sums", "shop.late", "shop.wrong"}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,9 @@ def test_modules_are_followed_into_functions_and_not_for_types(shop: dict[str, P
     [
         ("parts/sums", 'def add(a):\n    """Another docstring."""\n    # and a comment\n    return (a + 1)\n', True),
         ("parts/sums", "def add(a):\n    return a + 2\n", False),
-        ("late", "x = 2\n", False),
+        ("wrong", "def wrong():\n    raise ValueError('said otherwise')\n", True),
+        ("wrong", "def wrong():\n    raise TypeError('said')\n", False),
+        ("late", "from shop import wrong\n\nx = 2\n", False),
         ("other", "y = 2\n", True),
     ],
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -71,6 +72,11 @@ class Service:
         self.counted: tuple[float, tables.Counts] | None = None  # what a slow count found, and until when it is told
         self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
         self._loading = asyncio.Lock()
+
+    @cached_property
+    def key_id(self) -> str:
+        """What is stored of the key by which a user's arm was drawn."""
+        return hashlib.sha256(self.key).hexdigest()[:12]
 
     async def open(self) -> None:
         """Open the store; a model that it does not know yet is promoted. Then `background.prepare` makes it ready."""

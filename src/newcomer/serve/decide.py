@@ -81,7 +81,7 @@ async def _met(service: Service, tx: Tx, serving: Serving, shares: Shares, who: 
     if request.attributes:
         known = {**who.attributes, **request.attributes}
         if known != who.attributes:
-            serving.check_attributes(request.attributes)
+            serving.check_attributes(request.attributes, await service.attributes_elsewhere(tx, serving))
             who = await tables.set_attributes(tx, who, known)
     return who
 

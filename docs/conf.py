@@ -24,6 +24,7 @@ extensions = [
 exclude_patterns = ["_extensions", "pictures"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+smartquotes = False
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 

@@ -50,7 +50,7 @@ from newcomer.gain.heldout_gain import Apart
 from newcomer.logs.batch import Batch
 from newcomer.logs.candidates import RANDOM
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened_logs, read_logs
+from newcomer.logs.read import read_logs, read_logs_if_path
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.outcome import (
@@ -146,7 +146,7 @@ def fit(
         )
         warn_caller(f"{what}; read the logs with users=", FitWarning)
     with ExitStack() as stack:
-        logs = stack.enter_context(opened_logs(logs, run.workers, kind=ModelError))
+        logs = stack.enter_context(read_logs_if_path(logs, run.workers, kind=ModelError))
         checks = quick_check(logs, progress=run.progress) if check else None
         # Checkpoints of before there were links say nothing of them.
         asked = {name: value for name, value in asdict(settings).items() if (name, value) != ("outcome", "auto")}

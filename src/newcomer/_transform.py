@@ -115,7 +115,7 @@ def transform_logs(logs: Logs, model: ModelParts, *, persistence: float | None =
     share = _known_persistence(model) if persistence is None else persistence
     todo = "pass a share from 0 to less than 1, or None"
     share = validate.share(share, "persistence", todo=todo, kind=ModelError)
-    found = reduce(logs, partial(transform_batch, prior=UserModel.of(model, logs, share)), merge_transformed)
+    found = reduce(logs, partial(transform_batch, prior=UserModel.of(model, logs, share)), _merge_transformed)
     order = np.argsort(found.users, kind="stable")
     return Coordinates(found.users[order], found.rows[order], found.mean[order], found.covariance[order])
 
@@ -268,7 +268,7 @@ def _products(batch: Batch, prior: UserModel, actions: Ints) -> tuple[Floats, In
     return batch.features @ prior.weights, np.arange(len(actions))
 
 
-def merge_transformed(a: Coordinates, b: Coordinates) -> Coordinates:
+def _merge_transformed(a: Coordinates, b: Coordinates) -> Coordinates:
     """The users of both."""
     return Coordinates(
         np.concatenate([a.users, b.users]),

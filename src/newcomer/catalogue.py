@@ -64,7 +64,7 @@ class Catalogue:
             if not self.tidy or (found >= 0).all():
                 return found
         try:
-            return np.fromiter((self._place(one) for one in listed_action_ids(ids)), dtype=np.int64)
+            return np.fromiter((self._place(one) for one in catalogue_action_ids(ids)), dtype=np.int64)
         except TypeError as problem:  # a list, say, where an id should be
             raise ModelError("ids must be whole numbers or text, in a flat list") from problem
 
@@ -196,7 +196,7 @@ class Catalogue:
         return np.append(means, means.mean()), np.vstack([loadings, loadings.mean(axis=0)])
 
 
-def listed_action_ids(ids: Iterable[int | str]) -> list[Any]:
+def catalogue_action_ids(ids: Iterable[int | str]) -> list[Any]:
     """Ids of actions as a list; a single one is refused, and so is what holds more than ids."""
     if isinstance(ids, np.ndarray) and ids.ndim == 1:
         return list(ids.tolist())

@@ -18,7 +18,7 @@ import numpy as np
 
 from newcomer import __version__, validate
 from newcomer.arrays import Floats, Ints, read_only_array
-from newcomer.catalogue import Catalogue, listed_action_ids
+from newcomer.catalogue import Catalogue, catalogue_action_ids
 from newcomer.encoding import Column, encode_columns, refuse_unencoded_names, table_to_encode
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
@@ -338,7 +338,7 @@ class Model(Shown):
         if not catalogue.known:
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
-        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else listed_action_ids(ids)
+        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else catalogue_action_ids(ids)
         validate.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
         codes = catalogue.codes(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one

@@ -16,7 +16,7 @@ from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
 from newcomer.evidence import Evidence, HeldoutGain
 from newcomer.findings import SHARED, Decision, Finding, Findings, Picture
-from newcomer.gain.verdict import decide, verdict_step, verdict_times
+from newcomer.gain.verdict import decide_verdict, verdict_step, verdict_times
 from newcomer.interval import interval_in_words
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
@@ -62,17 +62,17 @@ def check(
     try:
         model = fit_model(logs, run=run)
     except LogsError as error:
-        decision = decide(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
-        return replace(with_gain(found, None, decision, str(error)), decision=decision)
-    decision = decide(replace(model.evidence, checks=found))
-    return replace(with_gain(found, model, decision), decision=decision)
+        decision = decide_verdict(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
+        return replace(check_with_gain(found, None, decision, str(error)), decision=decision)
+    decision = decide_verdict(replace(model.evidence, checks=found))
+    return replace(check_with_gain(found, model, decision), decision=decision)
 
 
 ENOUGH_USERS = "enough users"
 UNIT = "reward over the population mean"
 
 
-def with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
+def check_with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
     """The findings beside a fit: whether users are enough, and no advice that the decision contradicts.
 
     Held-out users may gain where the test of shared preferences sees none: it asks halves of histories, they are asked

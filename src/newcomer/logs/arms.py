@@ -19,25 +19,25 @@ import numpy as np
 
 from newcomer.logs.candidates import INCUMBENT, OBSERVED, RANDOM, TREATED
 from newcomer.logs.histories import Histories
-from newcomer.logs.memory_store import gather
+from newcomer.logs.memory_store import gather_from_memory_store
 
 Judges = Literal["all", "random", "nobody"]
 
 
-def judges_of(arms: Sequence[str]) -> Judges:
+def judges_by_arms(arms: Sequence[str]) -> Judges:
     """Who judges logs with these arms: everybody, the users of the random arm, or, where a policy served all, nobody.
 
     Other arms than those of the service say nothing of how actions were chosen.
 
-    >>> judges_of(()), judges_of(("a", "b")), judges_of(("random", "treated")), judges_of(("control", "treated"))
-    ('all', 'all', 'random', 'nobody')
+    >>> [judges_by_arms(arms) for arms in ((), ("a", "b"), ("random", "treated"), ("control", "treated"))]
+    ['all', 'all', 'random', 'nobody']
     """
     if RANDOM in arms:
         return "random" if len(arms) > 1 else "all"
     return "nobody" if TREATED in arms or INCUMBENT in arms else "all"
 
 
-def at_random(part: Histories, arms: Sequence[str]) -> Histories | None:
+def histories_of_random_arm(part: Histories, arms: Sequence[str]) -> Histories | None:
     """The histories of the users of the random arm, without the arm, which is no news any more; None without any."""
     assert part.arms is not None
     random = part.arms == arms.index(RANDOM)
@@ -49,7 +49,7 @@ def at_random(part: Histories, arms: Sequence[str]) -> Histories | None:
     who = np.flatnonzero(counts)
     if not len(who):
         return None
-    columns = {name: gather(column, rows) for name, column in part.columns().items()} | {"arms": None}
+    columns = {name: gather_from_memory_store(column, rows) for name, column in part.columns().items()} | {"arms": None}
     offsets = np.concatenate([[0], np.cumsum(counts[who])])
     return replace(
         part, users=part.users.gather(who), hashes=part.hashes[who], offsets=offsets, ties=0, clipped=0, **columns

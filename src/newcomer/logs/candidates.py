@@ -68,7 +68,7 @@ class Candidates(Shown):
         return int(self.offsets.nbytes + self.actions.nbytes)
 
 
-def located(
+def locate_candidates(
     column: pl.Series, chosen: NDArray[np.int32], items: Items, place: Place, *, gaps: bool = False
 ) -> pl.Series:
     """A column of lists of ids as lists of positions; every row must offer what was `chosen`, and nothing twice.
@@ -77,7 +77,7 @@ def located(
 
     >>> items = Items.one_hot(pl.Series(["milk", "tea"]))
     >>> shown = pl.Series("candidates", [["tea", "milk"], ["tea", "gin"]])
-    >>> located(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
+    >>> locate_candidates(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
     [[1, 0], [1, -1]]
     """
     lists = _lists(column, items, place, gaps=gaps)
@@ -94,7 +94,7 @@ def located(
     return found
 
 
-def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
+def names_of_arms(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
     """The distinct arms of some columns, in alphabetical order; of missing ones the rows tell."""
     found = sorted({str(name) for column in columns for name in _arm_texts(column.drop_nulls(), place).unique()})
     if len(found) > MOST_ARMS:
@@ -103,7 +103,7 @@ def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
     return tuple(found)
 
 
-def arm_numbers(column: pl.Series, names: Sequence[str], place: Place) -> NDArray[np.int16]:
+def numbers_of_arms(column: pl.Series, names: Sequence[str], place: Place) -> NDArray[np.int16]:
     """The arm of each row (rows,) as its position among the names."""
     positions = pl.Series(np.arange(len(names), dtype=np.int16))
     found = _arm_texts(column, place).replace_strict(pl.Series(names), positions, default=None, return_dtype=pl.Int16)

@@ -404,10 +404,10 @@ KNOWN = {
 }
 
 
-def plain_column_name(name: str) -> str:
+def _plain_column_name(name: str) -> str:
     """A name without case, spaces and signs.
 
-    >>> plain_column_name("User_ID"), plain_column_name("movieId")
+    >>> _plain_column_name("User_ID"), _plain_column_name("movieId")
     ('userid', 'movieid')
     """
     return "".join(letter for letter in name.lower() if letter.isalnum())
@@ -419,4 +419,4 @@ def known_column_names(part: str, names: Iterable[str]) -> list[str]:
     >>> known_column_names("reward", ["userId", "rating", "comment"])
     ['rating']
     """
-    return [name for name in names if plain_column_name(name) in KNOWN[part]]
+    return [name for name in names if _plain_column_name(name) in KNOWN[part]]

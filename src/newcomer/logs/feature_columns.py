@@ -61,9 +61,9 @@ def feature_columns(frame: pl.DataFrame, place: Place, chosen: Sequence[str] | N
     if not place.faults:  # nothing is to be said of the size of what is not there
         _refuse_odd(matrix, names, place)
     others = [name for name in frame.columns if name not in names]
-    left = f"; not numeric and left out: {listed_feature_names(others)}" if others else ""
+    left = f"; not numeric and left out: {_listed_feature_names(others)}" if others else ""
     note = (
-        f"Features are the {count_feature_columns(names)} {listed_feature_names(names)} of the "
+        f"Features are the {_count_feature_columns(names)} {_listed_feature_names(names)} of the "
         f"items{left} (features= or --features chooses)."
     )
     return FeatureColumns(matrix, names, (note,))
@@ -73,15 +73,15 @@ def _chosen(frame: pl.DataFrame, place: Place, chosen: Sequence[str]) -> Feature
     """The columns that the caller named, in that order; one of them may hold lists."""
     for name in chosen:
         if name not in frame.columns:
-            todo = f"columns are {listed_feature_names(frame.columns)}{error_name_hint(name, frame.columns)}"
+            todo = f"columns are {_listed_feature_names(frame.columns)}{error_name_hint(name, frame.columns)}"
             raise LogsError(f"items have no column '{name}'", where=place.source, todo=todo)
     if len(chosen) == 1 and isinstance(frame[chosen[0]].dtype, pl.List | pl.Array):
         return FeatureColumns(feature_list_column(frame[chosen[0]], place).astype(np.float64))
     names, matrix = tuple(chosen), np.column_stack([number_column(frame[name], place) for name in chosen])
-    return FeatureColumns(matrix, names, tuple(feature_size_notes(matrix, names)))
+    return FeatureColumns(matrix, names, tuple(feature_column_size_notes(matrix, names)))
 
 
-def feature_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
+def feature_column_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
     """A note on each feature beside which the others hardly count."""
     return [
         f"Feature {names[i]} is about {ratio:,.0f} times as large as the others, which will hardly count: scale it."
@@ -90,16 +90,16 @@ def feature_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
     ]
 
 
-def listed_feature_names(names: Sequence[str]) -> str:
+def _listed_feature_names(names: Sequence[str]) -> str:
     """Names in a sentence, not too many.
 
-    >>> listed_feature_names(["a", "b"])
+    >>> _listed_feature_names(["a", "b"])
     'a, b'
     """
     return ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 
-def count_feature_columns(names: Sequence[str]) -> str:
+def _count_feature_columns(names: Sequence[str]) -> str:
     """`column`, or how many columns."""
     return "column" if len(names) == 1 else f"{len(names):,} columns"
 
@@ -115,7 +115,7 @@ def _refuse_odd(matrix: Floats, names: tuple[str, ...], place: Place) -> None:
         return
     first = odd[0]
     why = "looks like an id" if ids[first] else f"is about {ratios[first]:,.0f} times as large as the others"
-    more = "" if len(odd) == 1 else f" (so do not fit: {listed_feature_names([names[i] for i in odd[1:]])})"
+    more = "" if len(odd) == 1 else f" (so do not fit: {_listed_feature_names([names[i] for i in odd[1:]])})"
     rest = ",".join(name for i, name in enumerate(names) if i not in odd) or "a,b,c"
     scale = "" if ids[first] else ", or scale it"
     raise LogsError(
@@ -165,10 +165,10 @@ SCATTERED = 0.5  # share of rows in pooled levels, from which a column is taken 
 Counted = Callable[[str], pl.DataFrame]  # the distinct values of a column as text, `value`, with how many rows, `len`
 
 
-def expand_feature_names(names: Sequence[str], available: Sequence[str], *, where: str = "") -> tuple[str, ...]:
+def expand_feature_column_names(names: Sequence[str], available: Sequence[str], *, where: str = "") -> tuple[str, ...]:
     """The columns that names or patterns such as `tax*` stand for, each once; a column of that very name comes first.
 
-    >>> expand_feature_names(["b", "x*"], ["x1", "x2", "b", "y"])
+    >>> expand_feature_column_names(["b", "x*"], ["x1", "x2", "b", "y"])
     ('b', 'x1', 'x2')
     """
     found: list[str] = []
@@ -186,7 +186,7 @@ def expand_feature_names(names: Sequence[str], available: Sequence[str], *, wher
     return tuple(dict.fromkeys(found))
 
 
-def learn_feature_levels(
+def feature_column_levels(
     names: Sequence[str],
     types: Sequence[Mapping[str, pl.DataType]],
     counted: Counted,

@@ -103,7 +103,7 @@ class Histories:
 
     def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more."""
-        return history_cuts(self.offsets, rows)
+        return _history_cuts(self.offsets, rows)
 
     def slice(self, first: int, last: int) -> Histories:
         """Users `first:last`, as views; the counts of ties and clipped rows stay with the whole."""
@@ -119,12 +119,12 @@ class Histories:
         )
 
 
-def history_cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
+def _history_cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
     """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
 
     This is what cuts batches: between users and never within one.
 
-    >>> list(history_cuts(np.array([0, 2, 4, 9]), 4))
+    >>> list(_history_cuts(np.array([0, 2, 4, 9]), 4))
     [(0, 2), (2, 3)]
     """
     first, users = 0, len(offsets) - 1

@@ -14,7 +14,7 @@ import numpy as np
 from newcomer import validate
 from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import Epoch
-from newcomer.logs.feature_columns import expand_feature_names
+from newcomer.logs.feature_columns import expand_feature_column_names
 from newcomer.logs.files import TableFile, find_log_files
 from newcomer.logs.frames import frame_column_names, is_frame
 from newcomer.logs.memory_store import Clip
@@ -92,7 +92,7 @@ def feature_names_read_option(features: object) -> tuple[str, ...] | None:
     return tuple(features) if named else None  # type: ignore[arg-type]
 
 
-def columns_read_option(columns: Any) -> Renames | None:
+def _columns_read_option(columns: Any) -> Renames | None:
     """Renames: a mapping of parts of logs to a column, several, or None."""
     if columns is None:
         return None
@@ -108,7 +108,7 @@ def columns_read_option(columns: Any) -> Renames | None:
     return columns
 
 
-def item_columns_read_option(items: Any) -> tuple[str, ...]:
+def _item_columns_read_option(items: Any) -> tuple[str, ...]:
     """The columns of an items table; none of an array."""
     if isinstance(items, str | PathLike):
         return tuple(TableFile.of(find_log_files(items)[0]).names)
@@ -149,19 +149,22 @@ class FeatureChoice(NamedTuple):
     @classmethod
     def of(cls, features: Any, items: Any, columns: Any) -> FeatureChoice:
         """From what `read_logs` is given: names are columns of the items if it has them, else of the logs."""
-        columns = columns_read_option(columns)
+        columns = _columns_read_option(columns)
         if features is None:
             return cls(None, columns)
         names = feature_names_read_option(features)
         if not names:
             todo = "pass the names of columns, as features=['price', 'weight']"
             raise LogsError(f"features= is {validate.shown(features)}", where="features=", todo=todo)
-        known = () if items is None else item_columns_read_option(items)
+        known = () if items is None else _item_columns_read_option(items)
         own = [name for name in names if name in known or any(fnmatchcase(one, name) for one in known)]
         others = tuple(name for name in names if name not in own)
         if items is None or not others or not known:
-            of_items = None if items is None else expand_feature_names(names, known) if own else names
+            of_items = None if items is None else expand_feature_column_names(names, known) if own else names
             return cls(of_items, {**(columns or {}), "features": None if items is not None else names})
         return cls(
-            expand_feature_names(own, known) if own else None, {**(columns or {}), "features": others}, True, known
+            expand_feature_column_names(own, known) if own else None,
+            {**(columns or {}), "features": others},
+            True,
+            known,
         )

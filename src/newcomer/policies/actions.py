@@ -181,7 +181,7 @@ class KnownActions:
     def fingerprints(self, rows: Floats) -> Ints:
         """Keys below zero (m,) of feature rows (m, d)."""
         out = np.empty(len(rows), dtype=np.int64)
-        memory_loops.memory_fingerprints(rows, self._multipliers, out)
+        memory_loops.memory_fingerprints_loop(rows, self._multipliers, out)
         return out
 
     def describe(self, actions: Floats, ids: Ids | None, codes: Ints | None, *, keys: bool = True) -> Described:

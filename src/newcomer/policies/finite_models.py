@@ -201,9 +201,9 @@ class MUCB(Contract[Charges]):
 class MmUCB(Contract[Charges]):
     """mUCB for models (S, d) that are wrong by at most `epsilon` in the reward of any action; see the module.
 
-    `newcomer.policies.finite_models.cluster_reward_error` measures an epsilon that nine training users in ten stay
-    within. The paper sets it to the radius of the subspace, a distance of projections; unclipped that never rules out a
-    model.
+    `newcomer.policies.finite_models.finite_models_reward_error` measures an epsilon that nine training users in ten
+    stay within. The paper sets it to the radius of the subspace, a distance of projections; unclipped that never rules
+    out a model.
     """
 
     centers: Floats
@@ -313,14 +313,16 @@ class Clusters:
     covariances: Floats
 
 
-def cluster_users(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1) -> Clusters:
+def cluster_into_finite_models(
+    vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1
+) -> Clusters:
     """Group users' reward vectors (N, d) into `count` clusters.
 
     `ridge`, in units of the pooled within-cluster variance per coordinate, is added to the diagonal of every cluster's
     covariance, so that a cluster of few users does not rule out directions it has never seen. The same vectors, count
     and seed always give the same clusters.
 
-    >>> cluster_users([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
+    >>> cluster_into_finite_models([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
     [[0.05], [9.0]]
     """
     users = _vectors(vectors, "vectors")
@@ -332,14 +334,16 @@ def cluster_users(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 
     return _describe(users, labels, count, ridge)
 
 
-def cluster_reward_error(vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, quantile: float = 0.9) -> float:
+def finite_models_reward_error(
+    vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, quantile: float = 0.9
+) -> float:
     """The epsilon of mmUCB: how wrong a user's cluster is about the rewards of that user.
 
     The `quantile` over users of max_a |phi_a . (beta_n - m_c(n))|, for the vectors (N, d) that were clustered and the
     feature vectors `actions` (A, d) of the catalogue, or a sample of it.
 
     >>> users = [[0.0], [0.1], [9.0]]
-    >>> round(cluster_reward_error(users, cluster_users(users, 2, seed=0), [[2.0]]), 3)
+    >>> round(finite_models_reward_error(users, cluster_into_finite_models(users, 2, seed=0), [[2.0]]), 3)
     0.1
     """
     users, features = _vectors(vectors, "vectors"), _vectors(actions, "actions")

@@ -39,7 +39,7 @@ from newcomer.validate import number, whole
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
 
 
-def belief_of_prior(model: Model, level: float) -> Belief:
+def _belief_of_prior(model: Model, level: float) -> Belief:
     """What is believed of users by the link of the model: `Belief`, or `BinaryBelief`, which has the same calls."""
     gaussian = Belief(model, level)  # which checks both
     return cast(Belief, BinaryBelief(model, level)) if model.outcome == "binary" else gaussian
@@ -82,7 +82,7 @@ class PriorUCB(Contract[PriorState]):
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return belief_of_prior(self.model, self.level)
+        return _belief_of_prior(self.model, self.level)
 
     @cached_property
     def _curiosity(self) -> float:
@@ -137,7 +137,7 @@ class PriorTS(Contract[PriorState]):
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return belief_of_prior(self.model, self.level)
+        return _belief_of_prior(self.model, self.level)
 
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""

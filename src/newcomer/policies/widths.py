@@ -68,7 +68,7 @@ def resolve_widths(
     (0.5, 2.0)
     """
     if isinstance(widths, str):
-        return tuple(named_width(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
+        return tuple(_named_width(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
     instance(theory, Theory, "theory")
     several = isinstance(widths, Sequence) or (isinstance(widths, np.ndarray) and widths.ndim == 1)
     given: tuple[Any, ...] = tuple(widths) if several else (widths,)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ def resolve_widths(
     return tuple(number(width, "widths") for width in given)
 
 
-def named_width(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
+def _named_width(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
     """The width of this name."""
     one_of(name, "widths", NAMES)
     return (

@@ -15,8 +15,8 @@ from newcomer.files import write_file
 from newcomer.findings import Decision, Findings
 from newcomer.gain.deals import Progress
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened_logs
-from newcomer.logs.service_store import is_store, shown_address
+from newcomer.logs.read import read_logs_if_path
+from newcomer.logs.service_store import is_service_store, service_store_address
 from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect_contents
@@ -75,8 +75,8 @@ def report(
     if called is not None:
         validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
-    named = shown_address(named) if is_store(named) else named
-    with opened_logs(logs, run.workers) as read:
+    named = service_store_address(named) if is_service_store(named) else named
+    with read_logs_if_path(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
         dossier = collect_contents(read, called=named, progress=run.progress, **settings)

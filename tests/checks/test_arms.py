@@ -10,7 +10,7 @@ import pytest
 import newcomer as nc
 from newcomer.errors import LogsError
 from newcomer.findings import ARMS, LIFT, Finding, Findings
-from newcomer.gain.arms import arm_gain_difference, arm_gain_sentences, arm_gains
+from newcomer.gain.arm_gains import arm_gain_difference, arm_gain_sentences, arm_gains
 from newcomer.gain.verdict import verdict_by_arms
 from newcomer.logs.arms import judges_by_arms
 

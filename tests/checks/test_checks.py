@@ -14,6 +14,17 @@ import newcomer as nc
 from newcomer.checks.check import check_enough_users, check_with_gain
 from newcomer.checks.dependence import leading_dependence_directions
 from newcomer.checks.descriptive import describe_repeat_agreement
+from newcomer.checks.permutation_tests import (
+    DRAWS,
+    Draft,
+    Limits,
+    PermutationTest,
+    UsersTested,
+    cross_permutation_test,
+    findings_by_permutation_tests,
+    paired_permutation_test,
+    sign_flip_permutation_test,
+)
 from newcomer.checks.quick import TESTS, quick_check
 from newcomer.checks.residuals import (
     LEADING,
@@ -24,17 +35,6 @@ from newcomer.checks.residuals import (
     residual_sample_of_batch,
     residuals,
     take_residual_sample,
-)
-from newcomer.checks.significance import (
-    DRAWS,
-    Draft,
-    Limits,
-    PermutationTest,
-    UsersTested,
-    cross_permutation_test,
-    findings_by_permutation_tests,
-    paired_permutation_test,
-    sign_flip_permutation_test,
 )
 from newcomer.evidence import Evidence
 from newcomer.findings import Finding, Findings, holm_adjusted_findings

@@ -16,12 +16,12 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.significance import Draft
+from newcomer.checks.permutation_tests import Draft
 from newcomer.findings import ARMS, LIFT, Finding
-from newcomer.gain.arms import arm_gain_lift, arm_gains
+from newcomer.gain.arm_gains import arm_gain_lift, arm_gains
 from newcomer.interval import interval_in_words
+from newcomer.logs.arms import OBSERVED, RANDOM
 from newcomer.logs.batch import Batch
-from newcomer.logs.candidates import OBSERVED, RANDOM
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 

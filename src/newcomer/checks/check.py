@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from newcomer import validate
 from newcomer._fit import fit as fit_model
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
@@ -22,6 +21,7 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.model import Model
 from newcomer.run_settings import Run
+from newcomer.validate import validate_flag, validate_share, validate_whole
 
 
 def check(
@@ -53,9 +53,9 @@ def check(
     """
     run = Run.asked(run, who="check", workers=workers, progress=progress).for_reading("check")
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    level = validate.share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
-    seed = validate.whole(seed, "seed", kind=LogsError, least=0)
-    validate.flag(fit, "fit", kind=LogsError)
+    level = validate_share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
+    seed = validate_whole(seed, "seed", kind=LogsError, least=0)
+    validate_flag(fit, "fit", kind=LogsError)
     found = quick_check(logs, level=level, seed=seed, progress=run.progress)
     if not fit:
         return found

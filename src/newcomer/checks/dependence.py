@@ -1,7 +1,7 @@
 """Dependence: do actions, contexts, lengths or positions depend on the user's preferences, which they must not?
 
-Each question is a test of `checks/significance.py` on sums over halves of histories (`checks/residuals.py`), with an
-effect in a unit that means something:
+Each question is a test of `checks/permutation_tests.py` on sums over halves of histories (`checks/residuals.py`), with
+an effect in a unit that means something:
 
 forward    do earlier rewards predict later actions? A logger that learns does this. x of the first half against what
            the second half showed. Unit: sd by which what is shown moves towards a preference that is one sd away from
@@ -52,16 +52,7 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.residuals import (
-    LEADING,
-    LENGTHS,
-    RANDOM,
-    HalvedRows,
-    ResidualSample,
-    residual_halves,
-    residual_sums_of_others,
-)
-from newcomer.checks.significance import (
+from newcomer.checks.permutation_tests import (
     ADAPTIVE,
     BINS,
     CHOSEN,
@@ -80,6 +71,15 @@ from newcomer.checks.significance import (
     paired_permutation_test,
     sign_flip_permutation_test,
     users_with_permutation_peers,
+)
+from newcomer.checks.residuals import (
+    LEADING,
+    LENGTHS,
+    RANDOM,
+    HalvedRows,
+    ResidualSample,
+    residual_halves,
+    residual_sums_of_others,
 )
 from newcomer.findings import LOGGING, Finding, Picture, Verdict
 from newcomer.gain.deals import PerUser, gather_dealt_users

@@ -19,6 +19,7 @@ from newcomer.checks.descriptive import (
     describe_rewards,
     describe_spellings,
 )
+from newcomer.checks.permutation_tests import Draft, UsersTested, findings_by_permutation_tests
 from newcomer.checks.residuals import HalvedRows, ResidualSample, take_residual_sample
 from newcomer.checks.shared_preferences import (
     shared_preferences,
@@ -26,7 +27,6 @@ from newcomer.checks.shared_preferences import (
     shared_preferences_of_all,
     unknowable_of_shared_preferences,
 )
-from newcomer.checks.significance import Draft, UsersTested, findings_by_permutation_tests
 from newcomer.findings import LOGGING, SHARED, Finding, Findings
 from newcomer.logs.logs import Logs
 

@@ -24,14 +24,14 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.checks.residuals import MOST, HalvedRows
-from newcomer.checks.significance import (
+from newcomer.checks.permutation_tests import (
     Draft,
     PermutationTest,
     binned_permutation_means,
     cross_permutation_test,
     leading_permutation_directions,
 )
+from newcomer.checks.residuals import MOST, HalvedRows
 from newcomer.em.large_logs import shared_in_large_logs
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_with_shrinkage

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import validate
 from newcomer._fit import Fitting, fit_and_fit_parts
 from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
@@ -49,7 +48,7 @@ from newcomer.evaluation.results import (
 )
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
-from newcomer.gain.arms import arm_gains
+from newcomer.gain.arm_gains import arm_gains
 from newcomer.gain.deals import Progress, UserTable, deal_choices, deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
 from newcomer.gain.propensities import why_no_propensities
@@ -65,6 +64,7 @@ from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.run_settings import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
+from newcomer.validate import validate_flag, validate_instance, validate_whole
 from newcomer.worlds.fitted import FittedWorld, fitted_world_menu
 
 JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
@@ -107,10 +107,10 @@ def evaluate(
     ('helps', 5)
     """
     run = Run.asked(run, who="evaluate", workers=workers, progress=progress).for_reading("evaluate")
-    seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
-    quick = validate.flag(quick, "quick", kind=NewcomerError)
+    seed = validate_whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
+    quick = validate_flag(quick, "quick", kind=NewcomerError)
     if findings is not None:
-        validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
+        validate_instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
     with read_logs_if_path(logs, run.workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
         return evaluate_fitted(read, None, progress=run.progress, findings=findings, **settings)

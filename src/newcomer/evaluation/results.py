@@ -23,7 +23,7 @@ from newcomer.evaluation.cold_start import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_predictor_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
-from newcomer.gain.arms import ArmStep, arm_gain_sentences
+from newcomer.gain.arm_gains import ArmStep, arm_gain_sentences
 from newcomer.gain.deals import UserTable
 from newcomer.gain.verdict import LOOK, verdict_times
 from newcomer.interval import FEWEST, Interval, interval_in_words

@@ -51,7 +51,7 @@ from newcomer.logs.text_columns import (
     text_is_no_id,
     text_spellings_note,
 )
-from newcomer.validate import shown
+from newcomer.validate import show_invalid_value
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 SUFFIXES = tuple(
@@ -91,7 +91,9 @@ def find_log_files(paths: Paths) -> list[LogFile]:
         if isinstance(one, LogFile):
             continue
         if not isinstance(one, str | PathLike) or "\0" in str(one):
-            raise LogsError(f"{shown(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame")
+            raise LogsError(
+                f"{show_invalid_value(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame"
+            )
     try:
         files = {file.name: file for path in given for file in _expand(path)}
         empty = next((file.name for file in files.values() if Path(file.path).stat().st_size == 0), None)

@@ -266,3 +266,13 @@ def _present(held: Rows | Histories) -> dict[str, Any]:
     """The columns of rows that are not None, by name."""
     found = {name: getattr(held, name, None) for name in _COLUMNS}
     return {name: column for name, column in found.items() if column is not None}
+
+
+def gather_history_rows(column: Any, rows: Ints) -> Any:
+    """Some rows of a column: of an array, or of lists that are kept as one array and where each begins."""
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    lengths = np.diff(column.offsets)[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return replace(column, offsets=offsets, actions=column.actions[places])

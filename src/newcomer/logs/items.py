@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.columns import Place, feature_array_columns, identifier_column, known_column_names
+from newcomer.logs.columns import Place, identifier_column, known_column_names
 from newcomer.logs.faults import Faults
-from newcomer.logs.feature_columns import feature_columns, is_feature_column
+from newcomer.logs.feature_columns import feature_array_columns, feature_columns, is_feature_column
 from newcomer.logs.text_columns import text_is_no_id, text_spellings_note, tidied_text
 from newcomer.one_hot import Catalogue, OneHot
 

@@ -26,7 +26,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import validate
 from newcomer.arrays import Floats
 from newcomer.encoding import Column
 from newcomer.errors import LogsError
@@ -43,10 +42,10 @@ from newcomer.logs.advice import (
 from newcomer.logs.arms import histories_of_random_arm, judges_by_arms
 from newcomer.logs.attributes import UserTable, read_user_attributes
 from newcomer.logs.batch import Batch
-from newcomer.logs.columns import Epoch, Place, feature_array_columns
+from newcomer.logs.columns import Epoch, Place
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.faults import Faults, fault_mentioning
-from newcomer.logs.feature_columns import feature_column_size_notes
+from newcomer.logs.feature_columns import feature_array_columns, feature_column_size_notes
 from newcomer.logs.files import refuse_twin_columns_of_log_file
 from newcomer.logs.frames import (
     frame_column_names,
@@ -88,6 +87,7 @@ from newcomer.one_hot import Catalogue, OneHot, one_hot_is_wide
 from newcomer.records import Shown
 from newcomer.run_settings import Checkpoint
 from newcomer.transforms import Transform
+from newcomer.validate import validate_instance, validate_whole
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
 DERIVED = ("_table", "advice", "action_ids", "_random_users")  # cached properties
@@ -122,7 +122,7 @@ class Logs(Shown):
         reward_transform: Transform | None = None,
         ordered: bool = True,
     ) -> None:
-        validate.instance(
+        validate_instance(
             total, LogTotals, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
         )
         self._source, self._items, self._ignored_items = source, items, ignored_items
@@ -430,7 +430,7 @@ class Logs(Shown):
         """Rows of a batch, as asked for or by the size of its features."""
         width = 1 if self.wide else self.dim  # features that are never written out take no room
         size = max(1, BATCH_BYTES // (8 * width)) if rows is None else rows
-        return validate.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
+        return validate_whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
 
     def on(self, engine: Engine) -> Logs:
         """The same logs, passed over by the workers of an engine; what is in memory is written to disk for them.

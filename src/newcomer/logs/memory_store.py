@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,14 @@ import polars as pl
 from newcomer.arrays import Bools, Hashes, Ints
 from newcomer.errors import LogsError
 from newcomer.logs.disk_store import DiskStore, Scratch, Spill
-from newcomer.logs.histories import Histories, Limits, Rows, arrange_histories, concatenate_histories
+from newcomer.logs.histories import (
+    Histories,
+    Limits,
+    Rows,
+    arrange_histories,
+    concatenate_histories,
+    gather_history_rows,
+)
 from newcomer.logs.items import Items
 from newcomer.logs.reader import Progress, Reader
 from newcomer.logs.summary import LogTotals, RewardHistogram, summary_reward_limits, summary_totals
@@ -277,17 +284,7 @@ def _histories_taken_from_store(part: Histories, who: Ints) -> Histories:
     lengths = np.diff(part.offsets)[who]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(part.offsets[who] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    columns = {name: gather_from_memory_store(column, rows) for name, column in part.columns().items()}
+    columns = {name: gather_history_rows(column, rows) for name, column in part.columns().items()}
     return replace(
         part, users=part.users.gather(who), hashes=part.hashes[who], offsets=offsets, ties=0, clipped=0, **columns
     )
-
-
-def gather_from_memory_store(column: Any, rows: Ints) -> Any:
-    """Some rows of a column: of an array, or of lists that are kept as one array and where each begins."""
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    lengths = np.diff(column.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return replace(column, offsets=offsets, actions=column.actions[places])

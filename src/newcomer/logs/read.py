@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from newcomer import validate
 from newcomer.arrays import Hashes
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.logs import workers as engines
@@ -49,6 +48,7 @@ from newcomer.logs.summary import LogTotals, RewardHistogram, summary_totals
 from newcomer.logs.text_columns import Dates
 from newcomer.logs.workers import Engine, WorkerPool
 from newcomer.transforms import Transform
+from newcomer.validate import validate_whole
 
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
@@ -224,7 +224,7 @@ def read_logs_if_path(
     makes no sense is refused as an error of this `kind`.
     """
     read = logs if isinstance(logs, Logs) else read_logs(logs)
-    if workers is None or validate.whole(workers, "workers", kind=kind) == 1 or read.engine is not None:
+    if workers is None or validate_whole(workers, "workers", kind=kind) == 1 or read.engine is not None:
         yield read
         return
     with WorkerPool(workers) as pool:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import Epoch
 from newcomer.logs.feature_columns import expand_feature_column_names
@@ -21,6 +20,7 @@ from newcomer.logs.memory_store import Clip
 from newcomer.logs.schema import Layout, Missing, Renames
 from newcomer.logs.text_columns import Dates
 from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transform_rewards
+from newcomer.validate import show_invalid_value, validate_callback, validate_flag, validate_one_of, validate_whole
 
 
 class ReadOptions(NamedTuple):
@@ -50,17 +50,17 @@ def check_read_options(
 ) -> ReadOptions:
     """Refuse settings of the wrong type, each by its name."""
     for name, value in (("intercept", intercept), ("grouped", grouped), ("tidy_ids", tidy_ids)):
-        validate.flag(value, name, kind=LogsError)
+        validate_flag(value, name, kind=LogsError)
     if memory is not None:
-        validate.whole(memory, "memory", least=0, kind=LogsError)
+        validate_whole(memory, "memory", least=0, kind=LogsError)
     if epoch is not None:
-        validate.one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
-    validate.callback(progress, "progress", kind=LogsError)
-    validate.one_of(missing, "missing", get_args(Missing), kind=LogsError)
+        validate_one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
+    validate_callback(progress, "progress", kind=LogsError)
+    validate_one_of(missing, "missing", get_args(Missing), kind=LogsError)
     if dates is not None:
-        validate.one_of(dates, "dates", get_args(Dates), kind=LogsError)
+        validate_one_of(dates, "dates", get_args(Dates), kind=LogsError)
     if reward_transform is not None:
-        validate.one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
+        validate_one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
     return ReadOptions(missing, bool(tidy_ids), dates, reward_transform)
 
 
@@ -75,11 +75,11 @@ def clip_read_option(clip: Any, transform: Transform | None = None) -> Clip:
     low, high = given if all(isinstance(one, int | float | np.number) for one in given) else (0.0, 0.0)
     if not -np.inf < low < high < np.inf:
         todo = "pass two numbers (low, high), low < high, or 'auto'"
-        raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=todo)
+        raise LogsError(f"clip is {show_invalid_value(clip)}", where="clip=", todo=todo)
     if transform is None:
         return float(low), float(high)
     if high <= LEAST:
-        raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=NEEDED)
+        raise LogsError(f"clip is {show_invalid_value(clip)}", where="clip=", todo=NEEDED)
     low = max(low, np.nextafter(LEAST, 0.0))
     return float(transform_rewards(low, transform)), float(transform_rewards(high, transform))
 
@@ -98,12 +98,12 @@ def _columns_read_option(columns: Any) -> Renames | None:
         return None
     todo = "pass a dict such as {'user': 'uid'}"
     if not isinstance(columns, Mapping):
-        raise LogsError(f"columns is {validate.shown(columns)}", where="columns=", todo=todo)
+        raise LogsError(f"columns is {show_invalid_value(columns)}", where="columns=", todo=todo)
     for part, given in columns.items():
         if not isinstance(part, str) or (
             given is not None and given != [] and feature_names_read_option(given) is None
         ):
-            what = f"columns has {validate.shown(part)}: {validate.shown(given)}"
+            what = f"columns has {show_invalid_value(part)}: {show_invalid_value(given)}"
             raise LogsError(what, where="columns=", todo=f"{todo}; None leaves a part out")
     return columns
 
@@ -155,7 +155,7 @@ class FeatureChoice(NamedTuple):
         names = feature_names_read_option(features)
         if not names:
             todo = "pass the names of columns, as features=['price', 'weight']"
-            raise LogsError(f"features= is {validate.shown(features)}", where="features=", todo=todo)
+            raise LogsError(f"features= is {show_invalid_value(features)}", where="features=", todo=todo)
         known = () if items is None else _item_columns_read_option(items)
         own = [name for name in names if name in known or any(fnmatchcase(one, name) for one in known)]
         others = tuple(name for name in names if name not in own)

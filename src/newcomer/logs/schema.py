@@ -23,19 +23,24 @@ from numpy.typing import NDArray
 from newcomer.arrays import Floats, Ints
 from newcomer.encoding import Column, encoded_entry_names
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.candidates import SERVICE, locate_candidates, names_of_arms, numbers_of_arms
+from newcomer.logs.arms import SERVICE, names_of_arms, numbers_of_arms
+from newcomer.logs.candidates import locate_candidates
 from newcomer.logs.columns import (
     KNOWN,
     Epoch,
     Place,
-    feature_list_column,
     identifier_column,
     known_column_names,
     number_column,
     probability_column,
     time_column,
 )
-from newcomer.logs.feature_columns import encoded_feature_column, expand_feature_column_names, feature_column_levels
+from newcomer.logs.feature_columns import (
+    encoded_feature_column,
+    expand_feature_column_names,
+    feature_column_levels,
+    feature_list_column,
+)
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items
 from newcomer.logs.text_columns import Dates, text_date_questions, text_is_missing, tidied_text

@@ -39,9 +39,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from newcomer import validate
 from newcomer.errors import EngineError, LogsError
 from newcomer.logs.disk_store import Scratch
+from newcomer.validate import validate_whole
 
 Partial = TypeVar("Partial")
 ENOUGH = 200_000  # rows of logs below which starting workers costs more time than they save
@@ -131,7 +131,7 @@ class WorkerPool(Engine):
     """`workers` processes, to be used in a `with` block; none is started before there is work."""
 
     def __init__(self, workers: int) -> None:
-        self.workers = validate.whole(workers, "workers", todo="ask for at least one", kind=LogsError)
+        self.workers = validate_whole(workers, "workers", todo="ask for at least one", kind=LogsError)
         self._hands: list[_Worker] = []
 
     def room(self) -> Scratch:

@@ -30,7 +30,7 @@ from newcomer.policies.belief import Belief
 from newcomer.policies.calls import Generators, Query, Random, Rewards, call_rows_each_once
 from newcomer.policies.memory_loops import Predicted
 from newcomer.policies.repeatability import SHARES, Repeatability
-from newcomer.validate import number
+from newcomer.validate import validate_number
 
 
 @dataclass
@@ -188,7 +188,7 @@ class EmpiricalArms(Contract[ActionMemory]):
     shares_rows = True
 
     def __post_init__(self) -> None:
-        number(self.width, "width")
+        validate_number(self.width, "width")
         if not self._belief.known.named:
             raise PolicyError("EmpiricalArms needs a model of named actions", todo="fit logs with a column action")
 

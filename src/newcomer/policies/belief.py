@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
@@ -43,6 +42,7 @@ from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest_
 from newcomer.policies.memory_loops import Predicted, Recalled
 from newcomer.policies.protocol import Learner
 from newcomer.policies.repeatability import SHARES, Repeatability
+from newcomer.validate import validate_share
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Belief(Learner[PriorState]):
 
     def __post_init__(self) -> None:
         the_policy_model(self.model)
-        validate.share(self.level, "level", todo="pass a probability, 0 for never")
+        validate_share(self.level, "level", todo="pass a probability, 0 for never")
 
     @cached_property
     def known(self) -> KnownActions:

@@ -44,7 +44,7 @@ from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards, call_floats, call_rows_each_once
 from newcomer.policies.protocol import Learner
-from newcomer.validate import number, positive, whole
+from newcomer.validate import validate_number, validate_positive, validate_whole
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
 
@@ -131,9 +131,9 @@ class _Elimination(Learner[Charges]):
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        whole(self.horizon, "horizon")
-        positive(self.noise_sd, "noise_sd")
-        number(self.epsilon, "epsilon")
+        validate_whole(self.horizon, "horizon")
+        validate_positive(self.noise_sd, "noise_sd")
+        validate_number(self.epsilon, "epsilon")
 
     def init(self, n: int) -> Charges:
         """No rounds charged."""
@@ -255,7 +255,7 @@ class MTS(Contract[Beliefs]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", checked_finite_models(self.centers))
         object.__setattr__(self, "weights", finite_model_weights(self.weights, len(self.centers)))
-        positive(self.noise_sd, "noise_sd")
+        validate_positive(self.noise_sd, "noise_sd")
 
     def state_settings(self) -> dict[str, str | float]:
         """Log weights are about these models, from these weights, with this noise."""

@@ -51,7 +51,7 @@ from newcomer.policies.finite_models import (
     finite_model_weights,
 )
 from newcomer.policies.protocol import Learner
-from newcomer.validate import positive, whole
+from newcomer.validate import validate_positive, validate_whole
 
 
 @dataclass
@@ -246,8 +246,8 @@ class MmTS(Contract[MixtureState]):
     sampled = True
 
     def __post_init__(self) -> None:
-        positive(self.noise_sd, "noise_sd")
-        whole(self.votes, "votes")
+        validate_positive(self.noise_sd, "noise_sd")
+        validate_whole(self.votes, "votes")
         self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
@@ -300,8 +300,8 @@ class MixTS(Contract[MixtureState]):
     sampled = True
 
     def __post_init__(self) -> None:
-        positive(self.noise_sd, "noise_sd")
-        whole(self.votes, "votes")
+        validate_positive(self.noise_sd, "noise_sd")
+        validate_whole(self.votes, "votes")
         self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property

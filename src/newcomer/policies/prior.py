@@ -32,7 +32,7 @@ from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.binary_belief import BinaryBelief
 from newcomer.policies.calls import Generators, Query
 from newcomer.policies.repeatability import repeatability_of_two_values
-from newcomer.validate import number, whole
+from newcomer.validate import validate_number, validate_whole
 
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
 # docs/exploration.md.
@@ -73,10 +73,10 @@ class PriorUCB(Contract[PriorState]):
 
     def __post_init__(self) -> None:
         if self.curiosity is not None:
-            number(self.curiosity, "curiosity")
+            validate_number(self.curiosity, "curiosity")
         if self.width is not None:
-            number(self.width, "width")
-        number(self.memory_width, "memory_width")
+            validate_number(self.width, "width")
+        validate_number(self.memory_width, "memory_width")
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
@@ -127,11 +127,11 @@ class PriorTS(Contract[PriorState]):
     shares_rows = True
 
     def __post_init__(self) -> None:
-        whole(self.votes, "votes")
-        number(self.curiosity, "curiosity")
+        validate_whole(self.votes, "votes")
+        validate_number(self.curiosity, "curiosity")
         if self.scale is not None:
-            number(self.scale, "scale")
-        number(self.memory_scale, "memory_scale")
+            validate_number(self.scale, "scale")
+        validate_number(self.memory_scale, "memory_scale")
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property

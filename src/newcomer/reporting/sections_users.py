@@ -20,7 +20,7 @@ from newcomer.evaluation.results import (
     results_by_step,
 )
 from newcomer.evidence import BestAction, Everybody
-from newcomer.gain.arms import arm_gain_sentences
+from newcomer.gain.arm_gains import arm_gain_sentences
 from newcomer.gain.verdict import verdict_worth
 from newcomer.interval import interval_in_words as in_words
 from newcomer.reporting.contents import ReportContents

@@ -320,7 +320,7 @@ class Lift(Struct):
     arms: list[ArmMean]
     lift: list[ArmLift]
     by_interaction: list[Interaction]
-    confidence_sequence_sample_ratio: SampleRatio
+    sample_ratio: SampleRatio
     first: int
     confidence: float
     tuned: float

@@ -16,8 +16,8 @@ from scipy.special import stdtrit
 
 from newcomer.arrays import Floats
 from newcomer.interval import FEWEST, LEVEL, Interval, interval_in_words
+from newcomer.logs.arms import OBSERVED, RANDOM, TREATED
 from newcomer.logs.batch import Batch
-from newcomer.logs.candidates import OBSERVED, RANDOM, TREATED
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.records import Shown

@@ -1,12 +1,12 @@
-"""Head to head: policies with learned priors, recommenders, a mixed logit and a transformer, on the same people as ours.
+"""Head to head: policies with learned priors, recommenders, a mixed logit, a transformer, on the same people as ours.
 
     python -m experiments.rivals [people recommenders taxes transformer table]
 
 What is tried is listed in experiments/rivals-plan.md, which was written before the first result. Every job's rows are a
-file of the folder NEWCOMER_WORK (default: .work/rivals), named by a hash of its settings and of the code behind it, so
-that a run that was stopped goes on. `table` (also made by the others) writes experiments/results/rivals*.csv; NEWCOMER_DATA
-names the folder of the data. Recommenders, taxes and the transformer need the environments of
-`python benchmarks/peers/prepare.py rivals`; a peer whose environment is missing is left out, and that is said.
+file of the folder NEWCOMER_WORK (.work by default), named by a hash of its settings and of the code behind it, so that
+a run that was stopped goes on. Each part writes a table, experiments/results/rivals*.csv; `table` writes all of them.
+NEWCOMER_DATA names the folder of the data. Recommenders, taxes and the transformer need the environments that `python
+benchmarks/peers/prepare.py rivals` makes; a peer whose environment is missing is left out, and that is said.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def lenskit(handed: Handed) -> Iterator[Method]:
 
 
 def implicit(handed: Handed) -> Iterator[Method]:
-    """Its ALS ranks by how likely an item is to be met: ratings as confidences, or those above the item mean as ones."""
+    """Its ALS ranks by how likely an item is to be met: ratings are confidences, or ones above the item mean."""
     from implicit.als import AlternatingLeastSquares
     from scipy.sparse import csr_matrix
 
@@ -175,11 +175,8 @@ def main(folder: Path, peer: str) -> None:
             spent = (time.process_time() - began) / (len(scores) if taken == "folded in" else 1)
             for user, values in scores.items():
                 rows = {"item": handed.items[user], "score": np.asarray(values, dtype=np.float64)}
-                found.append(
-                    pl.DataFrame(rows).with_columns(
-                        user=pl.lit(user), known=count, seconds=spent, method=pl.lit(name), taken=pl.lit(taken)
-                    )
-                )
+                told = {"user": pl.lit(user), "known": count, "seconds": spent, "method": pl.lit(name)}
+                found.append(pl.DataFrame(rows).with_columns(**told, taken=pl.lit(taken)))
         print(name, flush=True)
     pl.concat(found).write_parquet(folder / f"scores-{peer}.parquet")
 

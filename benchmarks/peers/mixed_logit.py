@@ -64,10 +64,8 @@ def scores(
     for (_, _), own in asked.group_by("deal", "user", maintain_order=True):
         x, _, _ = design(own, attributes)
         utility = (x @ means)[:, None] + x[:, :count] @ normals.T
-        place, task, chosen = (own[name].to_numpy() for name in ("place", "task", "chosen"))
-        other = np.array(
-            [np.flatnonzero((task == task[row]) & (np.arange(len(own)) != row))[0] for row in range(len(own))]
-        )
+        place, chosen = own["place"].to_numpy(), own["chosen"].to_numpy()
+        other = np.arange(len(own)) ^ 1  # the two plans of a task stand beside each other
         log_chance = -np.logaddexp(0.0, utility[other] - utility)  # of this plan against the other of its task
         judged = place >= PLACES
         for known in KNOWN:

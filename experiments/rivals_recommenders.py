@@ -6,6 +6,7 @@ rivals-plan.md.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import time
@@ -28,6 +29,8 @@ FILMS, LOGGED, NEWCOMERS, PEOPLE, ANSWERS = 1000, 3000, 400, 200, 60
 TABLES = ("movielens 101", "young 101", "young 102", "young 103")
 PEERS = ("lenskit", "surprise", "cornac")
 OURS, MEAN = "newcomer", "item mean"
+INPUTS = ("logged", "known", "judged", "asked")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LK_NUM_THREADS", "RAYON_NUM_THREADS")
 
 
 def environment(peer: str) -> Path:
@@ -35,16 +38,25 @@ def environment(peer: str) -> Path:
     return Path(os.environ.get("NEWCOMER_PEERS", ROOT / "benchmarks" / "peers" / ".rivals")) / peer / "bin" / "python"
 
 
-def run_peer(peer: str, script: str, *arguments: str) -> bool:
-    """Run a script of benchmarks/peers in a peer's environment; whether there is one."""
-    if not environment(peer).exists():
-        print(f"left out: {peer}, which has no environment at {environment(peer)}", flush=True)
-        return False
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LK_NUM_THREADS", "RAYON_NUM_THREADS"), "1")
-    quiet = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | threads
-    command = [str(environment(peer)), str(ROOT / "benchmarks" / "peers" / script), *arguments]
-    subprocess.run(command, check=True, env=quiet)
-    return True
+def run_peer(peer: str, script: str, place: Path, argument: str, output: str) -> pl.DataFrame | None:
+    """What a script of benchmarks/peers makes of the files of a folder in a peer's environment; None without one.
+
+    What was made before of the same files by the same script is read again: our own code does not change it.
+    """
+    path, stamp = ROOT / "benchmarks" / "peers" / script, place / f"{output}.stamp"
+    inputs = [one for one in sorted(place.glob("*.parquet")) if one.stem in INPUTS]
+    digest = hashlib.sha256(b"".join(one.read_bytes() for one in (path, *inputs))).hexdigest()
+    if not stamp.is_file() or stamp.read_text() != digest:
+        if not environment(peer).exists():
+            print(f"left out: {peer}, which has no environment at {environment(peer)}", flush=True)
+            return None
+        quiet = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict.fromkeys(
+            THREADS, "1"
+        )
+        command = [str(environment(peer)), str(path), str(place), argument]
+        subprocess.run(command, check=True, env=quiet)
+        stamp.write_text(digest)
+    return pl.read_parquet(place / f"{output}.parquet")
 
 
 def movielens(seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -124,17 +136,19 @@ def measured(table: str) -> pl.DataFrame:
     place = hand_over(table)
     scores = [our_scores(place)]
     for peer in PEERS:
-        if run_peer(peer, "fold_in.py", str(place), peer):
-            scores.append(pl.read_parquet(place / f"scores-{peer}.parquet").select(scores[0].columns))
+        found = run_peer(peer, "fold_in.py", place, peer, f"scores-{peer}")
+        scores += [] if found is None else [found.select(scores[0].columns)]
     judged = pl.read_parquet(place / "judged.parquet")
-    rows = pl.concat(scores).join(judged, on=["user", "item"], maintain_order="left")
-    found = []
+    rows = pl.concat([one.with_columns(pl.col("known").cast(pl.Int64)) for one in scores]).join(
+        judged, on=["user", "item"], maintain_order="left"
+    )
+    numbers = []
     by = ["method", "taken", "known", "user"]
     for key, own in rows.group_by(*by, maintain_order=True):
         said, rating, ten = (own[name].to_numpy() for name in ("score", "rating", "ten"))
-        numbers = {"order": order(said, rating), "ndcg": ndcg(said, rating), "choice": choice(said, rating, ten)}
-        found.append(dict(zip(by, key, strict=True)) | numbers | {"seconds": own["seconds"][0]})
-    return pl.DataFrame(found).with_columns(table=pl.lit(table))
+        quality = {"order": order(said, rating), "ndcg": ndcg(said, rating), "choice": choice(said, rating, ten)}
+        numbers.append(dict(zip(by, key, strict=True)) | quality | {"seconds": own["seconds"][0]})
+    return pl.DataFrame(numbers).with_columns(table=pl.lit(table))
 
 
 def order(said: Floats, rating: Floats) -> float:

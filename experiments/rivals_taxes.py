@@ -109,10 +109,10 @@ def judged(fold: int) -> pl.DataFrame:
     place = hand_over(fold)
     scores = [our_scores(place)]
     for attributes in ("1", "0"):
-        if run_peer("xlogit", "mixed_logit.py", str(place), attributes):
+        found = run_peer("xlogit", "mixed_logit.py", place, attributes, f"logit-{attributes}")
+        if found is not None:
             name = "mixed logit, attributes" if attributes == "1" else "mixed logit, without attributes"
-            rows = pl.read_parquet(place / f"logit-{attributes}.parquet").with_columns(method=pl.lit(name))
-            scores.append(rows.select(scores[0].columns))
+            scores.append(found.with_columns(method=pl.lit(name)).select(scores[0].columns))
     truth = pl.read_parquet(place / "asked.parquet").select("deal", "user", "task", "alternative", "chosen")
     keys = ["deal", "user", "task", "alternative"]
     rows = pl.concat([one.with_columns(pl.col("known").cast(pl.Int64)) for one in scores]).join(truth, on=keys)

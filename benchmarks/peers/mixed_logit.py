@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from xlogit import MixedLogit
 
-HALTON, SAMPLE, KNOWN, PLACES = 100, 2000, (0, 2, 5), 5
+HALTON, SAMPLE, KNOWN, PLACES = 200, 2000, (0, 2, 5), 5
 
 
 def design(frame: pl.DataFrame, attributes: bool) -> tuple[np.ndarray, list[str], int]:

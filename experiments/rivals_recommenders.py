@@ -54,7 +54,7 @@ def run_peer(peer: str, script: str, place: Path, argument: str, output: str) ->
             THREADS, "1"
         )
         command = [str(environment(peer)), str(path), str(place), argument]
-        subprocess.run(command, check=True, env=quiet)
+        subprocess.run(command, check=True, env=own | dict.fromkeys(THREADS, "1"))
         stamp.write_text(digest)
     return pl.read_parquet(place / f"{output}.parquet")
 

@@ -50,9 +50,7 @@ def run_peer(peer: str, script: str, place: Path, argument: str, output: str) ->
         if not environment(peer).exists():
             print(f"left out: {peer}, which has no environment at {environment(peer)}", flush=True)
             return None
-        quiet = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | dict.fromkeys(
-            THREADS, "1"
-        )
+        own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         command = [str(environment(peer)), str(path), str(place), argument]
         subprocess.run(command, check=True, env=own | dict.fromkeys(THREADS, "1"))
         stamp.write_text(digest)

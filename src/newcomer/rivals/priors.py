@@ -51,7 +51,7 @@ class Partial:
     @cached_property
     def count(self) -> Floats:
         """People (A,) who have each action, at least one."""
-        return np.maximum(self.met.sum(axis=0), 1).astype(np.float64)
+        return np.asarray(np.maximum(self.met.sum(axis=0), 1), dtype=np.float64)
 
     @cached_property
     def mean(self) -> Floats:

@@ -96,7 +96,7 @@ def run_main(arguments: Sequence[str] | None = None) -> None:
     sys.unraisablehook = _lost
     sys.stdout, sys.stderr = output.Patient(sys.stdout), output.Patient(sys.stderr)
     try:
-        inside = run_in_second_process(sys.argv[1:] if arguments is None else arguments)
+        inside = run_main_in_second_process(sys.argv[1:] if arguments is None else arguments)
         code = execute_command(arguments) if inside is None else inside
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
     except KeyboardInterrupt:
@@ -147,7 +147,7 @@ def execute_command(arguments: Sequence[str] | None = None) -> int:
         # A library that was interrupted may say so by an error of its own.
         code = _leaving[0] if _leaving else _explain(error)
     if code == INTERRUPTED:
-        output.aside_console().print("interrupted")
+        output.aside_output_console().print("interrupted")
     return code
 
 
@@ -161,7 +161,7 @@ def _explain(error: Exception) -> int:
         return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, MemoryError):
         said = f" ({error_in_one_line(str(error))})" if str(error) else ""
-        output.print_error(f"there is not enough memory{said}: {memory_advice()}")
+        output.print_error(f"there is not enough memory{said}: {_memory_advice()}")
         return NOT_ENOUGH
     if isinstance(error, OSError):
         output.print_error(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
@@ -194,7 +194,7 @@ ABORTED = {-getattr(signal, name) for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "
 NOT_ENOUGH = 6  # exit code
 
 
-def address_space_limit() -> int | None:
+def main_address_space_limit() -> int | None:
     """Bytes of address space that this process may have, if that is limited."""
     try:
         import resource
@@ -204,16 +204,16 @@ def address_space_limit() -> int | None:
     return None if bytes_ == resource.RLIM_INFINITY else bytes_
 
 
-def memory_advice() -> str:
+def _memory_advice() -> str:
     """What to do about too little memory."""
-    most = address_space_limit()
+    most = main_address_space_limit()
     said = "use fewer --workers, give reading less --memory, or a machine with more"
     return said if most is None else f"raise the limit of {most / 1e9:.1f} GB (ulimit -v), or {said}"
 
 
-def run_in_second_process(arguments: Sequence[str]) -> int | None:
+def run_main_in_second_process(arguments: Sequence[str]) -> int | None:
     """The exit code of the command, run in a second process; None where there is no limit, or this is the second."""
-    most = address_space_limit()
+    most = main_address_space_limit()
     if most is None or os.environ.get(INSIDE) or {"-h", "--help", "--version"} & {*arguments} or not arguments:
         return None
     if most < LEAST:
@@ -234,7 +234,7 @@ def run_in_second_process(arguments: Sequence[str]) -> int | None:
         _pass_on(child, signal.SIGINT)
     code = child.wait()
     if code in ABORTED:
-        output.print_error(f"there is not enough memory: {memory_advice()}")
+        output.print_error(f"there is not enough memory: {_memory_advice()}")
         return NOT_ENOUGH
     return code if code >= 0 else 128 - code
 

@@ -27,10 +27,10 @@ from newcomer.linear.state import State
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Query, Rewards
-from newcomer.policies.finite_models import cluster_users
+from newcomer.policies.finite_models import cluster_into_finite_models
 from newcomer.rivals.gaussian import Posterior, deviations, expected, precision
 from newcomer.rivals.priors import Partial
-from newcomer.validate import number
+from newcomer.validate import validate_number
 
 KINDS = 10
 
@@ -48,7 +48,7 @@ class Kinds:
     @classmethod
     def of(cls, logged: Partial, vectors: Floats, *, count: int = KINDS, seed: int = 0) -> Kinds:
         """k-means clusters of people's vectors (N, A), with the answers that their people really gave."""
-        labels = cluster_users(vectors, count, seed=seed).labels
+        labels = cluster_into_finite_models(vectors, count, seed=seed).labels
         grams = [np.diag(logged.met[labels == kind].sum(axis=0).astype(np.float64)) for kind in range(count)]
         moments = [logged.centred[labels == kind].sum(axis=0) for kind in range(count)]
         rows = [float(logged.met[labels == kind].sum()) for kind in range(count)]
@@ -85,8 +85,8 @@ class Club(Contract[Linked]):
     alpha2: float = 1.0
 
     def __post_init__(self) -> None:
-        number(self.alpha, "alpha")
-        number(self.alpha2, "alpha2")
+        validate_number(self.alpha, "alpha")
+        validate_number(self.alpha2, "alpha2")
 
     @property
     def dimension(self) -> int:

@@ -27,7 +27,7 @@ from newcomer.linear.state import State
 from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Rewards
-from newcomer.validate import number, whole
+from newcomer.validate import validate_number, validate_whole
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Gaussian(Contract[Posterior]):
     width: float = 1.0
 
     def __post_init__(self) -> None:
-        number(self.width, "width")
+        validate_number(self.width, "width")
 
     @property
     def dimension(self) -> int:
@@ -136,7 +136,7 @@ class GaussianTS(Gaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        whole(self.votes, "votes")
+        validate_whole(self.votes, "votes")
         if self.drawn_mean and self.prior.unsure is None:
             raise PolicyError("a drawn mean needs the variance `unsure` of the prior's mean")
 

@@ -60,7 +60,8 @@ def check(
     if not fit:
         return found
     try:
-        model = fit_model(logs, run=run)
+        # The decision asks what held-out users gain, not how sure the basis is nor what chance would show.
+        model = fit_model(logs, null=False, calibrate=False, run=run)
     except LogsError as error:
         decision = decide_verdict(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
         return replace(check_with_gain(found, None, decision, str(error)), decision=decision)

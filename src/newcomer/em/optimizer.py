@@ -35,6 +35,7 @@ ROOM, FEWEST = 4_000_000, 3  # ... or fewer, where this many numbers do not hold
 SUFFICIENT = 1e-4  # of the slope: Armijo's condition
 SHORTEST = 1e-6  # step along the metric's own direction, below which there is nothing left to gain
 BOLD, TOLD = 0.9, 0.1  # share of what is not told of z that steps allow for, and the least that is told of a direction
+SCATTER = 2.0 / (FEW + FIRM)  # variance of the log of a variance around what is expected of it
 DOUBTFUL = 0.2  # step along BFGS's direction, below which its memory is dropped instead
 
 
@@ -75,6 +76,35 @@ def optimizer_solve_rows(values: Floats, expected: Floats, little: Floats, rows:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """Rows (A,) of each action and the variance (A,) of its rewards, before anything is explained.
+
+    What is left of the variance of an action with few rows says little: the mean and the directions fit its rewards.
+    Those with many rows tell what to expect of it: a line of log v in the log of the total variance, weighted by rows.
+    Its slope is 0 where the residual is the same for all actions, 1 where it is a common share of their variance.
+    """
+
+    rows: Floats
+    variances: Floats
+
+    def line(self, variances: Floats) -> Floats:
+        """What is expected of each action (A,) where the fit has these variances (A,).
+
+        The slope is N(1/2, 1) beforehand, and variances are taken to lie `SCATTER` (a variance of logs) off the line.
+
+        >>> Totals(np.array([900.0, 900.0, 2.0]), np.array([1.0, 2.0, 4.0])).line(np.array([0.5, 0.5, 0.01])).round(2)
+        array([0.5 , 0.5 , 0.5])
+        """
+        share = self.rows / self.rows.sum()
+        x, y = np.log(self.variances), np.log(variances)
+        x, level = x - share @ x, float(share @ y)
+        count = 1.0 / float(share @ share)  # actions that have most of the rows
+        both, square = count * float(share @ (x * y)), count * float(share @ (x * x))
+        slope = (both + 0.5 * SCATTER) / (square + SCATTER)
+        return np.asarray(np.exp(level + min(max(slope, 0.0), 1.0) * x))
+
+
+@dataclass(frozen=True)
 class Shrinkage:
     """What is believed beforehand of W, of its first column around `anchor` (d,), of variances, and of offsets (None:
     there are none).
@@ -84,6 +114,11 @@ class Shrinkage:
     anchor: Floats  # (d,)
     variance: Floats  # (A,) what variances are shrunk towards
     offsets: float | None = None
+    totals: Totals | None = None  # by which `variance` follows the fit; None: it stays
+
+    def following(self, population: Population) -> Shrinkage:
+        """The same with variances shrunk towards those that the fit has where rows are many."""
+        return self if self.totals is None else replace(self, variance=self.totals.line(population.variances))
 
     def of(self, population: Population) -> float:
         """The log density of a population, up to a constant."""
@@ -157,7 +192,8 @@ class Optimizer:
         if self.best is not None:
             remember(self._memory, self._move, self._gradient - gradient)
             self.gain = value - self.value
-        self.best, self.value, self.sums, self._gradient = self.trial, value, sums, gradient
+        self.best, self.sums, self.penalty = self.trial, sums, self.penalty.following(self.trial)
+        self.value, self._gradient = sums.likelihood + self.penalty.of(self.best), self._ascent(sums)
         self._aim()
 
     def again(self, penalty: Shrinkage) -> Optimizer:

@@ -43,7 +43,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from newcomer.arrays import Bools, Floats
-from newcomer.em.optimizer import Gram, Optimizer, Shrinkage
+from newcomer.em.optimizer import Gram, Optimizer, Shrinkage, Totals
 from newcomer.em.pairs import (
     FEW,
     FIRM,
@@ -123,7 +123,8 @@ class FitStart:
         if self.one_hot:
             actions = some.met.shape[1]
             constant = slice(actions, None) if len(anchor) > actions else slice(None)  # it has the level by itself
-            anchor[constant] = float(some.levels.sum() / max(some.met.sum(), 1.0))
+            met, firm = np.maximum(some.met[0], 1.0), some.met[0] / (some.met[0] + FIRM)
+            anchor[constant] = float(firm @ (some.levels[0] / met)) / max(float(firm.sum()), TINY)
         return anchor
 
 
@@ -151,11 +152,15 @@ class HeldoutFold:
         origin, fitted = self.origin, self.split.fitted
         anchor = origin.anchor(fitted)
         precision = mean_shrinkage_precision(origin.pairs, fitted, anchor)
+        pairs = origin.pairs.take(fitted)
+        variances, totals = pair_action_variances(pairs), None
+        if variances is not None and pairs.met.any():
+            totals = Totals(pairs.met[0], variances)
         towards = self._towards(len(anchor)) if origin.towards is None else origin.towards
-        return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted))
+        return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted), totals)
 
     def _towards(self, dim: int) -> Floats:
-        """What moments leave of the variance of each action, a little of it common to all."""
+        """What moments leave of the variance of each action, a little of it common to all: until there is a fit."""
         alone = self.start(min(USUAL, dim))
         return (FEW * alone.noise_variance + FIRM * alone.variances) / (FEW + FIRM)
 

@@ -1,4 +1,4 @@
-# The decision service: docker build -t newcomer . ; compose.yaml runs it with PostgreSQL (docs/production.md).
+# The decision service: docker build -t newcomer . ; compose.yaml runs it with PostgreSQL (docs/how-to/production.md).
 FROM python:3.12-slim
 
 ENV PYTHONUNBUFFERED=1 PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 \

@@ -9,7 +9,7 @@ LOOPS := $(shell find src/newcomer -name "*_loops.py")
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-service lint format bench bench-peers clean
+.PHONY: help demo test test-service lint format docs bench bench-peers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -31,6 +31,11 @@ lint: .venv/.ready-test ## style (ruff) and types (mypy --strict)
 format: .venv/.ready-test ## rewrite the files in the house style
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
+
+docs: .venv/.ready-docs .venv/.warm ## build the site in build/site, its notebooks included: about 2 minutes
+	@$(ONE_THREAD) $(RUN) -m sphinx -b html -W --keep-going -q -d build/doctrees docs build/site
+	@$(RUN) tools/check_site.py build/site
+	@echo "The site: build/site/index.html"
 
 bench: .venv/.ready-test .venv/.warm ## measure against the alternatives, side by side in one run
 	@$(ONE_THREAD) $(RUN) -m benchmarks $(ARGS)
@@ -57,7 +62,7 @@ clean: ## remove the environment and caches; results stay
 
 # An environment knows its folder by its absolute path: prepare it again when the folder was moved or copied.
 ifneq ($(shell cat .venv/.folder 2>/dev/null),$(CURDIR))
-.venv/.ready-demo .venv/.ready-test: moved
+.venv/.ready-demo .venv/.ready-test .venv/.ready-docs: moved
 .PHONY: moved
 moved:
 endif

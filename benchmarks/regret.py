@@ -1,8 +1,9 @@
 """What ProBALL-UCB gains where its subspace is right, and what staying costs where it is wrong.
 
-`make bench ARGS=regret` writes docs/policies-measured.md and the same figures as CSV beside it. Everything is paired:
-within a world all policies meet the same newcomers, action sets and noise. Worlds are learnable synthetic ones (d = 50,
-k = 2, factor entries up to 1.25, noise 0.5, 20 fresh unit actions a round), the model a fit of 5000 users x 20 steps.
+`make bench ARGS=regret` writes docs/paper/policies-measured.md and the same figures as CSV beside it. Everything is
+paired: within a world all policies meet the same newcomers, action sets and noise. Worlds are learnable synthetic ones
+(d = 50, k = 2, factor entries up to 1.25, noise 0.5, 20 fresh unit actions a round), the model a fit of 5000 users x 20
+steps.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from newcomer.model import Model
 from newcomer.simulate import Player, simulated_exits
 from newcomer.worlds import Synthetic
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "paper"
 WORLDS, USERS = 3, 30  # newcomers of each world
 SHORT, LONG = 500, 2000
 EXITS = (25, 50, 100, 200, 400, 800)

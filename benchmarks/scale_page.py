@@ -77,7 +77,7 @@ def write(folder: Path, text: str) -> None:
             parts += [f"## {title}", markdown(shown.rename(HEADINGS, strict=False)), VERDICTS[section](rows)]
     body = "\n\n".join(part for part in parts if part) + "\n"
     (folder / "scale.md").write_text(body)
-    beside = folder.parent / "scale.md"
+    beside = folder.parent / "how-to" / "scale.md"
     if beside.exists():
         beside.write_text(with_summary(beside.read_text(), table, VERDICTS))
     print(body)

@@ -1,4 +1,5 @@
-"""What docs/scale.md says in numbers: a few sentences computed from docs/benchmarks/scale.csv, between two marks."""
+"""What docs/how-to/scale.md says in numbers: a few sentences computed from docs/benchmarks/scale.csv, between two
+marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables of the figures say, as Markdown: no number of experiments/README.md is typed.
+"""What the tables of the figures say, as Markdown: no number of docs/paper/figures.md is typed.
 
 A number is a mean with its standard error, `mean ± error`, over newcomers (or, for subspace errors, over data sets).
 """

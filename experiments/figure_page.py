@@ -1,7 +1,8 @@
-"""experiments/README.md: every figure with the paper's claim, what was measured, and a verdict."""
+"""docs/paper/figures.md: every figure with the paper's claim, what was measured, and a verdict."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from experiments import markdown
@@ -11,7 +12,7 @@ from newcomer.paper.catalogue import APART, FIGURES
 from newcomer.paper.figure import Figure
 from newcomer.paper.scale import FULL
 
-INTRO = """# Experiments
+INTRO = """# Every figure of the paper
 
 Every figure of the paper "Leveraging Offline Data in Linear Latent Contextual Bandits" (Kausik, Tan and Tewari), and \
 some that it lacks, made by
@@ -19,9 +20,9 @@ some that it lacks, made by
     newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 22 CPU minutes
     newcomer reproduce all --quick  # two minutes, on made-up ratings
     newcomer reproduce readings     # apart: some 25 minutes on one core
-    newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/theory.md
+    newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/paper/theory.md
 
-Pictures and tables are in [results](results). Numbers below are read from those tables by `python -m \
+Pictures and tables are in `experiments/results`. Numbers below are read from those tables by `python -m \
 experiments.write_pages`. Commands enter the tables that they write in `results/contents.csv`, with the commit, a hash \
 of the code behind each and its seconds; `python -m experiments.contents` says which tables are older than their code.
 
@@ -49,23 +50,24 @@ equal ones, which is what the paper's plots of eigenvalues show.
 """
 
 
-def readme(results: Path) -> str:
-    """The whole page, from the tables in `results`; figures without a table are left out."""
+def page(results: Path, place: Path) -> str:
+    """The page from the tables in `results`; figures without a table are left out; its links lead from `place`."""
     shown = [figure for figure in (FIGURES | APART).values() if (results / f"{figure.name}.csv").is_file()]
     head = ["figure", "the paper's claim", "verdict"]
     rows = [[f"[{f.name}](#{f.name})", f.claim, VERDICTS[f.name].answer] for f in shown]
-    return "\n".join([INTRO, markdown.table(head, rows), "", *[section(figure, results) for figure in shown]])
+    folder = os.path.relpath(results, place.parent)
+    return "\n".join([INTRO, markdown.table(head, rows), "", *[section(figure, results, folder) for figure in shown]])
 
 
-def section(figure: Figure, results: Path) -> str:
+def section(figure: Figure, results: Path, folder: str) -> str:
     """Picture, claim, verdict, numbers, and what the paper does not state."""
     verdict = VERDICTS[figure.name]
     parts = [
         f"## {figure.name}",
-        f"![{figure.name}](results/{figure.name}.png)",
+        f"![{figure.name}]({folder}/{figure.name}.png)",
         f"*Claim.* {figure.claim}",
         f"*Verdict: {verdict.answer}.* {verdict.told(results)}",
-        f"*Measured* ([table](results/{figure.name}.csv)).",
+        f"*Measured* ([table]({folder}/{figure.name}.csv)).",
         measured(figure.name, results),
         f"*Setting.* {figure.caption(FULL)}",
     ]

@@ -89,7 +89,7 @@ VERDICTS: dict[str, Verdict] = {
         "At the learnable scale, in all of it: never worse than LinUCB, kinks at the exits, martingale best. As "
         "printed nothing can be learned from the logs (see [subspace-error](#subspace-error)), and a subspace at "
         "chance can hurt: newcomers who are kept in it lose {kept} more than with LinUCB ({newcomers} paired "
-        "newcomers, [kept](../docs/prior-measured.md#kept)). LOCAL-UCB, with the calibrated radius and no tau at all, "
+        "newcomers, [kept](results.md#kept)). LOCAL-UCB, with the calibrated radius and no tau at all, "
         "is ahead of the best setting of ProBALL where the subspace is known, by {local}, and level with LinUCB where "
         "it is not. " + _RADII,
         curves.ablation,

@@ -1,8 +1,8 @@
 """How loose the radii are: true subspace error beside every Delta_off, against the number of offline users.
 
 `python -m experiments.radius_sweep` runs the sweep and writes its rows to experiments/results/radii.csv (350 fits);
-the table in docs/radius.md is made of them. Worlds are those of the learnable scale, d = 50, k = 2, 20 steps a user;
-SOLD has ridge 1 and the true rank.
+the table in docs/explanation/radius.md is made of them. Worlds are those of the learnable scale, d = 50, k = 2, 20
+steps a user; SOLD has ridge 1 and the true rank.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/prior-measured.md: every study past the paper, what was asked of it and what came out."""
+"""docs/paper/results.md: every study past the paper, what was asked of it and what came out."""
 
 from __future__ import annotations
 

@@ -30,12 +30,13 @@ ROOT = Path(__file__).resolve().parents[1]
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
-    measured, radius, people = docs / "prior-measured.md", docs / "radius.md", docs / "people.md"
-    scale, known, clicks = docs / "scale.md", docs / "attributes.md", docs / "clicks.md"
-    loop = docs / "loop.md"
-    enough, helps, prior = docs / "good-enough.md", docs / "will-it-help.md", docs / "prior.md"
+    guides, paper, explained = docs / "how-to", docs / "paper", docs / "explanation"
+    figures, measured = paper / "figures.md", paper / "results.md"
+    radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
+    scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
+    enough, helps, loop = guides / "check.md", guides / "evaluate.md", guides / "refit.md"
     return {
-        root / "experiments" / "README.md": figure_page.readme(results),
+        figures: figure_page.page(results, figures),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),

@@ -65,8 +65,8 @@ def test_ratings_are_measured_without_the_peer_where_it_is_not_prepared(
 
 
 def test_the_page_says_what_was_measured() -> None:
-    """docs/scale.md stands in the repository with the numbers of docs/benchmarks/scale.csv."""
-    page = (processes.ROOT / "docs" / "scale.md").read_text()
+    """docs/how-to/scale.md stands in the repository with the numbers of docs/benchmarks/scale.csv."""
+    page = (processes.ROOT / "docs" / "how-to" / "scale.md").read_text()
     kept = scale_page.load(processes.ROOT / "docs" / "benchmarks")
     assert with_summary(page, kept, scale_page.VERDICTS) == page
     assert with_summary("no marks", kept, scale_page.VERDICTS) == "no marks"

@@ -227,7 +227,7 @@ def test_bad_questions_get_one_sentence(model):
 
 
 def test_radii_cover_the_true_error():
-    """They exceed it by far (docs/radius.md says how far), so 20 of 20 worlds must be covered."""
+    """They exceed it by far (docs/explanation/radius.md says how far), so 20 of 20 worlds must be covered."""
     for seed in range(20):
         world = Synthetic.learnable(dim=6, seed=seed)
         model = nc.fit(world.logs(2000, 12, seed=seed), rank=2, estimator="sold", null=False)

@@ -52,7 +52,8 @@ def steps_done(prepare: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[str
 def pins(name: str) -> dict[str, str]:
     lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
     own = dict(line.split("==") for line in lines if "==" in line)
-    return {**pins("demo"), **own} if "-r demo.txt" in lines else own
+    included = [line.removeprefix("-r ").removesuffix(".txt") for line in lines if line.startswith("-r ")]
+    return {**{key: pin for other in included for key, pin in pins(other).items()}, **own}
 
 
 def run_make(*words: str) -> str:
@@ -62,13 +63,13 @@ def run_make(*words: str) -> str:
 
 def test_make_alone_lists_what_can_be_made() -> None:
     shown = run_make()
-    assert all(f"make {target} " in shown for target in ("demo", "test", "lint", "bench", "help"))
+    assert all(f"make {target} " in shown for target in ("demo", "test", "lint", "docs", "bench", "help"))
 
 
-@pytest.mark.parametrize("name", ["demo", "test"])
+@pytest.mark.parametrize("name", ["demo", "test", "docs"])
 def test_requirements_are_plain_pins(name: str) -> None:
     lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
-    plain = [line for line in lines if line and not line.startswith("#") and line != "-r demo.txt"]
+    plain = [line for line in lines if line and not line.startswith("#") and not line.startswith("-r ")]
     assert all(PIN.fullmatch(line) for line in plain)
     names = [line.split("==")[0] for line in plain]
     assert names == sorted(set(names))
@@ -77,10 +78,11 @@ def test_requirements_are_plain_pins(name: str) -> None:
 def test_every_declared_dependency_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    names = {name: {re.split(r"[<>=\[]", entry)[0] for entry in extras[name]} for name in ("report", "test")}
+    names = {name: {re.split(r"[<>=\[]", entry)[0] for entry in extras[name]} for name in ("report", "test", "docs")}
     core = {re.split(r"[<>=]", entry)[0] for entry in project["dependencies"]}
     assert core | names["report"] | {"hatchling", "editables"} <= pins("demo").keys()
     assert names["test"] - {"newcomer"} <= pins("test").keys()
+    assert names["docs"] - {"newcomer"} <= pins("docs").keys()
 
 
 def imported(folder: str) -> set[str]:
@@ -109,6 +111,12 @@ def test_stamps_come_last_and_tests_include_the_demo(
     prepare.prepare("test", tmp_path / "venv")
     assert steps_done == ["environment", "packages", "newcomer", "compiled loops"]
     assert {stamp.name for stamp in (tmp_path / "venv").glob(".ready-*")} == {".ready-demo", ".ready-test"}
+    prepare.prepare("docs", tmp_path / "venv")
+    assert {stamp.name for stamp in (tmp_path / "venv").glob(".ready-*")} == {
+        ".ready-demo",
+        ".ready-test",
+        ".ready-docs",
+    }
 
 
 def test_a_finished_environment_is_kept_and_only_brought_up_to_date(

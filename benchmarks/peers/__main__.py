@@ -145,7 +145,7 @@ def verdict(rows: list[dict[str, object]], dim: int) -> str:
 
 
 def page(rows: list[dict[str, object]], rounds: int, repeats: int) -> str:
-    """The page docs/benchmarks-peers.md."""
+    """The page docs/benchmarks/peers.md."""
     parts = [
         "# Beside other libraries",
         "",
@@ -188,7 +188,7 @@ def main() -> None:
     parser.add_argument("--dims", type=int, nargs="+", default=[200, 50])
     parser.add_argument("--rounds", type=int, default=1000)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks-peers.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks" / "peers.md")
     given = parser.parse_args()
     if os.environ.get("OPENBLAS_NUM_THREADS") != "1":
         sys.exit("set OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 first, or use `make bench-peers`")

@@ -121,7 +121,7 @@ def measure() -> tuple[str, list[dict[str, object]]]:
 
 
 def section() -> str:
-    """The section of docs/benchmarks-peers.md."""
+    """The section of docs/benchmarks/peers.md."""
     name, rows = measure()
     lines = ["| library | a round, µs (median) | times ours |", "|---|---:|---:|"]
     lines += [f"| {r['player']} | {r['microseconds']} | {r['ratio']} |" for r in rows]

@@ -83,7 +83,7 @@ def main() -> None:
     rows = regrets(players(place.logs()), place, horizon=ROUNDS, users=NEWCOMERS, seed=0)
     for (name,), own in rows.group_by("policy", maintain_order=True):
         found[FILMS, 0, str(name)] = own["regret"].to_list()
-    path = ROOT / "docs" / "benchmarks-people.csv"
+    path = ROOT / "docs" / "benchmarks" / "people.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["case", "answers", "policy", "units", "regret", "regret_se", "PriorUCB / it"])

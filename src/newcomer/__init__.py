@@ -39,6 +39,7 @@ _HOME = {
     "summary": "simulate",
     "evaluate": "evaluation.evaluate",
     "report": "reporting.report",
+    "plot": "charts.plot",
     "Client": "serve.client",
     "AsyncClient": "serve.client",
     "NewcomerError": "errors",
@@ -67,6 +68,7 @@ def __dir__() -> list[str]:
 
 if TYPE_CHECKING:
     from newcomer._fit import fit as fit
+    from newcomer.charts.plot import plot as plot
     from newcomer.checks.check import check as check
     from newcomer.errors import LogsError as LogsError
     from newcomer.errors import MissingExtra as MissingExtra

@@ -376,7 +376,7 @@ class Model(Shown):
         simplified : take the coverage as known (Delta_D = 0), as the paper's figures do; "without B" leaves the factor
             B^2 out besides, as those figures seem to.
         form : "theorem", the paper's, or "identity", sharper and valid too.
-        printed : the formulas as the paper prints them (docs/errata.md lists where they slip).
+        printed : the formulas as the paper prints them (docs/paper/errata.md lists where they slip).
         """
         todo = "choose a probability between 0 and 1"
         delta = validate.share(delta, "delta", least=1.0, todo=todo, kind=ModelError)

@@ -252,7 +252,7 @@ def test_temporary_folders_are_private(scratch: Path) -> None:
 
 
 def test_every_exit_code_is_documented(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "command-line.md").read_text()
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
     main.execute_command(["--help"])
     told = " ".join(capsys.readouterr().out.split())
     for code, meaning in main.EXIT_CODES.items():

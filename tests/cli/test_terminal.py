@@ -152,7 +152,7 @@ def test_the_shell_completes_commands(shell: str, words: str) -> None:
 
 def test_completion_is_offered_and_documented(call: Call) -> None:
     assert "--install-completion" in call("--help")[1]
-    assert "newcomer --install-completion" in (ROOT / "docs" / "command-line.md").read_text()
+    assert "newcomer --install-completion" in (ROOT / "docs" / "reference" / "command-line.md").read_text()
 
 
 # The JSON Schema of --json.
@@ -227,10 +227,10 @@ def test_the_package_says_where_it_belongs_and_what_it_was_tested_with() -> None
     assert all(link.startswith("https://") for link in project["urls"].values()) and project["urls"]
     tested = {one.rpartition(" ")[2] for one in project["classifiers"] if one.startswith("Programming Language ::")}
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in tested
-    readme = (ROOT / "README.md").read_text()
-    assert "pip install newcomer" in readme
+    page = (ROOT / "docs" / "start" / "install.md").read_text()
+    assert "pip install newcomer" in page
     for extra in project["optional-dependencies"]:
-        assert f"newcomer[{extra}]" in readme
+        assert f"newcomer[{extra}]" in page
 
 
 def test_the_one_error_is_public() -> None:

@@ -221,7 +221,7 @@ def definitions(file: Path) -> set[str]:
 def test_files_that_the_pages_for_programmers_name_exist() -> None:
     """A `file.py` is a file of the package or of the repository; a `folder/` is a folder of them."""
     package, missing = ROOT / "src" / "newcomer", []
-    for page in ("docs/architecture.md", "docs/your-own.md", "CONTRIBUTING.md"):
+    for page in ("docs/explanation/architecture.md", "docs/how-to/own-policy.md", "CONTRIBUTING.md"):
         named = re.findall(r"`([\w/*]+\.py|[\w/]+/)`", prose_of(page))
         assert named, page
         homes = (package, package / "paper", ROOT, ROOT / "src")
@@ -232,7 +232,7 @@ def test_files_that_the_pages_for_programmers_name_exist() -> None:
 def test_functions_that_the_architecture_names_exist() -> None:
     """In its tables a row names one file, and behind it functions, classes and methods that are defined there."""
     missing, seen = [], 0
-    for row in re.findall(r"^\|.*\|$", PAGES["docs/architecture.md"], flags=re.MULTILINE):
+    for row in re.findall(r"^\|.*\|$", PAGES["docs/explanation/architecture.md"], flags=re.MULTILINE):
         cells = [re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|")]
         if len(cells) == 3 and cells[1]:
             (file,) = cells[1]
@@ -248,7 +248,7 @@ def test_names_in_the_text_of_the_architecture_exist() -> None:
     files = sorted((ROOT / "src" / "newcomer").rglob("*.py"))
     known = {name for file in files for whole in definitions(file) for name in (whole, whole.rpartition(".")[2])}
     known |= {file.stem for file in files} | {"newcomer", "ann", "tea", "action"}
-    named = set(re.findall(r"`([A-Za-z_]\w*)`", prose_of("docs/architecture.md")))
+    named = set(re.findall(r"`([A-Za-z_]\w*)`", prose_of("docs/explanation/architecture.md")))
     assert {"init", "score", "draws", "_HOME"} <= named
     assert named - known == set()
 

@@ -39,13 +39,13 @@ def test_an_example_runs_on_real_ratings(path, monkeypatch, tmp_path, capsys):
 
 
 def test_a_trial_is_fine_and_messages_picked_by_taste_are_broken(monkeypatch, tmp_path):
-    """Files that a script without our code wrote, as docs/good-enough.md tells it."""
+    """Files that a script without our code wrote, as docs/how-to/check.md tells it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["randomised_trial.py"])
     runpy.run_path(str(FOLDER / "randomised_trial.py"), run_name="__main__")
     trial = nc.check("trial.csv")
     assert trial.verdict == "fine" and trial.decision is not None
-    ((_, shown), *_) = screens((FOLDER.parent / "docs" / "will-it-help.md").read_text(encoding="utf-8"))
+    ((_, shown), *_) = screens((FOLDER.parent / "docs" / "how-to" / "evaluate.md").read_text(encoding="utf-8"))
     for sentence in trial.decision.sentences:  # all commands say the same, to the number
         assert in_one_line(sentence) in in_one_line(shown), "run python -m experiments.screens"
     found = nc.check("chosen.csv", fit=False)

@@ -1,4 +1,5 @@
-"""Every command of docs/loop.md, in the order of the page: commands in this process, the service in one of its own."""
+"""Every command of docs/how-to/refit.md, in the order of the page: commands in this process, the service in one of its
+own."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from newcomer.cli import main
 from newcomer.cli.check import BROKEN
 from tests.serve.running import Process, curl, free_port
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "loop.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "refit.md").read_text(encoding="utf-8")
 LINES = [
     line
     for text in re.findall(r"^```sh\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)

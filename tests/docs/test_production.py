@@ -1,4 +1,5 @@
-"""docs/production.md: metrics and tables are those of the service, back-ups are made, files of containers are sound."""
+"""docs/how-to/production.md: metrics and tables are those of the service, back-ups are made, files of containers are
+sound."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from newcomer.serve.store_sqlite import SqliteStore
 from tests.serve.running import running
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "production.md").read_text(encoding="utf-8")
 
 
 def test_metrics_and_tables_of_the_page_are_those_of_the_service(tmp_path: Path) -> None:

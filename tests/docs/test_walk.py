@@ -1,4 +1,4 @@
-"""Guards that docs/architecture.md tells the way of a row and of a decision as it really goes."""
+"""Guards that docs/explanation/architecture.md tells the way of a row and of a decision as it really goes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import newcomer as nc
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(nc.__file__).parent
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 ROW_STOPS, DECISION_STOPS = 30, 8  # files on the way, at most
 # Small files that everybody imports are no stops of a walk.
 BASE = {"errors.py", "arrays.py", "validate.py", "records.py", "array_loops.py", "users.py", "transforms.py"}

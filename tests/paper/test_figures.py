@@ -31,7 +31,18 @@ from newcomer.cli.reproduce import Clock
 from newcomer.errors import NewcomerError
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper import contents
-from newcomer.paper.catalogue import APART, EVERYTHING, FIGURES, chosen, do, open_folder, reproduce
+from newcomer.paper.catalogue import (
+    APART,
+    EVERYTHING,
+    FIGURES,
+    HOMES,
+    STUDIES,
+    chosen,
+    do,
+    modules_behind,
+    open_folder,
+    reproduce,
+)
 from newcomer.paper.figures import geometry, insufficiency, readings, reward_seeking_logger
 from newcomer.paper.jobs import (
     ExitRule,
@@ -44,6 +55,7 @@ from newcomer.paper.jobs import (
     in_order,
     key,
     kind_of,
+    module_behind,
     time_left,
     to_text,
 )
@@ -93,7 +105,7 @@ def test_the_catalogue_has_the_ids_of_the_issue() -> None:
 
 def test_jobs_are_plain_text_and_back() -> None:
     bare, ruled = Play(LEARNABLE, "LinUCB", 10, 2), Play(LEARNABLE, "ProBALL-UCB", 10, 2, TINY, RULE)
-    for job in (TINY, bare, ruled, TableJob("geometry", (("users", 5), ("seed", 1)))):
+    for job in (TINY, bare, ruled, TableJob("geometry", (("users", 5), ("seed", 1)), "a.module")):
         assert from_text(to_text(job)) == job
 
 
@@ -132,6 +144,28 @@ def test_settings_that_leave_in_the_same_round_share_a_run_and_say_what_they_are
     assert folder.missing([one, same, never, near, ever, one]) == [one, never]
     folder.keep(near, pl.DataFrame({"t": [1]}))
     assert folder.missing([one, same, never]) == [never] and folder.rows(same)["t"].to_list() == [1]
+
+
+def test_runs_of_earlier_code_are_not_taken_for_runs_of_this_code(tmp_path: Path) -> None:
+    """The key has the hash of the code that the job rests on, and of no other."""
+    play, study = Play(LEARNABLE, "LinUCB", 10, 2), EVERYTHING["prior-users"].jobs(JobFolder(tmp_path, HERE, ""))[0]
+    homes = [module_behind(play), module_behind(study)]
+    assert homes == ["newcomer.paper.performing", "newcomer.paper.studies.prior_users"]
+    before = JobFolder(tmp_path, HERE, "data", dict(zip(homes, ("old", "same"), strict=True)))
+    for job in (play, study):
+        before.keep(job, pl.DataFrame({"t": [1]}))
+    now = replace(before, codes=before.codes | {homes[0]: "new"})
+    assert before.missing([play, study]) == [] and now.missing([play, study]) == [play]
+    assert JobFolder.from_words(*now.words).missing([play, study]) == [play]
+
+
+def test_the_code_behind_every_job_is_that_behind_its_figure(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path, HERE, "data")
+    for figure in STUDIES.values():
+        assert {module_behind(job) for job in figure.jobs(folder)} == set(modules_behind(figure)), figure.name
+    job = EVERYTHING["privacy"].jobs(folder)[0]
+    assert folder.missing([job]) == [job]
+    assert folder.codes == {HOMES["privacy"]: contents.code([HOMES["privacy"]], {"newcomer": contents.PACKAGE})}
 
 
 @pytest.mark.parametrize("radius, tau", [(331.0, 0.02), (54.0, 0.1), (1.0, 1.0), (1e6, 5.0), (3.0, 3.0), (np.inf, 1.0)])
@@ -487,9 +521,15 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     assert {verdict.answer for verdict in VERDICTS.values()} <= ANSWERS
     root = Path(__file__).parents[2]
     written = pages()
-    places = ("experiments/README.md", "docs/prior-measured.md", "docs/radius.md", "README.md")
-    places += ("docs/good-enough.md", "docs/will-it-help.md", "docs/people.md", "docs/prior.md", "docs/scale.md")
-    places += ("docs/attributes.md", "docs/clicks.md", "docs/loop.md")
+    places = ("docs/paper/figures.md", "docs/paper/results.md", "docs/explanation/radius.md", "README.md")
+    places += (
+        "docs/how-to/check.md",
+        "docs/how-to/evaluate.md",
+        "docs/explanation/people.md",
+        "docs/explanation/prior.md",
+        "docs/how-to/scale.md",
+    )
+    places += ("docs/how-to/attributes.md", "docs/how-to/clicks.md", "docs/how-to/refit.md")
     assert set(written) == {root / place for place in places}
     for path, text in written.items():
         assert path.read_text(encoding="utf-8") == text, f"{path.name}: run python -m experiments.write_pages"

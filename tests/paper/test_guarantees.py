@@ -117,8 +117,8 @@ def test_rates_are_the_theorems():
 
 @pytest.mark.parametrize("seed", range(40))
 def test_the_optimistic_vector_is_near_the_true_one_in_the_true_subspace(seed):
-    """The theorem in docs/theory.md behind LOCAL-UCB's bound, for any subspace near the true one, any vector of its
-    ellipsoid, and any noise, large or none.
+    """The theorem in docs/paper/theory.md behind LOCAL-UCB's bound, for any subspace near the true one, any vector of
+    its ellipsoid, and any noise, large or none.
     """
     rng = np.random.default_rng(seed)
     d, k, t, width = 7, int(rng.integers(1, 4)), int(rng.integers(1, 60)), float(rng.uniform(0.0, 2.0))

@@ -12,7 +12,7 @@ from experiments.figure_verdicts import VERDICTS
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = [
     [cell.strip() for cell in line.strip().strip("|").split("|")]
-    for line in (ROOT / "docs" / "map.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs" / "paper" / "map.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("|") and not line.startswith(("|---", "| piece"))
 ]
 
@@ -41,8 +41,8 @@ def test_a_row_is_full_and_what_it_names_exists(row: list[str]) -> None:
 
 
 def test_verdicts_on_figures_are_those_of_the_experiments() -> None:
-    """A link to a section of experiments/README.md bears the answer that stands there."""
-    linked = [re.findall(r"\[([a-z ]+)\]\(\.\./experiments/README\.md#([a-z-]+)\)", row[3]) for row in ROWS]
+    """A link to a section of docs/paper/figures.md bears the answer that stands there."""
+    linked = [re.findall(r"\[([a-z ]+)\]\(figures\.md#([a-z-]+)\)", row[3]) for row in ROWS]
     for row, links in zip(ROWS, linked, strict=True):
         assert links or not row[0].startswith("Figure"), row[0]
         for answer, name in links:

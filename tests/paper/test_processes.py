@@ -261,7 +261,7 @@ def test_the_energy_test_tells_laws_apart_and_keeps_equal_ones():
 
 @pytest.mark.parametrize("process, horizon", [(Correlated(), 3), (HeavyFirst(), 3), (FlipAfterRun(), 8)])
 def test_an_order_that_the_energy_distance_alone_does_not_see_is_seen(process, horizon):
-    """Nineteen runs in twenty passed these before; the power is in docs/theory.md."""
+    """Nineteen runs in twenty passed these before; the power is in docs/paper/theory.md."""
     assert coherent_sampled(process, horizon, np.random.default_rng(0)).holds
     for seed in range(2):
         answer = exchangeable_sampled(process, horizon, np.random.default_rng(seed))
@@ -310,7 +310,7 @@ def test_rewards_that_are_no_numbers_are_refused_in_a_sentence():
 
 
 def test_the_page_quotes_the_power_as_measured():
-    text = " ".join((ROOT / "docs" / "theory.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs" / "paper" / "theory.md").read_text(encoding="utf-8").split())
     for row in pl.read_csv(ROOT / "experiments" / "results" / "process-power.csv").iter_rows(named=True):
         assert f"{row['process']} (H = {row['horizon']}) {row['refused']:.0%}" in text
 

@@ -104,7 +104,7 @@ def test_a_point_is_inside_an_outline_or_not() -> None:
 
 
 def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
-    text = (ROOT / "docs" / "theory.md").read_text(encoding="utf-8").replace("\n", " ")
+    text = (ROOT / "docs" / "paper" / "theory.md").read_text(encoding="utf-8").replace("\n", " ")
     own = pl.read_csv(RESULTS / "hard.csv").filter(~pl.col("policy").str.contains("bound|nothing"))
     short, long = own.filter(scale=1.0), own.filter(scale=10.0)
     hybrid = long.filter(family="hybrid")
@@ -123,7 +123,7 @@ def test_the_page_on_the_lower_bound_quotes_its_table() -> None:
 
 
 def test_the_page_on_local_ucb_quotes_its_table() -> None:
-    text = re.sub(r"\s+", " ", (ROOT / "docs" / "local-ucb.md").read_text(encoding="utf-8"))
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / "explanation" / "local-ucb.md").read_text(encoding="utf-8"))
     frame = pl.read_csv(RESULTS / "local-regret.csv", infer_schema_length=None)
 
     def regret(world: str, policy: str, users: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Every curl line of docs/service.md, sent in the order of the page; answers have the keys that it shows."""
+"""Every curl line of docs/how-to/serve.md, sent in the order of the page; answers have the keys that it shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from tests.serve.running import curl, model_of, running
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "service.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "serve.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(sh|json)\n(.*?)^```$", PAGE, flags=re.DOTALL | re.MULTILINE)
 
 

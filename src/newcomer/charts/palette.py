@@ -45,6 +45,15 @@ OTHERS: Mapping[str, str] = {
     "Reg_hyb": "#56B4E9",
     "Delta_off rate": "#8C8C8C",
 }
+# Predictors that an evaluation compares: what a policy expects has the policy's colour.
+PREDICTORS: Mapping[str, str] = {
+    "posterior": "#D55E00",
+    "posterior without memory": "#E69F00",
+    "SOLD's subspace": "#0072B2",
+    "ridge": "#4D4D4D",
+    "ALS fold-in": "#B0369B",
+    "EASE fold-in": "#332288",
+}
 SPARE = ("#6A3D9A", "#B15928", "#17A2B8", "#E31A1C", "#1F4E9C", "#F781BF", "#2CA02C", "#A05195")
 DASHES = ((1, 0), (6, 3), (2, 2), (10, 3, 2, 3), (12, 4), (4, 2, 1, 2))
 
@@ -83,6 +92,15 @@ def palette_colours(names: Iterable[str]) -> dict[str, str]:
             first = next((spare for spare in SPARE if spare not in taken), first)
         chosen[name] = first
     return chosen
+
+
+def predictor_colours(names: Iterable[str]) -> dict[str, str]:
+    """Colours for the predictors and policies of an evaluation: those of `PREDICTORS`, then as for policies.
+
+    >>> predictor_colours(["PriorUCB", "ridge"])
+    {'PriorUCB': '#D55E00', 'ridge': '#4D4D4D'}
+    """
+    return {name: PREDICTORS.get(name, colour) for name, colour in palette_colours(names).items()}
 
 
 def palette_dashes(names: Iterable[str]) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Pictures: PNG files by Altair and vl-convert (extra [report]); the only module that draws with them.
+"""Pictures: PNG files by Altair and vl-convert (extra [report]); with `newcomer.charts.plot` all that draws with them.
 
 White background, one colour per policy (`newcomer.charts.palette`), legends beside the plot, bands of one standard
 error. A picture is made of panels; a panel is layers of one chart, bands below, lines above them, marks on top.
@@ -37,6 +37,7 @@ except ImportError as missing:
     raise MissingExtra.of("report", purpose="charts") from missing
 
 POINTS = 300  # points of a line that are drawn; more cannot be seen
+IN_ALL = 4_800  # points of all lines of a panel: Altair refuses a table of more than 5,000 rows
 MANY = 4  # panels up to which a picture is drawn at twice its nominal size
 _FONT = "DejaVu Sans, Liberation Sans, Arial, sans-serif"
 
@@ -56,17 +57,16 @@ def regret_curves(rows: pl.DataFrame, path: str | Path, *, title: str = "", labe
 
     Bands are one standard error over users; a diamond marks the median round in which users left the subspace.
     """
+    return _save(regret_chart(rows, title=title, labelled=labelled), path)
+
+
+def regret_chart(rows: pl.DataFrame, *, title: str = "", labelled: bool = False) -> alt.LayerChart:
+    """The chart of `regret_curves`, before it is a file and before it has the house style."""
     lines = simulated_curves(rows)
-    return draw_lines(
-        lines,
-        path,
-        x=Axis("t", "round"),
-        y=Axis("regret", "cumulative regret (mean over users)"),
-        error="regret_se",
-        points=_switches(rows, lines),
-        title=title,
-        labelled=labelled,
-    )
+    x, y = Axis("t", "round"), Axis("regret", "cumulative regret (mean over users)")
+    shape = _Lines(x, y, "policy", "regret_se", False, _names([lines], "policy"), labelled)
+    chart: alt.LayerChart = shape.panel(lines, _switches(rows, lines)).properties(title=title, width=520, height=340)
+    return chart
 
 
 def draw_lines(
@@ -304,12 +304,13 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _thin(frame: pl.DataFrame, series: str, x: Axis) -> pl.DataFrame:
-    """At most about `POINTS` points of each line, evenly spaced in rank, the first and the last among them.
+    """At most about `POINTS` points of each line, fewer of many lines, evenly spaced in rank, the ends among them.
 
     The renderer's time and the picture's size grow with the points, its looks do not.
     """
     place, last = pl.int_range(pl.len()).over(series), pl.len().over(series) - 1
-    step = (last // POINTS + 1).cast(pl.Int64)
+    most = min(POINTS, max(IN_ALL // max(frame[series].n_unique(), 1), 2))
+    step = (last // most + 1).cast(pl.Int64)
     return frame.sort(x.column, maintain_order=True).filter((place % step == 0) | (place == last))
 
 
@@ -330,11 +331,11 @@ def _check_columns(frame: pl.DataFrame, names: Sequence[str]) -> None:
             raise NewcomerError(f"the table to draw has no column '{name}'{hint}", todo=f"it has {frame.columns}")
 
 
-def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int = 1) -> Path:
-    """Write the PNG in the house style, at twice the nominal size, or less where many panels would make a huge file."""
+def styled_picture(chart: Any, *, legend_size: int = 400) -> Any:
+    """The chart in the house style: white, one font, a light grid, room beside the legend."""
     text = {"labelFont": _FONT, "titleFont": _FONT, "labelFontSize": 12}
     axis = {"titleFontSize": 13, "titleFontWeight": "normal", "gridColor": "#EEEEEE", "labelFlush": False}
-    styled = (
+    return (
         chart.configure(background="white", font=_FONT, padding=12)
         .configure_axis(**text, **axis, labelOverlap="greedy", labelSeparation=6)
         .configure_legend(**text, labelLimit=360, offset=14, symbolSize=legend_size, symbolStrokeWidth=3)
@@ -342,6 +343,11 @@ def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int =
         .configure_line(strokeWidth=2.2)
         .configure_view(stroke=None)
     )
+
+
+def _save(chart: Any, path: str | Path, *, legend_size: int = 400, panels: int = 1) -> Path:
+    """Write the PNG in the house style, at twice the nominal size, or less where many panels would make a huge file."""
+    styled = styled_picture(chart, legend_size=legend_size)
     with alt.data_transformers.enable("default", max_rows=None):
         drawn = io.BytesIO()
         styled.save(drawn, format="png", scale_factor=2 if panels <= MANY else 1.3)

@@ -46,7 +46,8 @@ def fit_command(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a fit that was interrupted.")] = False,
     start: Annotated[
-        Path | None, typer.Option("--from", metavar="MODEL", help="Add LOGS to an earlier fit: see docs/scale.md.")
+        Path | None,
+        typer.Option("--from", metavar="MODEL", help="Add LOGS to an earlier fit: see docs/how-to/scale.md."),
     ] = None,
     old: Annotated[
         str | None, typer.Option(metavar="LOGS", help="With --from and em: the logs of the earlier fit.")

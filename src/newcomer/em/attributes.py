@@ -11,7 +11,7 @@ S the covariance of the noise. With K the covariance of the user's own z in thes
 the user adds  H = (I + A K)^-1 A (x) x x^T  to the information about T and  g = (I + A K)^-1 b x^T  to its score; the
 maximum of the likelihood with T_ij ~ N(0, tau_j^2) solves one linear system. EM for Gamma with L held fixed has this
 solution as its fixed point; L, m and the variances stay those of the fit: EM steps of all of them together gained
-nothing beyond the error (docs/attributes.md).
+nothing beyond the error (docs/how-to/attributes.md).
 
 **Clicks.** Where rewards go through log-odds, rows are replaced by sites of expectation propagation: a Gaussian reward
 each, of log-odds (`em.binary_likelihood.information_of`). A and b follow from them as above; H and g are then the

@@ -11,7 +11,7 @@ of EM is
 
 P_n the rows of the identity for o: two (A, A) sums over users, a pass over the logs. `STEPS` steps are taken from the
 fit's own L L^T + diag(v). By itself the result is noisy where L L^T is too simple, and their mean is better than either
-on tables of real people (docs/people.md): the shared part becomes the leading `MOST` directions of
+on tables of real people (docs/explanation/people.md): the shared part becomes the leading `MOST` directions of
 
     (L L^T + Sigma - diag(v)) / 2,
 

@@ -34,7 +34,20 @@ from newcomer.paper.figures import (
     subspace_error,
     truth,
 )
-from newcomer.paper.jobs import Fit, Job, JobFolder, Play, Progress, from_text, guess, in_order, kind_of, run, to_text
+from newcomer.paper.jobs import (
+    PLAYS,
+    Fit,
+    Job,
+    JobFolder,
+    Play,
+    Progress,
+    from_text,
+    guess,
+    in_order,
+    kind_of,
+    run,
+    to_text,
+)
 from newcomer.paper.performing import perform_fit, perform_play
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies import (
@@ -102,7 +115,6 @@ EVERYTHING = FIGURES | APART | STUDIES
 # The module of each figure, by its id.
 HOMES = {figure.name: module.__name__ for module in (*_OF_FIGURES, readings) for figure in module.FIGURES}
 HOMES |= {module.STUDY.name: module.__name__ for module in _OF_STUDIES}
-PLAYS = "newcomer.paper.performing"  # what figures of policies that play rest on besides
 DRAWING = 2.0  # guessed seconds of a picture
 
 
@@ -229,14 +241,14 @@ def modules_behind(figure: Figure) -> list[str]:
     return [HOMES[figure.name], *([PLAYS] if figure.run is None else [])]
 
 
-def _work(text: str, folder: str, setting: str, identity: str) -> None:
+def _work(text: str, *words: str) -> None:
     """What a worker does for one job."""
-    do(from_text(text), JobFolder.from_words(folder, setting, identity))
+    do(from_text(text), JobFolder.from_words(*words))
 
 
-def _draw(name: str, out: str, folder: str, setting: str, identity: str) -> None:
+def _draw(name: str, out: str, *words: str) -> None:
     """What a worker does for one figure whose jobs are finished: the table and the picture."""
-    figure, kept = EVERYTHING[name], JobFolder.from_words(folder, setting, identity)
+    figure, kept = EVERYTHING[name], JobFolder.from_words(*words)
     rounded = pl.col(pl.Float64).round_sig_figs(figure.digits)
     frame = figure.table(kept).with_columns(rounded)
     write_file(Path(out, f"{name}.csv"), frame.write_csv().encode())

@@ -64,7 +64,7 @@ def swept(
     """
 
     def jobs(kept: JobFolder) -> list[TableJob]:
-        return [TableJob(name, tuple(point.items())) for point in sweep(kept.scale)]
+        return [TableJob(name, tuple(point.items()), run.__module__) for point in sweep(kept.scale)]
 
     def whole(kept: JobFolder) -> pl.DataFrame:
         done = [job for job in jobs(kept) if kept.place(job).is_file()]

@@ -15,7 +15,8 @@ draws.
 The folder in which finished jobs are kept, by content hash.
 
 A finished job is a file named after its key, written whole or not at all, so an interrupted run goes on where it
-stopped, and figures that need the same job share it. Every job draws from generators of its own, so results do not
+stopped, and figures that need the same job share it. The key has a hash of the code that the result rests on: after
+a change of that code the job is done again. Every job draws from generators of its own, so results do not
 depend on who did it.
 
 Calls of very different length, done by worker processes (`newcomer.logs.workers`), and the time that is left.
@@ -32,7 +33,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,11 @@ from newcomer import __version__
 from newcomer.files import write_file
 from newcomer.logs.workers import Work, WorkerPool
 from newcomer.model import Model, load
+from newcomer.paper import contents
 from newcomer.paper.scale import Scale, Setting
 
 FORMAT = 1  # of the results; a change makes all earlier ones stale
+PLAYS = "newcomer.paper.performing"  # the module that does fits and plays
 SLOW = "LOCAL-UCB"  # the policy whose plays take minutes
 Scalar = str | int | float | None
 
@@ -113,17 +116,27 @@ class Play:
 
 @dataclass(frozen=True)
 class TableJob:
-    """The computation of a figure, `run`, with these arguments."""
+    """The computation of a figure, `run`, with these arguments; `module` is where that computation is defined."""
 
     figure: str
     arguments: tuple[tuple[str, Scalar], ...]
+    module: str = ""
 
 
 Job = Fit | Play | TableJob
 
 
+def module_behind(job: Job) -> str:
+    """The module whose code, with all that it imports, the result of a job rests on.
+
+    >>> module_behind(TableJob("geometry", (("seed", 1),), module="newcomer.paper.figures.geometry"))
+    'newcomer.paper.figures.geometry'
+    """
+    return job.module if isinstance(job, TableJob) else PLAYS
+
+
 def key(job: Job, identity: str) -> str:
-    """The content hash of a job; `identity` names version, scale and data."""
+    """The content hash of a job; `identity` names version, scale, data and the code behind the job."""
     parts = _parts(job)
     if isinstance(job, Play):
         parts["exit"] = job.left_at
@@ -139,14 +152,15 @@ def from_text(text: str) -> Job:
     """The inverse of `to_text`.
 
     >>> from_text(to_text(TableJob("geometry", (("seed", 1),))))
-    TableJob(figure='geometry', arguments=(('seed', 1),))
+    TableJob(figure='geometry', arguments=(('seed', 1),), module='')
     """
     parts: dict[str, Any] = json.loads(text)
     kind = parts.pop("kind")
     if kind == "Fit":
         return Fit(**parts)
     if kind == "TableJob":
-        return TableJob(parts["figure"], tuple((name, value) for name, value in parts["arguments"]))
+        arguments = tuple((name, value) for name, value in parts["arguments"])
+        return TableJob(parts["figure"], arguments, parts["module"])
     records = {"fit": Fit, "exit": ExitRule}
     return Play(**parts | {name: parts[name] and record(**parts[name]) for name, record in records.items()})
 
@@ -193,18 +207,23 @@ def _slow(job: Job) -> bool:
 
 @dataclass(frozen=True)
 class JobFolder:
-    """The results of one setting; `identity` names version, scale and data in the key of every job."""
+    """The results of one setting; `identity` names version, scale and data in the key of every job.
+
+    `codes` has the hash of the code behind each module that was asked for so far (`newcomer.paper.contents`), which is
+    part of the key as well: it takes seconds to find, so worker processes are given it.
+    """
 
     folder: Path
     setting: Setting
     identity: str
+    codes: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def at(cls, folder: Path, setting: Setting) -> JobFolder:
         """The results in `folder` for the ratings that the setting names.
 
-        The hash of the ratings is part of every key, and so is the version of newcomer: results of other data, or of a
-        release that may have computed something else, are never taken for these.
+        The hash of the ratings is part of every key, and so are the version of newcomer and the code behind the job:
+        results of other data, or of code that may have computed something else, are never taken for these.
         """
         ratings = hashlib.sha256(Path(setting.data, "ratings.dat").read_bytes()).hexdigest()
         return cls(folder, setting, f"{__version__} {setting.scale} {ratings}")
@@ -217,7 +236,13 @@ class JobFolder:
     def place(self, job: Job) -> Path:
         """Where the result of a job is, or will be."""
         ending = "newcomer" if isinstance(job, Fit) else "parquet"
-        return self.folder / f"{type(job).__name__.lower()}-{key(job, self.identity)}.{ending}"
+        identity = f"{self.identity} {self._code(module_behind(job))}"
+        return self.folder / f"{type(job).__name__.lower()}-{key(job, identity)}.{ending}"
+
+    def _code(self, module: str) -> str:
+        if module not in self.codes:
+            self.codes[module] = contents.code([module], {"newcomer": contents.PACKAGE})
+        return self.codes[module]
 
     def missing(self, jobs: Iterable[Job]) -> list[Job]:
         """The jobs that have no result yet, in order; of several with one key the first."""
@@ -244,14 +269,14 @@ class JobFolder:
             write_file(self.place(job), buffer.getvalue())
 
     @property
-    def words(self) -> tuple[str, str, str]:
+    def words(self) -> tuple[str, str, str, str]:
         """The folder in plain words, for other processes, which are given text and no objects."""
-        return str(self.folder), json.dumps(asdict(self.setting)), self.identity
+        return str(self.folder), json.dumps(asdict(self.setting)), self.identity, json.dumps(self.codes)
 
     @classmethod
-    def from_words(cls, folder: str, setting: str, identity: str) -> JobFolder:
+    def from_words(cls, folder: str, setting: str, identity: str, codes: str) -> JobFolder:
         """The inverse of `words`."""
-        return cls(Path(folder), Setting(**json.loads(setting)), identity)
+        return cls(Path(folder), Setting(**json.loads(setting)), identity, json.loads(codes))
 
 
 Progress = Callable[[int, int, float | None], None]  # calls done, calls in all, seconds left or None if unknown

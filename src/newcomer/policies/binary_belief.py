@@ -6,8 +6,8 @@
 action together are a *site*: a precision and a shift along its features f = L^T phi. When one more reward of the action
 comes, the site is taken out, the mean and the variance of the log-odds f^T z + c are matched to those after all rewards
 of the action (`logistic_loops.tilted`), and the new site is put in: expectation propagation with one visit a reward, no
-randomness, O(k^2) and a triangle of k numbers to refresh. The order of rewards matters little (docs/prior.md measures
-it). A site of a log-concave likelihood never has a negative precision.
+randomness, O(k^2) and a triangle of k numbers to refresh. The order of rewards matters little
+(docs/explanation/prior.md measures it). A site of a log-concave likelihood never has a negative precision.
 
 **Repeats.** What this person thinks of this very action is on the scale of rewards: with n earlier rewards of mean y,
 and p = E[sigma] by z, the share s_p of p (1 - p) comes again (beta-binomial), and the reward is expected to be

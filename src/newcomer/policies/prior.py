@@ -13,7 +13,7 @@ reward is mostly noise, as a single rating is, it is a small part of s, and expl
 So PriorUCB scores with half of that (with a quarter where rewards have two values), and PriorTS draws with half of the
 deviation of z times sqrt(s^2 / (s^2 + v)), averaged over the candidates. Information about the per-action effect alone
 (`memory_width`) is worth nothing where actions do not come back, and is not counted. The rules were chosen from lists
-that were written down before, by regret on real people and in simulated worlds: docs/exploration.md.
+that were written down before, by regret on real people and in simulated worlds: docs/explanation/exploration.md.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from newcomer.policies.repeatability import repeatability_of_two_values
 from newcomer.validate import number, whole
 
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
-# docs/exploration.md.
+# docs/explanation/exploration.md.
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
 
 

@@ -12,7 +12,7 @@ Widths: practical, 0.33 sqrt(dim log(1 + 10 T / dim)) with dim = k and d; or the
 / delta)) and alpha_1 = R + tau' R Delta kappa_t + C R sqrt(k log(T / delta)), with the kappa_t of the literal exit.
 
 Guarantee: with tau = tau' = 1, theoretical widths and a radius that holds, regret is at most of the order of LinUCB's.
-kappa_t is at most sqrt(t - 1), whatever the actions (docs/theory.md), so the theorem's good case is the only one.
+kappa_t is at most sqrt(t - 1), whatever the actions (docs/paper/theory.md), so the theorem's good case is the only one.
 It says little for short horizons: with tau = 1, tau' = 0 and a radius of at most 1 the subspace *cannot be left before
 t = d^2* (2,500 rounds at d = 50), whatever the rewards. The rule never looks at rewards. The paper's experiments use
 tau' = 0 and radii far above 1, and tune tau. That is `exit="literal"`; `exit="savings"` is ours, has no tau, and leaves

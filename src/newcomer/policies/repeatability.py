@@ -46,7 +46,7 @@ from newcomer.model import Model
 from newcomer.records import Shown
 
 SHARES = np.append(np.arange(0.0, 1.0, 0.05), 0.99)  # of the residual, that may come again
-NOTHING = 0.5  # weight of share 0 to begin with; see docs/exploration.md
+NOTHING = 0.5  # weight of share 0 to begin with; see docs/explanation/exploration.md
 PRIOR_USERS, ROUNDS = 2.0, 50  # of the pooling of users
 MOST_OF_IT = 0.8  # of the weight lies within the interval that the sentence names
 

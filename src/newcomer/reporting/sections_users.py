@@ -49,8 +49,6 @@ CURVES = (
     ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
 )
-SHADES = {"posterior": "#D55E00", "posterior without memory": "#E69F00", "SOLD's subspace": "#0072B2"}
-SHADES |= {"ridge": "#4D4D4D", "ALS fold-in": "#B0369B", "EASE fold-in": "#332288"}
 DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
 STEPS = ("after", "users", "reward", "over the population mean", "over each action by itself", "over a random row")
 
@@ -174,7 +172,7 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
     """One measure of all predictors against the number of interactions."""
     steps = list(by_step)
     names = list(dict.fromkeys(one.predictor for rows in by_step.values() for one in rows))[:LINES]
-    colours = palette.palette_colours(names) | {name: SHADES[name] for name in names if name in SHADES}
+    colours = palette.predictor_colours(names)
     lines = []
     for name in names:
         own = [(i, one) for i, step in enumerate(steps) for one in by_step[step] if one.predictor == name]

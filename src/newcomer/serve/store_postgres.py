@@ -152,7 +152,7 @@ class PostgresStore:
                     await connection.execute(f"VACUUM {full} {table}", timeout=3600)
                 await connection.execute("CHECKPOINT", timeout=3600)
         except UNREACHABLE:
-            pass  # the server's own vacuum comes by; docs/service.md says what an administrator may do
+            pass  # the server's own vacuum comes by; docs/how-to/serve.md says what an administrator may do
 
 
 def _reason(error: BaseException) -> str:

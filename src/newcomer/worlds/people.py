@@ -29,9 +29,9 @@ stays of them), as a model.
 
 People who do not exist, for demonstrations and tests where no table of real people is at hand.
 
-They have what real people were found to have (docs/people.md): actions that are liked more and less by everybody, a few
-preferences along shared directions, a per-action effect of their own, and noise that differs between actions. A
-share of the residual, the `retest` of the world, is drawn afresh at each meeting.
+They have what real people were found to have (docs/explanation/people.md): actions that are liked more and less by
+everybody, a few preferences along shared directions, a per-action effect of their own, and noise that differs between
+actions. A share of the residual, the `retest` of the world, is drawn afresh at each meeting.
 
 Own rows: people whose logged rows are the world. In each round a newcomer is offered some of the rows that this very
 person has, each row once, and the reward is the one that was logged.

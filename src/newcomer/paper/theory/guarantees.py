@@ -1,8 +1,8 @@
 """What the paper's theorems promise, as numbers: regret of LinUCB, ProBALL-UCB, LOCAL-UCB, and the radius behind them.
 
 All are rates: constants and logarithms that the theorems hide are 1 here. `quality` stands for 1 / (lambda_A^3
-lambda_theta), how badly the logs cover actions and tastes; 1 is perfect. docs/theory.md has the theorem kappa_t <=
-sqrt(t), by which the sum of kappa^2 in ProBALL's bound can be left to its worst case.
+lambda_theta), how badly the logs cover actions and tastes; 1 is perfect. docs/paper/theory.md has the theorem kappa_t
+<= sqrt(t), by which the sum of kappa^2 in ProBALL's bound can be left to its worst case.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def minimax_regret(
 
 
 def local_regret(dim: int, rank: int, offline: int, horizon: int, *, bound: float = 1.0, quality: float = 1.0) -> float:
-    """R min(d sqrt T, k sqrt T (1 + quality sqrt(k d T / N))): what is proven of LOCAL-UCB in docs/theory.md.
+    """R min(d sqrt T, k sqrt T (1 + quality sqrt(k d T / N))): what is proven of LOCAL-UCB in docs/paper/theory.md.
 
     The same rate in N, T and d as `minimax_regret`, whose second term is k times smaller.
 

@@ -16,7 +16,7 @@ comparison, and is shared out evenly within a kind, so that an exchangeable proc
 Both are exact whatever the statistic. `features` of a row (scores of ranks at each place, tails, products at each lag,
 longest runs) are compared by the largest of their standardised means; samples also by their energy distance (Szekely
 and Rizzo 2004), which is zero for equal laws only. What such checks miss is measured by `python -m
-experiments.process_power` (docs/theory.md).
+experiments.process_power` (docs/paper/theory.md).
 """
 
 from __future__ import annotations

@@ -4,16 +4,16 @@ EM's M-step solves sum_n X_n^T S_n^-1 X_n W E_n = ..., a system that would need 
 Instead every pass moves W: the M-step with X_n^T S_n^-1 X_n replaced by its share of the common Gram matrix (an ECM
 step; its fixed points are EM's), made bolder where histories tell little of z, is the metric, and limited-memory BFGS
 (Nocedal 1980; for EM: Jamshidian and Jennrich 1997) learns from the passes what it leaves out. A step that does not
-increase the penalised likelihood is shortened, so the likelihood of accepted steps never decreases.
+increase the penalised likelihood is shortened, so an accepted step never decreases it.
 
 The unknowns are the entries of W = [m, L], the logarithms of the variances v (A,), which so stay positive, and the
 offsets o (A,) where there are any: one flat vector. The penalty says what is believed beforehand:
 
 * entries of L are N(0, 1 / a), entries of m are N(anchor, 1 / a_0), offsets are N(0, 1 / b);
-* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom: `FEW` rows' worth of the common variance,
-  for actions with hardly any rows, and `FIRM` rows' worth of what moments leave of the action's own variance: no
-  action's residual vanishes because a few of its rewards happen to be explained. Where no action is named there is one
-  variance, and nothing to shrink it to.
+* v_a is scaled inverse chi-squared with `FEW` + `FIRM` degrees of freedom around what is expected of the action: the
+  mean and the directions fit the rewards of an action with few rows, and what they leave says little of its residual.
+  What to expect is learned from the actions that have the rows (`Totals`), again after every accepted step. Where
+  no action is named there is one variance, and nothing to shrink it to.
 """
 
 from __future__ import annotations
@@ -77,23 +77,32 @@ def optimizer_solve_rows(values: Floats, expected: Floats, little: Floats, rows:
 
 @dataclass(frozen=True)
 class Totals:
-    """Rows (A,) of each action and the variance (A,) of its rewards, before anything is explained.
+    """Rows (A,) of each action, the variance (A,) of its rewards before anything is explained, and what moments leave.
 
-    What is left of the variance of an action with few rows says little: the mean and the directions fit its rewards.
-    Those with many rows tell what to expect of it: a line of log v in the log of the total variance, weighted by rows.
-    Its slope is 0 where the residual is the same for all actions, 1 where it is a common share of their variance.
+    What a fit leaves of the variance of an action with few rows says little: the mean and the directions fit its
+    rewards. Those with many rows tell what to expect of it: a line of log v in the log of the total variance, weighted
+    by rows. Its slope is 0 where the residual is the same for all actions, 1 where it is a common share of their
+    variance. Where all actions have few rows, nothing but moments (A,) holds the variances up: they count as `FIRM`
+    rows of each action.
     """
 
     rows: Floats
     variances: Floats
+    moments: Floats
+
+    def expected(self, variances: Floats) -> Floats:
+        """What variances are shrunk towards (A,) where the fit has these (A,)."""
+        told = float(self.rows.sum()) / (float(self.rows.sum()) + FIRM * len(self.rows))
+        return np.asarray(self.line(variances) ** told * self.moments ** (1.0 - told))
 
     def line(self, variances: Floats) -> Floats:
-        """What is expected of each action (A,) where the fit has these variances (A,).
+        """What is expected of each action (A,) by the variances (A,) of those with many rows.
 
         The slope is N(1/2, 1) beforehand, and variances are taken to lie `SCATTER` (a variance of logs) off the line.
 
-        >>> Totals(np.array([900.0, 900.0, 2.0]), np.array([1.0, 2.0, 4.0])).line(np.array([0.5, 0.5, 0.01])).round(2)
-        array([0.5 , 0.5 , 0.5])
+        >>> one = Totals(np.array([900.0, 900.0, 2.0]), np.array([1.0, 2.0, 4.0]), np.ones(3))
+        >>> one.line(np.array([0.5, 0.5, 0.01])).round(2).tolist()
+        [0.47, 0.53, 0.6]
         """
         share = self.rows / self.rows.sum()
         x, y = np.log(self.variances), np.log(variances)
@@ -118,7 +127,7 @@ class Shrinkage:
 
     def following(self, population: Population) -> Shrinkage:
         """The same with variances shrunk towards those that the fit has where rows are many."""
-        return self if self.totals is None else replace(self, variance=self.totals.line(population.variances))
+        return self if self.totals is None else replace(self, variance=self.totals.expected(population.variances))
 
     def of(self, population: Population) -> float:
         """The log density of a population, up to a constant."""

@@ -5,8 +5,9 @@ Shrinkage is a Gaussian prior:
 * of the entries of L with one precision a, chosen by the search. Since |L|^2 is the trace of the covariance this is a
   nuclear norm: weak directions shrink to nothing;
 * of m with precision d / |m|^2, where |m|^2 is estimated without bias by the product of the means of two halves of the
-  users. Where features are one-hot, m is shrunk towards the mean reward in place of zero: an action that was met once
-  is worth about as much as the others;
+  users. Where features are one-hot, m is shrunk towards the mean over actions in place of zero, each with the weight
+  n / (n + `FIRM`) of its n rows: an action that was met once is worth about as much as the others. (Where a policy
+  chose what was shown, the mean over rows is that of the best actions.);
 * of the offsets with the precision that their variance between actions suggests, beyond what their noise explains;
   there are none where features are one-hot.
 
@@ -152,11 +153,10 @@ class HeldoutFold:
         origin, fitted = self.origin, self.split.fitted
         anchor = origin.anchor(fitted)
         precision = mean_shrinkage_precision(origin.pairs, fitted, anchor)
-        pairs = origin.pairs.take(fitted)
-        variances, totals = pair_action_variances(pairs), None
-        if variances is not None and pairs.met.any():
-            totals = Totals(pairs.met[0], variances)
         towards = self._towards(len(anchor)) if origin.towards is None else origin.towards
+        pairs = origin.pairs.take(fitted)
+        variances = pair_action_variances(pairs)
+        totals = None if variances is None or not pairs.met.any() else Totals(pairs.met[0], variances, towards)
         return Shrinkage(np.array([precision]), anchor, towards, offset_shrinkage_precision(origin, fitted), totals)
 
     def _towards(self, dim: int) -> Floats:

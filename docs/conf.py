@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import newcomer
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
 
 project = "newcomer"
 author = copyright = "The newcomer authors"
 version = release = newcomer.__version__
 
-extensions = ["myst_nb", "sphinx.ext.mathjax", "sphinx-mathjax-offline", "sphinx_copybutton"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "generated",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "sphinx_copybutton",
+]
 exclude_patterns = ["_extensions", "pictures"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+smartquotes = False
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
@@ -19,6 +32,13 @@ nb_execution_mode = "auto"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 88
+add_module_names = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "newcomer"

@@ -24,10 +24,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError, NewcomerError, PolicyError, error_name_hint
 from newcomer.records import Shown
+from newcomer.validate import show_invalid_value, validate_one_of
 
 Kind = Literal["number", "boolean", "level"]
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}  # as files of text say them
@@ -46,7 +46,7 @@ class Column(Shown):
     shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        validate.one_of(self.kind, "kind", get_args(Kind), kind=ModelError)
+        validate_one_of(self.kind, "kind", get_args(Kind), kind=ModelError)
         object.__setattr__(self, "levels", tuple(self.levels))
         object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
         if not self.deviation > 0 or len(self.levels) != len(self.shares):
@@ -153,11 +153,11 @@ def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tu
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
         rows = list(given)
         if not all(isinstance(row, Mapping) for row in rows):
-            raise kind(f"attributes are {validate.shown(given)}", todo=todo)
+            raise kind(f"attributes are {show_invalid_value(given)}", todo=todo)
         names = dict.fromkeys(str(name) for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}, len(rows)
     else:
-        raise kind(f"attributes are {validate.shown(given)}", todo=todo)
+        raise kind(f"attributes are {show_invalid_value(given)}", todo=todo)
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise kind("columns of attributes differ in length", todo="pass one value a user in each")
@@ -200,7 +200,9 @@ def _numbers(name: str, values: Sequence[Any]) -> Floats:
             continue
         value = TRUTHS.get(value.strip().lower(), value) if isinstance(value, str) else value
         if isinstance(value, str | bytes) or not isinstance(value, int | float | np.number | np.bool_):
-            raise ModelError(f"the attribute '{name}' is a number, not {validate.shown(value)}", todo="pass a number")
+            raise ModelError(
+                f"the attribute '{name}' is a number, not {show_invalid_value(value)}", todo="pass a number"
+            )
         out[i] = float(value)
     if np.isinf(out).any():
         raise ModelError(f"the attribute '{name}' is infinite", todo="pass a number, or None where it is unknown")
@@ -213,7 +215,9 @@ def _level(name: str, value: Any) -> str | None:
         return None
     if isinstance(value, str | bool | np.bool_ | int | np.integer):
         return str(value)
-    raise ModelError(f"the attribute '{name}' is a level, not {validate.shown(value)}", todo="pass its name as text")
+    raise ModelError(
+        f"the attribute '{name}' is a level, not {show_invalid_value(value)}", todo="pass its name as text"
+    )
 
 
 def encoded_entry_names(columns: Sequence[str], levels: Sequence[Column]) -> tuple[str, ...]:

@@ -9,18 +9,29 @@ from types import ModuleType
 
 import pytest
 
+import newcomer as nc
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 TOCTREE = re.compile(r"^```\{toctree\}\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 
 
-@pytest.fixture
-def check_site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_site", ROOT / "tools" / "check_site.py")
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def check_site() -> ModuleType:
+    return loaded(ROOT / "tools" / "check_site.py")
+
+
+@pytest.fixture
+def generated() -> ModuleType:
+    return loaded(DOCS / "_extensions" / "generated.py")
 
 
 def entries(page: Path) -> set[Path]:
@@ -35,6 +46,36 @@ def test_every_page_is_in_the_contents_once() -> None:
     pages = sorted(DOCS.rglob("*.md"))
     named = [entry for page in pages for entry in entries(page)]
     assert sorted(named) == sorted(set(pages) - {DOCS / "index.md"})
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("api*.md"))
+    told = re.findall(
+        r"(?:autofunction|autoclass|autoexception):: newcomer\.(\w+)$|`newcomer\.(__version__)`", pages, re.MULTILINE
+    )
+    assert sorted("".join(names) for names in told) == sorted(nc.__all__)
+
+
+def test_members_that_the_reference_names_exist() -> None:
+    for page in (DOCS / "reference").glob("api*.md"):
+        for name, members in re.findall(r"autoclass:: newcomer\.(\w+)\n   :members: (.*)", page.read_text("utf-8")):
+            missing = [one for one in members.split(", ") if not hasattr(getattr(nc, name), one)]
+            assert missing == [], name
+
+
+def test_commands_and_operations_are_written_from_the_package(generated: ModuleType) -> None:
+    commands, http = generated.commands(), generated.http()
+    assert "### newcomer fit" in commands and "`--reward-transform log1p`" in commands
+    assert "### POST /v1/decide" in http and "### Decision" in http
+    assert generated.kind({"type": "array", "items": {"type": "number"}}) == "list of (number)"
+
+
+def test_docstrings_become_restructured_text(generated: ModuleType) -> None:
+    lines = ["Learn `x` of |a| * b.", "", "Parameters", "----------", "logs : a path", "    or `y`.", "", ">>> 1", "1"]
+    told = generated.restructured(lines)
+    assert told[0] == r"Learn ``x`` of \|a\| \* b."
+    assert "``logs``" in told and "    a path" in told and "    or ``y``." in told
+    assert told[-4:] == [".. code-block:: pycon", "", "    >>> 1", "    1"]
 
 
 def test_assets_of_other_hosts_are_found(check_site: ModuleType, tmp_path: Path) -> None:

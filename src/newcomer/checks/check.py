@@ -10,18 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from newcomer import validate
 from newcomer._fit import fit as fit_model
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
 from newcomer.evidence import Evidence, HeldoutGain
 from newcomer.findings import SHARED, Decision, Finding, Findings, Picture
-from newcomer.gain.verdict import decide, verdict_step, verdict_times
+from newcomer.gain.verdict import decide_verdict, verdict_step, verdict_times
 from newcomer.interval import interval_in_words
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.model import Model
 from newcomer.run_settings import Run
+from newcomer.validate import validate_flag, validate_share, validate_whole
 
 
 def check(
@@ -53,26 +53,26 @@ def check(
     """
     run = Run.asked(run, who="check", workers=workers, progress=progress).for_reading("check")
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    level = validate.share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
-    seed = validate.whole(seed, "seed", kind=LogsError, least=0)
-    validate.flag(fit, "fit", kind=LogsError)
+    level = validate_share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
+    seed = validate_whole(seed, "seed", kind=LogsError, least=0)
+    validate_flag(fit, "fit", kind=LogsError)
     found = quick_check(logs, level=level, seed=seed, progress=run.progress)
     if not fit:
         return found
     try:
         model = fit_model(logs, run=run)
     except LogsError as error:
-        decision = decide(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
-        return replace(with_gain(found, None, decision, str(error)), decision=decision)
-    decision = decide(replace(model.evidence, checks=found))
-    return replace(with_gain(found, model, decision), decision=decision)
+        decision = decide_verdict(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
+        return replace(check_with_gain(found, None, decision, str(error)), decision=decision)
+    decision = decide_verdict(replace(model.evidence, checks=found))
+    return replace(check_with_gain(found, model, decision), decision=decision)
 
 
 ENOUGH_USERS = "enough users"
 UNIT = "reward over the population mean"
 
 
-def with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
+def check_with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
     """The findings beside a fit: whether users are enough, and no advice that the decision contradicts.
 
     Held-out users may gain where the test of shared preferences sees none: it asks halves of histories, they are asked

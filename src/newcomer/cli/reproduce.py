@@ -73,7 +73,7 @@ class Clock:
     def __init__(
         self, stage: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stage, self.console, self.clock = stage, console or output.aside_console(), clock
+        self.stage, self.console, self.clock = stage, console or output.aside_output_console(), clock
         self.begun = self.spoken = clock()
 
     def tick(self, done: int, total: int, left: float | None) -> None:
@@ -102,7 +102,7 @@ def _list(json: bool) -> None:
     if json:
         output.print_json("reproduce", {"figures": claims})
         return
-    output.result_console().print(terminal_facts(list(claims.items())))
+    output.output_console().print(terminal_facts(list(claims.items())))
 
 
 def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
@@ -111,7 +111,7 @@ def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
         output.print_json("reproduce", {"figures": paths, "seconds": seconds})
         return
     rows = [(one.figure.name, f"{one.picture}, {one.table.name}") for one in made]
-    output.result_console().print(terminal_facts(rows))
-    output.aside_console().print(
+    output.output_console().print(terminal_facts(rows))
+    output.aside_output_console().print(
         f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and not repeated", soft_wrap=True
     )

@@ -28,7 +28,7 @@ from newcomer.gain.deals import (
     UserTable,
     deal_rows,
     dealt_actions,
-    gather_per_user,
+    gather_dealt_users,
     inform_dealt_users,
 )
 from newcomer.logs.batch import Batch
@@ -150,7 +150,7 @@ def judge_cold_start(
     """
     names = None if logs.action_ids is None else np.array(logs.action_ids)
     look = partial(_look, predictors=tuple(predictors.values()), names=names, steps=steps, choices=choices, deals=deals)
-    return UserTable((*predictors, CHANCE), gather_per_user(logs, look, progress))
+    return UserTable((*predictors, CHANCE), gather_dealt_users(logs, look, progress))
 
 
 def _look(

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import validate
 from newcomer._fit import Fitting, fit_and_fit_parts
 from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
@@ -49,15 +48,15 @@ from newcomer.evaluation.results import (
 )
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
-from newcomer.gain.arms import arm_steps
+from newcomer.gain.arm_gains import arm_gains
 from newcomer.gain.deals import Progress, UserTable, deal_choices, deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
 from newcomer.gain.propensities import why_no_propensities
-from newcomer.gain.verdict import LOOK, decide, findings_of_verdict
+from newcomer.gain.verdict import LOOK, decide_verdict, findings_of_verdict
 from newcomer.interval import FEWEST
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened_logs
+from newcomer.logs.read import read_logs_if_path
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.baselines import EmpiricalArms, PopulationMean
@@ -65,6 +64,7 @@ from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.run_settings import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
+from newcomer.validate import validate_flag, validate_instance, validate_whole
 from newcomer.worlds.fitted import FittedWorld, fitted_world_menu
 
 JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
@@ -107,11 +107,11 @@ def evaluate(
     ('helps', 5)
     """
     run = Run.asked(run, who="evaluate", workers=workers, progress=progress).for_reading("evaluate")
-    seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
-    quick = validate.flag(quick, "quick", kind=NewcomerError)
+    seed = validate_whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
+    quick = validate_flag(quick, "quick", kind=NewcomerError)
     if findings is not None:
-        validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
-    with opened_logs(logs, run.workers) as read:
+        validate_instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
+    with read_logs_if_path(logs, run.workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
         return evaluate_fitted(read, None, progress=run.progress, findings=findings, **settings)
 
@@ -150,7 +150,7 @@ def evaluate_fitted(
     evidence = replace(fitted.model.evidence, checks=checked)
     found = _told(plan, each, evidence.measured)
     stages.end()
-    return _decided(replace(found, arms=arm_steps(logs)), evidence)
+    return _decided(replace(found, arms=arm_gains(logs)), evidence)
 
 
 def _decided(found: Evaluation, evidence: Evidence) -> Evaluation:
@@ -158,7 +158,7 @@ def _decided(found: Evaluation, evidence: Evidence) -> Evaluation:
     broken, doubtful = (
         tuple(one.name for one in findings_of_verdict(evidence.checks, verdict)) for verdict in ("broken", "doubtful")
     )
-    return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
+    return replace(found, broken=broken, doubtful=doubtful, decision=decide_verdict(evidence))
 
 
 def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evaluation:
@@ -176,7 +176,7 @@ def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evalu
         why_no_off_policy=why,
         far_rewards=logs.summary.far_rewards,
         remedy=logs.summary.remedy,
-        arms=arm_steps(logs),
+        arms=arm_gains(logs),
         **nothing,
     )
     return _decided(found, evidence)
@@ -186,10 +186,10 @@ def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
     """What all stages cost, if as many parts are held out in turn as is usual."""
     left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
     each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
-    return FITTED * fit + usual_evaluation_folds(logs) * each
+    return FITTED * fit + _usual_evaluation_folds(logs) * each
 
 
-def usual_evaluation_folds(logs: Logs) -> int:
+def _usual_evaluation_folds(logs: Logs) -> int:
     """In how many parts a fit usually holds its users out; more where their number leaves the rank open."""
     return FOLDS if logs.summary.users < FEW else 1
 
@@ -224,7 +224,7 @@ class Plan:
         choices = deal_choices(length)
         able = seen.able(choices)
         if not held_out:
-            raise too_few_to_evaluate(able, choices, logs)
+            raise _too_few_to_evaluate(able, choices, logs)
         folds = [Fold(~judged, judged, seed) for judged in held_out]
         people = round(able * float(np.mean(np.any(held_out, axis=0))))
         known = logs.action_ids is not None and logs.by_action
@@ -264,7 +264,7 @@ class Plan:
     def weights(self) -> dict[str, float]:
         """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
         leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
-        times = usual_evaluation_folds(self.logs) / len(self.folds)
+        times = _usual_evaluation_folds(self.logs) / len(self.folds)
         return {name: times * weight for name, weight in WEIGHTS.items() if name not in leave}
 
 
@@ -290,13 +290,13 @@ class _Seen:
     def judging(self, logs: Logs) -> int:
         """How many users may be held out with the rows to judge, where these are some of the users of the logs."""
         length = usual_deal_length(self.lengths)
-        return self.able(deal_choices(length)) // (1 if usual_evaluation_folds(logs) > 1 else FOLDS) if length else 0
+        return self.able(deal_choices(length)) // (1 if _usual_evaluation_folds(logs) > 1 else FOLDS) if length else 0
 
     def check(self, logs: Logs) -> None:
         """Refuse logs of which nobody can judge a fit, before it is made."""
         choices = deal_choices(self.usual_length(logs))
         if not self.able(choices):
-            raise too_few_to_evaluate(0, choices, logs)
+            raise _too_few_to_evaluate(0, choices, logs)
 
     def usual_length(self, logs: Logs) -> int:
         """The median length of histories that have two rows."""
@@ -307,7 +307,7 @@ class _Seen:
         return length
 
 
-def too_few_to_evaluate(able: int, choices: int, logs: Logs) -> LogsError:
+def _too_few_to_evaluate(able: int, choices: int, logs: Logs) -> LogsError:
     """Says that too few people have the rows to judge a fit."""
     return LogsError(
         f"{able:,} of {logs.summary.users:,} users have the {choices + 1} rows that it takes to judge a fit",

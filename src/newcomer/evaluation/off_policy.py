@@ -42,7 +42,7 @@ from newcomer.gain.deals import (
     deal_rows,
     dealt_actions,
     dealt_rewards,
-    gather_per_user,
+    gather_dealt_users,
     inform_dealt_users,
     start_dealt_users,
 )
@@ -62,7 +62,7 @@ def off_policy_replay(
     """Rewards (n, P, T) of P policies in T rounds for everybody who has twice as many rows."""
     names = None if logs.action_ids is None else np.array(logs.action_ids)
     look = partial(_replayed, policies=tuple(policies.values()), names=names, rounds=rounds, seed=seed)
-    return UserTable(tuple(policies), gather_per_user(logs, look, progress))
+    return UserTable(tuple(policies), gather_dealt_users(logs, look, progress))
 
 
 def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: int, seed: int) -> PerUser:
@@ -72,21 +72,21 @@ def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: in
     most = max(1, BYTES // (8 * batch.dim * POOL))
     for first in range(0, len(people), most):
         some = people[first : first + most]
-        rows, offered = replay_pools(batch, some)
+        rows, offered = off_policy_replay_pools(batch, some)
         for column, policy in enumerate(policies):
-            rngs = replay_generators(policy, batch.hashes[some], seed)
+            rngs = _replay_generators(policy, batch.hashes[some], seed)
             won[first : first + most, column] = _played(policy, batch, rows, offered.copy(), names, rounds, rngs)
     return PerUser(batch.hashes[people], won)
 
 
-def replay_generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random.Generator] | None:
+def _replay_generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random.Generator] | None:
     """One generator a person, the same in every batch; None for a policy that draws nothing."""
     if not getattr(policy, "sampled", True):
         return None
     return [np.random.default_rng([seed, int(one)]) for one in hashes]
 
 
-def replay_pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
+def off_policy_replay_pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
     """Up to `POOL` rows (m, R) of each person, drawn by lot, and which of them there are."""
     lengths = np.minimum(batch.lengths[people], POOL)
     size = int(lengths.max())
@@ -162,7 +162,7 @@ def off_policy_sums(
     """Sums over rows of each person (n, P, windows, kept); `expects` is the policy whose scores are q."""
     names = np.array(logs.action_ids)
     look = partial(_look, policies=tuple(policies.values()), expects=expects, menu=Menu(names), seed=seed)
-    return UserTable(tuple(policies), gather_per_user(logs, look, progress))
+    return UserTable(tuple(policies), gather_dealt_users(logs, look, progress))
 
 
 def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int) -> PerUser:
@@ -183,7 +183,7 @@ def _walk(
         [start_dealt_users(policy, batch, first) for policy in policies],
         start_dealt_users(expects, batch, first),
     )
-    rngs = [replay_generators(policy, batch.hashes[people], seed) for policy in policies]
+    rngs = [_replay_generators(policy, batch.hashes[people], seed) for policy in policies]
     for window, (begin, end) in enumerate(WINDOWS):
         for t in range(begin, end):
             who = np.flatnonzero(batch.lengths[people] > t)

@@ -87,7 +87,7 @@ def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
     centred = cells.copy()
     centred.data = centred.data - mean[centred.indices]
     names = [name for name in RIDGES if name != "EASE" or len(mean) <= DENSE]
-    made = {name: recommender_with_best_ridge(name, centred, hashes) for name in names}
+    made = {name: _recommender_with_best_ridge(name, centred, hashes) for name in names}
     return {
         f"{name} fold-in{', own answers' if own else ''}": FoldIn(model, mean, fold, own)
         for name, fold in made.items()
@@ -138,7 +138,7 @@ def recommender_table(logs: Logs) -> tuple[Floats, Bools]:
     return cells.toarray(), _ones(cells).toarray() > 0
 
 
-def recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
+def _recommender_with_best_ridge(name: str, centred: Any, hashes: Hashes) -> Fold:
     """The recommender of this name with the ridge that predicts a hidden part of the answers best."""
     row = np.repeat(np.arange(len(hashes)), np.diff(centred.indptr))
     hidden = user_lots(mix_user_hashes(hashes[row] ^ mix_user_hashes(centred.indices.astype(np.uint64)))) < HIDDEN
@@ -177,16 +177,18 @@ class Als:
         items = 0.1 * world_stream(0, "als").standard_normal((centred.shape[1], FACTORS))
         turned = centred.T.tocsr()
         for _ in range(SWEEPS):
-            users = fold_in_recommender(items, centred, _ones(centred), ridge)
-            items = fold_in_recommender(users, turned, _ones(turned), ridge)
+            users = _fold_in_recommender(items, centred, _ones(centred), ridge)
+            items = _fold_in_recommender(users, turned, _ones(turned), ridge)
         return cls(items, ridge)
 
     def __call__(self, answers: Floats, where: Bools) -> Floats:
-        return np.asarray(fold_in_recommender(self.items, answers, where.astype(np.float64), self.ridge) @ self.items.T)
+        return np.asarray(
+            _fold_in_recommender(self.items, answers, where.astype(np.float64), self.ridge) @ self.items.T
+        )
 
     def at(self, cells: Any, rows: Ints, actions: Ints) -> Floats:
         """What is expected of some cells of a sparse table."""
-        users = fold_in_recommender(self.items, cells, _ones(cells), self.ridge)
+        users = _fold_in_recommender(self.items, cells, _ones(cells), self.ridge)
         return np.asarray(np.einsum("ck,ck->c", users[rows], self.items[actions]))
 
 
@@ -212,7 +214,7 @@ class Ease:
         return np.asarray((cells @ self.weights)[rows, actions])
 
 
-def fold_in_recommender(factors: Floats, answers: Any, where: Any, ridge: float) -> Floats:
+def _fold_in_recommender(factors: Floats, answers: Any, where: Any, ridge: float) -> Floats:
     """Ridge least squares (n, k) of each row of answers (n, A) on the factors (A, k) of its cells, dense or sparse."""
     count, rank = factors.shape
     squares = (factors[:, :, None] * factors[:, None, :]).reshape(count, rank * rank)

@@ -144,7 +144,7 @@ def best_actions_told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     named = logs.by_action and logs.action_ids is not None
     sums, common = seen.actions, _expected(model) if named else np.zeros(0)
     best, alike = best_actions(sums, common, model, logs.summary) if named else ((), False)
-    scale = best_action_reward_scale(logs.summary)
+    scale = _best_action_reward_scale(logs.summary)
     made = partial(Everybody, best=best, actions=int((sums[:, ROWS] > 0).sum()), alike=alike, scale=scale)
     why = why_no_propensities(logs, seen.propensities, seen.candidates, named)
     people = seen.people.values.T
@@ -160,7 +160,7 @@ def best_actions_told(seen: ActionSums, logs: Logs, model: Model) -> Everybody:
     return made("propensities", reward, logged, gain, effective=effective)
 
 
-def best_action_reward_scale(summary: Summary) -> str:
+def _best_action_reward_scale(summary: Summary) -> str:
     """What the rewards of the best actions are: "mean", "typical" or decided by "heavy tails"."""
     if summary.reward_transform is not None:
         return "typical"

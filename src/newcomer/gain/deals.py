@@ -135,7 +135,7 @@ class PerUser:
         return PerUser(hashes[order], np.concatenate([self.values, other.values])[order])
 
 
-def gather_per_user(logs: Logs, look: Callable[[Batch], PerUser], progress: Progress | None = None) -> PerUser:
+def gather_dealt_users(logs: Logs, look: Callable[[Batch], PerUser], progress: Progress | None = None) -> PerUser:
     """What `look` keeps of the people of all batches."""
     return reduce(logs, look, _join, progress=progress)
 

@@ -40,11 +40,11 @@ NEXT = "It is served already: fit the next model from the first (--from) and the
 PROMISE = "what is learned from them promises nothing"
 
 
-def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision:
+def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision:
     """What the evidence comes to; `trouble` says why there is no fit, `todo` what to do about it."""
     checks, summary = evidence.checks, evidence.logs
     outlook = evidence.measured
-    logs = verdict_on_logs(checks)
+    logs = _verdict_on_logs(checks)
     if trouble:
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
         last = _sentence(todo) if todo else _more(evidence)
@@ -54,7 +54,7 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
         return _broken(checks)
     steps, start = verdict_by_step(outlook, summary)
     everybody, personal = _everybody(outlook, summary), _personal(outlook, steps, start)
-    arms = by_arms(checks)
+    arms = verdict_by_arms(checks)
     if arms is not None:
         personal = arms
     answer = _answer(logs, everybody, personal)
@@ -75,7 +75,7 @@ def decide(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision
     )
 
 
-def by_arms(checks: Findings | None) -> Known | None:
+def verdict_by_arms(checks: Findings | None) -> Known | None:
     """Whether personalising adds to the best for everybody, by arms of an experiment; None where these do not tell.
 
     Users are drawn to arms by lot: where treated and control differ clearly, nothing that is computed from logs says it
@@ -89,7 +89,7 @@ def by_arms(checks: Findings | None) -> Known | None:
 
 def _lift(checks: Findings | None) -> str:
     """What arms say, before what held-out users do."""
-    if by_arms(checks) is None:
+    if verdict_by_arms(checks) is None:
         return ""
     found = next(one for one in checks or () if one.name == ARMS)
     sure = finding_chance(found.p_value or 0.0)
@@ -107,7 +107,7 @@ def _first_by_arms(known: Known, doubts: tuple[Finding, ...]) -> str:
     return f"Serve everybody the best: treated users get less than those of the control arm, who get that{names}."
 
 
-def verdict_on_logs(checks: Findings | None) -> str:
+def _verdict_on_logs(checks: Findings | None) -> str:
     """The verdict on the logs, whatever there is to gain; "unchecked" without checks."""
     return "unchecked" if checks is None else checks.verdict
 
@@ -212,7 +212,7 @@ def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evide
         return f"Serve everybody the best{care}; that personalising adds to it is not shown."
     if answer == "no":
         return "No: neither serving everybody the best nor personalising gains anything by these logs."
-    if verdict_on_logs(evidence.checks) == "unknowable":
+    if _verdict_on_logs(evidence.checks) == "unknowable":
         return "Not yet: these logs are too few, or too short, to be checked."
     if evidence.measured is None:
         return "Not yet: what newcomers would gain was not measured (few users, short histories, or an old model)."

@@ -16,7 +16,7 @@ from newcomer.reporting.contents import ReportContents
 from newcomer.reporting.markup import Markup, list_markup, markup_tag, name_markup
 from newcomer.reporting.sections_logs import logs_checks_section, logs_data_section
 from newcomer.reporting.sections_model import model_sections
-from newcomer.reporting.sections_users import TITLE, everybody_section, user_attribute_sections, user_sections
+from newcomer.reporting.sections_users import TITLE, user_attribute_sections, user_sections, users_everybody_section
 
 # Nothing is loaded from anywhere, and nothing runs, whatever found its way into the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -58,7 +58,7 @@ def report_page(dossier: ReportContents) -> str:
         markup_tag("style", Markup(STYLE)),
     )
     sections = [
-        everybody_section(dossier),
+        users_everybody_section(dossier),
         logs_checks_section(dossier),
         *user_sections(dossier),
         *user_attribute_sections(dossier),

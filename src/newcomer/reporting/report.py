@@ -7,7 +7,6 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
 
-from newcomer import validate
 from newcomer._fit import check_fit
 from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation
@@ -15,13 +14,14 @@ from newcomer.files import write_file
 from newcomer.findings import Decision, Findings
 from newcomer.gain.deals import Progress
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened_logs
-from newcomer.logs.service_store import is_store, shown_address
+from newcomer.logs.read import read_logs_if_path
+from newcomer.logs.service_store import is_service_store, service_store_address
 from newcomer.model import Model
 from newcomer.records import Shown
 from newcomer.reporting.contents import collect_contents
 from newcomer.reporting.page import report_page
 from newcomer.run_settings import Run
+from newcomer.validate import validate_flag, validate_instance, validate_path, validate_whole
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ def report(
     called : how commands on the page name the logs, options included; by default their path.
     """
     run = Run.asked(run, who="report", workers=workers, progress=progress).for_reading("report")
-    target = validate.location(path, "path", kind=OutputError)
-    seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
-    quick = validate.flag(quick, "quick", kind=NewcomerError)
+    target = validate_path(path, "path", kind=OutputError)
+    seed = validate_whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
+    quick = validate_flag(quick, "quick", kind=NewcomerError)
     if called is not None:
-        validate.instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
+        validate_instance(called, str, "called", todo="pass the logs as a command would name them", kind=NewcomerError)
     named = called or (str(fspath(logs)) if isinstance(logs, str | PathLike) else "LOGS")
-    named = shown_address(named) if is_store(named) else named
-    with opened_logs(logs, run.workers) as read:
+    named = service_store_address(named) if is_service_store(named) else named
+    with read_logs_if_path(logs, run.workers) as read:
         check_fit(read, rank, estimator)
         settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "seed": seed, "quick": quick}
         dossier = collect_contents(read, called=named, progress=run.progress, **settings)

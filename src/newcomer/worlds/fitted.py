@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.gain.deals import PerUser, gather_per_user
+from newcomer.gain.deals import PerUser, gather_dealt_users
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
@@ -96,7 +96,7 @@ class FittedWorld:
 def fitted_world_menu(logs: Logs, *, named: bool, seed: int) -> Any:
     """Rows of some users, drawn by hash: distinct actions, or features."""
     share = min(1.0, 4.0 * MENU / logs.summary.rows)
-    found = gather_per_user(logs, partial(_rows, named=named, share=share, seed=seed)).values
+    found = gather_dealt_users(logs, partial(_rows, named=named, share=share, seed=seed)).values
     return np.unique(found[:, 0].astype(np.int64)) if named else found[:MENU]
 
 

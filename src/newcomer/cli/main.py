@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ import typer
 from typer.main import get_command
 
 from newcomer import __version__, errors
-from newcomer.cli import check, demo, evaluate, fit, inspect, output, report, reproduce, serve
+from newcomer.cli import check, demo, evaluate, fit, help_screen, inspect, output, report, reproduce, serve
 from newcomer.errors import error_in_one_line
 
 # Typer re-exports only this child of the parser's own error class.
@@ -52,22 +52,30 @@ _CODES = {
     errors.StoreError: 6,
 }
 
+_EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 app = typer.Typer(
     name="newcomer",
+    cls=help_screen.GroupedCommands,
     help="Learn from everyone; serve the newcomer: what users of your logs share, and good decisions for a new one.",
-    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+    epilog=help_screen.help_epilog("", "newcomer COMMAND --help has more examples, and all options.", _EXITS),
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command("fit")(fit.fit_command)
-app.command("inspect")(inspect.inspect_command)
-app.command("check")(check.check_command)
-app.command("evaluate")(evaluate.evaluate_command)
-app.command("report")(report.report_command)
-app.command("serve")(serve.serve_command)
-app.command("demo")(demo.demo_command)
-app.command("reproduce")(reproduce.reproduce_command)
+_COMMANDS: dict[str, Callable[..., Any]] = {
+    "fit": fit.fit_command,
+    "inspect": inspect.inspect_command,
+    "check": check.check_command,
+    "evaluate": evaluate.evaluate_command,
+    "report": report.report_command,
+    "serve": serve.serve_command,
+    "demo": demo.demo_command,
+    "reproduce": reproduce.reproduce_command,
+}
+for _name, _group in help_screen.GROUPS.items():
+    app.command(
+        _name, rich_help_panel=_group, short_help=help_screen.SUMMARIES[_name], epilog=help_screen.help_epilog(_name)
+    )(_COMMANDS[_name])
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
     output.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 

@@ -20,8 +20,7 @@ from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.store_sqlite import SqliteStore
 from newcomer.serve.stores import store_of
-from tests.serve.running import model_of, running
-from tests.serve.test_keeping import bytes_of
+from tests.serve.running import bytes_of, model_of, running
 
 ALL = list(range(1, 13))
 KINDS = [*["decide"] * 4, *["reward"] * 5, "part", "observe", "void", "defaults", "merge", "erase"]

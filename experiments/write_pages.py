@@ -23,6 +23,7 @@ from experiments import (
     self_selection,
     service_loop,
     study_page,
+    theory_page,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,7 +33,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
     guides, paper, explained = docs / "how-to", docs / "paper", docs / "explanation"
-    figures, measured = paper / "figures.md", paper / "results.md"
+    figures, measured, theory = paper / "figures.md", paper / "results.md", paper / "theory.md"
     radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
     scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
     enough, helps, loop = guides / "check.md", guides / "evaluate.md", guides / "refit.md"
@@ -40,6 +41,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         root / "experiments" / "README.md": contents_page.page(results),
         figures: figure_page.page(results, figures),
         measured: study_page.page(results, measured),
+        theory: theory_page.with_numbers(theory.read_text(encoding="utf-8"), results),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
         people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),

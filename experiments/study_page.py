@@ -35,9 +35,9 @@ def page(results: Path, place: Path) -> str:
     pictures = {name: os.path.relpath(results / f"{name}.png", place.parent) for name in found}
     parts = [INTRO, _overview(verdicts)]
     made = contents.read(results)
-    for name in found:
+    for name, frame in found.items():
         few = _fewer(made[f"{name}.csv"].command) if f"{name}.csv" in made else ""
-        parts.append(_section(name, verdicts[name], TARGETS[name][1](found[name]), pictures[name], few))
+        parts.append(_section(name, verdicts[name], TARGETS[name][1](frame), pictures[name], few))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

@@ -44,6 +44,7 @@ FLOW = (
     ("worlds",),
     ("simulate", "testing"),
     ("evaluation",),
+    ("rivals",),  # policies of other authors, for comparison; nothing else imports them
     ("charts",),
     ("reporting",),
     ("serve",),

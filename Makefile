@@ -9,7 +9,7 @@ LOOPS := $(shell find src/newcomer -name "*_loops.py")
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-service lint format docs dist dist-check test-minimum bench bench-peers clean
+.PHONY: help demo test test-service lint format docs dist dist-check check-tag test-minimum bench bench-peers clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -45,6 +45,9 @@ dist-check: dist ## install both files in fresh environments: the demo, types, m
 	@$(PYTHON) tools/check_install.py metadata
 	@$(PYTHON) tools/check_install.py wheel
 	@$(PYTHON) tools/check_install.py sdist
+
+check-tag: ## may this tag be released? make check-tag TAG=v1.2.3
+	@$(PYTHON) tools/check_tag.py $(TAG)
 
 test-minimum: dist ## the demo and some tests with the oldest dependencies, on Python 3.11
 	@$(PYTHON) tools/check_install.py minimum $(ARGS)

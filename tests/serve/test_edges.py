@@ -15,7 +15,7 @@ from httpx2 import Client as Http
 
 import newcomer as nc
 from newcomer.serve import background, store_sqlite
-from newcomer.serve.rewards import give_defaults
+from newcomer.serve.rewards import give_default_rewards
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.store_sqlite import SqliteStore
@@ -52,6 +52,15 @@ def test_an_erased_user_who_returns_is_a_newcomer_in_every_process(database):
         here.erase("u")
         two.call(background.forget_with_others(two.service))
         assert two.service.states.get("u") is None  # no process keeps what another has erased
+
+
+def test_a_belief_names_actions_where_the_model_knows_names():
+    names = tuple(f"film {one}" for one in ALL)
+    with running(MemoryStore(), model=model_of(action_names=names)) as one, nc.Client(one.url) as client:
+        client.decide("u")
+        found = client.user("u")
+        assert f"of action {found.best[0].action}, film {found.best[0].action}: " in found.words
+        assert client.arms().treated == 1.0
 
 
 def test_long_keys_of_batches_are_told_apart(serve):
@@ -173,7 +182,7 @@ def test_whatever_is_sent_states_are_the_fold_of_what_the_oracle_keeps(tmp_path,
                 client.void(name)
                 row["status"] = "void"
             elif what == "defaults":
-                one.call(give_defaults(one.service))
+                one.call(give_default_rewards(one.service))
                 due = [n for n, r in oracle.rows.items() if r["status"] == "pending" and r["deadline"] <= now[0]]
                 for each in sorted(due, key=lambda n: oracle.rows[n]["deadline"]):
                     oracle.value(each, 0.25, "default")

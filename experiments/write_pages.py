@@ -18,7 +18,7 @@ from experiments import (
     outlier_test,
     people_page,
     radius_sweep,
-    readme_people,
+    readme_numbers,
     self_selection,
     service_loop,
     study_page,
@@ -49,7 +49,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
             binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
         ),
         prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
-        root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
+        root / "README.md": readme_numbers.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 
 
@@ -57,4 +57,6 @@ if __name__ == "__main__":
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(ROOT))
-    readme_people.draw(ROOT / "experiments" / "results", ROOT / "docs" / "pictures" / "people.png")
+    results, pictures = ROOT / "experiments" / "results", ROOT / "docs" / "pictures"
+    readme_numbers.draw_people(results, pictures / "people.png")
+    readme_numbers.draw_promise(results, pictures / "promise.png")

@@ -34,7 +34,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     figures, measured = paper / "figures.md", paper / "results.md"
     radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
     scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
-    enough, helps, loop = guides / "check.md", guides / "evaluate.md", guides / "refit.md"
+    enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", guides / "refit.md"
     return {
         figures: figure_page.page(results, figures),
         measured: study_page.page(results, measured),

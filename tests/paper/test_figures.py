@@ -523,8 +523,8 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     written = pages()
     places = ("docs/paper/figures.md", "docs/paper/results.md", "docs/explanation/radius.md", "README.md")
     places += (
-        "docs/how-to/check.md",
-        "docs/how-to/evaluate.md",
+        "docs/paper/measured-check.md",
+        "docs/paper/measured-evaluate.md",
         "docs/explanation/people.md",
         "docs/explanation/prior.md",
         "docs/how-to/scale.md",

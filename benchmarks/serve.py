@@ -84,12 +84,12 @@ class Server:
         return sum(map(float, found))
 
     def cpu(self) -> float:
-        """Seconds of CPU time so far, by Linux; NaN elsewhere."""
+        """Seconds of CPU time of all threads so far, by Linux; NaN elsewhere."""
         try:
-            told = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
+            threads = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
+            return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
+        except (OSError, IndexError):
             return math.nan
-        return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
 
     def __enter__(self) -> Self:
         return self
@@ -235,20 +235,26 @@ def main() -> None:
         runs: dict[str, list[tuple[float, list[float]]]] = {}
         bare, share, per = [], [], []
         spent_by: dict[str, list[float]] = {}
+        sent_by: dict[str, list[float]] = {}
+
+        def timed(name: str, server: Server, turn: int) -> None:
+            """Decides alone: how many a second, and what the server and the load spend on each."""
+            used, mine = server.cpu(), time.process_time()
+            runs.setdefault(name, []).append(load(COUNT, rewards=False, seed=turn))
+            sent_by.setdefault(name, []).append(1e6 * (time.process_time() - mine) / COUNT)
+            spent_by.setdefault(name, []).append(1e6 * (server.cpu() - used) / COUNT)
+
         for turn in range(REPEATS):
             with Server("-c", ECHO.format(port=PORT)) as server:
                 load(300, rewards=False)
-                used = server.cpu()
-                runs.setdefault("bare Starlette echo", []).append(load(COUNT, rewards=False, seed=turn))
-                spent_by.setdefault("bare Starlette echo", []).append(1e6 * (server.cpu() - used) / COUNT)
+                timed("bare Starlette echo", server, turn)
             bare.append(inserts(folder))
             (folder / "bare").unlink()
             for store, url in stores.items():
                 with Server(*serve, url) as server:
                     load(300, rewards=True, seed=100 + turn)
-                    before, used = server.metric("newcomer_policy_seconds_total"), server.cpu()
-                    runs.setdefault(store, []).append(load(COUNT, rewards=False, seed=turn))
-                    spent_by.setdefault(store, []).append(1e6 * (server.cpu() - used) / COUNT)
+                    before = server.metric("newcomer_policy_seconds_total")
+                    timed(store, server, turn)
                     spent = (server.metric("newcomer_policy_seconds_total") - before) / COUNT
                     runs.setdefault(f"{store}, with rewards", []).append(load(COUNT, rewards=True, seed=10 + turn))
                     alone = load(300, rewards=False, connections=1, seed=50 + turn)
@@ -260,7 +266,9 @@ def main() -> None:
         fill(folder / "million", model, MILLION)
         size = (folder / "million").stat().st_size / 1e6
         with Server(*serve, f"sqlite:///{folder}/million") as server:
-            started, first = server.started, cold()
+            started, begun = server.started, server.cpu()
+            first = cold()
+            each = 1e3 * (server.cpu() - begun) / len(first)
         with Server(*serve, "memory:") as server:
             empty = server.started
     table = pl.DataFrame([row(name, found) for name, found in runs.items()])
@@ -274,11 +282,17 @@ def main() -> None:
                 {"": f"CPU of the server, microseconds a request: {name}", "value": statistics.median(found)}
                 for name, found in spent_by.items()
             ),
+            *(
+                {"": f"CPU of the load, microseconds a request: {name}", "value": statistics.median(found)}
+                for name, found in sent_by.items()
+            ),
             {"": "policy, microseconds of a decide", "value": statistics.median(per)},
             {"": "policy / one decide on SQLite, one connection (at most 0.15)", "value": statistics.median(share)},
             {"": f"start-up with the events of {MILLION:,} users, s (at most 5)", "value": started},
+            {"": "CPU of that start-up, s", "value": begun},
             {"": "start-up with an empty store, s", "value": empty},
             {"": "that store, MB", "value": size},
+            {"": "CPU of the first decision of a cold user, ms", "value": each},
             {"": "first decision of a cold user, p50 ms", "value": 1e3 * statistics.median(first)},
             {"": "first decision of a cold user, p99 ms (at most 10)", "value": 1e3 * float(np.quantile(first, 0.99))},
         ]

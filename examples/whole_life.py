@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import newcomer as nc
-from newcomer.gain.verdict import decide
+from newcomer.gain.verdict import decide_verdict
 
 FILMS, PEOPLE = 100, 1500  # enough to see how it works, few enough to be quick
 
@@ -46,7 +46,7 @@ def main() -> None:
     # Fit. The model carries its catalogue: from here on films are named, and nothing else.
     model = nc.fit(nc.Logs.from_arrays(user=user[old], action=film[old], reward=stars[old]))
     print(f"{len(model.action_ids)} films, {model.factor.shape[1]} tastes that people share")
-    print(*decide(model.evidence).sentences, sep="\n")
+    print(*decide_verdict(model.evidence).sentences, sep="\n")
 
     # Serve by name. Three newcomers at once: a row each of what is on offer, and what came of the choices.
     policy = nc.PriorUCB(model)

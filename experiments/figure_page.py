@@ -17,14 +17,13 @@ INTRO = """# Every figure of the paper
 Every figure of the paper "Leveraging Offline Data in Linear Latent Contextual Bandits" (Kausik, Tan and Tewari), and \
 some that it lacks, made by
 
-    newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/; 22 CPU minutes
+    newcomer reproduce all          # NEWCOMER_DATA is the folder that holds ml-1m/
     newcomer reproduce all --quick  # two minutes, on made-up ratings
-    newcomer reproduce readings     # apart: some 25 minutes on one core
-    newcomer reproduce hard         # the lower bound, tried: some 17 minutes on one core; docs/paper/theory.md
+    newcomer reproduce readings     # apart, as are the studies: they take longer
 
 Pictures and tables are in `experiments/results`. Numbers below are read from those tables by `python -m \
-experiments.write_pages`. Commands enter the tables that they write in `results/contents.csv`, with the commit, a hash \
-of the code behind each and its seconds; `python -m experiments.contents` says which tables are older than their code.
+experiments.write_pages`. The [table of contents](../../experiments/README.md) has the command behind each table, its \
+minutes, its commit and a hash of its code.
 
 How to read them. H, E and M are ProBALL with the Hoeffding, empirical Bernstein and martingale Bernstein radius \
 (Frobenius, unclipped, coverage

@@ -25,7 +25,7 @@ import polars as pl
 
 import newcomer as nc
 from experiments import markdown
-from newcomer.gain.verdict import decide
+from newcomer.gain.verdict import decide_verdict
 from newcomer.logs import Logs
 from newcomer.transforms import sigmoid
 
@@ -71,7 +71,7 @@ def main(kinds: Sequence[str]) -> None:
             logs = logs_of(kind, seed)
             for outcome in OUTCOMES:
                 model = nc.fit(logs, outcome=outcome, calibrate=False, null=False)
-                yes, taken = decide(model.evidence).personal == "yes", model.outcome == "binary"
+                yes, taken = decide_verdict(model.evidence).personal == "yes", model.outcome == "binary"
                 rows.append({"world": kind, "outcome": outcome, "yes": yes, "binary": taken})
         print(kind, flush=True)
     found = pl.DataFrame(rows).group_by("world", "outcome", maintain_order=True)

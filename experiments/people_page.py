@@ -7,10 +7,9 @@ from pathlib import Path
 
 import polars as pl
 
-from experiments import markdown
+from experiments import markdown, since
 from newcomer.paper.studies import people, persistence
 
-MARKS = ("people", "likes", "persistence")
 ALS, EASE = "ALS fold-in", "EASE fold-in"
 SHOWN = {
     people.MEAN: "PopulationMean",
@@ -31,10 +30,12 @@ def with_numbers(text: str, results: Path) -> str:
     end = people.last(pl.read_csv(results / "people.csv", infer_schema_length=None))
     share = pl.read_csv(results / "persistence.csv", infer_schema_length=None)
     told = {"people": _people(end), "likes": _likes(end), "persistence": _persistence(share)}
-    for mark in MARKS:
+    if (results / since.NAME).is_file():
+        told["since"] = since.verdicts(pl.read_csv(results / since.NAME))
+    for mark, numbers in told.items():
         begin, close = f"<!-- {mark}: written by experiments.write_pages -->", f"<!-- end of {mark} -->"
         before, rest = text.split(begin, 1)
-        text = f"{before}{begin}\n{told[mark]}\n{close}{rest.split(close, 1)[1]}"
+        text = f"{before}{begin}\n{numbers}\n{close}{rest.split(close, 1)[1]}"
     return text
 
 

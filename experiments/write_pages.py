@@ -11,6 +11,7 @@ from pathlib import Path
 from experiments import (
     attributes,
     binary_outcome,
+    contents_page,
     evaluate_coverage,
     figure_page,
     large_worlds,
@@ -36,6 +37,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
     enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", guides / "refit.md"
     return {
+        root / "experiments" / "README.md": contents_page.page(results),
         figures: figure_page.page(results, figures),
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),

@@ -22,7 +22,7 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         return
-    compile_cache.forget_old_compiled_code()
+    compile_cache.forget_old_compile_cache()
     if getattr(config.option, "numprocesses", None):
         subprocess.run([sys.executable, "-m", "newcomer.compile_cache"], check=True)
 

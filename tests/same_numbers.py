@@ -83,10 +83,10 @@ def _fitted(estimator="em", **more):
 
 
 def _finite():
-    from newcomer.policies.finite_models import cluster_users
+    from newcomer.policies.finite_models import cluster_into_finite_models
 
     vectors = np.random.default_rng(8).standard_normal((200, 12))
-    found = cluster_users(vectors, 3, seed=1)
+    found = cluster_into_finite_models(vectors, 3, seed=1)
     return {
         "MUCB": nc.MUCB(found.centers, horizon=60),
         "MmUCB": nc.MmUCB(found.centers, 0.3, horizon=60),

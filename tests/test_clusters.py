@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from newcomer.errors import ModelError
-from newcomer.policies.finite_models import cluster_reward_error, cluster_users
+from newcomer.policies.finite_models import cluster_into_finite_models, finite_models_reward_error
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def blobs():
 
 def test_separated_groups_are_found_largest_first(blobs):
     vectors, truth = blobs
-    found = cluster_users(vectors, 4, seed=0)
+    found = cluster_into_finite_models(vectors, 4, seed=0)
     np.testing.assert_array_equal(found.labels, truth)
     np.testing.assert_allclose(found.shares, np.array([60, 40, 30, 20]) / 150)
     for s in range(4):
@@ -45,20 +45,20 @@ def test_no_partition_of_a_small_set_is_tighter():
         return sum(((g - g.mean(axis=0)) ** 2).sum() for g in groups if len(g))
 
     best = min(inertia(labels) for labels in itertools.product(range(3), repeat=9))
-    assert inertia(cluster_users(vectors, 3, seed=0, restarts=30).labels) == pytest.approx(best, rel=1e-12)
+    assert inertia(cluster_into_finite_models(vectors, 3, seed=0, restarts=30).labels) == pytest.approx(best, rel=1e-12)
 
 
 def test_same_seed_same_clusters_and_far_from_the_origin(blobs):
     vectors, truth = blobs
-    first, again = cluster_users(vectors, 6, seed=7), cluster_users(vectors, 6, seed=7)
+    first, again = cluster_into_finite_models(vectors, 6, seed=7), cluster_into_finite_models(vectors, 6, seed=7)
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_array_equal(first.centers, again.centers)
-    np.testing.assert_array_equal(cluster_users(vectors + 1e7, 4, seed=0).labels, truth)
+    np.testing.assert_array_equal(cluster_into_finite_models(vectors + 1e7, 4, seed=0).labels, truth)
 
 
 def test_as_many_clusters_as_users():
     vectors = np.random.default_rng(1).standard_normal((5, 3))
-    found = cluster_users(vectors, 5, seed=0)
+    found = cluster_into_finite_models(vectors, 5, seed=0)
     np.testing.assert_array_equal(found.centers[found.labels], vectors)
     np.testing.assert_array_equal(np.sort(found.labels), np.arange(5))
     np.testing.assert_array_equal(found.variances, np.zeros(5))
@@ -66,14 +66,14 @@ def test_as_many_clusters_as_users():
 
 def test_reward_error_is_the_quantile_of_the_worst_action(blobs):
     vectors, _ = blobs
-    found = cluster_users(vectors, 4, seed=0)
+    found = cluster_into_finite_models(vectors, 4, seed=0)
     actions = np.random.default_rng(2).standard_normal((7, 3))
     worst = [
         max(abs(phi @ (beta - found.centers[label])) for phi in actions)
         for beta, label in zip(vectors, found.labels, strict=True)
     ]
-    assert cluster_reward_error(vectors, found, actions) == pytest.approx(np.quantile(worst, 0.9), rel=1e-12)
-    assert cluster_reward_error(vectors, found, actions, quantile=1.0) == pytest.approx(max(worst), rel=1e-12)
+    assert finite_models_reward_error(vectors, found, actions) == pytest.approx(np.quantile(worst, 0.9), rel=1e-12)
+    assert finite_models_reward_error(vectors, found, actions, quantile=1.0) == pytest.approx(max(worst), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +89,11 @@ def test_reward_error_is_the_quantile_of_the_worst_action(blobs):
 )
 def test_what_cannot_be_clustered_is_refused(vectors, count):
     with pytest.raises(ModelError):
-        cluster_users(vectors, count, seed=0)
+        cluster_into_finite_models(vectors, count, seed=0)
 
 
 def test_reward_error_refuses_other_users(blobs):
     vectors, _ = blobs
-    found = cluster_users(vectors, 2, seed=0)
+    found = cluster_into_finite_models(vectors, 2, seed=0)
     with pytest.raises(ModelError, match="do not fit"):
-        cluster_reward_error(vectors[:3], found, np.eye(3))
+        finite_models_reward_error(vectors[:3], found, np.eye(3))

@@ -33,7 +33,7 @@ def test_the_first_fit_says_that_it_compiles(
     monkeypatch.setattr("newcomer.compile_cache.warm_compile_cache", lambda *rooms: warmed.extend(rooms))
     for cold, told in ((True, "compiling the inner loops, once"), (False, "")):
         monkeypatch.setattr("newcomer.compile_cache.compile_cache_is_cold", lambda *rooms, cold=cold: cold)
-        output.compile_with_notice("em")
+        output.compile_and_print_notice("em")
         said = capsys.readouterr()
         assert said.out == "" and said.err.startswith(told) and bool(said.err) == cold
     assert warmed == ["em"]

@@ -29,15 +29,15 @@ def dispatchers(module):
 
 
 def test_every_file_of_loops_is_found():
-    names = [module.__name__ for module in compile_cache.loop_modules()]
+    names = [module.__name__ for module in compile_cache.compile_cache_modules()]
     assert {"newcomer.array_loops", "newcomer.local.ascent_loops", "newcomer.em.likelihood_loops"} <= set(names)
-    for module in compile_cache.loop_modules():
+    for module in compile_cache.compile_cache_modules():
         assert getattr(module, f"warm_{module.__name__.rpartition('.')[2]}").__module__ == module.__name__
 
 
 def test_every_loop_has_machine_code_after_warming():
     compile_cache.warm_compile_cache()
-    loops = {module.__name__: dispatchers(module) for module in compile_cache.loop_modules()}
+    loops = {module.__name__: dispatchers(module) for module in compile_cache.compile_cache_modules()}
     assert all(loops.values())
     assert not [f"{file}.{name}" for file, own in loops.items() for name, loop in own.items() if not loop.signatures]
 
@@ -53,7 +53,7 @@ def test_code_is_forgotten_when_a_file_that_its_loops_call_is_newer(tmp_path, mo
         code.write_text("")
         os.utime(source, (2000, 2000) if name == "changed" else (0, 0))
         os.utime(code, (1000, 1000))
-    compile_cache.forget_old_compiled_code()
+    compile_cache.forget_old_compile_cache()
     assert [code.name.split("_")[0] for code in (tmp_path / "__pycache__").iterdir()] == ["apart"]
 
 
@@ -120,7 +120,7 @@ def types_met():
     """The types of arguments that each loop has machine code for in this process."""
     loops = {
         f"{module.__name__}.{name}": loop
-        for module in compile_cache.loop_modules()
+        for module in compile_cache.compile_cache_modules()
         for name, loop in vars(module).items()
     }
     return {name: sorted(map(str, loop.signatures)) for name, loop in loops.items() if hasattr(loop, "signatures")}

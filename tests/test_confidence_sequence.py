@@ -14,7 +14,16 @@ import pytest
 from scipy.special import gammaln
 from scipy.stats import multinomial
 
-from newcomer.confidence_sequence import ALPHA, FEWEST, TUNED, difference, mean, radius, sample_ratio, variances
+from newcomer.confidence_sequence import (
+    ALPHA,
+    FEWEST,
+    TUNED,
+    confidence_sequence_difference,
+    confidence_sequence_mean,
+    confidence_sequence_radius,
+    confidence_sequence_sample_ratio,
+    confidence_sequence_variances,
+)
 
 SERVICES, LOOKS, AT_ONCE = 1_000, 200, 100
 TREATED, CONTROL = 0.90, 0.05
@@ -71,11 +80,15 @@ def test_formulas_agree_with_slow_ones() -> None:
         {"a": 1 + rng.exponential(size=80), "b": np.zeros(0), "c": np.zeros(0)},
         {"a": 5 + rng.exponential(size=30), "b": 5 + rng.normal(size=300), "c": rng.normal(size=1)},
     ]
-    value, around = difference(sums_of(values), 0, 1)
+    value, around = confidence_sequence_difference(sums_of(values), 0, 1)
     assert (float(value), float(around)) == pytest.approx(naive_difference(values), rel=1e-9)
-    assert float(mean(sums_of(values), 1)[0]) == pytest.approx(np.concatenate([one["b"] for one in values]).mean())
-    assert variances(sums_of(values)).shape == (3,)
-    assert np.isinf(mean(sums_of(values), 2)[1]) and np.isnan(mean(np.zeros((1, 3, 3)), 2)[0])
+    assert float(confidence_sequence_mean(sums_of(values), 1)[0]) == pytest.approx(
+        np.concatenate([one["b"] for one in values]).mean()
+    )
+    assert confidence_sequence_variances(sums_of(values)).shape == (3,)
+    assert np.isinf(confidence_sequence_mean(sums_of(values), 2)[1]) and np.isnan(
+        confidence_sequence_mean(np.zeros((1, 3, 3)), 2)[0]
+    )
 
 
 def test_a_change_of_shares_in_a_good_season_is_no_lift() -> None:
@@ -85,7 +98,7 @@ def test_a_change_of_shares_in_a_good_season_is_no_lift() -> None:
         {"a": rng.normal(size=9000), "b": rng.normal(size=1000)},
         {"a": 1 + rng.normal(size=1000), "b": 1 + rng.normal(size=9000)},
     ]
-    value, around = difference(sums_of(values), 0, 1)
+    value, around = confidence_sequence_difference(sums_of(values), 0, 1)
     assert abs(value) < around
     apart = np.concatenate([one["a"] for one in values]).mean() - np.concatenate([one["b"] for one in values]).mean()
     assert abs(apart) > 0.5
@@ -93,16 +106,16 @@ def test_a_change_of_shares_in_a_good_season_is_no_lift() -> None:
 
 def test_nothing_is_said_of_few_users_or_of_no_spread() -> None:
     few = np.array([[[1000, 0.0, 1000.0], [FEWEST - 1, 0.0, 49.0]]])
-    assert np.isinf(difference(few, 0, 1)[1])
+    assert np.isinf(confidence_sequence_difference(few, 0, 1)[1])
     same = np.array([[[1000, 0.0, 0.0], [1000, 0.0, 0.0]]])
-    assert np.isinf(difference(same, 0, 1)[1]) and np.isinf(mean(same, 0)[1])
+    assert np.isinf(confidence_sequence_difference(same, 0, 1)[1]) and np.isinf(confidence_sequence_mean(same, 0)[1])
     none = np.zeros((1, 2, 3))
-    assert np.isnan(difference(none, 0, 1)[0])
+    assert np.isnan(confidence_sequence_difference(none, 0, 1)[0])
 
 
 def test_it_is_tightest_where_it_is_tuned() -> None:
     t = np.array([TUNED / 10, TUNED / 2, TUNED, 2 * TUNED, 10 * TUNED])
-    wide = radius(t, np.ones(5)) * np.sqrt(t)
+    wide = confidence_sequence_radius(t, np.ones(5)) * np.sqrt(t)
     assert wide.argmin() == 2
     assert (wide / wide[2]).round(2).tolist() == [1.27, 1.02, 1.0, 1.01, 1.07]
 
@@ -118,7 +131,7 @@ def misses(name: str, scale: float, seed: int) -> float:
             values *= np.arange(values.shape[1]) < counts[:, arm, None]
             parts = (counts[:, arm], values.sum(1), np.einsum("ij,ij->i", values, values))
             sums[:, 0, arm] += np.stack(parts, axis=1)
-        value, around = difference(sums, 0, 1)
+        value, around = confidence_sequence_difference(sums, 0, 1)
         missed |= np.abs(value) > around
     return float(missed.mean())
 
@@ -164,7 +177,7 @@ def test_means_of_users_who_are_still_being_served() -> None:
             if len(cohort[2]) == 5:
                 done += add
         open_ = [one for one in open_ if len(one[2]) < 5]
-        value, around = difference(sums, 0, 1)
+        value, around = confidence_sequence_difference(sums, 0, 1)
         missed |= np.abs(value) > around
     assert missed.mean() <= 0.06
 
@@ -178,8 +191,8 @@ def test_the_test_of_shares_agrees_with_its_likelihoods() -> None:
     ways = gammaln(1001) - gammaln(counts[0] + 1).sum()
     mixed = gammaln(100.0) - gammaln(1100.0) + (gammaln(prior + counts[0]) - gammaln(prior)).sum() + ways
     plain = multinomial.logpmf(counts[0], 1000, shares[0])
-    assert sample_ratio(counts, shares) == pytest.approx(min(1.0, np.exp(plain - mixed)))
-    assert sample_ratio(np.array([[5.0, 1.0]]), np.array([[1.0, 0.0]])) == 0.0
+    assert confidence_sequence_sample_ratio(counts, shares) == pytest.approx(min(1.0, np.exp(plain - mixed)))
+    assert confidence_sequence_sample_ratio(np.array([[5.0, 1.0]]), np.array([[1.0, 0.0]])) == 0.0
 
 
 def test_false_alarms_are_rare_under_continuous_looking_and_true_ones_come() -> None:
@@ -188,6 +201,6 @@ def test_false_alarms_are_rare_under_continuous_looking_and_true_ones_come() -> 
     for _ in range(300):
         right = np.cumsum(rng.multinomial(AT_ONCE, shares, 50), axis=0)
         wrong = np.cumsum(rng.multinomial(AT_ONCE, [0.92, 0.03, 0.05], 50), axis=0)
-        alarms += any(sample_ratio(one[None], shares[None]) <= 0.01 for one in right)
-        found += any(sample_ratio(one[None], shares[None]) <= 0.01 for one in wrong)
+        alarms += any(confidence_sequence_sample_ratio(one[None], shares[None]) <= 0.01 for one in right)
+        found += any(confidence_sequence_sample_ratio(one[None], shares[None]) <= 0.01 for one in wrong)
     assert alarms <= 6 and found >= 285

@@ -1,6 +1,9 @@
 """Make benchmarks/peers/.venv: newcomer and the libraries it is measured against.
 
 A library that cannot be installed here is left out, and the table says so: the comparison with the others still counts.
+`python benchmarks/peers/prepare.py rivals` makes an environment for each file of benchmarks/peers/rivals instead, in
+benchmarks/peers/.rivals, without newcomer: `python -m experiments.rivals` hands data over as Parquet. LensKit brings
+torch, six gigabytes with its accelerator packages where no CPU wheel is found.
 """
 
 from __future__ import annotations
@@ -46,5 +49,18 @@ def main() -> int:
     return 0
 
 
+def rivals() -> int:
+    """An environment for each peer of experiments.rivals, since their pins exclude each other."""
+    for pins in sorted((HERE / "rivals").glob("*.txt")):
+        venv = HERE / ".rivals" / pins.stem
+        pip = [setup.inside(venv), "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+        try:
+            setup.make_environment(venv, setup.find_python())
+            setup.run_step(pins.stem, [*pip, "--progress-bar", "off", "-r", str(pins)], venv / "setup.log")
+        except setup.Failed as failure:
+            print(f"{failure}; going on without it", file=sys.stderr)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(rivals() if sys.argv[1:] == ["rivals"] else main())

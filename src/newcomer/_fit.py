@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import __version__, validate
+from newcomer import __version__
 from newcomer._warm_start import (
     SavedMoments,
     WarmStart,
@@ -47,10 +47,10 @@ from newcomer.evidence import Evidence, HeldoutGain, OutcomeFacts, RankChoice, R
 from newcomer.gain import best_actions, heldout_gain
 from newcomer.gain.deals import deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import Apart
+from newcomer.logs.arms import RANDOM
 from newcomer.logs.batch import Batch
-from newcomer.logs.candidates import RANDOM
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened_logs, read_logs
+from newcomer.logs.read import read_logs, read_logs_if_path
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.outcome import (
@@ -66,6 +66,7 @@ from newcomer.sold import second_moment
 from newcomer.sold.coverage import check_coverage
 from newcomer.sold.second_moment import SoldSettings
 from newcomer.users import user_bucket_count, user_buckets, user_folds
+from newcomer.validate import show_invalid_value, validate_flag, validate_one_of, validate_positive, validate_share
 
 ESTIMATORS = ("em", "sold", "sold-pinv")
 SURE = 0.1  # standard error of the persistence up to which the logs are taken to have told it
@@ -135,7 +136,7 @@ def fit(
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
     flags = {"literal": literal, "null": null, "calibrate": calibrate, "check": check, "add": add}
     for name, value in flags.items():
-        validate.flag(value, name, kind=ModelError)
+        validate_flag(value, name, kind=ModelError)
     begun, past = warm_start_of_earlier_fit(start, logs, estimator, add=add)
     ridge = ridge if past is None else ridge_for_warm_start(past, ridge, estimator)
     settings = FitSettings(rank, estimator, ridge, literal, uncovered, null, calibrate, persistence, outcome)
@@ -146,7 +147,7 @@ def fit(
         )
         warn_caller(f"{what}; read the logs with users=", FitWarning)
     with ExitStack() as stack:
-        logs = stack.enter_context(opened_logs(logs, run.workers, kind=ModelError))
+        logs = stack.enter_context(read_logs_if_path(logs, run.workers, kind=ModelError))
         checks = quick_check(logs, progress=run.progress) if check else None
         # Checkpoints of before there were links say nothing of them.
         asked = {name: value for name, value in asdict(settings).items() if (name, value) != ("outcome", "auto")}
@@ -180,7 +181,7 @@ class FitSettings:
         check_outcome(self.outcome, logs, self.estimator)
         ridge, todo = self.ridge if ridge_given else None, "or pass estimator='sold-pinv' for none"
         if ridge is not None:
-            validate.positive(ridge, "ridge", todo=todo, kind=ModelError)
+            validate_positive(ridge, "ridge", todo=todo, kind=ModelError)
             if ridge > HUGE:
                 what = f"ridge is {ridge:g}, beside which nothing logged would count"
                 raise ModelError(what, todo="pass a smaller one")
@@ -188,10 +189,10 @@ class FitSettings:
             raise ModelError("the pseudo-inverse version has no ridge", todo="drop ridge= or use estimator='sold'")
         if self.persistence is not None:
             todo = "pass a share from 0 to less than 1, or None"
-            validate.share(self.persistence, "persistence", todo=todo, kind=ModelError)
+            validate_share(self.persistence, "persistence", todo=todo, kind=ModelError)
         if self.rank == "auto" and not self.null and self.estimator != "em":
             raise ModelError("rank 'auto' is found with the null", todo="leave null=True, or pass a number as rank=")
-        validate.one_of(self.uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
+        validate_one_of(self.uncovered, "uncovered", ("restrict", "error"), kind=ModelError)
         needed = 2 if self.rank == "auto" else max(2, int(self.rank))
         usable, users = logs.summary.usable, logs.summary.users
         if usable < needed:
@@ -208,11 +209,11 @@ class FitSettings:
 
 def check_fit(logs: Logs, rank: Any, estimator: Any) -> None:
     """Refuse a rank or an estimator that makes no sense, in one sentence; what the logs lack is for `fit` to say."""
-    validate.one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
+    validate_one_of(estimator, "estimator", ESTIMATORS, kind=ModelError)
     number = isinstance(rank, int | np.integer) and not isinstance(rank, bool) and 1 <= rank <= logs.dim
     if not number and not (isinstance(rank, str) and rank == "auto"):
         todo = f"pass 'auto' or a number from 1 to {logs.dim}, the dimension"
-        raise ModelError(f"rank is {validate.shown(rank)}", todo=todo)
+        raise ModelError(f"rank is {show_invalid_value(rank)}", todo=todo)
 
 
 @dataclass(frozen=True)
@@ -415,7 +416,7 @@ def _with_attributes(
 
 
 def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ...]) -> Model:
-    """The model with the attributes that stay, and with the covariance over people that they widen."""
+    """The model with the attributes that stay, and with the covariance over users that they widen."""
     if found is None:
         return model
     rank = model.rank if model.factor.shape[1] else min(found.factor.shape[1], model.dim)

@@ -22,7 +22,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.em import binary_loops, likelihood_loops
@@ -36,6 +35,7 @@ from newcomer.logs.reduce import reduce
 from newcomer.population import AttributePrior
 from newcomer.records import Shown, freeze_record
 from newcomer.transforms import Transform, transform_rewards
+from newcomer.validate import validate_instance, validate_share
 
 
 class ModelParts(Protocol):
@@ -111,11 +111,11 @@ class Coordinates(Shown):
 
 def transform_logs(logs: Logs, model: ModelParts, *, persistence: float | None = None) -> Coordinates:
     """The posterior of every user of the logs; `newcomer.Model.transform` tells the rest."""
-    validate.instance(logs, Logs, "logs", todo="read them with nc.read_logs", kind=ModelError)
+    validate_instance(logs, Logs, "logs", todo="read them with nc.read_logs", kind=ModelError)
     share = _known_persistence(model) if persistence is None else persistence
     todo = "pass a share from 0 to less than 1, or None"
-    share = validate.share(share, "persistence", todo=todo, kind=ModelError)
-    found = reduce(logs, partial(transform_batch, prior=UserModel.of(model, logs, share)), merge_transformed)
+    share = validate_share(share, "persistence", todo=todo, kind=ModelError)
+    found = reduce(logs, partial(transform_batch, prior=UserModel.of(model, logs, share)), _merge_transformed)
     order = np.argsort(found.users, kind="stable")
     return Coordinates(found.users[order], found.rows[order], found.mean[order], found.covariance[order])
 
@@ -268,7 +268,7 @@ def _products(batch: Batch, prior: UserModel, actions: Ints) -> tuple[Floats, In
     return batch.features @ prior.weights, np.arange(len(actions))
 
 
-def merge_transformed(a: Coordinates, b: Coordinates) -> Coordinates:
+def _merge_transformed(a: Coordinates, b: Coordinates) -> Coordinates:
     """The users of both."""
     return Coordinates(
         np.concatenate([a.users, b.users]),

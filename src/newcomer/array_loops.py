@@ -40,12 +40,16 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 HUGE = 1e100
 # Scores this close, relative to the best, are a tie.
 TIE = 1e-12
+# Multiplications from which on a product of matrices is left to BLAS.
+MATRICES = 2000
 # A step is remembered if the gradient turned against it by at least this cosine.
 TURNED = 1e-10
 
 # Division by zero gives infinity, as in NumPy, in both; sums keep their written order in the first only.
 compiled = njit(cache=True, error_model="numpy", fastmath=False)
 fast = njit(cache=True, error_model="numpy", fastmath=FAST)
+# For parts of loops that are called for every user with many arrays, which would take as long to pass as to read.
+inlined = njit(cache=True, error_model="numpy", fastmath=FAST, inline="always")
 
 
 def quiet_loop(loop: Loop) -> Loop:
@@ -68,6 +72,36 @@ def dot(x: Floats, y: Floats) -> float:
     for i in range(x.size):
         total += x[i] * y[i]
     return total
+
+
+@inlined
+def add_products(left: Floats, right: Floats, count: int, out: Floats) -> None:
+    """Add left^T right (m, m), which is symmetric, of the first `count` rows of two (n, m): all of it by BLAS where
+    that pays, else the lower triangle.
+    """
+    if count * out.size > MATRICES:
+        out += np.dot(left[:count].T, right[:count])
+    else:
+        for i in range(count):
+            for a in range(out.shape[0]):
+                x = left[i, a]
+                for b in range(a + 1):
+                    out[a, b] += x * right[i, b]
+
+
+@inlined
+def multiply_rows(rows: Floats, matrix: Floats, count: int, out: Floats) -> None:
+    """out = rows matrix (n, m), of the first `count` rows, by BLAS where that pays."""
+    if count * matrix.size > MATRICES:
+        np.dot(rows[:count], matrix, out[:count])
+    else:
+        for i in range(count):
+            for b in range(matrix.shape[1]):
+                out[i, b] = 0.0
+            for a in range(matrix.shape[0]):
+                x = rows[i, a]
+                for b in range(matrix.shape[1]):
+                    out[i, b] += x * matrix[a, b]
 
 
 @fast
@@ -281,6 +315,8 @@ def warm_array_loops() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
     one, row, block, who = np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)), np.zeros(1, dtype=np.int64)
     dot(one, one)
+    add_products(row, row, 1, row.copy())
+    multiply_rows(row, row, 1, row.copy())
     quadratic_form(row, one)
     cholesky(row, row.copy(), 0.0)
     invert_lower_triangle(row.copy())

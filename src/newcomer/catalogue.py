@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import validate
 from newcomer.arrays import Floats, Ints, read_only_array
 from newcomer.errors import ModelError, warn_caller
 from newcomer.one_hot import OneHot
+from newcomer.validate import show_invalid_value
 
 SEVERAL = 3  # different unknown ids among rewards before a warning
 EXAMPLES = 3  # unknown ids that the warning names
@@ -64,7 +64,7 @@ class Catalogue:
             if not self.tidy or (found >= 0).all():
                 return found
         try:
-            return np.fromiter((self._place(one) for one in listed_action_ids(ids)), dtype=np.int64)
+            return np.fromiter((self._place(one) for one in catalogue_action_ids(ids)), dtype=np.int64)
         except TypeError as problem:  # a list, say, where an id should be
             raise ModelError("ids must be whole numbers or text, in a flat list") from problem
 
@@ -104,7 +104,7 @@ class Catalogue:
             warn_caller(f"{sentence()} This is said once.")
 
     def _unknown_sentence(self, unknown: list[Any], count: str) -> str:
-        examples = ", ".join(validate.shown(one) for one in unknown[:EXAMPLES])
+        examples = ", ".join(show_invalid_value(one) for one in unknown[:EXAMPLES])
         return (
             f"{count} ids are not among the {len(self):,} actions of the"
             f" model ({examples}) and count as new actions, of which nothing is known: model.action_ids are the known"
@@ -196,13 +196,13 @@ class Catalogue:
         return np.append(means, means.mean()), np.vstack([loadings, loadings.mean(axis=0)])
 
 
-def listed_action_ids(ids: Iterable[int | str]) -> list[Any]:
+def catalogue_action_ids(ids: Iterable[int | str]) -> list[Any]:
     """Ids of actions as a list; a single one is refused, and so is what holds more than ids."""
     if isinstance(ids, np.ndarray) and ids.ndim == 1:
         return list(ids.tolist())
     if isinstance(ids, str | bytes | Mapping | np.ndarray) or not isinstance(ids, Iterable):
         todo = "put a single id in a list"
-        raise ModelError(f"ids must be a list of action ids, not {validate.shown(ids)}", todo=todo)
+        raise ModelError(f"ids must be a list of action ids, not {show_invalid_value(ids)}", todo=todo)
     return list(ids)
 
 

@@ -16,25 +16,25 @@ from types import ModuleType
 HERE = Path(__file__).resolve().parent
 
 
-def loop_files(*rooms: str) -> list[Path]:
+def _loop_files(*rooms: str) -> list[Path]:
     """The files that hold compiled loops: of these folders and top-level modules, or of all.
 
-    >>> loop_files()[0].name, loop_files("local")[0].name
+    >>> _loop_files()[0].name, _loop_files("local")[0].name
     ('array_loops.py', 'ascent_loops.py')
     """
     found = sorted(HERE.rglob("*_loops.py"))
     return [path for path in found if not rooms or path.relative_to(HERE).with_suffix("").parts[0] in rooms]
 
 
-def loop_modules(*rooms: str) -> list[ModuleType]:
+def compile_cache_modules(*rooms: str) -> list[ModuleType]:
     """The same, imported."""
-    names = [".".join(["newcomer", *path.relative_to(HERE).with_suffix("").parts]) for path in loop_files(*rooms)]
+    names = [".".join(["newcomer", *path.relative_to(HERE).with_suffix("").parts]) for path in _loop_files(*rooms)]
     return [importlib.import_module(name) for name in names]
 
 
 def compile_cache_is_cold(*rooms: str) -> bool:
     """Whether some loop will have to be compiled at its first use."""
-    for path, module in zip(loop_files(*rooms), loop_modules(*rooms), strict=True):
+    for path, module in zip(_loop_files(*rooms), compile_cache_modules(*rooms), strict=True):
         for name, loop in vars(module).items():
             folder = getattr(getattr(loop, "stats", None), "cache_path", None)  # None without the compiler
             if folder is None or loop.py_func.__module__ != module.__name__:
@@ -47,17 +47,17 @@ def compile_cache_is_cold(*rooms: str) -> bool:
 
 def warm_compile_cache(*rooms: str) -> None:
     """Load every loop from Numba's cache, compiling those that are not there yet."""
-    for module in loop_modules(*rooms):
+    for module in compile_cache_modules(*rooms):
         getattr(module, f"warm_{module.__name__.rpartition('.')[2]}")()
 
 
-def forget_old_compiled_code() -> None:
+def forget_old_compile_cache() -> None:
     """Remove machine code that is older than the file of its loop, or than a file of loops that this one calls.
 
     Numba itself looks at the file of the caller only. A caller would go on with the old code of what it calls, or
     crash: what both were compiled to would use the same names for different things.
     """
-    for path in loop_files():
+    for path in _loop_files():
         newest = max(source.stat().st_mtime for source in _sources(path))
         codes = list((path.parent / "__pycache__").glob(f"{path.stem}.*.nb[ci]"))
         if any(code.stat().st_mtime < newest for code in codes):
@@ -73,10 +73,10 @@ def _sources(path: Path) -> set[Path]:
         last = left.pop()
         words = set(re.findall(r"\w+", last.read_text()))
         found.add(last)
-        left += [other for other in loop_files() if other.stem in words and other not in found]
+        left += [other for other in _loop_files() if other.stem in words and other not in found]
     return found
 
 
 if __name__ == "__main__":
-    forget_old_compiled_code()
+    forget_old_compile_cache()
     warm_compile_cache()

@@ -33,10 +33,10 @@ FEWEST = 50  # users of an arm before anything is said
 CONCENTRATION = 100.0  # of the Dirichlet prior around the shares
 
 
-def radius(t: Floats, variance: Floats, *, alpha: float = ALPHA, tuned: float = TUNED) -> Floats:
+def confidence_sequence_radius(t: Floats, variance: Floats, *, alpha: float = ALPHA, tuned: float = TUNED) -> Floats:
     """Half the width of the interval of a mean of t values of this variance, whenever it is looked at.
 
-    >>> float(radius(np.array(500.0), np.array(1.0)).round(3)), 1.96 / 500**0.5 // 0.001 / 1000
+    >>> float(confidence_sequence_radius(np.array(500.0), np.array(1.0)).round(3)), 1.96 / 500**0.5 // 0.001 / 1000
     (0.136, 0.087)
     """
     rho2 = (-2.0 * np.log(alpha) + np.log1p(-2.0 * np.log(alpha))) / tuned
@@ -44,7 +44,7 @@ def radius(t: Floats, variance: Floats, *, alpha: float = ALPHA, tuned: float = 
     return np.asarray(np.sqrt(variance * 2.0 * x / (t * t * rho2) * np.log(np.sqrt(x) / alpha)))
 
 
-def variances(sums: Floats) -> Floats:
+def confidence_sequence_variances(sums: Floats) -> Floats:
     """The variance of each arm's users (..., A), within versions: the larger of its own and that of all arms."""
     count, total, squares = np.moveaxis(np.asarray(sums, dtype=np.float64), -1, 0)
     within = np.maximum(squares - total**2 / np.maximum(count, 1.0), 0.0)  # (..., V, A)
@@ -54,20 +54,22 @@ def variances(sums: Floats) -> Floats:
     return np.asarray(np.maximum(own, pooled[..., None]))
 
 
-def mean(sums: Floats, arm: int, *, alpha: float = ALPHA, tuned: float = TUNED) -> tuple[Floats, Floats]:
+def confidence_sequence_mean(
+    sums: Floats, arm: int, *, alpha: float = ALPHA, tuned: float = TUNED
+) -> tuple[Floats, Floats]:
     """The mean of an arm and its radius; the radius is infinite where nothing can be said."""
     count, total = (np.asarray(sums)[..., arm, i].sum(-1) for i in (0, 1))
     t = np.maximum(count, 1.0)
-    found = radius(t, variances(sums)[..., arm], alpha=alpha, tuned=tuned)
+    found = confidence_sequence_radius(t, confidence_sequence_variances(sums)[..., arm], alpha=alpha, tuned=tuned)
     value = np.where(count > 0, total / t, np.nan)
     return value, np.where((count >= FEWEST) & (found > 0), found, np.inf)
 
 
-def difference(
+def confidence_sequence_difference(
     sums: Floats, arm: int, against: int, *, alpha: float = ALPHA, tuned: float = TUNED
 ) -> tuple[Floats, Floats]:
     """The lift of one arm over another and its radius; see the module."""
-    sums, spread = np.asarray(sums, dtype=np.float64), variances(sums)
+    sums, spread = np.asarray(sums, dtype=np.float64), confidence_sequence_variances(sums)
     n1, n0 = sums[..., arm, 0], sums[..., against, 0]  # (..., V)
     both = (n1 > 0) & (n0 > 0)
     n1, n0 = np.where(both, n1, 1.0), np.where(both, n0, 1.0)
@@ -77,20 +79,20 @@ def difference(
     error2 = (h**2 * (spread[..., None, arm] / n1 + spread[..., None, against] / n0)).sum(-1)
     some = np.where(t > 0, t, 1.0)
     value = np.where(t > 0, (h * means).sum(-1) / some, np.nan)
-    found = radius(some, error2 / some, alpha=alpha, tuned=tuned)
+    found = confidence_sequence_radius(some, error2 / some, alpha=alpha, tuned=tuned)
     users = np.minimum(np.where(both, n1, 0.0).sum(-1), np.where(both, n0, 0.0).sum(-1))
     return value, np.where((users >= FEWEST) & (found > 0), found, np.inf)
 
 
-def sample_ratio(counts: Floats, shares: Floats) -> float:
+def confidence_sequence_sample_ratio(counts: Floats, shares: Floats) -> float:
     """How well the users of arms (V, A) fit the shares (V, A) that were set: a p-value that may be looked at any time.
 
     1 / E with E the product over versions of Dirichlet-multinomial over multinomial likelihood, a martingale where the
     shares are as set (Lindon and Malek 2022): P(at some time p <= a) <= a.
 
-    >>> sample_ratio(np.array([[900, 100]]), np.array([[0.9, 0.1]]))
+    >>> confidence_sequence_sample_ratio(np.array([[900, 100]]), np.array([[0.9, 0.1]]))
     1.0
-    >>> sample_ratio(np.array([[850, 150]]), np.array([[0.9, 0.1]])) < 1e-3
+    >>> confidence_sequence_sample_ratio(np.array([[850, 150]]), np.array([[0.9, 0.1]])) < 1e-3
     True
     """
     from scipy.special import gammaln

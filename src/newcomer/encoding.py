@@ -2,10 +2,10 @@
 
 A column of numbers or of true and false becomes one entry, centred and in units of its deviation. A column of texts or
 categories becomes one entry for each level: 1 for those who have it, less the share of all who do. So an entry of zero
-is the average over the people of the table, and a value that is missing, or a level that was never seen, is NaN: the
+is the average over the users of the table, and a value that is missing, or a level that was never seen, is NaN: the
 average, and not sure.
 
-A `Column` holds names of levels, means and deviations, and no value of any person: levels that few people have are not
+A `Column` holds names of levels, means and deviations, and no value of any user: levels that few users have are not
 kept (`few`). It is plain data (`to_json`), so that a model can keep it without whatever read the table.
 
 Levels of features: columns of text or categories as indicators, in logs and when a policy is served.
@@ -24,10 +24,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import ModelError, NewcomerError, PolicyError, error_name_hint
 from newcomer.records import Shown
+from newcomer.validate import show_invalid_value, validate_one_of
 
 Kind = Literal["number", "boolean", "level"]
 TRUTHS = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0}  # as files of text say them
@@ -36,7 +36,7 @@ MOST = 50  # levels of a column that are kept, the commonest
 
 @dataclass(frozen=True)
 class Column(Shown):
-    """How one column becomes entries: `mean` and `deviation` of numbers, or `levels` with the `shares` of people."""
+    """How one column becomes entries: `mean` and `deviation` of numbers, or `levels` with the `shares` of users."""
 
     name: str
     kind: Kind
@@ -46,7 +46,7 @@ class Column(Shown):
     shares: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        validate.one_of(self.kind, "kind", get_args(Kind), kind=ModelError)
+        validate_one_of(self.kind, "kind", get_args(Kind), kind=ModelError)
         object.__setattr__(self, "levels", tuple(self.levels))
         object.__setattr__(self, "shares", tuple(float(share) for share in self.shares))
         if not self.deviation > 0 or len(self.levels) != len(self.shares):
@@ -74,7 +74,7 @@ class Column(Shown):
 
     @classmethod
     def of_levels(cls, name: str, values: Sequence[str | None], few: int) -> Column:
-        """From the texts (n,) of everybody; levels of fewer than `few` people are not kept.
+        """From the texts (n,) of everybody; levels of fewer than `few` users are not kept.
 
         >>> column = Column.of_levels("plan", ["free", "free", "paid", "paid", "gift", None], few=2)
         >>> column.levels, column.encode(["free", "gift"]).round(2).tolist()
@@ -117,7 +117,7 @@ def encode_columns(columns: Sequence[Column], table: Mapping[str, Sequence[Any]]
 
 
 def translate_encoding(x: Floats, before: Sequence[Column], after: Sequence[Column]) -> Floats:
-    """Entries (n, p) by the columns `before` as entries by the columns `after`, which other people may have made.
+    """Entries (n, p) by the columns `before` as entries by the columns `after`, which may come of other logs.
 
     >>> old, new = Column("age", "number", 30.0, 10.0), Column("age", "number", 20.0, 5.0)
     >>> translate_encoding(np.array([[1.0]]), [old], [new]).tolist()
@@ -140,7 +140,7 @@ def translate_encoding(x: Floats, before: Sequence[Column], after: Sequence[Colu
 
 
 def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dict[str, list[Any]], int]:
-    """Columns by name, and the number of people, of a frame, a dict of columns, or one dict a person.
+    """Columns by name, and the number of users, of a frame, a dict of columns, or one dict a user.
 
     >>> table_to_encode([{"age": 20}, {"age": 30, "plan": "paid"}])
     ({'age': [20, 30], 'plan': [None, 'paid']}, 2)
@@ -153,11 +153,11 @@ def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tu
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
         rows = list(given)
         if not all(isinstance(row, Mapping) for row in rows):
-            raise kind(f"attributes are {validate.shown(given)}", todo=todo)
+            raise kind(f"attributes are {show_invalid_value(given)}", todo=todo)
         names = dict.fromkeys(str(name) for row in rows for name in row)
         return {name: [row.get(name) for row in rows] for name in names}, len(rows)
     else:
-        raise kind(f"attributes are {validate.shown(given)}", todo=todo)
+        raise kind(f"attributes are {show_invalid_value(given)}", todo=todo)
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
         raise kind("columns of attributes differ in length", todo="pass one value a user in each")
@@ -167,7 +167,7 @@ def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tu
 def refuse_unencoded_names(
     columns: Sequence[Column], names: Iterable[str], *, kind: type[NewcomerError] = ModelError
 ) -> None:
-    """Refuse a name that is no column's; `user` is the id of a person, and may be there."""
+    """Refuse a name that is no column's; `user` is the id of a user, and may be there."""
     known = [one.name for one in columns]
     strange = next((name for name in names if name not in known and name != "user"), None)
     if strange is not None:
@@ -200,7 +200,9 @@ def _numbers(name: str, values: Sequence[Any]) -> Floats:
             continue
         value = TRUTHS.get(value.strip().lower(), value) if isinstance(value, str) else value
         if isinstance(value, str | bytes) or not isinstance(value, int | float | np.number | np.bool_):
-            raise ModelError(f"the attribute '{name}' is a number, not {validate.shown(value)}", todo="pass a number")
+            raise ModelError(
+                f"the attribute '{name}' is a number, not {show_invalid_value(value)}", todo="pass a number"
+            )
         out[i] = float(value)
     if np.isinf(out).any():
         raise ModelError(f"the attribute '{name}' is infinite", todo="pass a number, or None where it is unknown")
@@ -213,7 +215,9 @@ def _level(name: str, value: Any) -> str | None:
         return None
     if isinstance(value, str | bool | np.bool_ | int | np.integer):
         return str(value)
-    raise ModelError(f"the attribute '{name}' is a level, not {validate.shown(value)}", todo="pass its name as text")
+    raise ModelError(
+        f"the attribute '{name}' is a level, not {show_invalid_value(value)}", todo="pass its name as text"
+    )
 
 
 def encoded_entry_names(columns: Sequence[str], levels: Sequence[Column]) -> tuple[str, ...]:

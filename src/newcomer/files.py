@@ -76,7 +76,7 @@ def unpack_file(data: bytes, kind: str, *, where: str = "") -> tuple[Arrays, dic
 
 def write_file(path: Path, data: bytes) -> None:
     """Put the bytes at `path`, all or nothing, with the permissions that the process gives to new files."""
-    target = file_destination(path)
+    target = _file_destination(path)
     with file_errors_told(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = _beside(target)
@@ -99,7 +99,7 @@ def write_file(path: Path, data: bytes) -> None:
                 os.close(folder)
 
 
-def file_destination(path: Path) -> Path:
+def _file_destination(path: Path) -> Path:
     """The file that writing to `path` makes or replaces: where links lead, and never a folder or a device."""
     with file_errors_told(path):
         target = Path(os.path.realpath(path))
@@ -114,7 +114,7 @@ def file_destination(path: Path) -> Path:
 
 def probe_file(path: Path) -> None:
     """Refuse a path that could not be written: tried with a small file beside it, which is removed at once."""
-    target = file_destination(path)
+    target = _file_destination(path)
     temporary = _beside(target)
     with file_errors_told(path):
         try:

@@ -7,7 +7,7 @@ significant. A fault that needs no test (constant rewards, say) counts directly.
 of those on the logs; what logs cannot show is listed as unknowable, and makes nothing better or worse.
 
 A `Decision` is what all evidence comes to: what everybody should get, and whether and when to personalise. One function
-makes it for all commands (`newcomer.gain.verdict.decide`).
+makes it for all commands (`newcomer.gain.verdict.decide_verdict`).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def logistic_probability(odds: float) -> float:
 
 
 @compiled
-def logistic_log_density(x: float, level: float, variance: float, clicks: float, others: float) -> float:
+def _logistic_log_density(x: float, level: float, variance: float, clicks: float, others: float) -> float:
     """log of the density, up to a constant."""
     soft = max(x, 0.0) + log1p(exp(-abs(x)))
     return clicks * x - (clicks + others) * soft - 0.5 * (x - level) ** 2 / variance
@@ -49,11 +49,11 @@ def logistic_posterior(level: float, variance: float, clicks: float, others: flo
             break
     p = logistic_probability(x)
     scale = 1.0 / sqrt(rows * p * (1.0 - p) + 1.0 / variance)
-    highest = logistic_log_density(x, level, variance, clicks, others)
+    highest = _logistic_log_density(x, level, variance, clicks, others)
     total = first = second = 0.0
     for q in range(NODES.size):
         node = NODES[q]
-        value = logistic_log_density(x + scale * node, level, variance, clicks, others) - highest
+        value = _logistic_log_density(x + scale * node, level, variance, clicks, others) - highest
         weight = exp(value + 0.5 * node * node + LOG_WEIGHTS[q])
         total += weight
         first += weight * node
@@ -66,5 +66,5 @@ def logistic_posterior(level: float, variance: float, clicks: float, others: flo
 def warm_logistic_loops() -> None:
     """Call every loop of this file once, with arrays of the types it meets."""
     logistic_probability(0.0)
-    logistic_log_density(0.0, 0.0, 1.0, 1.0, 0.0)
+    _logistic_log_density(0.0, 0.0, 1.0, 1.0, 0.0)
     logistic_posterior(0.0, 1.0, 1.0, 0.0, np.empty(2))

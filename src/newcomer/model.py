@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from newcomer import __version__, validate
+from newcomer import __version__
 from newcomer.arrays import Floats, Ints, read_only_array
-from newcomer.catalogue import Catalogue, listed_action_ids
+from newcomer.catalogue import Catalogue, catalogue_action_ids
 from newcomer.encoding import Column, encode_columns, refuse_unencoded_names, table_to_encode
 from newcomer.errors import ModelError, OutputError
 from newcomer.evidence import Evidence
@@ -29,6 +29,16 @@ from newcomer.radius import ALL, Form, Simplified, calibrated_radius, subspace_r
 from newcomer.records import Shown
 from newcomer.subspace import Norm
 from newcomer.transforms import TRANSFORMS, Transform, untransform_rewards
+from newcomer.validate import (
+    show_invalid_value,
+    validate_flag,
+    validate_instance,
+    validate_number,
+    validate_numbers,
+    validate_one_of,
+    validate_path,
+    validate_share,
+)
 
 if TYPE_CHECKING:
     from newcomer._transform import Coordinates
@@ -115,10 +125,10 @@ class Model(Shown):
         for name, filler in fillers.items():
             # Where no action is named the one residual variance is `noise_variance`, also after a replace.
             given = getattr(self, name) if self.action_ids or name == "uncertainty" else None
-            if given is None or validate.numbers(given, name, kind=ModelError).size == 0:
+            if given is None or validate_numbers(given, name, kind=ModelError).size == 0:
                 object.__setattr__(self, name, np.full(actions, float(filler)))
         for name, array in self._arrays().items():
-            own = np.array(validate.numbers(array, name, kind=ModelError))
+            own = np.array(validate_numbers(array, name, kind=ModelError))
             if not np.isfinite(own).all():
                 raise ModelError(f"{name} must be finite numbers")
             object.__setattr__(self, name, read_only_array(own))
@@ -129,21 +139,21 @@ class Model(Shown):
         missing = next((name for name in ARRAYS if getattr(self, name) is None), None)
         if missing is not None:
             raise ModelError(f"{missing} is None", todo="pass an array, or take the model that nc.fit or nc.load gave")
-        variance = validate.number(self.noise_variance, "noise_variance", kind=ModelError)
+        variance = validate_number(self.noise_variance, "noise_variance", kind=ModelError)
         object.__setattr__(self, "noise_variance", variance)
         if self.persistence is not None:
-            validate.number(self.persistence, "persistence", kind=ModelError)
-        object.__setattr__(self, "reward_step", validate.number(self.reward_step, "reward_step", kind=ModelError))
+            validate_number(self.persistence, "persistence", kind=ModelError)
+        object.__setattr__(self, "reward_step", validate_number(self.reward_step, "reward_step", kind=ModelError))
         if self.reward_transform is not None:
-            validate.one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
-        validate.one_of(self.outcome, "outcome", OUTCOMES, kind=ModelError)
+            validate_one_of(self.reward_transform, "reward_transform", TRANSFORMS, kind=ModelError)
+        validate_one_of(self.outcome, "outcome", OUTCOMES, kind=ModelError)
         for name in ("estimator", "fingerprint"):
-            validate.instance(getattr(self, name), str, name, kind=ModelError)
+            validate_instance(getattr(self, name), str, name, kind=ModelError)
         for name in ("intercept", "one_hot", "tidy_ids"):
-            object.__setattr__(self, name, validate.flag(getattr(self, name), name, kind=ModelError))
+            object.__setattr__(self, name, validate_flag(getattr(self, name), name, kind=ModelError))
         if not isinstance(self.parameters, Mapping):
-            raise ModelError(f"parameters must be a dict, not {validate.shown(self.parameters)}")
-        validate.instance(self.evidence, Evidence, "evidence", kind=ModelError)
+            raise ModelError(f"parameters must be a dict, not {show_invalid_value(self.parameters)}")
+        validate_instance(self.evidence, Evidence, "evidence", kind=ModelError)
         for name in TUPLES:
             given, kinds = getattr(self, name), (int, str) if name == "action_ids" else (str,)
             if given is None:
@@ -151,11 +161,11 @@ class Model(Shown):
             listed = isinstance(given, Sequence) and not isinstance(given, str | bytes)
             if not listed or any(isinstance(one, bool) or not isinstance(one, kinds) for one in given):
                 what = "ids, whole numbers or text" if name == "action_ids" else "texts"
-                raise ModelError(f"{name} must be a list of {what}, not {validate.shown(given)}")
+                raise ModelError(f"{name} must be a list of {what}, not {show_invalid_value(given)}")
             object.__setattr__(self, name, tuple(given))
         object.__setattr__(self, "attributes", tuple(self.attributes))
         for one in self.attributes:
-            validate.instance(one, Column, "an attribute", kind=ModelError)
+            validate_instance(one, Column, "an attribute", kind=ModelError)
 
     def _check_shapes(self, actions: int) -> None:
         """Refuse arrays that do not belong together."""
@@ -338,13 +348,13 @@ class Model(Shown):
         if not catalogue.known:
             why = "keeps no features of its actions" if self.action_ids else "was fitted from logs without actions"
             raise ModelError(f"this model {why}", todo="pass features instead of ids, or fit again with items=")
-        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else listed_action_ids(ids)
-        validate.one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
+        wanted = ids if isinstance(ids, np.ndarray) and ids.ndim == 1 else catalogue_action_ids(ids)
+        validate_one_of(unknown, "unknown", ("refuse", "average"), kind=ModelError)
         codes = catalogue.codes(wanted)
         if not isinstance(wanted, np.ndarray):  # 1.0 is no id, though it equals one
             codes[[not isinstance(one, int | str | np.integer) for one in wanted]] = -1
         if unknown == "refuse" and (codes < 0).any():
-            first = validate.shown(list(wanted)[int(np.argmax(codes < 0))])
+            first = show_invalid_value(list(wanted)[int(np.argmax(codes < 0))])
             what = f"action {first} is not among the {len(catalogue):,} actions of the model"
             raise ModelError(what, todo="pass ids of model.action_ids, or fit again with this action")
         return catalogue.rows(codes)
@@ -379,14 +389,14 @@ class Model(Shown):
         printed : the formulas as the paper prints them (docs/paper/errata.md lists where they slip).
         """
         todo = "choose a probability between 0 and 1"
-        delta = validate.share(delta, "delta", least=1.0, todo=todo, kind=ModelError)
+        delta = validate_share(delta, "delta", least=1.0, todo=todo, kind=ModelError)
         for name, value, choices in (("norm", norm, get_args(Norm)), ("form", form, get_args(Form))):
-            validate.one_of(value, name, choices, kind=ModelError)
+            validate_one_of(value, name, choices, kind=ModelError)
         if kind is not None and not isinstance(kind, str):
-            validate.one_of(kind, "kind", ALL, kind=ModelError)
-        clip, printed = (validate.flag(one, "clip and printed", kind=ModelError) for one in (clip, printed))
+            validate_one_of(kind, "kind", ALL, kind=ModelError)
+        clip, printed = (validate_flag(one, "clip and printed", kind=ModelError) for one in (clip, printed))
         if not isinstance(simplified, str) or simplified != "without B":
-            simplified = validate.flag(simplified, "simplified", kind=ModelError)
+            simplified = validate_flag(simplified, "simplified", kind=ModelError)
         self.needs_basis("a radius")
         kind, evidence = kind or self._default_radius, self.evidence
         if kind == "calibrated":
@@ -469,7 +479,7 @@ class Model(Shown):
 
     def save(self, path: str | Path) -> None:
         """Write the model file, all or nothing."""
-        write_file(validate.location(path, "path", kind=OutputError), self.to_bytes())
+        write_file(validate_path(path, "path", kind=OutputError), self.to_bytes())
 
     @property
     def by_ids_alone(self) -> bool:
@@ -493,7 +503,7 @@ class Model(Shown):
 
 def load(path: str | Path) -> Model:
     """Read a model file."""
-    return Model.from_bytes(read_file(validate.location(path, "path", kind=ModelError)), where=str(path))
+    return Model.from_bytes(read_file(validate_path(path, "path", kind=ModelError)), where=str(path))
 
 
 def _without(record: dict[str, Any] | None, *names: str) -> dict[str, Any] | None:

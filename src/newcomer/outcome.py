@@ -21,7 +21,6 @@ from functools import partial
 
 import numpy as np
 
-from newcomer import validate
 from newcomer._warm_start import WarmStart
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.em.binary import ClickStart, fit_binary_population
@@ -39,6 +38,7 @@ from newcomer.model import Model
 from newcomer.policies.prior import PriorTS
 from newcomer.population import Population
 from newcomer.users import user_buckets
+from newcomer.validate import validate_one_of
 
 OUTCOMES = ("auto", "gaussian", "binary")
 
@@ -51,7 +51,7 @@ def has_binary_outcome(summary: Summary) -> bool:
 
 def check_outcome(outcome: str, logs: Logs, estimator: str) -> None:
     """Refuse an outcome that makes no sense for these logs, or this estimator, in one sentence."""
-    validate.one_of(outcome, "outcome", OUTCOMES, kind=ModelError)
+    validate_one_of(outcome, "outcome", OUTCOMES, kind=ModelError)
     if outcome != "binary":
         return
     if estimator != "em":

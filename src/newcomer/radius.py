@@ -293,7 +293,7 @@ def subspace_radius(
         radius = float("inf")
     else:
         radius = scale * (B**3 * (2 - B * dD) / left**2 * (R**2 + dM) * dD + (B / left) ** 2 * dM)
-    return min(radius, largest_radius(x.dim, x.rank, norm)) if clip else radius
+    return min(radius, _largest_radius(x.dim, x.rank, norm)) if clip else radius
 
 
 def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
@@ -302,7 +302,7 @@ def _scale(x: Ingredients, norm: Norm, form: Form, printed: bool) -> float:
         assert x.printed is not None
         return float(2 * np.sqrt(2 * x.rank) / x.printed.gap)
     if form == "identity":
-        return (largest_radius(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
+        return (_largest_radius(x.dim, x.rank, norm) or 1.0) / x.eigenvalue
     # Without a gap (as many directions as features, say) there is no bound, which a scale of zero stands for.
     return float(2 * np.sqrt((2 if norm == "frobenius" else 1) * x.rank) / x.gap) if x.gap else 0.0
 
@@ -320,7 +320,7 @@ def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: 
     """
     from scipy.special import stdtrit
 
-    most = largest_radius(dim, rank, norm)
+    most = _largest_radius(dim, rank, norm)
     if draws.hopeless:
         return most
     logs = np.log(np.maximum(getattr(draws, norm), 1e-12))
@@ -331,10 +331,10 @@ def calibrated_radius(draws: Draws, *, dim: int, rank: int, delta: float, norm: 
     return min(most, float(np.sqrt(2.0) * tangent / np.hypot(1.0, tangent / np.sqrt(rank))))
 
 
-def largest_radius(dim: int, rank: int, norm: Norm) -> float:
+def _largest_radius(dim: int, rank: int, norm: Norm) -> float:
     """The largest distance of two subspaces of this rank: 1, or sqrt(2 min(k, d - k)); 0 for the whole space.
 
-    >>> largest_radius(20, 2, "frobenius")
+    >>> _largest_radius(20, 2, "frobenius")
     2.0
     """
     return float(np.sqrt(2 * min(rank, dim - rank))) if norm == "frobenius" else float(rank < dim)

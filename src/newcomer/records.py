@@ -33,7 +33,7 @@ class Shown:
 
     def facts(self) -> Mapping[str, Any]:
         """What there is to know, by name: the fields. In Python's own types, so that `json.dumps` takes it."""
-        return {name: plain_record(value) for name, value in _parts(self)}
+        return {name: _plain_record(value) for name, value in _parts(self)}
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={short_record_text(value)}" for name, value in self._shown().items())
@@ -50,10 +50,10 @@ class Shown:
         # False, not "ask the other one", for what is of another type: some tables would answer with an exception.
         if type(self) is not type(other) or not is_dataclass(self):
             return self is other
-        return bool(record_key(self) == record_key(other))
+        return bool(_record_key(self) == _record_key(other))
 
     def __hash__(self) -> int:
-        return hash(record_key(self)) if is_dataclass(self) else object.__hash__(self)
+        return hash(_record_key(self)) if is_dataclass(self) else object.__hash__(self)
 
 
 def freeze_record(record: Any) -> None:
@@ -88,22 +88,22 @@ def short_record_text(value: Any) -> str:
     return f"{value:,}" if type(value) is int else repr(value)
 
 
-def plain_record(value: Any) -> Any:
+def _plain_record(value: Any) -> Any:
     """A value in Python's own types, such as JSON has: arrays as lists, records as dicts.
 
-    >>> plain_record({"a": np.int64(3), "b": (np.arange(2), None)})
+    >>> _plain_record({"a": np.int64(3), "b": (np.arange(2), None)})
     {'a': 3, 'b': [[0, 1], None]}
     """
     if isinstance(value, np.ndarray | np.generic):
-        return plain_record(value.tolist())
+        return _plain_record(value.tolist())
     if isinstance(value, Mapping):
-        return {str(name): plain_record(one) for name, one in value.items()}
+        return {str(name): _plain_record(one) for name, one in value.items()}
     if isinstance(value, tuple | list | set | frozenset):
-        return [plain_record(one) for one in value]
+        return [_plain_record(one) for one in value]
     if isinstance(value, Shown):
-        return plain_record(value.facts())
+        return _plain_record(value.facts())
     if is_dataclass(value) and not isinstance(value, type):
-        return {name: plain_record(one) for name, one in _parts(value)}
+        return {name: _plain_record(one) for name, one in _parts(value)}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -120,20 +120,20 @@ def record_as_table(title: str, facts: Mapping[str, Any]) -> str:
     return f"<table><caption>{escape(title)}</caption>{rows}</table>"
 
 
-def record_key(value: Any) -> Any:
+def _record_key(value: Any) -> Any:
     """Something hashable that is equal for equal values, arrays to the bit; a record is the same as its fields.
 
-    >>> record_key(np.zeros(1)) == record_key(np.zeros(1)), record_key(np.zeros(1)) == record_key(np.zeros(2))
+    >>> _record_key(np.zeros(1)) == _record_key(np.zeros(1)), _record_key(np.zeros(1)) == _record_key(np.zeros(2))
     (True, False)
     """
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tolist() if value.dtype == object else value.tobytes()
     if isinstance(value, Mapping):
-        return frozenset((name, record_key(one)) for name, one in value.items())
+        return frozenset((name, _record_key(one)) for name, one in value.items())
     if isinstance(value, tuple | list):
-        return tuple(map(record_key, value))
+        return tuple(map(_record_key, value))
     if is_dataclass(value) and type(value).__dict__.get("__eq__") is Shown.__eq__:
-        return type(value), tuple((name, record_key(one)) for name, one in _parts(value))
+        return type(value), tuple((name, _record_key(one)) for name, one in _parts(value))
     return value
 
 

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from warnings import warn
 
-from newcomer import validate
 from newcomer.errors import LogsError, ModelError, NewcomerError
 from newcomer.files import read_file, write_file
 from newcomer.serialize import deserialize_record, serialize_record, serialized_digest
+from newcomer.validate import validate_callback, validate_flag, validate_instance, validate_path, validate_whole
 
 if TYPE_CHECKING:
     from newcomer.em.passes import Progress
@@ -68,13 +68,13 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.workers is not None:
-            validate.whole(self.workers, "workers", kind=ModelError)
-        validate.flag(self.resume, "resume", kind=ModelError)
+            validate_whole(self.workers, "workers", kind=ModelError)
+        validate_flag(self.resume, "resume", kind=ModelError)
         for name in ("progress", "listen"):
-            validate.callback(getattr(self, name), name, kind=ModelError)
+            validate_callback(getattr(self, name), name, kind=ModelError)
         for name in ("checkpoint", "moments"):
             if getattr(self, name) is not None:
-                validate.location(getattr(self, name), name, kind=ModelError)
+                validate_path(getattr(self, name), name, kind=ModelError)
         if self.resume and self.checkpoint is None:
             raise ModelError("there is nothing to resume from", todo="name the folder, nc.Run(checkpoint=)")
 
@@ -88,7 +88,7 @@ class Run:
             warn(what, FutureWarning, stacklevel=3)
         if run is None:
             return cls(**{NAMES.get(name, name): value for name, value in named.items()})
-        validate.instance(run, cls, "run", todo="pass nc.Run(workers=..., progress=...)", kind=ModelError)
+        validate_instance(run, cls, "run", todo="pass nc.Run(workers=..., progress=...)", kind=ModelError)
         if named:
             raise ModelError(f"{who} was given {', '.join(named)} beside run=", todo="put everything into nc.Run")
         return run

@@ -28,9 +28,9 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import NewcomerError, PolicyError, error_name_hint
+from newcomer.validate import show_invalid_value, validate_callback, validate_share, validate_whole
 from newcomer.worlds.world import Episode, Newcomers, world_stream
 
 Progress = Callable[[int, int], None]
@@ -94,15 +94,19 @@ def play(
     _require(named, "there is no policy to play", "pass a dict of names and policies")
     for name, policy in policies.items():
         fits = isinstance(name, str) and all(callable(getattr(policy, part, None)) for part in CALLS)
-        _require(fits, f"{validate.shown(name)}: {validate.shown(policy)} is no policy", "pass names and policies")
-    _require(isinstance(world, Newcomers), f"{validate.shown(world)} is no world", "see newcomer.worlds")
-    numbers = users if isinstance(users, range) else range(validate.whole(users, "users", kind=NewcomerError))
+        _require(
+            fits,
+            f"{show_invalid_value(name)}: {show_invalid_value(policy)} is no policy",
+            "pass names and policies",
+        )
+    _require(isinstance(world, Newcomers), f"{show_invalid_value(world)} is no world", "see newcomer.worlds")
+    numbers = users if isinstance(users, range) else range(validate_whole(users, "users", kind=NewcomerError))
     _require(len(numbers) > 0, "nothing to play", "pass users >= 1 and horizon >= 1")
-    horizon = validate.whole(horizon, "horizon", kind=NewcomerError)
-    seed = validate.whole(seed, "seed", least=0, most=2**128, kind=NewcomerError)
-    batch = None if batch is None else validate.whole(batch, "batch", kind=NewcomerError)
+    horizon = validate_whole(horizon, "horizon", kind=NewcomerError)
+    seed = validate_whole(seed, "seed", least=0, most=2**128, kind=NewcomerError)
+    batch = None if batch is None else validate_whole(batch, "batch", kind=NewcomerError)
     if progress is not False:
-        validate.callback(progress, "progress", kind=NewcomerError)
+        validate_callback(progress, "progress", kind=NewcomerError)
     played: dict[str, list[pl.DataFrame]] = {name: [] for name in policies}
     with _reporting(progress, len(policies) * len(numbers) * horizon) as advance:
         for group in _newcomers(world, numbers, horizon, seed, batch):
@@ -390,12 +394,12 @@ def _differences(totals: pl.DataFrame, reference: str, level: float) -> pl.DataF
 
 def _check(rows: pl.DataFrame, *, window: int = 1, level: float = 0.5) -> None:
     if not isinstance(rows, pl.DataFrame):
-        raise NewcomerError(f"rows are {validate.shown(rows)}", todo="pass the frame that play returned")
+        raise NewcomerError(f"rows are {show_invalid_value(rows)}", todo="pass the frame that play returned")
     missing = [name for name in _COLUMNS if name not in rows.columns]
     if missing:
         raise NewcomerError(f"rows lack the column '{missing[0]}'", todo="pass the frame that play returned")
-    validate.whole(window, "window", kind=NewcomerError)
-    validate.share(level, "level", least=1.0, todo="pass a number between 0 and 1", kind=NewcomerError)
+    validate_whole(window, "window", kind=NewcomerError)
+    validate_share(level, "level", least=1.0, todo="pass a number between 0 and 1", kind=NewcomerError)
 
 
 def _check_reference(totals: pl.DataFrame, reference: str) -> None:
@@ -403,7 +407,7 @@ def _check_reference(totals: pl.DataFrame, reference: str) -> None:
     names = totals["policy"].unique(maintain_order=True).to_list()
     if not isinstance(reference, str) or reference not in names:
         hint = error_name_hint(reference, names) if isinstance(reference, str) else ""
-        what = f"no policy {validate.shown(reference)} was played{hint}"
+        what = f"no policy {show_invalid_value(reference)} was played{hint}"
         raise NewcomerError(what, todo=f"choose one of {', '.join(names)}")
     users = totals.group_by("policy").agg(pl.col("user").sort())["user"].to_list()
     if any(met != users[0] for met in users):

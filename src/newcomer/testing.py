@@ -100,7 +100,7 @@ def _refused(call: Callable[[], object], what: str) -> None:
     raise AssertionError(f"the policy breaks its contract: it accepted {what}")
 
 
-def promised_shapes(trial: Trial) -> None:
+def _promised_shapes(trial: Trial) -> None:
     """Choices, probabilities and scores have the promised shapes and values."""
     policy, state = trial.policy, trial.learned()
     chosen = trial.choose(state)
@@ -115,7 +115,7 @@ def promised_shapes(trial: Trial) -> None:
     _say(found.shape == (USERS,) and found.dtype == np.bool_, "in_subspace is a boolean a user")
 
 
-def promised_purity(trial: Trial) -> None:
+def _promised_purity(trial: Trial) -> None:
     """Asking changes nothing, and equal generators give equal answers."""
     policy, state = trial.policy, trial.learned()
     before = state.to_bytes()
@@ -127,12 +127,12 @@ def promised_purity(trial: Trial) -> None:
     _say(state.to_bytes() == before, "asking leaves the state as it was")
 
 
-def promised_determinism(trial: Trial) -> None:
+def _promised_determinism(trial: Trial) -> None:
     """The same history gives the same state, byte for byte."""
     _say(trial.learned().to_bytes() == trial.learned().to_bytes(), "equal histories give equal states")
 
 
-def promised_batches(trial: Trial) -> None:
+def _promised_batches(trial: Trial) -> None:
     """A user's answer does not depend on who else is in the batch, nor on how actions are shared."""
     policy, state = trial.policy, trial.learned()
     together = policy.choose(state, trial.actions, trial.rngs())
@@ -147,7 +147,7 @@ def promised_batches(trial: Trial) -> None:
     _say(single.shape == (USERS,), "one generator serves all users")
 
 
-def promised_late_rewards(trial: Trial) -> None:
+def _promised_late_rewards(trial: Trial) -> None:
     """Rewards may come for any users, in any number; NaN means nothing yet."""
     policy, state = trial.policy, trial.learned()
     before = state.to_bytes()
@@ -161,7 +161,7 @@ def promised_late_rewards(trial: Trial) -> None:
     _say(twice.to_bytes() == once.to_bytes(), "several rewards of a user at once equal the same ones in turn")
 
 
-def promised_masks(trial: Trial) -> None:
+def _promised_masks(trial: Trial) -> None:
     """What is masked is not chosen; masking all is refused."""
     policy, state = trial.policy, trial.learned()
     for action in range(ACTIONS):
@@ -177,7 +177,7 @@ def promised_masks(trial: Trial) -> None:
     _refused(lambda: trial.choose(state, mask=np.zeros(ACTIONS, dtype=np.bool_)), "a mask that allows nothing")
 
 
-def promised_ties(trial: Trial) -> None:
+def _promised_ties(trial: Trial) -> None:
     """Of equal actions a policy that is certain takes the first; their order does not matter otherwise."""
     policy, state = trial.policy, trial.learned()
     chances = policy.probabilities(state, trial.actions, trial.rngs())
@@ -190,7 +190,7 @@ def promised_ties(trial: Trial) -> None:
     _say(np.array_equal(order[trial.choose(state, trial.actions[:, order])], chosen), "the order of actions is moot")
 
 
-def promised_saving(trial: Trial) -> None:
+def _promised_saving(trial: Trial) -> None:
     """States can be cut, joined and turned into bytes, and go on as before."""
     policy, state = trial.policy, trial.learned()
     kind = type(state)
@@ -207,7 +207,7 @@ def promised_saving(trial: Trial) -> None:
     _refused(lambda: state.take([USERS]), "a user who does not exist")
 
 
-def promised_ids(trial: Trial) -> None:
+def _promised_ids(trial: Trial) -> None:
     """Actions may be named, by numbers or by text; names that are in no catalogue mean nothing by themselves."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a model with a catalogue says that it does not know them
@@ -235,7 +235,7 @@ def _unheard_ids(trial: Trial) -> None:
     _say(state.to_bytes() == before, "a refused call changes nothing")
 
 
-def promised_repeatability(trial: Trial) -> None:
+def _promised_repeatability(trial: Trial) -> None:
     """What repeats say of repeatability starts the next users; tried on policies that derive from Contract."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a model with a catalogue says that it does not know these ids
@@ -261,7 +261,7 @@ def promised_repeatability(trial: Trial) -> None:
     _refused(lambda: policy.start(1, repeatability=twice), "weights that add up to two")
 
 
-def promised_records(trial: Trial) -> None:
+def _promised_records(trial: Trial) -> None:
     """States remember who started them, and are never misread; tried on policies that derive from Contract."""
     policy, state = trial.policy, trial.learned()
     if not isinstance(policy, Contract):
@@ -282,7 +282,7 @@ def promised_records(trial: Trial) -> None:
         )
 
 
-def promised_refusals(trial: Trial) -> None:
+def _promised_refusals(trial: Trial) -> None:
     """Calls that make no sense are refused with our errors, and change nothing."""
     policy, state, actions = trial.policy, trial.learned(), trial.actions
     before = state.to_bytes()
@@ -304,7 +304,7 @@ def promised_refusals(trial: Trial) -> None:
     _say(state.to_bytes() == before, "a refused call changes nothing")
 
 
-def promised_small_cases(trial: Trial) -> None:
+def _promised_small_cases(trial: Trial) -> None:
     """One action, one user and no users are nothing special."""
     policy = trial.policy
     one = policy.start(1)
@@ -315,17 +315,17 @@ def promised_small_cases(trial: Trial) -> None:
 
 
 PROMISES = (
-    promised_shapes,
-    promised_purity,
-    promised_determinism,
-    promised_batches,
-    promised_late_rewards,
-    promised_masks,
-    promised_ties,
-    promised_saving,
-    promised_ids,
-    promised_repeatability,
-    promised_records,
-    promised_refusals,
-    promised_small_cases,
+    _promised_shapes,
+    _promised_purity,
+    _promised_determinism,
+    _promised_batches,
+    _promised_late_rewards,
+    _promised_masks,
+    _promised_ties,
+    _promised_saving,
+    _promised_ids,
+    _promised_repeatability,
+    _promised_records,
+    _promised_refusals,
+    _promised_small_cases,
 )

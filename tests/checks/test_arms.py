@@ -10,9 +10,9 @@ import pytest
 import newcomer as nc
 from newcomer.errors import LogsError
 from newcomer.findings import ARMS, LIFT, Finding, Findings
-from newcomer.gain.arms import arm_sentences, arm_steps, difference
-from newcomer.gain.verdict import by_arms
-from newcomer.logs.arms import judges_of
+from newcomer.gain.arm_gains import arm_gain_difference, arm_gain_sentences, arm_gains
+from newcomer.gain.verdict import verdict_by_arms
+from newcomer.logs.arms import judges_by_arms
 
 ACTIONS = 8
 TESTS = ("adaptive logging", "preference-dependent logging", "self-selection", "contexts", "drift")
@@ -108,7 +108,7 @@ def test_evaluate_values_arms_and_calls_no_exact_propensity_wrong(logs):
 
 
 def test_lift_compares_users_and_decides(logs, found):
-    steps = arm_steps(logs)
+    steps = arm_gains(logs)
     frame = served()
     means = {}
     for user, arm, reward in zip(frame["user"], frame["arm"], frame["reward"]):
@@ -120,11 +120,11 @@ def test_lift_compares_users_and_decides(logs, found):
 
     low, high = ttest_ind(each["treated"], each["control"], equal_var=False).confidence_interval(0.95)
     assert (last.over.low, last.over.high) == (pytest.approx(low), pytest.approx(high))
-    assert found[ARMS].effect == pytest.approx(last.over.value) and by_arms(found) == "yes"
+    assert found[ARMS].effect == pytest.approx(last.over.value) and verdict_by_arms(found) == "yes"
     assert nc.check(logs).decision.sentences[0].startswith("Yes: personalise; treated users get more")
     worse = Findings((replace(found[ARMS], effect=-1.0),))
-    assert by_arms(worse) == "no" and by_arms(Findings((Finding(ARMS, "fine", "", ""),))) is None
-    assert found[ARMS].unit == LIFT and arm_sentences(steps)[0].startswith("Over their first 10 interactions")
+    assert verdict_by_arms(worse) == "no" and verdict_by_arms(Findings((Finding(ARMS, "fine", "", ""),))) is None
+    assert found[ARMS].unit == LIFT and arm_gain_sentences(steps)[0].startswith("Over their first 10 interactions")
 
 
 def test_users_of_several_arms_judge_nothing():
@@ -137,7 +137,7 @@ def test_users_of_several_arms_judge_nothing():
     pure = {u for u in range(1, 60) if frame["arm"][10 * u] == "random"}
     assert set(np.concatenate([one.users for one in random.batches()]).tolist()) == pure
     assert "1 have rows of several arms" in nc.check(logs, fit=False)[ARMS].what
-    assert sum(one.people for one in arm_steps(logs) if one.interactions == 1) == 59
+    assert sum(one.people for one in arm_gains(logs) if one.interactions == 1) == 59
 
 
 def test_arms_that_are_no_service_s_change_nothing():
@@ -145,8 +145,8 @@ def test_arms_that_are_no_service_s_change_nothing():
     ours = nc.check(nc.Logs.from_arrays(**frame), fit=False)
     plain = {name: column for name, column in frame.items() if name != "arm"}
     assert ours == nc.check(nc.Logs.from_arrays(**plain), fit=False)
-    assert judges_of(("treatment", "control")) == "all"
+    assert judges_by_arms(("treatment", "control")) == "all"
     frame["propensity"] = [None, *frame["propensity"][1:]]
     with pytest.raises(LogsError, match="propensity is missing"):
         nc.Logs.from_arrays(**frame)
-    assert difference(np.array([3.0, 3.0, 3.0]), np.array([2.0, 2.0, 2.0])).value == 0.0
+    assert arm_gain_difference(np.array([3.0, 3.0, 3.0]), np.array([2.0, 2.0, 2.0])).value == 0.0

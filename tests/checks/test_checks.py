@@ -11,9 +11,20 @@ import polars as pl
 import pytest
 
 import newcomer as nc
-from newcomer.checks.check import check_enough_users, with_gain
+from newcomer.checks.check import check_enough_users, check_with_gain
 from newcomer.checks.dependence import leading_dependence_directions
 from newcomer.checks.descriptive import describe_repeat_agreement
+from newcomer.checks.permutation_tests import (
+    DRAWS,
+    Draft,
+    Limits,
+    PermutationTest,
+    UsersTested,
+    cross_permutation_test,
+    findings_by_permutation_tests,
+    paired_permutation_test,
+    sign_flip_permutation_test,
+)
 from newcomer.checks.quick import TESTS, quick_check
 from newcomer.checks.residuals import (
     LEADING,
@@ -25,23 +36,12 @@ from newcomer.checks.residuals import (
     residuals,
     take_residual_sample,
 )
-from newcomer.checks.significance import (
-    DRAWS,
-    Draft,
-    Limits,
-    PermutationTest,
-    UsersTested,
-    cross_permutation_test,
-    findings_by_significance,
-    paired_permutation_test,
-    sign_flip_test,
-)
 from newcomer.evidence import Evidence
 from newcomer.findings import Finding, Findings, holm_adjusted_findings
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper.studies.check_rates import clean, self_selected
 from newcomer.paper.theory.confounded import Confounded
-from newcomer.worlds.biased_logs import BiasedLogs
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.oracles import checks as oracle
 
@@ -268,10 +268,10 @@ def test_p_values_are_uniform_under_independence():
 def test_flips_find_a_mean_and_nothing_else():
     rng = np.random.default_rng(3)
     vectors = rng.standard_normal((200, 4))
-    assert sign_flip_test(vectors, 200.0, seed=0).p_value > 0.05
-    moved = sign_flip_test(vectors + [0.5, 0, 0, 0], 200.0, seed=0)
+    assert sign_flip_permutation_test(vectors, 200.0, seed=0).p_value > 0.05
+    moved = sign_flip_permutation_test(vectors + [0.5, 0, 0, 0], 200.0, seed=0)
     assert moved.p_value == 1 / (DRAWS + 1) and moved.effect == pytest.approx(0.5, abs=0.15)
-    assert sign_flip_test(np.zeros((5, 2)), 1.0, seed=0) is None
+    assert sign_flip_permutation_test(np.zeros((5, 2)), 1.0, seed=0) is None
 
 
 def test_halves_and_residuals_against_loops():
@@ -355,7 +355,7 @@ def test_a_verdict_needs_an_effect_and_a_p_value(size, p_value, spread, verdict)
     texts = dict.fromkeys(("fine", "doubtful", "broken", "unknowable"), "Do this.")
     chance = PermutationTest(p_value, size, null, np.eye(1))
     draft = Draft("drift", chance, 1.0, "sd", Limits(0.1, 0.5), "It is {effect} {unit}", texts)
-    (found,) = findings_by_significance([draft], 0.05, UsersTested(500, 500))
+    (found,) = findings_by_permutation_tests([draft], 0.05, UsersTested(500, 500))
     assert found.verdict == verdict and found.adjusted == p_value
     assert ("too small to matter" in found.what) == (size == 0.05)
 
@@ -370,30 +370,32 @@ def drafted(p_value: float, size: float = 0.53, spread: float = 0.2, **given) ->
 
 
 def test_what_chance_gives_is_not_contradicted():
-    (found,) = findings_by_significance([drafted(0.072)], 0.05, UsersTested(500, 500))
+    (found,) = findings_by_permutation_tests([drafted(0.072)], 0.05, UsersTested(500, 500))
     assert found.verdict == "unknowable" and "chance is not ruled out (p = 0.072, by a test that" in found.what
     assert "within chance" not in found.what and "These 500 users are too few" in found.what
     assert "of the effects that chance alone gives, one in twenty is above 0.31" in found.what  # and 0.49 is seen
-    (small,) = findings_by_significance([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
+    (small,) = findings_by_permutation_tests([drafted(0.072, size=0.3)], 0.05, UsersTested(500, 500))
     assert "this is within chance (p = 0.072)" in small.what
-    both = findings_by_significance([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
+    both = findings_by_permutation_tests([drafted(0.03), drafted(0.5)], 0.05, UsersTested(500, 500))
     assert "p = 0.06 with all tests counted" in both[0].what
 
 
 def test_many_users_are_not_told_to_log_more():
-    (found,) = findings_by_significance([drafted(0.3)], 0.05, UsersTested(500_000, 19_972))
+    (found,) = findings_by_permutation_tests([drafted(0.3)], 0.05, UsersTested(500_000, 19_972))
     assert "The 19,972 users drawn for the tests (of 500,000) are too few" in found.what
     assert "more users" not in found.advice and "Longer histories" in found.advice
 
 
 def test_tests_of_order_say_so_where_no_times_are_known():
-    (fine,) = findings_by_significance(
+    (fine,) = findings_by_permutation_tests(
         [drafted(0.5, spread=0.01, in_time=True)], 0.05, UsersTested(500, 500, ordered=False)
     )
     assert fine.verdict == "unknowable" and "order of rows in the file" in fine.what and "step" in fine.advice
-    (broken,) = findings_by_significance([drafted(0.001, in_time=True)], 0.05, UsersTested(500, 500, ordered=False))
+    (broken,) = findings_by_permutation_tests(
+        [drafted(0.001, in_time=True)], 0.05, UsersTested(500, 500, ordered=False)
+    )
     assert broken.verdict == "broken" and "order of rows in the file" in broken.what
-    (other,) = findings_by_significance([drafted(0.5, spread=0.01)], 0.05, UsersTested(500, 500, ordered=False))
+    (other,) = findings_by_permutation_tests([drafted(0.5, spread=0.01)], 0.05, UsersTested(500, 500, ordered=False))
     assert other.verdict == "fine"
 
 
@@ -569,10 +571,10 @@ def test_no_finding_contradicts_the_decision():
     shared = Finding("shared preferences", "doubtful", "Halves do not agree.", "Serve everybody the best.", p_value=0.4)
     yes = nc.check(Synthetic.learnable(dim=8, seed=1).logs(300, 10, seed=1)).decision
     assert yes.personal == "yes"
-    told = with_gain(Findings((shared,)), None, yes)["shared preferences"]
+    told = check_with_gain(Findings((shared,)), None, yes)["shared preferences"]
     assert told.verdict == "fine" and "the decision follows them" in told.what and "everybody" not in told.advice
     no = replace(yes, personal="not clear")
-    assert with_gain(Findings((shared,)), None, no)["shared preferences"] == shared
+    assert check_with_gain(Findings((shared,)), None, no)["shared preferences"] == shared
 
 
 def test_heavy_tails_may_hide_preferences_and_the_finding_says_so():

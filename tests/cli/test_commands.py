@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from typer.main import get_command
 
 import newcomer
 from newcomer import errors
-from newcomer.cli import main
+from newcomer.cli import help_screen, main
 from newcomer.worlds.synthetic import Synthetic
 
 HEAVY = ("numba", "scipy", "polars", "altair")
@@ -272,6 +273,26 @@ def test_the_version_and_the_help_are_there(call: Command) -> None:
     alone = call()
     assert alone.code == 0 and alone.out == call("--help").out
     assert all(command in alone.out for command in ("fit", "inspect", "demo"))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_help_has_commands_in_groups(call: Command, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    screen = call("--help").out
+    heads = re.findall(r"^(\w[^\n]*):$", screen, re.MULTILINE)
+    assert heads == ["Options", "Learn what users share", "Trust what was learned", "Serve new users", "Paper"]
+    assert list(help_screen.GROUPS) == re.findall(r"^  ([a-z]+)  +[A-Z]", screen, re.MULTILINE)
+    assert "..." not in screen.partition("Learn")[2] and max(map(len, screen.splitlines())) <= width
+
+
+@pytest.mark.parametrize("name", ["", *help_screen.GROUPS])
+def test_examples_of_the_help_can_be_parsed(call: Command, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    screen = call(*filter(None, [name]), "--help").out
+    for example in help_screen.EXAMPLES[name]:
+        assert f"  {example}\n" in screen
+        command, *words = example.split()[1:]
+        get_command(main.app).commands[command].make_context(command, words)  # type: ignore[attr-defined]
 
 
 HELP = "from newcomer.cli import main; main.execute_command(['--help'])"

@@ -22,7 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(demo, "ACTIONS", 12)
     for name, value in {"WAVES": 1, "BREATH": 0.0}.items():
         monkeypatch.setattr(demo_serve, name, value)
-    monkeypatch.setattr(demo_serve.serve_wave, "__defaults__", (80, 5))
+    monkeypatch.setattr(demo_serve.demo_serve_wave, "__defaults__", (80, 5))
     return tmp_path / "demo"
 
 
@@ -59,7 +59,7 @@ def test_an_interrupted_one_takes_its_files_back(small: Path, monkeypatch: pytes
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo_serve, "serve_wave", interrupted)
+    monkeypatch.setattr(demo_serve, "demo_serve_wave", interrupted)
     assert main.execute_command(["demo", "--serve"]) == main.INTERRUPTED
     assert not small.exists() and quiet()
 

@@ -298,12 +298,12 @@ def test_what_becomes_of_the_second_process_is_told(
     stub.write_text(f"#!/bin/sh\n{end}\n")
     stub.chmod(0o700)
     before = {name: signal.getsignal(getattr(signal, name)) for name in ("SIGINT", "SIGTERM", "SIGHUP")}
-    monkeypatch.setattr(main, "address_space_limit", lambda: 2_000_000_000)
+    monkeypatch.setattr(main, "main_address_space_limit", lambda: 2_000_000_000)
     monkeypatch.setattr(main.sys, "executable", str(stub))
-    assert main.run_in_second_process(["fit", "logs.csv"]) == code
+    assert main.run_main_in_second_process(["fit", "logs.csv"]) == code
     assert ("not enough memory: raise the limit of 2.0 GB" in capsys.readouterr().err) == (code == 6)
     monkeypatch.setenv(main.INSIDE, "1")
-    assert main.run_in_second_process(["fit", "logs.csv"]) is None
+    assert main.run_main_in_second_process(["fit", "logs.csv"]) is None
     for name, handler in before.items():
         signal.signal(getattr(signal, name), handler)
 

@@ -175,7 +175,7 @@ def test_an_interrupted_demo_takes_its_files_back(tmp_path: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(nc, "fit", stop)
-    monkeypatch.setattr("newcomer.cli.output.compile_with_notice", lambda *rooms: None)
+    monkeypatch.setattr("newcomer.cli.output.compile_and_print_notice", lambda *rooms: None)
     assert main.execute_command(["demo", "--out", str(tmp_path / "demo")]) == main.INTERRUPTED
     assert list(tmp_path.iterdir()) == []
 

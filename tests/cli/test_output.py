@@ -25,13 +25,13 @@ from newcomer.cli.model_summary import (
     ModelSummary,
     RadiusFindings,
     RankFindings,
-    model_coverage_line,
-    model_logs_line,
-    model_method_line,
-    model_radius_bounds,
-    model_radius_verdict,
-    model_rank_line,
+    model_summary_bounds,
+    model_summary_coverage_line,
+    model_summary_logs_line,
+    model_summary_method_line,
     model_summary_parts,
+    model_summary_radius_verdict,
+    model_summary_rank_line,
 )
 from newcomer.cli.output import Meter
 from newcomer.em.passes import Progress
@@ -175,12 +175,12 @@ def test_the_story_fits_eighty_columns_and_says_the_essentials() -> None:
         assert part in text
     for part in ("martingale", "lambda_A", "vacuous", "sign flips"):  # they are asked for, `inspect --bounds`
         assert part not in text
-    bounds = printed(model_radius_bounds(findings()))
+    bounds = printed(model_summary_bounds(findings()))
     assert "lambda_A" in bounds and "martingale" in bounds and "0.300" in bounds and "probability 0.95" in bounds
 
 
 def test_users_left_out_and_ties_are_told() -> None:
-    line = model_logs_line(findings(logs=logs_facts(users=5, rows=9, too_short=1, ties=2)))
+    line = model_summary_logs_line(findings(logs=logs_facts(users=5, rows=9, too_short=1, ties=2)))
     assert "1 user with a single row left out" in line and "2 rows at equal times" in line
 
 
@@ -188,20 +188,26 @@ def test_the_reason_for_the_rank_is_told() -> None:
     def evidence(chosen: str, stand_out: int | None, differing: int = 2) -> RankFindings:
         return RankFindings(chosen, (9.0, 4.0), (1.0, 1.0), 1 / 64, stand_out, differing)
 
-    assert "they stand out from chance" in model_rank_line(findings())
-    assert "it stands out" in model_rank_line(findings(rank=1, evidence=evidence("auto", 1)))
-    assert "not detectable" in model_rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
-    assert "no direction stands out" in model_rank_line(findings(rank=0, evidence=evidence("auto", 0)))
-    assert model_rank_line(findings(evidence=evidence("given", 1))).endswith("as asked; 1 stands out from chance")
-    assert model_rank_line(findings(evidence=evidence("given", 0))).endswith("as asked; none stands out from chance")
-    assert model_rank_line(findings(evidence=evidence("given", 2))).endswith("as asked")
-    assert model_rank_line(findings(evidence=RankFindings("given", (9.0, 4.0)))).endswith("as asked")
+    assert "they stand out from chance" in model_summary_rank_line(findings())
+    assert "it stands out" in model_summary_rank_line(findings(rank=1, evidence=evidence("auto", 1)))
+    assert "not detectable" in model_summary_rank_line(findings(rank=1, evidence=evidence("auto", 1, differing=0)))
+    assert "no direction stands out" in model_summary_rank_line(findings(rank=0, evidence=evidence("auto", 0)))
+    assert model_summary_rank_line(findings(evidence=evidence("given", 1))).endswith(
+        "as asked; 1 stands out from chance"
+    )
+    assert model_summary_rank_line(findings(evidence=evidence("given", 0))).endswith(
+        "as asked; none stands out from chance"
+    )
+    assert model_summary_rank_line(findings(evidence=evidence("given", 2))).endswith("as asked")
+    assert model_summary_rank_line(findings(evidence=RankFindings("given", (9.0, 4.0)))).endswith("as asked")
 
 
 def test_uncovered_directions_are_counted_and_named() -> None:
-    assert "2 directions never seen" in model_coverage_line(findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7))))
+    assert "2 directions never seen" in model_summary_coverage_line(
+        findings(coverage=CoverageFacts(0.1, 0.5, 2, (3, 7)))
+    )
     names = {"never_features": ("a", "b"), "collinear_groups": (("red", "blue"),), "one_half_features": ("film-7",)}
-    line = model_coverage_line(
+    line = model_summary_coverage_line(
         findings(coverage=CoverageFacts(0.1, 0.5, 4, (), never=2, collinear=1, one_half=1, **names))
     )
     for part in ("2 directions never seen (a, b)", "always move together (red, blue)", "one half", "only (film-7)"):
@@ -209,14 +215,17 @@ def test_uncovered_directions_are_counted_and_named() -> None:
 
 
 def test_the_pseudo_inverse_has_no_ridge_to_show() -> None:
-    assert model_method_line(findings(estimator="sold-pinv", ridge=RidgeChoice(None, "none"))) == "sold-pinv (none)"
-    many = model_method_line(findings(passes=13, sample=SampleFacts(20_012, 400_240, 41)))
+    assert (
+        model_summary_method_line(findings(estimator="sold-pinv", ridge=RidgeChoice(None, "none")))
+        == "sold-pinv (none)"
+    )
+    many = model_summary_method_line(findings(passes=13, sample=SampleFacts(20_012, 400_240, 41)))
     assert "by a sample of 20,012 users, then everybody fitted in 13 passes over all rows" in many
 
 
 def test_vacuous_bounds_are_called_vacuous() -> None:
-    assert model_radius_verdict([radius("bernstein", 1.0, np.inf)]).startswith("All vacuous")
-    assert model_radius_verdict(findings().radius) == "A bound of 1 or more is vacuous."
+    assert model_summary_radius_verdict([radius("bernstein", 1.0, np.inf)]).startswith("All vacuous")
+    assert model_summary_radius_verdict(findings().radius) == "A bound of 1 or more is vacuous."
 
 
 def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
@@ -229,10 +238,10 @@ def test_the_calibrated_radius_comes_first_where_there_is_one() -> None:
 
 def test_directions_of_preference_are_not_confused_with_the_population_mean() -> None:
     em = {"estimator": "em", "rank": 3}
-    told = model_rank_line(findings(**em, directions=2))
+    told = model_summary_rank_line(findings(**em, directions=2))
     assert "differ along 2 directions (with the population mean beside them the subspace has rank 3 of 50)" in told
     assert "of the spectrum below, which has the population mean in it, 2 eigenvalues stand out" in told
-    none = model_rank_line(findings(estimator="em", rank=1, directions=0))
+    none = model_summary_rank_line(findings(estimator="em", rank=1, directions=0))
     assert "no differences in preferences are detectable" in none and "the population mean alone" in none
 
 

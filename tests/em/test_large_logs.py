@@ -8,7 +8,7 @@ import pytest
 import newcomer as nc
 from newcomer import one_hot
 from newcomer.checks import shared_preferences
-from newcomer.cli.model_summary import model_method_line, model_summary_of
+from newcomer.cli.model_summary import model_summary_method_line, model_summary_of
 from newcomer.em import fit
 from newcomer.em.fit import estimate_population
 from newcomer.em.large_logs import shared_in_large_logs
@@ -113,7 +113,7 @@ def test_what_a_sample_cannot_see_is_found_by_all(few, monkeypatch, kind):
     assert subspace_distance(found, true) < 0.6
     assert subspace_distance(found, true) <= model.radius("calibrated", delta=0.1)
     assert facts.outlook is not None and facts.outlook.steps[0].people > 100
-    assert "by all users (a sample of" in model_method_line(model_summary_of(model))
+    assert "by all users (a sample of" in model_summary_method_line(model_summary_of(model))
 
 
 def test_where_nothing_is_shared_all_users_find_nothing(few):

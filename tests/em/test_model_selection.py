@@ -12,7 +12,7 @@ import pytest
 from experiments import click_worlds
 
 import newcomer as nc
-from newcomer.cli.model_summary import model_rank_line, model_summary_of
+from newcomer.cli.model_summary import model_summary_of, model_summary_rank_line
 from newcomer.em.likelihood import Comparison, compare_likelihoods
 from newcomer.em.model_selection import (
     ROUGH,
@@ -82,7 +82,7 @@ def test_the_screen_says_what_is_too_weak_to_use():
     model = nc.fit(Synthetic.learnable(dim=6, seed=1).logs(300, 8, seed=1), null=False, calibrate=False)
     ranks = RankComparison(0, (0.0, 0.1), (0.0, 0.1), 900, certainty=4.2)
     facts = replace(model.evidence.population, ranks=ranks)
-    told = model_rank_line(model_summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
+    told = model_summary_rank_line(model_summary_of(replace(model, evidence=replace(model.evidence, population=facts))))
     assert told.startswith("nothing that can be used: users share tastes for certain (4.2 standard errors)")
 
 

@@ -17,7 +17,7 @@ import newcomer as nc
 from newcomer.cli import main
 from newcomer.evaluation import off_policy, recommenders
 from newcomer.evaluation.cold_start import ByPolicy, ByRidge, Fold, cold_start_concordance, judge_cold_start
-from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay, replay_pools
+from newcomer.evaluation.off_policy import off_policy_choice_rewards, off_policy_replay, off_policy_replay_pools
 from newcomer.evaluation.predictors import ARMS, MEAN, OURS
 from newcomer.evaluation.results import Interval
 from newcomer.gain.deals import PerUser, UserTable, deal_rows
@@ -289,7 +289,7 @@ def test_judging_is_what_serving_gives(model):
 def test_replay_is_played_a_person_at_a_time(model):
     logs = logs_of(users=20, rows=9, seed=5)
     (batch,) = logs.batches()
-    rows, offered = replay_pools(batch, np.arange(20))
+    rows, offered = off_policy_replay_pools(batch, np.arange(20))
     assert offered.all() and rows.shape == (20, 9)
     policies = {OURS: nc.PriorUCB(model), MEAN: nc.PopulationMean(model)}
     table = off_policy_replay(policies, logs, rounds=4)
@@ -305,7 +305,7 @@ def test_pools_of_short_histories_are_masked():
     user = np.repeat(np.arange(3), [2, 5, 40])
     logs = nc.Logs.from_arrays(user=user, action=np.arange(len(user)) % 4, reward=np.arange(len(user)))
     (batch,) = logs.batches()
-    rows, offered = replay_pools(batch, np.arange(3))
+    rows, offered = off_policy_replay_pools(batch, np.arange(3))
     assert offered.sum(axis=1).tolist() == [2, 5, 30]
     for i in range(3):
         own = rows[i][offered[i]]

@@ -11,7 +11,7 @@ from newcomer.evidence import Evidence
 from newcomer.gain import best_actions
 from newcomer.gain.deals import deal_choices, deal_lengths, deal_rows, usual_deal_length
 from newcomer.gain.heldout_gain import GainPass, measure_heldout_gain
-from newcomer.gain.verdict import decide
+from newcomer.gain.verdict import decide_verdict
 from newcomer.interval import Interval
 from newcomer.logs.reduce import reduce
 from newcomer.users import user_folds
@@ -125,7 +125,7 @@ def test_fit_keeps_it_and_says_so(tmp_path) -> None:
     model = nc.fit(people(seed=4).logs(steps=12), null=False, calibrate=False)
     found = model.evidence.population.outlook
     assert found.choices == 6 and [step.interactions for step in found.steps] == [1, 2, 5] and found.rows == 12
-    assert found.steps[2].clear and decide(model.evidence).personal == "yes"
+    assert found.steps[2].clear and decide_verdict(model.evidence).personal == "yes"
     assert [one.name for one in found.everybody.best] == [
         model.action_ids[a] for a in np.argsort(-model.mean, kind="stable")[:5]
     ]

@@ -26,7 +26,7 @@ from newcomer.evidence import (
 )
 from newcomer.findings import Finding, Findings
 from newcomer.gain.propensities import NO_PROPENSITIES
-from newcomer.gain.verdict import decide, verdict_by_step, verdict_gain_by_parts, verdict_serving_code
+from newcomer.gain.verdict import decide_verdict, verdict_by_step, verdict_gain_by_parts, verdict_serving_code
 from newcomer.interval import FEWEST, Interval
 
 SUMMARY = Summary(500, 20_000, 30, 500, 0, 0, "f", 1.0, 3.0, 1.0, 5.0)
@@ -101,7 +101,7 @@ CASES = {
 @pytest.mark.parametrize(("logs", "gain", "alike"), CASES)
 def test_what_the_evidence_comes_to(logs, gain, alike):
     checks = findings(logs) if logs != "unknowable" else Findings((Finding("drift", logs, "Few.", "Log more."),))
-    found = decide(evidence(step(1, 0.0), step(5, gain), everybody=serving(alike), checks=checks))
+    found = decide_verdict(evidence(step(1, 0.0), step(5, gain), everybody=serving(alike), checks=checks))
     answer, first, last = CASES[logs, gain, alike]
     assert found.answer == answer and first in found.sentences[0] and last in found.sentences[3], found
     assert found.logs == logs
@@ -112,35 +112,35 @@ def test_what_the_evidence_comes_to(logs, gain, alike):
 
 
 def test_words_follow_the_number_of_interactions():
-    found = decide(evidence(step(2, 0.01), step(5, 0.02), step(20, 0.3)))
+    found = decide_verdict(evidence(step(2, 0.01), step(5, 0.02), step(20, 0.3)))
     assert "not after 2 or 5 interactions, yes after 20" in found.sentences[2] and found.start == 20
     assert found.steps == ((2, "not clear"), (5, "not clear"), (20, "yes"))
-    few = decide(evidence(step(2, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=31)))
+    few = decide_verdict(evidence(step(2, 0.01), step(5, 0.3), step(20, 0.1, error=0.2, people=31)))
     assert "not after 2 interactions, yes after 5, too few users to tell after 20" in few.sentences[2]
 
 
 def test_advice_follows_from_the_evidence():
-    short = decide(evidence(step(1, 0.05), step(2, 0.05), rows=4))
+    short = decide_verdict(evidence(step(1, 0.05), step(2, 0.05), rows=4))
     assert "To measure what 5 interactions are worth, log histories of 15 rows or more" in short.sentences[3]
     assert "a usual user has 4" in short.sentences[3] and "served from the first row on" in short.sentences[3]
-    many = decide(evidence(step(5, 0.02), step(20, 0.08)))
+    many = decide_verdict(evidence(step(5, 0.02), step(20, 0.08)))
     assert "about 610 held-out users (here 400)" in many.sentences[3] and "are enough" not in many.sentences[3]
-    tiny = decide(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
+    tiny = decide_verdict(evidence(step(5, 0.0, error=0.0), checks=findings(agreed=0.006)))
     assert "Halves of histories do agree on preferences (p = 0.006)" in tiny.sentences[2]
-    hidden = decide(evidence(step(5, 0.3), logs=replace(SUMMARY, far_rewards=3)))
+    hidden = decide_verdict(evidence(step(5, 0.3), logs=replace(SUMMARY, far_rewards=3)))
     assert hidden.personal == "not clear" and "clip='auto'" in hidden.sentences[3]
-    nothing = decide(Evidence(checks=findings()), trouble="all features are zero", todo="log features")
+    nothing = decide_verdict(Evidence(checks=findings()), trouble="all features are zero", todo="log features")
     assert nothing.answer == "no" and nothing.sentences[3] == "Log features."
-    few = decide(Evidence(logs=replace(SUMMARY, usable=3), checks=findings()))
+    few = decide_verdict(Evidence(logs=replace(SUMMARY, usable=3), checks=findings()))
     assert few.answer == "not yet" and "several rows of each user" in few.sentences[3]
-    worse = decide(evidence(step(5, 0.3, logged=-0.5), everybody=serving(-0.5)))
+    worse = decide_verdict(evidence(step(5, 0.3, logged=-0.5), everybody=serving(-0.5)))
     assert worse.answer == "no"
 
 
 def test_a_model_of_before_these_numbers_is_decided_on_as_well():
     old = [replace(step(t, 0.3), error=0.0, reward=None, over_logged=None) for t in (2, 5)]
     facts = evidence(*old).population
-    found = decide(Evidence(logs=SUMMARY, population=replace(facts, heldout_gain=HeldoutGain(10, tuple(old)))))
+    found = decide_verdict(Evidence(logs=SUMMARY, population=replace(facts, heldout_gain=HeldoutGain(10, tuple(old)))))
     assert found.answer == "yes" and found.logs == "unchecked" and found.everybody == "unknown"
 
 
@@ -155,7 +155,7 @@ def test_all_four_come_to_one_verdict(name: str, tmp_path: Path) -> None:
     found = nc.evaluate(logs, quick=True)
     checked = nc.check(logs)
     page = nc.report(logs, tmp_path / "report.html", quick=True)
-    decision = decide(model.evidence)
+    decision = decide_verdict(model.evidence)
     assert decision == found.decision == checked.decision == page.decision
     outlook = model.evidence.population.outlook
     assert [one.population_mean for one in found.headline] == [one.over_mean for one in outlook.steps]
@@ -172,7 +172,7 @@ def test_users_who_choose_the_link_and_judge_the_gain_find_none_where_there_is_n
     """The study itself has forty worlds; here are two in which the link is chosen that is the better one."""
     for seed in (0, 1):
         model = nc.fit(link_choice.logs_of("features", seed), calibrate=False, null=False)
-        assert model.outcome == "binary" and decide(model.evidence).personal != "yes"
+        assert model.outcome == "binary" and decide_verdict(model.evidence).personal != "yes"
 
 
 def test_the_commands_print_the_same_decision(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +202,7 @@ def test_best_actions_of_learned_logarithms_are_told_in_the_units_of_the_rewards
         own = plays[action == one.action]
         typical = np.expm1(np.log1p(own).mean())
         assert one.low <= one.mean <= one.high and 0 <= one.low and abs(one.mean - typical) < 0.25 * typical
-    assert found.scale == "typical" and "by the typical reward" in decide(model.evidence).sentences[1]
+    assert found.scale == "typical" and "by the typical reward" in decide_verdict(model.evidence).sentences[1]
 
 
 def test_best_actions_of_raw_counts_stay_above_the_least_reward_and_tell_no_interval():
@@ -210,7 +210,7 @@ def test_best_actions_of_raw_counts_stay_above_the_least_reward_and_tell_no_inte
     user, action = np.repeat(np.arange(200), 10), rng.integers(0, 30, 2000)
     plays = np.floor(np.exp(2.5 * rng.standard_normal(2000)))
     model = nc.fit(nc.Logs.from_arrays(user=user, action=action, reward=plays))
-    found, decision = model.evidence.measured.everybody, decide(model.evidence)
+    found, decision = model.evidence.measured.everybody, decide_verdict(model.evidence)
     assert found.scale == "heavy tails" and all(one.low >= 0 for one in found.best)
     assert "no interval is told" in decision.sentences[1] and " to " not in decision.sentences[1].split(": ")[1]
     assert "log1p" in decision.sentences[3] and "clip" not in " ".join(decision.sentences)
@@ -226,32 +226,32 @@ def test_intervals_of_the_best_actions_stay_within_the_rewards():
 
 
 def test_each_number_of_interactions_is_told_with_its_users():
-    found = decide(evidence(step(5, 0.3), step(20, 0.8, people=31)))
+    found = decide_verdict(evidence(step(5, 0.3), step(20, 0.8, people=31)))
     assert "after 5 +0.300 (+0.202 to +0.398) (400 users)" in found.sentences[2] and "(31 users)" in found.sentences[2]
-    assert "by 400 held-out users" in decide(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
+    assert "by 400 held-out users" in decide_verdict(evidence(step(5, 0.3), step(10, 0.3))).sentences[2]
 
 
 def test_preferences_that_are_there_are_not_denied():
     facts = evidence(step(5, -0.01)).population
     seen = replace(facts, forecast=Forecast(0.02, 0.06, 0.92, level=0.01))
     for given in ({"checks": findings(agreed=0.0)}, {"population": seen}):
-        found = decide(evidence(step(5, -0.01), **given))
+        found = decide_verdict(evidence(step(5, -0.01), **given))
         assert "Preferences are there" in found.sentences[3] and "do not differ" not in " ".join(found.sentences)
-    assert "p < 0.001" in decide(evidence(step(5, 0.0), checks=findings(agreed=0.0))).sentences[2]
+    assert "p < 0.001" in decide_verdict(evidence(step(5, 0.0), checks=findings(agreed=0.0))).sentences[2]
 
 
 def test_an_ab_test_without_propensities_is_told_what_one_column_would_show():
     sold = replace(serving(0.5), actions=12, why=NO_PROPENSITIES)
-    said = decide(evidence(step(5, 0.0), everybody=sold)).sentences[1]
+    said = decide_verdict(evidence(step(5, 0.0), everybody=sold)).sentences[1]
     assert "tea for everybody would pay 4.2 where all rows paid 3 on average" in said and "(1/12 in each row" in said
     chosen = Findings((Finding("self-selection", "doubtful", "They chose.", "Ask."),))
     for given in ({"checks": chosen, "everybody": sold}, {"everybody": replace(sold, actions=400)}):
-        assert "1/" not in decide(evidence(step(5, 0.0), **given)).sentences[1]
+        assert "1/" not in decide_verdict(evidence(step(5, 0.0), **given)).sentences[1]
 
 
 def test_spellings_stand_beside_what_everybody_should_get():
     spelled = Findings(tuple(describe_spellings(["Drug A", "drug a ", "rum"])))
-    found = decide(evidence(step(5, 0.3), checks=spelled))
+    found = decide_verdict(evidence(step(5, 0.3), checks=spelled))
     assert found.answer == "with care" and "'Drug A', 'drug a '" in found.sentences[1]
     assert "tidy_ids=True" in found.sentences[1] and describe_spellings(["a", "b", 3]) == []
 
@@ -269,7 +269,7 @@ def test_the_lines_that_serve_run(named: bool, tmp_path: Path) -> None:
     given = {"action": action} if named else {"features": rng.standard_normal((480, 3))}
     logs = nc.Logs.from_arrays(user=user, reward=rng.standard_normal(480), **given)
     nc.fit(logs, rank=1, calibrate=False).save(tmp_path / "m.newcomer")
-    yes, alike = (replace(decide(evidence(step(5, gain))), answer=answer) for gain, answer in
+    yes, alike = (replace(decide_verdict(evidence(step(5, gain))), answer=answer) for gain, answer in
                   ((0.3, "yes"), (0.0, "best for all")))  # fmt: skip
     for decision in (yes, alike):
         code = verdict_serving_code(decision, str(tmp_path / "m.newcomer"), named=named)

@@ -23,11 +23,11 @@ def test_rewards_one_by_one_give_the_posterior_of_the_formula():
     rng = np.random.default_rng(0)
     rows, rewards, variance = rng.standard_normal((30, 4)), rng.standard_normal(30), rng.uniform(0.1, 2.0, 30)
     system, who = ridge.start_ridge(1, 4), np.zeros(30, dtype=np.int64)
-    ridge.condition_posterior(system, who, rows, rewards, variance)
+    ridge.condition_ridge_posterior(system, who, rows, rewards, variance)
     mean, covariance = dense(rows, rewards, variance)
     np.testing.assert_allclose(system.mean[0], mean, atol=1e-12)
     wanted = rng.standard_normal((5, 4))
-    found = ridge.predict_by_posterior(system, np.zeros(5, dtype=np.int64), wanted)
+    found = ridge.predict_by_ridge_posterior(system, np.zeros(5, dtype=np.int64), wanted)
     np.testing.assert_allclose(found[0], wanted @ mean, atol=1e-12)
     np.testing.assert_allclose(found[1], np.einsum("mk,kl,ml->m", wanted, covariance, wanted), atol=1e-12)
 

@@ -11,7 +11,7 @@ from newcomer.em import fit
 from newcomer.em.fit import estimate_population
 from newcomer.em.passes import Passes, Progress
 from newcomer.logs.reduce import reduce
-from newcomer.logs.sample import sample
+from newcomer.logs.sample import sample_logs
 from newcomer.logs.workers import WorkerPool
 from newcomer.subspace import subspace_distance
 from newcomer.worlds import Synthetic
@@ -46,13 +46,13 @@ def test_the_sample_depends_on_ids_alone(kind):
         return nc.Logs.from_arrays(user=user[order], step=step[order], reward=reward[order], **picked, **more)
 
     whole = logs(np.arange(2000))
-    first = sample(whole, 150)
+    first = sample_logs(whole, 150)
     assert 110 < first.summary.users < 190 and first.dim == whole.dim and first.action_ids == whole.action_ids
 
     def by_small_batches(map, merge):
         return reduce(whole, map, merge, rows=50)
 
-    for other in (sample(logs(rng.permutation(2000)), 150), sample(whole, 150, run=by_small_batches)):
+    for other in (sample_logs(logs(rng.permutation(2000)), 150), sample_logs(whole, 150, run=by_small_batches)):
         assert other.summary == first.summary
         for a, b in zip(rows_of(first), rows_of(other), strict=True):
             np.testing.assert_array_equal(a, b)
@@ -65,9 +65,9 @@ def test_the_sample_depends_on_ids_alone(kind):
 
 def test_workers_hand_over_the_same_sample():
     logs = Synthetic.learnable(dim=4, seed=1).logs(6000, 8, seed=1)
-    alone = sample(logs, 200)
+    alone = sample_logs(logs, 200)
     with WorkerPool(2) as crew:
-        by_two = sample(logs.on(crew), 200)
+        by_two = sample_logs(logs.on(crew), 200)
     assert by_two.engine is None
     for a, b in zip(rows_of(alone), rows_of(by_two), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -76,7 +76,7 @@ def test_workers_hand_over_the_same_sample():
 def test_where_rows_are_long_the_sample_is_smaller(monkeypatch):
     monkeypatch.setattr("newcomer.logs.sample.ROOM", 100 * 8 * (12 + 8 * 4))
     logs = Synthetic.learnable(dim=4, seed=1).logs(2000, 8, seed=1)
-    assert 60 < sample(logs, 1000).summary.users < 140
+    assert 60 < sample_logs(logs, 1000).summary.users < 140
 
 
 @pytest.mark.parametrize("items", [None, 40])

@@ -20,7 +20,7 @@ from newcomer.errors import LogsError, NewcomerError
 from newcomer.logs import disk_store, workers
 from newcomer.logs.batch import Batch
 from newcomer.logs.reduce import reduce
-from newcomer.logs.sample import sample
+from newcomer.logs.sample import sample_logs
 from newcomer.logs.workers import WorkerPool
 from newcomer.sold.moments import merge_moments, moments_of
 from tests.helpers import same_moments, write_parquet
@@ -119,7 +119,7 @@ def test_moments_are_those_of_one_process(crew: WorkerPool, tmp_path: Path, scra
 
 def test_a_sample_is_passed_over_by_the_workers_of_its_logs(crew: WorkerPool, tmp_path: Path, scratch: Path) -> None:
     logs = nc.read_logs(write_parquet(tmp_path / "logs"))
-    ours, theirs = sample(logs, 100), sample(logs.on(crew), 100)
+    ours, theirs = sample_logs(logs, 100), sample_logs(logs.on(crew), 100)
     assert ours.engine is None and theirs.engine is crew and theirs.summary == ours.summary
     sums = [reduce(one, partial(moments_of, ridge=1.0), merge_moments) for one in (theirs, ours)]
     same_moments(*sums, 1e-10)

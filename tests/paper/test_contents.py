@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from experiments import contents as states
-from experiments import results_table
+from experiments import contents_page, results_table
 
 from newcomer.paper import contents
 from newcomer.paper.catalogue import EVERYTHING, modules_behind
@@ -18,7 +18,8 @@ FILES = {
     "table": "from shop.parts import sums\n\ndef run():\n    from shop import late\n    return sums.add(1) + late.x\n",
     "parts/__init__": "",
     "parts/sums": 'def add(a):\n    """One more."""\n    return a + 1\n',
-    "late": "x = 1\n",
+    "late": "from shop import wrong\n\nx = 1\n",
+    "wrong": "def wrong():\n    raise ValueError('said')\n",
     "other": "y = 1\n",
     "typed": "z = 1\n",
 }
@@ -37,7 +38,7 @@ def test_modules_are_followed_into_functions_and_not_for_types(shop: dict[str, P
     told = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from shop import typed\n"
     (shop["shop"] / "late.py").write_text(told + FILES["late"])
     found = contents.behind(["shop.table"], shop)
-    assert found == {"shop", "shop.table", "shop.parts", "shop.parts.sums", "shop.late"}
+    assert found == {"shop", "shop.table", "shop.parts", "shop.parts.sums", "shop.late", "shop.wrong"}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,9 @@ def test_modules_are_followed_into_functions_and_not_for_types(shop: dict[str, P
     [
         ("parts/sums", 'def add(a):\n    """Another docstring."""\n    # and a comment\n    return (a + 1)\n', True),
         ("parts/sums", "def add(a):\n    return a + 2\n", False),
-        ("late", "x = 2\n", False),
+        ("wrong", "def wrong():\n    raise ValueError('said otherwise')\n", True),
+        ("wrong", "def wrong():\n    raise TypeError('said')\n", False),
+        ("late", "from shop import wrong\n\nx = 2\n", False),
         ("other", "y = 2\n", True),
     ],
 )
@@ -92,6 +95,22 @@ def test_states_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     waiver = {"table": ["radii.csv"], "code": [now], "reason": ["a test"]}
     pl.DataFrame(waiver).write_csv(tmp_path / "waivers.csv")
     assert states.states(tmp_path) == known | {"radii.csv": "waived"}
+
+
+def test_every_table_of_the_results_has_a_row_on_the_page() -> None:
+    """With a command that exists, and a commit; tables by newcomer are beside the table of their figure."""
+    told = contents_page.page(results_table.RESULTS)
+    rows = contents.read(results_table.RESULTS)
+    for path in results_table.RESULTS.glob("*.csv"):
+        if path.name not in (contents.NAME, states.WAIVERS.name):
+            row = rows[path.name]
+            assert f"](results/{path.name})" in told and f"`{row.command}`" in told, path.name
+            assert row.commit, path.name
+    names = {f"{name}.csv" for name in EVERYTHING}
+    for row in rows.values():
+        module = row.command.split()[2].split(".")[-1]
+        assert row.command.startswith("newcomer reproduce ") or (states.ROOT / "experiments" / f"{module}.py").is_file()
+        assert row.table.replace("-newcomers", "") in names or row.command.startswith("python -m experiments.")
 
 
 def test_tables_without_a_quick_run_are_not_waived() -> None:

@@ -9,7 +9,7 @@ from scipy import stats
 
 import newcomer as nc
 from newcomer.errors import ModelError, PolicyError
-from newcomer.policies.finite_models import cluster_users
+from newcomer.policies.finite_models import cluster_into_finite_models
 from newcomer.policies.mixtures import MixtureState
 from newcomer.testing import check_policy
 from tests.oracles import models as oracle
@@ -290,7 +290,7 @@ def test_models_from_clusters_find_the_newcomers_kind():
     rng = np.random.default_rng(0)
     places = 3 * np.eye(DIM)[:COUNT]
     users = places[rng.integers(COUNT, size=300)] + 0.2 * rng.standard_normal((300, DIM))
-    found = cluster_users(users, COUNT, seed=0)
+    found = cluster_into_finite_models(users, COUNT, seed=0)
     mix = nc.MixTS(found.centers, covariances=found.covariances, weights=found.shares)
     state = after(mix, make_history(0, 60, centers=found.centers))
     assert np.argmax(state.log_weights[0]) == 0

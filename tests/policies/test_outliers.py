@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.cli.model_summary import model_rank_line, model_summary_of
+from newcomer.cli.model_summary import model_summary_of, model_summary_rank_line
 from newcomer.errors import LogsError
 from newcomer.logs import reader, summary
 from newcomer.logs.summary import RewardHistogram
@@ -53,7 +53,7 @@ def test_one_reward_far_outside_is_named_and_not_taken_for_people_who_are_alike(
     (sentence,) = [line for line in logs.advice if "-999" in line]
     assert "1 of 4,000 rewards" in sentence and "user 123, row 5" in sentence and "--clip auto" in sentence
     found = model_summary_of(nc.fit(logs))
-    assert found.rank == 0 and "1 reward far outside all others may hide it" in model_rank_line(found)
+    assert found.rank == 0 and "1 reward far outside all others may hide it" in model_summary_rank_line(found)
     assert found.decision.answer == "not yet" and found.decision.everybody == found.decision.personal == "not clear"
     advice = found.decision.sentences[3]
     assert "1 reward far outside all others may hide" in advice and "--clip auto" in advice

@@ -19,21 +19,21 @@ from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation, HeadlineStep, Interval, LearningStep, OffPolicyRow, PolicyRow
 from newcomer.evidence import evidence_percents
 from newcomer.findings import Finding, Findings, Picture
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect_contents
 from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgAxis,
     SvgLine,
+    bar_chart_markup,
+    line_chart_markup,
     markup_tag,
-    svg_bar_chart,
-    svg_line_chart,
-    svg_round_ticks,
-    svg_share_chart,
+    round_ticks_of_markup,
+    share_chart_markup,
 )
-from newcomer.reporting.page import page_commands, report_page
+from newcomer.reporting.report import page_commands, report_page
 from newcomer.reporting.sections_model import model_section_directions
-from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.pages import NAMES, logs_of, page, tasteful, too_few
 
@@ -374,20 +374,20 @@ def test_axes_hold_their_values(seed: int) -> None:
     axis = SvgAxis.over([*values, float("nan"), float("inf")], 10.0, 100.0)
     assert all(10.0 <= axis(value) <= 100.0 for value in values)
     assert axis.low <= min(values) and axis.high >= max(values) and 2 <= len(axis.ticks) <= 8
-    assert svg_round_ticks(min(values), max(values))[0] <= min(values)
+    assert round_ticks_of_markup(min(values), max(values))[0] <= min(values)
 
 
 def test_charts_take_whatever_numbers_there_are() -> None:
     odd = [float("nan"), float("inf"), 1.0, -1e300, 1e-300]
     drawn = [
-        svg_line_chart("t", "d", [SvgLine("a", range(5), odd, "#000", odd, odd)], x_label="x", y_label="y"),
-        svg_line_chart("t", "d", [], x_label="x", y_label="y"),
-        svg_line_chart(
+        line_chart_markup("t", "d", [SvgLine("a", range(5), odd, "#000", odd, odd)], x_label="x", y_label="y"),
+        line_chart_markup("t", "d", [], x_label="x", y_label="y"),
+        line_chart_markup(
             "t", "d", [SvgLine("a", [1.0], [2.0], "#000")], x_label="x", y_label="y", x_ticks=[(1.0, "one")]
         ),
-        svg_bar_chart("t", "d", [Bar("a", value, low=value, high=float("inf")) for value in odd], x_label="x"),
-        svg_bar_chart("t", "d", [], x_label="x"),
-        svg_share_chart("t", "d", [Bar("a", 0.0)]),
+        bar_chart_markup("t", "d", [Bar("a", value, low=value, high=float("inf")) for value in odd], x_label="x"),
+        bar_chart_markup("t", "d", [], x_label="x"),
+        share_chart_markup("t", "d", [Bar("a", 0.0)]),
     ]
     for one in drawn:
         parsed(one)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import numpy as np
 import polars as pl
 import pytest
 
 import newcomer as nc
+from newcomer.encoding import Column
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.stores import store_of
 from newcomer.transforms import sigmoid
-from tests.serve.running import running
+from tests.serve.running import model_of, running
 
 ACTIONS = 8
 EVERYTHING = list(range(ACTIONS))
@@ -140,6 +144,44 @@ def test_attributes_of_an_earlier_model_are_kept_and_those_that_do_not_fit_are_p
         agrees(client, "u", policy, policy.start(1, attributes=[person]))
 
 
+def knowing(*columns, seed=0):
+    """A model made by hand that knows these attributes."""
+    width = sum(one.width for one in columns)
+    given = {"attribute_effects": np.full((2, width), 0.3), "attribute_covariance": 0.1 * np.eye(width)}
+    return model_of(seed=seed, **({"attributes": columns, **given} if columns else {}))
+
+
+def test_attributes_that_another_model_of_the_store_knows_are_passed_over_after_a_rollback(tmp_path):
+    age, aged = Column("age", "number", 40.0, 10.0), Column("age", "level", levels=("old", "young"), shares=(0.5, 0.5))
+    plain, numbers, levels, url = knowing(seed=1), knowing(age), knowing(aged, seed=2), f"sqlite:///{tmp_path}/store"
+    with running(store_of(url), model=plain) as one, nc.Client(one.url, tries=1) as client:
+        with pytest.raises(nc.StoreError, match="without attributes"):
+            client.decide("a", attributes={"age": 30})
+        client.stage(numbers.to_bytes())
+        client.decide("a", attributes={"age": 30})  # clients may begin before the promotion
+        client.promote(numbers.id)
+        policy = nc.PriorUCB(numbers)
+        shown = client.decide("a", explain=True)
+        expected = policy.scores(policy.start(1, attributes=[{"age": 30}]), ids=list(numbers.action_ids))[0]
+        assert shown.explain[0].expected + shown.explain[0].bonus == pytest.approx(expected[shown.index])
+        client.promote(plain.id)  # the rollback
+        assert client.decide("a", attributes={"age": 31}).model == plain.id
+        assert client.decide("b", attributes={"age": 50}).model == plain.id
+        assert client.user("b").attributes == {"age": 50}
+        with pytest.raises(nc.StoreError, match="without attributes"):  # which no model knows
+            client.decide("c", attributes={"age": 50, "agee": 1})
+        client.promote(client.stage(levels.to_bytes()).id)  # the name is of another kind here
+        client.decide("b", attributes={"age": 51})
+        client.decide("b", attributes={"age": "young"})
+        with pytest.raises(nc.StoreError, match="no attribute 'agee'"):
+            client.decide("b", attributes={"agee": "young"})
+    with closing(sqlite3.connect(tmp_path / "store")) as db, db:  # as stores were before facts told attributes
+        db.execute('UPDATE models SET facts = \'{"rank": 2, "dim": 12, "actions": 12}\'')
+    with running(store_of(url), model=plain) as one, nc.Client(one.url, tries=1) as client:
+        client.promote(plain.id)
+        assert client.decide("d", attributes={"age": 20}).model == plain.id
+
+
 def test_a_policy_that_does_not_use_attributes_says_so(by_attributes):
     config = Config(policy="ProBALLUCB", random=0.0, control=0.0)
     with running(MemoryStore(), config, by_attributes) as one, nc.Client(one.url, tries=1) as client:
@@ -147,6 +189,50 @@ def test_a_policy_that_does_not_use_attributes_says_so(by_attributes):
         with pytest.raises(nc.StoreError, match="ProBALLUCB does not use attributes") as told:
             client.decide("u", attributes={"age": 30})
         assert told.value.status == 422
+
+
+def test_clicks_with_attributes(tmp_path):
+    rng = np.random.default_rng(6)
+    n, rows = 1500, 6
+    vip, age = rng.random(n) < 0.5, rng.normal(40, 10, n)
+    tilt = rng.standard_normal(ACTIONS)
+    taste = np.where(vip, 1.2, -1.2) + 0.5 * (age - 40) / 10 + 0.5 * rng.standard_normal(n)
+    action = np.argsort(rng.random((n, ACTIONS)), axis=1)[:, :rows]
+    odds = np.take_along_axis(np.linspace(-1.5, 0.0, ACTIONS) + taste[:, None] * tilt, action, 1)
+    reward = (rng.random((n, rows)) < sigmoid(odds)).astype(float)
+    people = pl.DataFrame({"user": np.arange(n), "segment": np.where(vip, "vip", "new"), "age": age})
+    user = np.repeat(np.arange(n), rows)
+    logs = nc.Logs.from_arrays(user=user, action=action.ravel(), reward=reward.ravel(), users=people)
+    model = nc.fit(logs, outcome="binary", rank=1, calibrate=False)
+    assert {one.name for one in model.attributes} == {"segment", "age"}
+    policy, url = nc.PriorUCB(model), f"sqlite:///{tmp_path}/store"
+    past = []
+
+    def state_of(person):
+        state = policy.start(1, attributes=[person] if person else None)
+        for chosen, paid in past:
+            policy.update(state, ids=[chosen], reward=[paid])
+        return state
+
+    with running(store_of(url), model=model) as one, nc.Client(one.url, tries=1) as client:
+        first = {who: client.decide(who, attributes={"segment": who}).action for who in ("vip", "new")}
+        for who, shown in first.items():
+            state = policy.start(1, attributes=[{"segment": who}])
+            assert shown == EVERYTHING[int(policy.choose(state, ids=EVERYTHING)[0])]
+            agrees(client, who, policy, state)
+        assert first["vip"] != first["new"]
+        for number in range(10):  # a snapshot on the way; then what is known counts as from the start
+            answer = client.decide("u", candidates=rng.choice(ACTIONS, 4, replace=False).tolist())
+            past.append((answer.action, float(number % 3 == 0)))
+            client.reward(answer.decision, past[-1][1])
+        agrees(client, "u", policy, state_of(None))
+        person = {"segment": "vip", "age": 55}
+        told = client.decide("u", attributes=person, explain=True)
+        assert all(0.0 < each.expected < 1.0 for each in told.explain)
+        agrees(client, "u", policy, state_of(person))
+        before = served(client, "u")
+    with running(store_of(url), model=model) as one, nc.Client(one.url) as client:
+        assert served(client, "u") == before
 
 
 @pytest.mark.parametrize("name", ["PriorUCB", "PriorTS"])

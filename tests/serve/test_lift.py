@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 import newcomer as nc
-from newcomer.confidence_sequence import difference, mean, sample_ratio
+from newcomer.confidence_sequence import (
+    confidence_sequence_difference,
+    confidence_sequence_mean,
+    confidence_sequence_sample_ratio,
+)
 from newcomer.serve import lift as lift_module
 from newcomer.serve import tables
-from newcomer.serve.lift import ARMS, FIRST, Counted, Sums, advance, lift_of
+from newcomer.serve.lift import ARMS, FIRST, Counted, Sums, advance, arm_gain_lift
 from newcomer.serve.migrations import STEPS
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
@@ -72,12 +76,12 @@ def check(client, out=()):
         )
         assert {one.arm: one.users for one in arms} == {a: c for a, c in zip(ARMS, sums[0, :, 0], strict=True) if c}
         for one in arms:
-            value, around = mean(sums, ARMS.index(one.arm))
+            value, around = confidence_sequence_mean(sums, ARMS.index(one.arm))
             assert one.mean == pytest.approx(value, abs=1e-9)
             assert (one.low is None) == np.isinf(around)
             assert one.low is None or one.high - one.low == pytest.approx(2 * around, rel=1e-6)
         for one in lifts:
-            value, around = difference(sums, 0, ARMS.index(one.against))
+            value, around = confidence_sequence_difference(sums, 0, ARMS.index(one.against))
             assert one.difference == pytest.approx(value, abs=1e-9)
             assert one.low is None or (one.low, one.high) == pytest.approx((value - around, value + around), rel=1e-6)
     counts = {one.arm: (one.users, one.interactions, one.rewarded) for one in told.sample_ratio.arms}
@@ -263,12 +267,16 @@ def test_a_mismatch_of_shares_is_said():
     from newcomer.serve.arms import Shares
 
     cells = {(1, "treated"): cell(950, 1.0, 0), (1, "control"): cell(20, 0.0, 1), (2, "treated"): cell(5, 1.0, 2)}
-    told = lift_of(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
-    assert told.sample_ratio.p_value == sample_ratio(np.array([[950, 20]]), np.array([[0.95, 0.05]])) < 0.01
+    told = arm_gain_lift(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
+    assert (
+        told.sample_ratio.p_value
+        == confidence_sequence_sample_ratio(np.array([[950, 20]]), np.array([[0.95, 0.05]]))
+        < 0.01
+    )
     assert "20 control users, and 48 are expected" in told.sample_ratio.warning
     assert told.words == ["Too early to compare treated with control (955 and 20 users; 50 of each are needed)."]
     cells[1, "control"] = cell(60, 1.0, 3)
-    told = lift_of(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
+    told = arm_gain_lift(cells, {1: Shares(1, 0.0, 0.05, 0.0), 2: Shares(2, 0.0, 0.0, 0.0)}, 0.0, 0)
     assert told.sample_ratio.warning is None
     assert told.words[0].startswith("No difference between treated and control is shown yet (")
 

@@ -16,7 +16,7 @@ import newcomer as nc
 from newcomer.cli.main import execute_command
 from newcomer.errors import LogsError, MissingExtra, StoreError
 from newcomer.logs import service_store
-from newcomer.logs.service_store import read_store, shown_address
+from newcomer.logs.service_store import read_service_store, service_store_address
 from newcomer.serve.migrations import STEPS
 from newcomer.serve.service import Config
 from newcomer.serve.store_sqlite import SqliteStore
@@ -57,7 +57,7 @@ def test_a_store_that_is_served_is_read_as_it_is_exported(url):
         part = client.decide("u3", candidates=[4, 5], top=2)
         for slot in part.slots:
             client.reward(slot.decision, 1.0)
-        found = frame_of(read_store(url))
+        found = frame_of(read_service_store(url))
         theirs = pl.read_parquet(BytesIO(client.logs(format="parquet"))).sort("step")
         assert client.decide("u9").action is not None  # nobody was stopped by the reader
     names = [name for name in service_store.READ if name in theirs.columns]
@@ -115,7 +115,7 @@ def test_pages_are_bounded_and_each_decision_comes_once(tmp_path, monkeypatch):
     monkeypatch.setattr(service_store, "PAGE", 1)
     with running(store_of(url), CONFIG, model_of()) as service, nc.Client(service.url) as client:
         shown = serve_some(client, users=5)
-        found = read_store(url)
+        found = read_service_store(url)
         before = service_store._pages
         first = True
 
@@ -129,7 +129,7 @@ def test_pages_are_bounded_and_each_decision_comes_once(tmp_path, monkeypatch):
                 yield page
 
         monkeypatch.setattr(service_store, "_pages", meddled)
-        again = read_store(url)
+        again = read_service_store(url)
     assert len(found.files) > 3 and frame_of(found)["step"].n_unique() == len(frame_of(found)) == 15
     assert len(frame_of(again)) == 15 and "late" not in frame_of(again)["user"].to_list()
 
@@ -147,7 +147,7 @@ def test_users_who_are_erased_meanwhile_are_not_in_the_logs(tmp_path, monkeypatc
                 yield page
 
         monkeypatch.setattr(service_store, "_pages", meddled)
-        assert "u1" not in frame_of(read_store(url))["user"].to_list()
+        assert "u1" not in frame_of(read_service_store(url))["user"].to_list()
 
 
 def test_catalogues_of_several_models_stay_apart(tmp_path):
@@ -196,7 +196,7 @@ def test_the_reader_knows_the_schema_of_the_service():
 
 def test_no_password_is_told(capsys):
     url = "postgresql://ann:secret@127.0.0.1:1/service"
-    assert shown_address(url) == "postgresql://127.0.0.1:1/service"
+    assert service_store_address(url) == "postgresql://127.0.0.1:1/service"
     with pytest.raises(StoreError) as error:
         nc.read_logs(url)
     assert "secret" not in str(error.value) and "127.0.0.1:1/service" in str(error.value)

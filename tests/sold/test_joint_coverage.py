@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import newcomer as nc
-from newcomer.cli.model_summary import model_coverage_line, model_summary_of
+from newcomer.cli.model_summary import model_summary_coverage_line, model_summary_of
 from newcomer.logs.batch import Batch
 from newcomer.sold.correction import (
     JointCorrection,
@@ -207,7 +207,7 @@ def test_a_fit_says_which_actions_are_at_their_bound():
     assert coverage.bounded > len(coverage.bounded_actions) == 10
     assert f"for {coverage.bounded} actions ({', '.join(coverage.bounded_actions[:6])}, ...)" in coverage.bounds()
     assert model.noise_variance > 0.3  # rounding and clipping stars change the 0.64 that were drawn
-    assert coverage.bounds() in " ".join(model_coverage_line(model_summary_of(model)).split())
+    assert coverage.bounds() in " ".join(model_summary_coverage_line(model_summary_of(model)).split())
     literal = nc.fit(logs, rank=3, estimator="sold", literal=True, null=False, calibrate=False)
     assert literal.evidence.coverage.bounded == 0
 

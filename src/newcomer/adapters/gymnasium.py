@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import validate
 from newcomer.errors import MissingExtra, NewcomerError
+from newcomer.validate import show_invalid_value, validate_whole
 from newcomer.worlds.world import Episode, Newcomers, world_stream
 
 try:
@@ -39,9 +39,9 @@ class WorldEnvironment(gymnasium.Env[Observation, np.int64]):
     def __init__(self, world: Newcomers, *, horizon: int = 50, render_mode: str | None = None) -> None:
         if not isinstance(world, Newcomers):
             todo = "pass a world of newcomer.worlds, or anything with `dim` and `episode`"
-            raise NewcomerError(f"{validate.shown(world)} is not a world", todo=todo)
+            raise NewcomerError(f"{show_invalid_value(world)} is not a world", todo=todo)
         self.world, self.render_mode = world, render_mode
-        self.horizon = validate.whole(horizon, "horizon", todo="ask for at least one round", kind=NewcomerError)
+        self.horizon = validate_whole(horizon, "horizon", todo="ask for at least one round", kind=NewcomerError)
         count = world.episode(world_stream(0, "shape"), self.horizon).actions.shape[1]
         features = spaces.Box(-np.inf, np.inf, (count, world.dim), dtype=np.float64)
         both: Any = {"candidates": features, "on_offer": spaces.MultiBinary(count)}
@@ -64,7 +64,7 @@ class WorldEnvironment(gymnasium.Env[Observation, np.int64]):
         if episode is None or now >= self.horizon:
             raise NewcomerError("the episode has not begun, or is over", todo="call reset() first")
         if not self.action_space.contains(action):
-            raise NewcomerError(f"{validate.shown(action)} is no candidate", todo=f"pass 0 to {self._count - 1}")
+            raise NewcomerError(f"{show_invalid_value(action)} is no candidate", todo=f"pass 0 to {self._count - 1}")
         if episode.mask is not None and not episode.mask[now, action]:
             raise NewcomerError(f"candidate {action} is not on offer", todo="choose where observation['on_offer'] is 1")
         reward, regret = float(episode.rewards[now, action]), float(episode.best[now] - episode.means[now, action])

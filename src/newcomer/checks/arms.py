@@ -16,12 +16,12 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.significance import Draft
+from newcomer.checks.permutation_tests import Draft
 from newcomer.findings import ARMS, LIFT, Finding
-from newcomer.gain.arms import arm_steps, lift_of
+from newcomer.gain.arm_gains import arm_gain_lift, arm_gains
 from newcomer.interval import interval_in_words
+from newcomer.logs.arms import OBSERVED, RANDOM
 from newcomer.logs.batch import Batch
-from newcomer.logs.candidates import OBSERVED, RANDOM
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 
@@ -79,19 +79,19 @@ def _offered(batch: Batch) -> Floats:
     return np.zeros(len(batch.rewards)) if listed is None else listed.lengths.astype(np.float64)
 
 
-def count_arms(logs: Logs) -> ArmCounts:
+def count_arms_to_check(logs: Logs) -> ArmCounts:
     """One pass over all rows."""
     found: ArmCounts = reduce(logs, partial(ArmCounts.of, arms=logs.arms), operator.add)
     return found
 
 
-def arms_finding(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Finding:
+def check_arms(logs: Logs, counts: ArmCounts, drafts: Sequence[object]) -> Finding:
     """Which arms there are, what was judged by whom, and what treated users got beyond the control arm.
 
     `drafts` are the tests, which know how sure they are.
     """
     made = partial(_told, logs, counts, drafts)
-    lift = lift_of(arm_steps(logs))
+    lift = arm_gain_lift(arm_gains(logs))
     if lift is None or lift.over is None:
         return made(None, None)
     p_value = math.erfc(abs(lift.over.value) / max(lift.over.error, 1e-300) / math.sqrt(2.0))
@@ -120,7 +120,7 @@ def _told(
     told += " arms show depends on preferences, as it should."
     if not any(isinstance(one, Draft) for one in drafts):
         return made("unknowable", f"{told} They are too few for any test.", f"{SERVE}: a few hundred of them.")
-    needed = needed_users(users, drafts)
+    needed = _needed_users(users, drafts)
     if needed <= users:
         return made("fine", told, "Nothing to do.")
     few = f" They are too few for some of this: about {needed:,} would do."
@@ -128,10 +128,10 @@ def _told(
     return made("unknowable", told + few, advice)
 
 
-def needed_users(users: int, drafts: Sequence[object]) -> int:
+def _needed_users(users: int, drafts: Sequence[object]) -> int:
     """With how many users every test would see an effect that spoils a fit: what chance gives shrinks with the root.
 
-    >>> needed_users(12, ())
+    >>> _needed_users(12, ())
     12
     """
     tests = [one for one in drafts if isinstance(one, Draft)]
@@ -145,7 +145,7 @@ def _rounded(value: float) -> int:
     return math.ceil(value / unit) * unit
 
 
-def propensities_by_arm(logs: Logs, counts: ArmCounts, random: Finding | None) -> Finding:
+def check_propensities_by_arm(logs: Logs, counts: ArmCounts, random: Finding | None) -> Finding:
     """Each arm's propensities against its rule; `random` is what frequencies say of the random arm."""
     place = logs.arms.index(RANDOM) if RANDOM in logs.arms else None
     rules: dict[str, list[str]] = {}

@@ -10,18 +10,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from newcomer import validate
 from newcomer._fit import fit as fit_model
 from newcomer.checks.quick import quick_check
 from newcomer.errors import LogsError
 from newcomer.evidence import Evidence, HeldoutGain
 from newcomer.findings import SHARED, Decision, Finding, Findings, Picture
-from newcomer.gain.verdict import decide, verdict_step, verdict_times
+from newcomer.gain.verdict import decide_verdict, verdict_step, verdict_times
 from newcomer.interval import interval_in_words
 from newcomer.logs.logs import Logs
 from newcomer.logs.read import read_logs
 from newcomer.model import Model
 from newcomer.run_settings import Run
+from newcomer.validate import validate_flag, validate_share, validate_whole
 
 
 def check(
@@ -53,26 +53,27 @@ def check(
     """
     run = Run.asked(run, who="check", workers=workers, progress=progress).for_reading("check")
     logs = logs if isinstance(logs, Logs) else read_logs(logs)
-    level = validate.share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
-    seed = validate.whole(seed, "seed", kind=LogsError, least=0)
-    validate.flag(fit, "fit", kind=LogsError)
+    level = validate_share(level, "level", least=1.0, todo="choose a probability between 0 and 1", kind=LogsError)
+    seed = validate_whole(seed, "seed", kind=LogsError, least=0)
+    validate_flag(fit, "fit", kind=LogsError)
     found = quick_check(logs, level=level, seed=seed, progress=run.progress)
     if not fit:
         return found
     try:
-        model = fit_model(logs, run=run)
+        # The decision asks what held-out users gain, not how sure the basis is nor what chance would show.
+        model = fit_model(logs, null=False, calibrate=False, run=run)
     except LogsError as error:
-        decision = decide(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
-        return replace(with_gain(found, None, decision, str(error)), decision=decision)
-    decision = decide(replace(model.evidence, checks=found))
-    return replace(with_gain(found, model, decision), decision=decision)
+        decision = decide_verdict(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
+        return replace(check_with_gain(found, None, decision, str(error)), decision=decision)
+    decision = decide_verdict(replace(model.evidence, checks=found))
+    return replace(check_with_gain(found, model, decision), decision=decision)
 
 
 ENOUGH_USERS = "enough users"
 UNIT = "reward over the population mean"
 
 
-def with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
+def check_with_gain(found: Findings, model: Model | None, decision: Decision, why: str = "") -> Findings:
     """The findings beside a fit: whether users are enough, and no advice that the decision contradicts.
 
     Held-out users may gain where the test of shared preferences sees none: it asks halves of histories, they are asked
@@ -99,25 +100,25 @@ def check_enough_users(model: Model | None, decision: Decision, why: str = "") -
     users = model.evidence.logs.users if model.evidence.logs else 0
     if model.rank == 0:
         return Finding(ENOUGH_USERS, "doubtful", f"{users:,} users show no shared direction.", advice)
-    outlook = model.evidence.measured
-    if outlook is None or not outlook.steps:
+    heldout = model.evidence.measured
+    if heldout is None or not heldout.steps:
         what = f"Of {users:,} users too few, or too short histories, could be held out to measure a gain."
         return Finding(ENOUGH_USERS, "doubtful", what, advice)
-    look = verdict_step(outlook)
+    look = verdict_step(heldout)
     what = f"{look.people:,} held-out users gain {interval_in_words(look.over_mean)} over the population mean after"
     what += (
-        f" {verdict_times(look.interactions)}, in a choice of {outlook.choices}; `newcomer evaluate` measures what more"
+        f" {verdict_times(look.interactions)}, in a choice of {heldout.choices}; `newcomer evaluate` measures what more"
     )
     what += " users add."
     if decision.logs == "broken":
         what += " The logs are broken, so that this number is not to be trusted."
     verdict = "fine" if decision.personal == "yes" else "doubtful"
-    return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(outlook))
+    return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(heldout))
 
 
-def _by_step(outlook: HeldoutGain) -> Picture:
+def _by_step(heldout: HeldoutGain) -> Picture:
     """The gain after each number of interactions."""
-    steps = outlook.steps
+    steps = heldout.steps
     return Picture(
         "What do held-out users gain?",
         "interactions",

@@ -1,7 +1,7 @@
 """Dependence: do actions, contexts, lengths or positions depend on the user's preferences, which they must not?
 
-Each question is a test of `checks/significance.py` on sums over halves of histories (`checks/residuals.py`), with an
-effect in a unit that means something:
+Each question is a test of `checks/permutation_tests.py` on sums over halves of histories (`checks/residuals.py`), with
+an effect in a unit that means something:
 
 forward    do earlier rewards predict later actions? A logger that learns does this. x of the first half against what
            the second half showed. Unit: sd by which what is shown moves towards a preference that is one sd away from
@@ -30,7 +30,7 @@ two sets of directions,
 with f the features of rows, each less its mean and over its deviation, and e the residuals. No product crosses the
 halves, so that permuting second halves among users changes no direction, and the test stays exact.
 
-What a person likes about one action alone, beyond everything shared, leaves no such trace, and no test of logs can find
+What a user likes about one action alone, beyond everything shared, leaves no such trace, and no test of logs can find
 it: `single_action_dependence` says so, first of all that is unknowable, and how much it would do.
 
 Do attributes of users tell which actions were logged?
@@ -52,16 +52,7 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.checks.residuals import (
-    LEADING,
-    LENGTHS,
-    RANDOM,
-    HalvedRows,
-    ResidualSample,
-    residual_halves,
-    residual_sums_of_others,
-)
-from newcomer.checks.significance import (
+from newcomer.checks.permutation_tests import (
     ADAPTIVE,
     BINS,
     CHOSEN,
@@ -74,15 +65,24 @@ from newcomer.checks.significance import (
     Draft,
     Limits,
     PermutationTest,
-    binned_test_means,
+    binned_permutation_means,
     cross_permutation_test,
-    leading_test_directions,
+    leading_permutation_directions,
     paired_permutation_test,
-    sign_flip_test,
-    users_with_peers_to_test,
+    sign_flip_permutation_test,
+    users_with_permutation_peers,
+)
+from newcomer.checks.residuals import (
+    LEADING,
+    LENGTHS,
+    RANDOM,
+    HalvedRows,
+    ResidualSample,
+    residual_halves,
+    residual_sums_of_others,
 )
 from newcomer.findings import LOGGING, Finding, Picture, Verdict
-from newcomer.gain.deals import PerUser, gather_per_user
+from newcomer.gain.deals import PerUser, gather_dealt_users
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.users import mix_user_hashes, reshuffled_users, user_lots
@@ -187,9 +187,9 @@ def length_dependence(view: HalvedRows, unit: float, seed: int) -> Draft | Findi
     if found is None or unit <= 0:
         same = "All histories have the same length." if len(able) else "No history is long enough to tell."
         return Finding("history length", "fine" if len(able) else "unknowable", same, FINE if len(able) else MORE)
-    left, _ = leading_test_directions(found.matrix)
+    left, _ = leading_permutation_directions(found.matrix)
     labels = {"x_label": f"rewards of the first {rows} rows", "y_label": "rows of the history"}
-    picture = binned_test_means(
+    picture = binned_permutation_means(
         first @ left / rows, np.exp(size[:, 0]), title="Does the length depend on preferences?", **labels
     )
     what = f"The rewards of the first {rows} rows predict the length of the history by {{effect}} {{unit}}"
@@ -207,7 +207,7 @@ def drift_dependence(view: HalvedRows, seed: int) -> Draft | None:
     place = inside / np.repeat(sample.window - 1, sample.window) - 0.5
     paid = view.residual[:, None] * np.column_stack([np.ones(len(place)), view.z])
     slopes = np.add.reduceat(place[:, None] * paid, sample.offsets[:-1], axis=0) if len(sample) else paid
-    found = sign_flip_test(slopes, float((place**2).sum()), seed=seed) if len(sample) else None
+    found = sign_flip_permutation_test(slopes, float((place**2).sum()), seed=seed) if len(sample) else None
     deviation = float(sample.reward.std()) if len(sample) else 0.0
     if found is None or deviation <= 0:
         return None
@@ -251,10 +251,10 @@ def _crossed(view: HalvedRows, found: PermutationTest | None, x: Floats, y: Floa
     """What is shown against what it should not depend on, along the pair of directions where it does most."""
     if found is None:
         return None
-    left, right = leading_test_directions(found.matrix)
-    many = users_with_peers_to_test(view.sample.window)
+    left, right = leading_permutation_directions(found.matrix)
+    many = users_with_permutation_peers(view.sample.window)
     title = f"Does what is shown depend on the {label}?" if "rewards" in label else "Do the halves show the same?"
-    return binned_test_means(
+    return binned_permutation_means(
         x[many] @ left, y[many] @ right, title=title, x_label=label, y_label="what is shown, in sd"
     )
 
@@ -322,7 +322,7 @@ def leading_dependence_directions(view: HalvedRows, weights: Floats) -> Floats:
 def single_action_dependence(
     sample: ResidualSample, deviation: float, learned: str = "rewards", *, random: bool
 ) -> Finding:
-    """Self-selection by what a person likes about one action alone; rewards of the logs have this `deviation`, on the
+    """Self-selection by what a user likes about one action alone; rewards of the logs have this `deviation`, on the
     scale that is `learned`.
 
     With odds of being logged that rise by exp(s) an sd, s small and an action that few log, the mean over those who
@@ -348,7 +348,7 @@ def _picture(rewards: Floats, shown: Floats) -> Picture | None:
     both = rewards.T @ shown
     along = np.linalg.eigh(both + both.T)[1][:, -1]
     labels = {"x_label": "preference by the rewards of one half", "y_label": "what the other half shows, in sd"}
-    return binned_test_means(rewards @ along, shown @ along, title="Do people log what they like?", **labels)
+    return binned_permutation_means(rewards @ along, shown @ along, title="Do people log what they like?", **labels)
 
 
 NAME = "attributes and logging"
@@ -365,7 +365,7 @@ def attribute_dependence(logs: Logs, *, level: float, seed: int) -> Finding | No
     if logs.people is None:
         return None
     share = min(1.0, USERS / max(logs.summary.users, 1))
-    found = gather_per_user(logs, partial(_look, share=share))
+    found = gather_dealt_users(logs, partial(_look, share=share))
     x, shown = np.split(found.values, [logs.people.width], axis=1)
     if len(x) < FEWEST or not x.any():
         return Finding(NAME, "unknowable", "There are too few users with attributes to tell.", "Nothing to do.")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from newcomer.checks import dependence
-from newcomer.checks.arms import NOBODY, arms_finding, count_arms, propensities_by_arm
+from newcomer.checks.arms import NOBODY, check_arms, check_propensities_by_arm, count_arms_to_check
 from newcomer.checks.dependence import attribute_dependence, self_selection_dependence, single_action_dependence
 from newcomer.checks.descriptive import (
     describe_coverage,
@@ -19,14 +19,14 @@ from newcomer.checks.descriptive import (
     describe_rewards,
     describe_spellings,
 )
+from newcomer.checks.permutation_tests import Draft, UsersTested, findings_by_permutation_tests
 from newcomer.checks.residuals import HalvedRows, ResidualSample, take_residual_sample
 from newcomer.checks.shared_preferences import (
-    behind_tails,
     shared_preferences,
+    shared_preferences_behind_tails,
     shared_preferences_of_all,
     unknowable_of_shared_preferences,
 )
-from newcomer.checks.significance import Draft, UsersTested, findings_by_significance
 from newcomer.findings import LOGGING, SHARED, Finding, Findings
 from newcomer.logs.logs import Logs
 
@@ -51,16 +51,18 @@ def quick_check(
     tests = [_untold(name, why) for name in (*TESTS, SHARED)] if why else _tests(sample, level, seed)
     weighed = describe_propensities(found, looked.summary.rows, level) if logs.judges is not None else None
     if looked is not logs or weighed is None:
-        counts = count_arms(logs)
-        drafts.append(arms_finding(logs, counts, tests))
-        weighed = propensities_by_arm(logs, counts, weighed)
+        counts = count_arms_to_check(logs)
+        drafts.append(check_arms(logs, counts, tests))
+        weighed = check_propensities_by_arm(logs, counts, weighed)
     drafts += [weighed, describe_repeats(sample) if len(sample) else _untold("repeats", why)]
     ordered = getattr(logs, "ordered", True)
     tested = UsersTested(looked.summary.users, len(sample), ordered, arm=looked is not logs)
-    told = findings_by_significance([*drafts, *tests], level, tested)
+    told = findings_by_permutation_tests([*drafts, *tests], level, tested)
     if not why:
         shared = next(one for one in told if one.name == SHARED)
-        shared = behind_tails(shared_preferences_of_all(looked, shared, level, progress), logs.summary, level)
+        shared = shared_preferences_behind_tails(
+            shared_preferences_of_all(looked, shared, level, progress), logs.summary, level
+        )
         told = [shared if one.name == SHARED else one for one in told]
     shown = next((one for one in tests if isinstance(one, Draft) and one.name == "contexts"), None)
     deviation, learned = logs.summary.reward_deviation, logs.summary.learned
@@ -75,7 +77,7 @@ def quick_check(
 
 
 def _why_not(sample: ResidualSample) -> str:
-    """Why there is nothing to test; nothing where there are people, and rewards that differ."""
+    """Why there is nothing to test; nothing where there are users, and rewards that differ."""
     if len(sample) < FEWEST:
         return f"Of so few users with two rows or more ({len(sample)}) nothing can be told."
     alike = sample.spread <= 1e-12 * max(float(np.mean(sample.reward**2)), 1e-300)

@@ -1,6 +1,6 @@
 """Gathering: the one pass over the logs that every check needs, as sums and a sample of users.
 
-Sums over all rows say how often each action was shown and what its propensities were. The tests look at whole people
+Sums over all rows say how often each action was shown and what its propensities were. The tests look at whole users
 instead, at most some tens of thousands of them: those whose hashed id is below a threshold, so that who is looked at
 does not depend on the order of files, batches or workers. Of each the first `LONGEST` rows are kept, with the action
 they name, or their features (mapped to `WIDEST` random directions if they are more). Users are sorted by hash at
@@ -38,7 +38,7 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.users import UserSample, mix_user_hashes
 
-MOST = 20_000  # people looked at
+MOST = 20_000  # users looked at
 LONGEST = 128  # rows kept of each
 WIDEST = 64  # features kept of each row
 COORDINATES = 32  # that the tests give to each row
@@ -64,7 +64,7 @@ class Propensities:
 
 @dataclass(frozen=True)
 class CheckSample:
-    """What one pass gives: counts over everybody, and n people with their rows.
+    """What one pass gives: counts over everybody, and n users with their rows.
 
     `lengths` (LENGTHS,) counts users by length, `shown` (A,) rows by action (empty without names); `propensities` is
     None where none were logged. Of the people: `hashes` (n,), whole `length` (n,), `kept` rows (n,); of their rows:
@@ -82,7 +82,7 @@ class CheckSample:
     actions: Ints
     features: Floats
     gram: Floats
-    attributes: Floats  # (n, p) of the people, encoded, zero where missing; (n, 0) without
+    attributes: Floats  # (n, p) of the users, encoded, zero where missing; (n, 0) without
 
     def __add__(self, other: CheckSample) -> CheckSample:
         both = (self.propensities, other.propensities)
@@ -92,10 +92,10 @@ class CheckSample:
         return CheckSample(propensities=odds, **joined, **summed)
 
     def in_order(self) -> CheckSample:
-        """The same with people sorted by hash, so that it does not matter who gathered them and when."""
+        """The same with users sorted by hash, so that it does not matter who gathered them and when."""
         order = np.argsort(self.hashes, kind="stable")
         starts = np.cumsum(self.kept) - self.kept
-        rows = flat_residual_rows(starts[order], self.kept[order])
+        rows = _flat_residual_rows(starts[order], self.kept[order])
         people = {name: getattr(self, name)[order] for name in ("hashes", "length", "kept", "attributes")}
         columns = {name: getattr(self, name) for name in ("rewards", "actions", "features")}
         columns = {name: column[rows] if len(column) else column for name, column in columns.items()}
@@ -112,7 +112,7 @@ def take_residual_sample(logs: Logs, *, progress: Callable[[int, int], None] | N
     most = min(MOST, int(NUMBERS / ((width + COORDINATES) * average)))
     share = min(1.0, most / max(logs.summary.usable, 1))
     look = partial(residual_sample_of_batch, share=share, actions=len(logs.action_ids or ()), width=width)
-    # Where features are not looked at, batches may be long: joining many short ones would copy people again and again.
+    # Where features are not looked at, batches may be long: joining many short ones would copy users again and again.
     return reduce(logs, look, _join, rows=None if width else BATCH, progress=progress).in_order()
 
 
@@ -125,7 +125,7 @@ def residual_sample_of_batch(batch: Batch, *, share: float, actions: int, width:
     lengths = batch.lengths
     who = np.flatnonzero(UserSample("checks", share)(batch.hashes) & (lengths >= 2))
     kept = np.minimum(lengths[who], LONGEST)
-    rows = flat_residual_rows(batch.offsets[:-1][who], kept)
+    rows = _flat_residual_rows(batch.offsets[:-1][who], kept)
     whole = batch.take(rows) if width else np.zeros((0, 0))
     return CheckSample(
         lengths=np.bincount(np.minimum(lengths, LENGTHS - 1), minlength=LENGTHS),
@@ -136,7 +136,7 @@ def residual_sample_of_batch(batch: Batch, *, share: float, actions: int, width:
         kept=kept,
         rewards=batch.rewards[rows],
         actions=np.zeros(0, np.int64) if batch.actions is None else batch.actions[rows],
-        features=narrow_residual_features(whole, width),
+        features=_narrow_residual_features(whole, width),
         gram=whole.T @ whole if whole.shape[1] <= 4 * WIDEST else np.zeros((0, 0)),
         attributes=np.zeros((len(who), 0)) if batch.attributes is None else np.nan_to_num(batch.attributes[who]),
     )
@@ -155,22 +155,22 @@ def _propensities(batch: Batch, actions: int) -> Propensities | None:
     return Propensities(sums[0], sums[1], least, largest)
 
 
-def flat_residual_rows(starts: Ints, counts: Ints) -> Ints:
+def _flat_residual_rows(starts: Ints, counts: Ints) -> Ints:
     """The places start, start + 1, ... of `counts` rows from each of the `starts`, one after another.
 
-    >>> flat_residual_rows(np.array([5, 0]), np.array([2, 3])).tolist()
+    >>> _flat_residual_rows(np.array([5, 0]), np.array([2, 3])).tolist()
     [5, 6, 0, 1, 2]
     """
     ends = np.cumsum(counts)
     return np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
 
 
-def narrow_residual_features(features: Floats, width: int) -> Floats:
+def _narrow_residual_features(features: Floats, width: int) -> Floats:
     """Features (rows, d) as they are, or along `width` random directions that depend on d alone."""
-    return features if features.shape[1] <= width else features @ random_residual_directions(features.shape[1], width)
+    return features if features.shape[1] <= width else features @ _random_residual_directions(features.shape[1], width)
 
 
-def random_residual_directions(dim: int, count: int) -> Floats:
+def _random_residual_directions(dim: int, count: int) -> Floats:
     """Directions (dim, count) of norm about 1, the same whenever they are asked for."""
     return np.asarray(np.random.default_rng([dim, count]).standard_normal((dim, count)) / np.sqrt(dim))
 
@@ -184,7 +184,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ResidualSample:
-    """People of the logs; rows of the windows only, in time order.
+    """Users of the logs; rows of the windows only, in time order.
 
     `hashes`, `length`, `window` are (n,), `offsets` (n + 1,); `residual` (R,) is left of `reward` (R,), which is
     scaled to at most 1, as are features: no effect depends on their units.
@@ -206,10 +206,10 @@ class ResidualSample:
 
     @classmethod
     def of(cls, found: CheckSample, table: Floats | None) -> ResidualSample:
-        """The people gathered; `table` (A, d) has the features of actions, None for one-hot or rows' own."""
+        """The users gathered; `table` (A, d) has the features of actions, None for one-hot or rows' own."""
         window = SIZES[np.searchsorted(SIZES, found.kept, side="right") - 1]
         starts = np.cumsum(found.kept) - found.kept
-        rows = flat_residual_rows(starts, window)
+        rows = _flat_residual_rows(starts, window)
         actions = found.actions[rows] if len(found.actions) else found.actions
         features = _scaled(found.features[rows]) if len(found.features) else found.features
         reward = _scaled(found.rewards[rows])
@@ -223,7 +223,7 @@ class ResidualSample:
             actions=actions,
             count=len(found.shown),
             features=features,
-            table=np.zeros((0, 0)) if table is None else _scaled(narrow_residual_features(table, WIDEST)),
+            table=np.zeros((0, 0)) if table is None else _scaled(_narrow_residual_features(table, WIDEST)),
             attributes=found.attributes,
         )
 
@@ -309,7 +309,7 @@ class HalvedRows:
     def of(cls, sample: ResidualSample, *, shuffled: bool) -> HalvedRows:
         """The view in time, or after a shuffle that depends on user and position alone."""
         order = _shuffled(sample) if shuffled else np.arange(len(sample.residual))
-        return cls.along(sample, order, *residual_directions(sample, order, residual_halves(sample.window)))
+        return cls.along(sample, order, *_residual_directions(sample, order, residual_halves(sample.window)))
 
     @classmethod
     def along(cls, sample: ResidualSample, order: Ints, directions: Floats, leading: int) -> HalvedRows:
@@ -372,7 +372,7 @@ def residuals(reward: Floats, features: Floats, actions: Ints, count: int) -> Fl
     return np.asarray(left)
 
 
-def residual_directions(sample: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
+def _residual_directions(sample: ResidualSample, order: Ints, halves: Ints) -> tuple[Floats, int]:
     """Directions (dim, q), those of preference first, and how many these are.
 
     With few features all of them are looked at.
@@ -380,7 +380,7 @@ def residual_directions(sample: ResidualSample, order: Ints, halves: Ints) -> tu
     if sample.dim <= LEADING:
         return np.eye(sample.dim), sample.dim
     fill = min(sample.dim, 2 * LEADING + RANDOM)
-    start = random_residual_directions(sample.dim, fill)
+    start = _random_residual_directions(sample.dim, fill)
     e = sample.residual[order][:, None]
     back = np.empty((len(e), fill))
     back[order] = e * residual_sums_of_others(e * sample.project(start)[order], halves)

@@ -24,14 +24,14 @@ from functools import partial
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.checks.residuals import MOST, HalvedRows
-from newcomer.checks.significance import (
+from newcomer.checks.permutation_tests import (
     Draft,
     PermutationTest,
-    binned_test_means,
+    binned_permutation_means,
     cross_permutation_test,
-    leading_test_directions,
+    leading_permutation_directions,
 )
+from newcomer.checks.residuals import MOST, HalvedRows
 from newcomer.em.large_logs import shared_in_large_logs
 from newcomer.em.passes import Passes
 from newcomer.em.shrinkage import start_with_shrinkage
@@ -58,10 +58,10 @@ def shared_preferences(view: HalvedRows, level: float, seed: int) -> Finding:
         )
         return Finding(SHARED, "doubtful", what, "Serve everybody the best on average, and log more users.")
     share = float(np.clip(np.trace(found.matrix) / view.sample.spread, 0.0, 1.0))
-    left, right = leading_test_directions(found.matrix)
+    left, right = leading_permutation_directions(found.matrix)
     labels = {"x_label": "preference by one half", "y_label": "preference by the other"}
     title = "Do both halves of a history show the same preferences?"
-    picture = binned_test_means(first @ left / before, second @ right / after, title=title, **labels)
+    picture = binned_permutation_means(first @ left / before, second @ right / after, title=title, **labels)
     made = partial(Finding, SHARED, effect=share, unit=UNIT, p_value=found.p_value, picture=picture)
     if found.p_value > level:
         told = finding_chance(found.p_value)
@@ -99,7 +99,7 @@ def shared_preferences_of_all(
     return replace(sample, verdict=verdict, what=what, advice=advice, effect=share, p_value=p_value)
 
 
-def behind_tails(found: Finding, summary: Summary, level: float) -> Finding:
+def shared_preferences_behind_tails(found: Finding, summary: Summary, level: float) -> Finding:
     """The finding, where the test sees nothing and heavy tails, or a few far rewards, may be why: nothing is known."""
     if not summary.hiding or found.p_value is None or found.p_value <= level:
         return found
@@ -116,10 +116,10 @@ def _without_level(view: HalvedRows) -> Floats:
     return np.asarray((e - np.repeat(means.ravel(), counts.ravel())[:, None]) * view.preferences)
 
 
-def shared_preferences_robustness(share: float) -> float:
+def _shared_preferences_robustness(share: float) -> float:
     """Share of the variance of both that a hidden cause must explain to feign a share of explained variance.
 
-    >>> round(shared_preferences_robustness(0.1), 3), shared_preferences_robustness(0.0)
+    >>> round(_shared_preferences_robustness(0.1), 3), _shared_preferences_robustness(0.0)
     (0.282, 0.0)
     """
     odds = min(share, 1 - 1e-9) / (1 - min(share, 1 - 1e-9))
@@ -140,7 +140,7 @@ def unknowable_of_shared_preferences(
 
 def _hidden(share: float, shown: PermutationTest | None, *, random: bool) -> Finding:
     """A cause that was not logged and moved both actions and rewards (Lemma 1 of the paper)."""
-    needed = shared_preferences_robustness(share)
+    needed = _shared_preferences_robustness(share)
     if random:
         what = "Actions were drawn by the logged propensities, which agree with how often actions were shown: no hidden"
         what += " cause chose them, if they were drawn by these alone."

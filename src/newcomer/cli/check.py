@@ -53,37 +53,37 @@ def check_command(
         if not json:
             output.print_advice(read.advice)
         if not quick:
-            output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+            output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Checking", first=", first pass") as meter:
             found = check(read, level=level, fit=not quick, seed=seed, run=Run(progress=meter))
     if json:
         content = {
-            "logs": options.without_secrets(logs),
+            "logs": options.options_without_secrets(logs),
             "advice": [*map(printed_as_options, read.advice)],
             **found.to_json(),
         }
         output.print_json("check", content)
     else:
-        show_check(found)
-        output.print_suggestions(commands_after_check(found, options.log_options_in_words(logs, how, found)))
+        _show_check(found)
+        output.print_suggestions(_commands_after_check(found, options.log_options_in_words(logs, how, found)))
     if found.verdict == "broken":
         raise typer.Exit(BROKEN)
 
 
-def show_check(found: Findings) -> None:
+def _show_check(found: Findings) -> None:
     """Print the verdict, then every finding with what to do about it."""
-    console = output.result_console()
+    console = output.output_console()
     head, colour = found.sentences[0], COLOURS[found.verdict]
     console.print(terminal_facts([("Verdict", Text.assemble((found.verdict, colour), f": {head}"))]))
     tested = f"{found.users:,} users, {found.rows:,} rows; {found.tested:,} users in the tests"
     console.print(terminal_facts([("Logs", tested)]))
     if found.decision is not None:
-        console.print(terminal_facts(model_summary.summary_rows(found.decision)))
+        console.print(terminal_facts(model_summary.model_summary_rows(found.decision)))
     console.print("")
     console.print(terminal_facts([(one.name, _told(one)) for one in found]))
 
 
-def commands_after_check(found: Findings, logs: str) -> list[tuple[str, str]]:
+def _commands_after_check(found: Findings, logs: str) -> list[tuple[str, str]]:
     """What makes sense after a check of logs, which commands name so."""
     again = [(f"check {logs}", "check again, spellings joined")] if SPELLING in {one.name for one in found} else []
     if found.verdict == "broken":

@@ -19,7 +19,7 @@ import typer
 
 from newcomer.charts.terminal import terminal_facts, terminal_number
 from newcomer.cli import options, output
-from newcomer.cli.model_summary import ModelSummary, model_summary_of, show_model
+from newcomer.cli.model_summary import ModelSummary, model_summary_of, show_model_summary
 from newcomer.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -93,24 +93,24 @@ def demo_command(
     logs, saved, picture = (
         options.free_path_option(out / n, force=force, make_folder=True) for n in (LOGS, MODEL, PICTURE)
     )
-    scene = demo_real_people(seed) if real else demo_made_up_people(seed)
+    scene = _demo_real_people(seed) if real else _demo_made_up_people(seed)
     _say(f"1. Logs: {scene.about}")
     with _withdrawn(out):
         packed = BytesIO()
         scene.rows.write_parquet(packed)
         write_file(logs, packed.getvalue())
         _say("2. Fit: what do these people share?")
-        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+        output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         model = fit(read_logs(logs))
         options.save_as_option_says(model, saved)
-        truth = demo_distance_to_truth(model, scene)
+        truth = _demo_distance_to_truth(model, scene)
         if not json:
-            show_model(model_summary_of(model))
+            show_model_summary(model_summary_of(model))
             if truth:
-                output.result_console().print(terminal_facts([("Truth", demo_truth_line(**truth))]))
+                output.output_console().print(terminal_facts([("Truth", _demo_truth_line(**truth))]))
         _say(f"3. Newcomers: {scene.newcomers} people who are in no log, {scene.rounds} decisions each")
-        rows = meet_demo_newcomers(scene, model, seed=seed)
-        files = [logs, saved, *draw_demo(rows, picture, scene)]
+        rows = _meet_demo_newcomers(scene, model, seed=seed)
+        files = [logs, saved, *_draw_demo(rows, picture, scene)]
         table = summary(rows)
         regret = dict(zip(table["policy"].to_list(), table["regret"].to_list(), strict=True))
         if json:
@@ -119,8 +119,8 @@ def demo_command(
             return
         _tell_newcomers(rows, regret)
         _say("4. One of them, served step by step")
-        for line in one_demo_newcomer(scene, model, seed=seed):
-            output.result_console().print(line, markup=False, soft_wrap=False)
+        for line in _one_demo_newcomer(scene, model, seed=seed):
+            output.output_console().print(line, markup=False, soft_wrap=False)
         _close(files, time.monotonic() - begun)
 
 
@@ -133,11 +133,11 @@ def _serve(out: Path, *, seed: int, force: bool, keep_running: bool) -> None:
     from newcomer.worlds.people import MadeUp
 
     world = MadeUp.draw(PEOPLE, ACTIONS, seed=seed).world
-    rows = demo_frame(world.logs(steps=demo_serve.FEW_STEPS, seed=seed))
+    rows = _demo_frame(world.logs(steps=demo_serve.FEW_STEPS, seed=seed))
     some = rows["user"].unique(maintain_order=True).head(demo_serve.FEW)
     few = Logs.from_frame(rows.filter(pl.col("user").is_in(some.implode())))
     with _withdrawn(out, demo_serve.FILES):
-        demo_serve.play(out, world, few, seed=seed, force=force, keep_running=keep_running)
+        demo_serve.play_demo_serve(out, world, few, seed=seed, force=force, keep_running=keep_running)
 
 
 @contextmanager
@@ -155,18 +155,18 @@ def _withdrawn(folder: Path, names: Sequence[str] = (LOGS, MODEL, PICTURE)) -> I
         raise
 
 
-def demo_made_up_people(seed: int) -> Scene:
+def _demo_made_up_people(seed: int) -> Scene:
     """People who do not exist, with tastes, opinions of single films, and noise that differs between films."""
     from newcomer.worlds.people import MadeUp
 
     drawn = MadeUp.draw(PEOPLE, ACTIONS, seed=seed)
     kinds = drawn.directions.shape[1]
     about = f"{len(drawn.world.logged):,} made-up people, {STEPS} films each of {ACTIONS}; {kinds} hidden tastes"
-    rows = demo_frame(drawn.world.logs(steps=STEPS, seed=seed))
+    rows = _demo_frame(drawn.world.logs(steps=STEPS, seed=seed))
     return Scene(about, rows, ROUNDS, NEWCOMERS, "film", drawn.world, drawn.directions)
 
 
-def demo_real_people(seed: int) -> Scene:
+def _demo_real_people(seed: int) -> Scene:
     """Students who rated their lecturers; 30% of them are in no log."""
     import numpy as np
     import polars as pl
@@ -197,7 +197,7 @@ def demo_real_people(seed: int) -> Scene:
     return Scene(about, rows, REAL_ROUNDS, REAL_NEWCOMERS, "lecturer", newcomers)
 
 
-def demo_frame(logs: Logs) -> pl.DataFrame:
+def _demo_frame(logs: Logs) -> pl.DataFrame:
     """The rows of logs that name actions: `user`, `step`, `action`, `reward`."""
     import numpy as np
     import polars as pl
@@ -212,7 +212,7 @@ def demo_frame(logs: Logs) -> pl.DataFrame:
     return pl.concat(parts)
 
 
-def demo_distance_to_truth(model: Model, scene: Scene) -> dict[str, float]:
+def _demo_distance_to_truth(model: Model, scene: Scene) -> dict[str, float]:
     """Distance of the tastes found from the true ones (sine of the largest angle), and that of a blind guess."""
     import numpy as np
 
@@ -227,7 +227,7 @@ def demo_distance_to_truth(model: Model, scene: Scene) -> dict[str, float]:
     return {"distance": subspace_distance(found, true), "blind": subspace_distance(guess, true)}
 
 
-def meet_demo_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFrame:
+def _meet_demo_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFrame:
     """Rows of `play`: policies with and without the logs meet the same newcomers."""
     from newcomer import EmpiricalArms, LinUCB, PopulationMean, PriorUCB, ProBALLUCB, Uniform, play
 
@@ -242,7 +242,7 @@ def meet_demo_newcomers(scene: Scene, model: Model, *, seed: int) -> pl.DataFram
     return play(policies, world, horizon=scene.rounds, users=scene.newcomers, seed=seed, progress=False)
 
 
-def one_demo_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
+def _one_demo_newcomer(scene: Scene, model: Model, *, seed: int) -> list[str]:
     """Some decisions of one newcomer: what was offered, what was chosen, what came of it and what was learned."""
     import numpy as np
 
@@ -273,7 +273,7 @@ def _name(one: Any, noun: str) -> str:
     return str(one) if str(one).startswith(noun) else f"{noun} {one}"
 
 
-def draw_demo(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
+def _draw_demo(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
     """The regret curves as a picture, if the extra that draws it is installed."""
     try:
         from newcomer.charts.pictures import regret_curves
@@ -283,16 +283,16 @@ def draw_demo(rows: pl.DataFrame, path: Path, scene: Scene) -> list[Path]:
     return [regret_curves(rows, path, title=f"{scene.newcomers} newcomers, {scene.rounds} rounds", labelled=True)]
 
 
-def demo_truth_line(distance: float, blind: float) -> str:
+def _demo_truth_line(distance: float, blind: float) -> str:
     """How close the answer is."""
     scale = "(0: found exactly, 1: missed)"
     return f"distance from the true subspace {terminal_number(distance)} {scale}; blind guess {terminal_number(blind)}"
 
 
-def demo_gain_line(regret: dict[str, float]) -> str:
+def _demo_gain_line(regret: dict[str, float]) -> str:
     """What the logs were worth to a newcomer, in one sentence.
 
-    >>> demo_gain_line({"PriorUCB": 6.0, "EmpiricalArms": 12.0, "PopulationMean": 20.0})
+    >>> _demo_gain_line({"PriorUCB": 6.0, "EmpiricalArms": 12.0, "PopulationMean": 20.0})
     'newcomers lose 6.00 by PriorUCB, 12.0 by EmpiricalArms (own averages), 20.0 by PopulationMean (no personalisation)'
     """
     named = {"PriorUCB": "", "EmpiricalArms": " (own averages)", "PopulationMean": " (no personalisation)"}
@@ -301,7 +301,7 @@ def demo_gain_line(regret: dict[str, float]) -> str:
 
 
 def _say(text: str) -> None:
-    output.aside_console().print(f"\n{text}", style="bold")
+    output.aside_output_console().print(f"\n{text}", style="bold")
 
 
 def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
@@ -313,22 +313,22 @@ def _tell_newcomers(rows: pl.DataFrame, regret: dict[str, float]) -> None:
     series = {str(name): (line["t"].to_numpy(), line["regret"].to_numpy()) for (name,), line in lines.items()}
     plot = chart(
         series,
-        width=min(72, output.result_console().width),
+        width=min(72, output.output_console().width),
         height=12,
         x_title="decision",
         y_title="reward lost so far (regret)",
     )
-    console = output.result_console()
+    console = output.output_console()
     console.print(plot, markup=False)
     console.print()
-    console.print(terminal_facts([("Gain", demo_gain_line(regret))]))
+    console.print(terminal_facts([("Gain", _demo_gain_line(regret))]))
 
 
 def _close(files: list[Path], seconds: float) -> None:
     """Which files there are, and three commands to try on them."""
     logs, model, *_ = files
     names = ", ".join(str(file) for file in files)
-    output.result_console().print(terminal_facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
+    output.output_console().print(terminal_facts([("Files", f"{names} ({seconds:.0f} s in all)")]))
     output.print_suggestions(
         [
             (f"inspect {model}", "what the model knows"),

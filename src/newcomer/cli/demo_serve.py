@@ -53,7 +53,7 @@ class Crowd:
             ]
 
 
-def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
+def play_demo_serve(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_running: bool) -> None:
     """The loop; see the module. `few` are the logs of the first model."""
     from newcomer import Client, fit, read_logs
     from newcomer.serve.server import in_background
@@ -65,7 +65,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
     for old in out.glob(f"{store.name}*"):
         old.unlink()
     _say(f"1. A first model, from few logs: {FEW} made-up people, {FEW_STEPS} films each")
-    output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+    output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
     model = fit(few)
     options.save_as_option_says(model, first)
     service = Service(SqliteStore(store), Config(random=SHARES[0], control=SHARES[1]), model)
@@ -78,7 +78,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
         )
         crowd = Crowd(world, seed)
         for _ in range(WAVES):
-            serve_wave(client, crowd)
+            demo_serve_wave(client, crowd)
             _tell(client.lift().words[0])
         _say("3. The store is logs: all arms, with exact propensities. They make the next model")
         again = fit(read_logs(f"sqlite:///{store}"))
@@ -88,7 +88,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
         client.promote(staged.id)
         _say("4. Promoted while the service runs; the next newcomers meet the new model")
         for _ in range(WAVES):
-            serve_wave(client, crowd)
+            demo_serve_wave(client, crowd)
             _tell(client.lift().words[0])
         _compare(client, [model, again])
         _say(f"Done in {time.monotonic() - begun:.0f} s. Files: {', '.join(str(out / one) for one in FILES)}")
@@ -102,7 +102,7 @@ def play(out: Path, world: People, few: Logs, *, seed: int, force: bool, keep_ru
     )
 
 
-def serve_wave(client: Client, crowd: Crowd, size: int = WAVE, steps: int = STEPS) -> None:
+def demo_serve_wave(client: Client, crowd: Crowd, size: int = WAVE, steps: int = STEPS) -> None:
     """People come, are decided for and answer, step by step: most of them in batches, some with a request each."""
     for people in crowd.wave(size, steps):
         asked: list[dict[str, Any]] = [{"user": user, "candidates": offered.tolist()} for user, offered, _ in people]
@@ -134,15 +134,15 @@ def _go_on(client: Client, crowd: Crowd, address: str) -> None:
     _say(f"Newcomers keep coming: {address}. Ctrl-C ends it")
     try:
         while True:
-            serve_wave(client, crowd, size=20)
+            demo_serve_wave(client, crowd, size=20)
             time.sleep(BREATH)
     except KeyboardInterrupt:
         _tell("stopped; nothing is left running")
 
 
 def _say(text: str) -> None:
-    output.aside_console().print(f"\n{text}", style="bold", soft_wrap=True)
+    output.aside_output_console().print(f"\n{text}", style="bold", soft_wrap=True)
 
 
 def _tell(text: str) -> None:
-    output.result_console().print(f"   {text}", markup=False, soft_wrap=True)
+    output.output_console().print(f"   {text}", markup=False, soft_wrap=True)

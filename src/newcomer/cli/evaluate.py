@@ -53,15 +53,17 @@ def evaluate_command(
         read = how.read(logs, carrier)
         if not json:
             output.print_advice(read.advice)
-        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+        output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Evaluating", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
             found = evaluate(read, run=Run(progress=meter), **settings)
     if json:
         advice = [*map(printed_as_options, read.advice)]
-        output.print_json("evaluate", {"logs": options.without_secrets(logs), "advice": advice, **found.to_json()})
+        output.print_json(
+            "evaluate", {"logs": options.options_without_secrets(logs), "advice": advice, **found.to_json()}
+        )
         return
-    show_evaluation(found)
+    _show_evaluation(found)
     named = options.log_options_in_words(logs, how)
     output.print_suggestions(
         [
@@ -71,20 +73,20 @@ def evaluate_command(
     )
 
 
-def show_evaluation(found: Evaluation) -> None:
+def _show_evaluation(found: Evaluation) -> None:
     """The answer, what everybody should get, what personalising adds and when, then what is behind it."""
     from newcomer.evaluation.results import MEANINGS, result_meanings
 
-    console, said = output.result_console(), found.sentences()
+    console, said = output.output_console(), found.sentences()
     if found.decision is not None:
-        first, alike, added, todo = model_summary.summary_lines(found.decision)
+        first, alike, added, todo = model_summary.model_summary_lines(found.decision)
         console.print(first)
         console.print(alike)
         if found.everybody is not None and found.everybody.best and not found.broken:
-            console.print(model_summary.summary_of_best_actions(found.everybody))
+            console.print(model_summary.model_summary_of_best_actions(found.everybody))
         console.print(added)
         if found.headline:
-            console.print(evaluation_steps(found))
+            console.print(_evaluation_steps(found))
         console.print(todo)
         said = said[len(found.decision.sentences) :]
     for one in said:
@@ -96,7 +98,7 @@ def show_evaluation(found: Evaluation) -> None:
         console.print(terminal_facts(named))
 
 
-def evaluation_steps(found: Evaluation) -> Table:
+def _evaluation_steps(found: Evaluation) -> Table:
     """A row for each number of interactions: the gain of PriorUCB over the other ways to choose."""
     from newcomer.interval import interval_in_words
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from newcomer.cli import options, output
-from newcomer.cli.model_summary import ModelSummary, model_summary_of, show_model
+from newcomer.cli.model_summary import ModelSummary, model_summary_of, show_model_summary
 from newcomer.cli.output import Meter, printed_as_options
 from newcomer.errors import FitWarning
 from newcomer.findings import SPELLING
@@ -79,7 +79,7 @@ def fit_command(
         read = how.read(logs if old is None else [old, logs], carrier)
         if not json:  # before the long work: a column that was guessed wrong is better known now
             output.print_advice(read.advice)
-        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+        output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         with Meter("Fitting", first=", first pass") as meter, _resumable(journal), warnings.catch_warnings():
             warnings.simplefilter("ignore", FitWarning)  # the screen and --json say it beside the estimator
             model = fit(
@@ -102,7 +102,7 @@ def fit_command(
             "fit", {"model": str(target), "advice": [*map(printed_as_options, read.advice)], **found.to_dict()}
         )
         return
-    show_model(found, saved=target)
+    show_model_summary(found, saved=target)
     if model.parameters.get("approximate"):
         output.print_advice(["This fit is approximate: it has not seen the logs of the earlier one; --old names them."])
     valued = [("--scheduler", scheduler), ("--workers", None if workers is None else str(workers))]
@@ -110,7 +110,7 @@ def fit_command(
     engine_words = [word for name, value in valued if value is not None for word in (name, value)]
     called = options.log_options_in_words(logs, how, found.checks)
     fitted_with = shlex.join(engine_words)
-    commands = commands_after_fit(found, logs=called, engine=fitted_with, model=target, again=logs != "-")
+    commands = _commands_after_fit(found, logs=called, engine=fitted_with, model=target, again=logs != "-")
     output.print_suggestions(
         commands, verdict_serving_code(found.decision, str(target), named=model.action_ids is not None)
     )
@@ -129,7 +129,7 @@ def _resumable(journal: Path) -> Iterator[None]:
         raise
 
 
-def commands_after_fit(
+def _commands_after_fit(
     found: ModelSummary, *, logs: str, model: Path, engine: str = "", again: bool = True
 ) -> list[tuple[str, str]]:
     """Up to three commands that make sense after this fit, as arguments of newcomer, and what each is for.

@@ -9,7 +9,7 @@ import typer
 
 from newcomer.charts.terminal import terminal_facts
 from newcomer.cli import options, output
-from newcomer.cli.model_summary import ModelSummary, model_radius_bounds, model_summary_of, show_model
+from newcomer.cli.model_summary import ModelSummary, model_summary_bounds, model_summary_of, show_model_summary
 
 
 def inspect_schema() -> dict[str, Any]:
@@ -31,6 +31,6 @@ def inspect_command(
     if json:
         output.print_json("inspect", {"model": str(model), **found.to_dict()})
         return
-    show_model(found)
+    show_model_summary(found)
     if bounds:
-        output.result_console().print(terminal_facts([("Bounds", model_radius_bounds(found))]))
+        output.output_console().print(terminal_facts([("Bounds", model_summary_bounds(found))]))

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ import typer
 from typer.main import get_command
 
 from newcomer import __version__, errors
-from newcomer.cli import check, demo, evaluate, fit, inspect, output, report, reproduce, serve
+from newcomer.cli import check, demo, evaluate, fit, help_screen, inspect, output, report, reproduce, serve
 from newcomer.errors import error_in_one_line
 
 # Typer re-exports only this child of the parser's own error class.
@@ -52,22 +52,30 @@ _CODES = {
     errors.StoreError: 6,
 }
 
+_EXITS = "Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + "."
 app = typer.Typer(
     name="newcomer",
+    cls=help_screen.GroupedCommands,
     help="Learn from everyone; serve the newcomer: what users of your logs share, and good decisions for a new one.",
-    epilog="Exit codes: " + "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
+    epilog=help_screen.help_epilog("", "newcomer COMMAND --help has more examples, and all options.", _EXITS),
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command("fit")(fit.fit_command)
-app.command("inspect")(inspect.inspect_command)
-app.command("check")(check.check_command)
-app.command("evaluate")(evaluate.evaluate_command)
-app.command("report")(report.report_command)
-app.command("serve")(serve.serve_command)
-app.command("demo")(demo.demo_command)
-app.command("reproduce")(reproduce.reproduce_command)
+_COMMANDS: dict[str, Callable[..., Any]] = {
+    "fit": fit.fit_command,
+    "inspect": inspect.inspect_command,
+    "check": check.check_command,
+    "evaluate": evaluate.evaluate_command,
+    "report": report.report_command,
+    "serve": serve.serve_command,
+    "demo": demo.demo_command,
+    "reproduce": reproduce.reproduce_command,
+}
+for _name, _group in help_screen.GROUPS.items():
+    app.command(
+        _name, rich_help_panel=_group, short_help=help_screen.SUMMARIES[_name], epilog=help_screen.help_epilog(_name)
+    )(_COMMANDS[_name])
 for _command in get_command(app).commands.values():  # type: ignore[attr-defined]
     output.OPTIONS.update((one.name, one.opts[-1]) for one in _command.params if one.opts[-1].startswith("--"))
 
@@ -96,7 +104,7 @@ def run_main(arguments: Sequence[str] | None = None) -> None:
     sys.unraisablehook = _lost
     sys.stdout, sys.stderr = output.Patient(sys.stdout), output.Patient(sys.stderr)
     try:
-        inside = run_in_second_process(sys.argv[1:] if arguments is None else arguments)
+        inside = run_main_in_second_process(sys.argv[1:] if arguments is None else arguments)
         code = execute_command(arguments) if inside is None else inside
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: nothing is left to interrupt
     except KeyboardInterrupt:
@@ -147,7 +155,7 @@ def execute_command(arguments: Sequence[str] | None = None) -> int:
         # A library that was interrupted may say so by an error of its own.
         code = _leaving[0] if _leaving else _explain(error)
     if code == INTERRUPTED:
-        output.aside_console().print("interrupted")
+        output.aside_output_console().print("interrupted")
     return code
 
 
@@ -161,7 +169,7 @@ def _explain(error: Exception) -> int:
         return next((code for kind, code in _CODES.items() if isinstance(error, kind)), 2)
     if isinstance(error, MemoryError):
         said = f" ({error_in_one_line(str(error))})" if str(error) else ""
-        output.print_error(f"there is not enough memory{said}: {memory_advice()}")
+        output.print_error(f"there is not enough memory{said}: {_memory_advice()}")
         return NOT_ENOUGH
     if isinstance(error, OSError):
         output.print_error(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
@@ -194,7 +202,7 @@ ABORTED = {-getattr(signal, name) for name in ("SIGABRT", "SIGSEGV", "SIGBUS", "
 NOT_ENOUGH = 6  # exit code
 
 
-def address_space_limit() -> int | None:
+def main_address_space_limit() -> int | None:
     """Bytes of address space that this process may have, if that is limited."""
     try:
         import resource
@@ -204,16 +212,16 @@ def address_space_limit() -> int | None:
     return None if bytes_ == resource.RLIM_INFINITY else bytes_
 
 
-def memory_advice() -> str:
+def _memory_advice() -> str:
     """What to do about too little memory."""
-    most = address_space_limit()
+    most = main_address_space_limit()
     said = "use fewer --workers, give reading less --memory, or a machine with more"
     return said if most is None else f"raise the limit of {most / 1e9:.1f} GB (ulimit -v), or {said}"
 
 
-def run_in_second_process(arguments: Sequence[str]) -> int | None:
+def run_main_in_second_process(arguments: Sequence[str]) -> int | None:
     """The exit code of the command, run in a second process; None where there is no limit, or this is the second."""
-    most = address_space_limit()
+    most = main_address_space_limit()
     if most is None or os.environ.get(INSIDE) or {"-h", "--help", "--version"} & {*arguments} or not arguments:
         return None
     if most < LEAST:
@@ -234,7 +242,7 @@ def run_in_second_process(arguments: Sequence[str]) -> int | None:
         _pass_on(child, signal.SIGINT)
     code = child.wait()
     if code in ABORTED:
-        output.print_error(f"there is not enough memory: {memory_advice()}")
+        output.print_error(f"there is not enough memory: {_memory_advice()}")
         return NOT_ENOUGH
     return code if code >= 0 else 128 - code
 

@@ -1,8 +1,8 @@
 """What a model holds: plain numbers first, for `--json` and for programs, then the same as lines for a screen.
 
-`model_summary_of` asks a model for everything once; `show_model` tells it in the order in which people ask: which logs,
-how users differ and why so many directions, how well the logged actions cover the features, how sure that is, what a
-newcomer gains. The decision stands last, the same for every command.
+`model_summary_of` asks a model for everything once; `show_model_summary` tells it in the order in which users ask:
+which logs, how users differ and why so many directions, how well the logged actions cover the features, how sure that
+is, what a newcomer gains. The decision stands last, the same for every command.
 
 The paper's bounds on the error of the subspace, beside the calibrated estimate: what `inspect --bounds` shows.
 """
@@ -28,7 +28,7 @@ from newcomer.charts.terminal import (
     terminal_scree,
     terminal_scree_legend,
 )
-from newcomer.cli.output import printed_as_options, result_console
+from newcomer.cli.output import output_console, printed_as_options
 from newcomer.errors import ModelError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ModelSummary:
 
 def model_summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
     """Everything there is to say about a model that was fitted from logs."""
-    from newcomer.gain.verdict import decide
+    from newcomer.gain.verdict import decide_verdict
 
     kept = model.evidence
     if kept.logs is None or kept.ridge is None or kept.rank is None or kept.coverage is None:
@@ -123,7 +123,9 @@ def model_summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         evidence=RankFindings.of(model),
         coverage=kept.coverage,
         delta=delta,
-        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in model_radius_kinds(model)) if model.rank else (),
+        radius=tuple(RadiusFindings.of(model, kind, delta) for kind in _model_radius_kinds(model))
+        if model.rank
+        else (),
         calibrated=model.radius("calibrated", delta=delta) if model.rank and kept.calibrated else None,
         outlook=_outlook(model),
         noise_variance=model.noise_variance,
@@ -133,7 +135,7 @@ def model_summary_of(model: Model, *, delta: float = 0.05) -> ModelSummary:
         passes=None if kept.population is None else kept.population.passes,
         sample=None if kept.population is None else kept.population.sample,
         checks=kept.checks,
-        decision=decide(kept) if model.estimator == "em" else None,
+        decision=decide_verdict(kept) if model.estimator == "em" else None,
         by_all=kept.population is not None and kept.population.by_all,
         too_weak=kept.population.ranks.too_weak if kept.population and kept.population.ranks else "",
         directions=directions,
@@ -164,9 +166,9 @@ def _outlook(model: Model) -> tuple[str, ...]:
     return parts, verdict_gain_by_parts(outlook)
 
 
-def show_model(found: ModelSummary, *, saved: object = None) -> None:
+def show_model_summary(found: ModelSummary, *, saved: object = None) -> None:
     """Print everything on stdout, and where the model went."""
-    console = result_console()
+    console = output_console()
     for part in model_summary_parts(found, glyphs=terminal_glyphs(console.encoding)):
         console.print(part)
     if saved:
@@ -175,9 +177,14 @@ def show_model(found: ModelSummary, *, saved: object = None) -> None:
 
 def model_summary_parts(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iterator[RenderableType]:
     """Part by part: facts, the spectrum with its legend, coverage and error, what rewards are made of, the decision."""
-    named = [("Features", model_features_line(found.feature_names))] if found.feature_names else []
+    named = [("Features", _model_features_line(found.feature_names))] if found.feature_names else []
     yield terminal_facts(
-        [("Logs", model_logs_line(found)), *named, ("Users", model_rank_line(found)), ("By", model_method_line(found))]
+        [
+            ("Logs", model_summary_logs_line(found)),
+            *named,
+            ("Users", model_summary_rank_line(found)),
+            ("By", model_summary_method_line(found)),
+        ]
     )
     if found.link:
         yield terminal_facts([("Link", found.link)])
@@ -187,36 +194,36 @@ def model_summary_parts(found: ModelSummary, *, glyphs: Glyphs = BLOCKS) -> Iter
     yield FitToWidth(
         lambda room: terminal_scree(values, band, rank=found.rank, glyphs=glyphs, total=found.dim, columns=room)
     )
-    yield FitToWidth(lambda room: terminal_scree_legend(model_chance_line(found), glyphs, room))
+    yield FitToWidth(lambda room: terminal_scree_legend(_model_chance_line(found), glyphs, room))
     yield ""
-    yield terminal_facts([("Coverage", model_coverage_line(found)), ("Error", model_error_line(found))])
+    yield terminal_facts([("Coverage", model_summary_coverage_line(found)), ("Error", _model_error_line(found))])
     if found.attributes:
         yield terminal_facts([("Attributes" if i == 0 else "", said) for i, said in enumerate(found.attributes)])
     if found.checks is not None:
-        yield terminal_facts([("Checks", model_checks_line(found.checks))])
+        yield terminal_facts([("Checks", _model_checks_line(found.checks))])
     if found.outlook:
         yield terminal_facts([("Rewards" if i == 0 else "", sentence) for i, sentence in enumerate(found.outlook)])
     if found.decision is not None:
-        yield terminal_facts(summary_rows(found.decision))
+        yield terminal_facts(model_summary_rows(found.decision))
 
 
-def model_features_line(names: Sequence[str]) -> str:
+def _model_features_line(names: Sequence[str]) -> str:
     """The names of the features, the first few where there are many.
 
-    >>> model_features_line(["price", "colour=red"])
+    >>> _model_features_line(["price", "colour=red"])
     'price, colour=red'
     """
     more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def model_checks_line(checks: Checked) -> Text:
+def _model_checks_line(checks: Checked) -> Text:
     """The verdict on the logs, and what stands behind it; `newcomer check` says more."""
     colour = {"fine": "green", "doubtful": "yellow", "broken": "bold red"}.get(checks.verdict, "dim")
     return Text.assemble((checks.verdict, colour), f". {' '.join(map(printed_as_options, checks.sentences))}")
 
 
-def model_logs_line(found: ModelSummary) -> str:
+def model_summary_logs_line(found: ModelSummary) -> str:
     """Users, rows and features, and who could not be used."""
     logs = found.logs
     features = (
@@ -231,7 +238,7 @@ def model_logs_line(found: ModelSummary) -> str:
     return "; ".join(filter(None, [", ".join(plain), short, ties, scale]))
 
 
-def model_rank_line(found: ModelSummary) -> str:
+def model_summary_rank_line(found: ModelSummary) -> str:
     """The rank and why: asked for, chosen by held-out users (em), or by the test against chance (sold)."""
     shared = _subspace(found)
     if found.evidence.chosen == "kept":
@@ -283,7 +290,7 @@ def _alike(found: ModelSummary) -> str:
     return f"; differences between users are not detectable{hidden}" if found.evidence.differing == 0 else ""
 
 
-def model_method_line(found: ModelSummary) -> str:
+def model_summary_method_line(found: ModelSummary) -> str:
     """The estimator, with its ridge if that matters; and who chose, where that was a sample of the users."""
     if found.ridge.value is None:
         return f"{found.estimator} ({found.ridge.why})"
@@ -299,12 +306,12 @@ def model_method_line(found: ModelSummary) -> str:
     return f"{method}; {chosen}, then everybody fitted in {found.passes} passes over all rows"
 
 
-def model_chance_line(found: ModelSummary) -> str:
+def _model_chance_line(found: ModelSummary) -> str:
     """How the band of the plot was found: flips of sign by bucket; a level of 1/64 is the largest of 63."""
     return f"largest of {round(1 / found.evidence.level) - 1} draws" if found.evidence.level else ""
 
 
-def model_coverage_line(found: ModelSummary) -> str:
+def model_summary_coverage_line(found: ModelSummary) -> str:
     """What of the feature space the logged actions reach."""
     bounds = found.coverage.bounds() if found.estimator.startswith("sold") else ""
     cut = f"; {bounds}" if bounds else ""
@@ -313,7 +320,7 @@ def model_coverage_line(found: ModelSummary) -> str:
     return f"left out: {'; '.join(found.coverage.reasons())}{cut}"
 
 
-def model_error_line(found: ModelSummary) -> str:
+def _model_error_line(found: ModelSummary) -> str:
     """How far the subspace may be from the true one, by the calibrated estimate."""
     if found.rank in (0, found.dim):
         return "none to speak of: " + ("no subspace" if found.rank == 0 else "the whole space")
@@ -336,18 +343,18 @@ STYLES = {
 }
 
 
-def summary_lines(decision: Decision) -> list[Text]:
+def model_summary_lines(decision: Decision) -> list[Text]:
     """The sentences, the answer in its colour."""
     style = STYLES[decision.answer]
     return [Text(printed_as_options(said), style if i == 0 else "") for i, said in enumerate(decision.sentences)]
 
 
-def summary_rows(decision: Decision) -> list[tuple[str, Text]]:
+def model_summary_rows(decision: Decision) -> list[tuple[str, Text]]:
     """The sentences as rows of facts under one heading."""
-    return [("Decision" if i == 0 else "", said) for i, said in enumerate(summary_lines(decision))]
+    return [("Decision" if i == 0 else "", said) for i, said in enumerate(model_summary_lines(decision))]
 
 
-def summary_of_best_actions(found: Everybody) -> Table:
+def model_summary_of_best_actions(found: Everybody) -> Table:
     """The best actions by the population mean."""
     from newcomer.gain.verdict import verdict_name
 
@@ -389,7 +396,7 @@ class RadiusFindings:
         return cls(kind, *theorem, *identity, *simplified)
 
 
-def model_radius_kinds(model: Model) -> tuple[str, ...]:
+def _model_radius_kinds(model: Model) -> tuple[str, ...]:
     """The radii of the paper that a model can tell: where one-hot actions are many, not all, or none."""
     from newcomer.radius import KINDS
 
@@ -399,7 +406,7 @@ def model_radius_kinds(model: Model) -> tuple[str, ...]:
     return KINDS if kept.walk or kept.martingale else KINDS[:-1]
 
 
-def model_radius_bounds(found: ModelSummary) -> RenderableType:
+def model_summary_bounds(found: ModelSummary) -> RenderableType:
     """Every bound, with what it is worth; lambda_A is that of Assumption 2 of the paper."""
     if found.rank in (0, found.dim):
         return "none: " + ("no subspace" if found.rank == 0 else "the whole space")
@@ -413,14 +420,14 @@ def model_radius_bounds(found: ModelSummary) -> RenderableType:
         return outer
     outer.add_row(
         FitToWidth(
-            lambda room: model_radius_table(found.radius) if room >= NARROW else model_radius_lines(found.radius)
+            lambda room: _model_radius_table(found.radius) if room >= NARROW else _model_radius_lines(found.radius)
         )
     )
-    outer.add_row(Text(model_radius_verdict(found.radius), "yellow"))
+    outer.add_row(Text(model_summary_radius_verdict(found.radius), "yellow"))
     return outer
 
 
-def model_radius_table(radii: Sequence[RadiusFindings]) -> Table:
+def _model_radius_table(radii: Sequence[RadiusFindings]) -> Table:
     """A row for each kind of radius, a column for each form; a form is shown with its value without clipping."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -433,26 +440,26 @@ def model_radius_table(radii: Sequence[RadiusFindings]) -> Table:
             (radius.identity, radius.identity_raw),
             (radius.simplified, radius.simplified_raw),
         ]
-        table.add_row(radius.kind, *(model_radius_shown(*form) for form in forms))
+        table.add_row(radius.kind, *(_model_radius_shown(*form) for form in forms))
     return table
 
 
-def model_radius_lines(radii: Sequence[RadiusFindings]) -> Text:
+def _model_radius_lines(radii: Sequence[RadiusFindings]) -> Text:
     """The same for a terminal that has no room for the columns."""
     lines = []
     for one in radii:
         forms = (one.theorem, one.theorem_raw), (one.identity, one.identity_raw), (one.simplified, one.simplified_raw)
-        theorem, sharper, known = (model_radius_shown(*form) for form in forms)
+        theorem, sharper, known = (_model_radius_shown(*form) for form in forms)
         lines.append(Text.assemble(f"{one.kind} ", theorem, ", sharper form ", sharper, ", coverage known ", known))
     return Text("\n").join(lines)
 
 
-def model_radius_shown(value: float, raw: float) -> Text:
+def _model_radius_shown(value: float, raw: float) -> Text:
     """A radius, or, faintly, the raw bound of one that says nothing."""
     return Text(terminal_number(value)) if value < 1 else Text(terminal_number(raw), style="dim")
 
 
-def model_radius_verdict(radii: Sequence[RadiusFindings]) -> str:
+def model_summary_radius_verdict(radii: Sequence[RadiusFindings]) -> str:
     """What the bounds are worth, said plainly."""
     best = [min(radius.theorem, radius.identity) for radius in radii]
     if min(best) < 1:

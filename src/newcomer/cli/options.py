@@ -346,14 +346,14 @@ def log_options_in_words(logs: str, how: LogReading, found: Findings | None = No
     flags = how.words()
     if found is not None and SPELLING in {one.name for one in found} and not how.tidy_ids:
         flags.append("--tidy-ids")
-    return shlex.join(["LOGS" if logs == "-" else without_secrets(logs), *flags])
+    return shlex.join(["LOGS" if logs == "-" else options_without_secrets(logs), *flags])
 
 
-def without_secrets(logs: str) -> str:
+def options_without_secrets(logs: str) -> str:
     """What logs are called: their path, or the address of a store without the name and password that open it."""
-    from newcomer.logs.service_store import is_store, shown_address
+    from newcomer.logs.service_store import is_service_store, service_store_address
 
-    return shown_address(logs) if is_store(logs) else logs
+    return service_store_address(logs) if is_service_store(logs) else logs
 
 
 ENGINES = ("local", "dask")

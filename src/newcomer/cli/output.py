@@ -5,7 +5,7 @@ A reader of the output may stop reading (`| head -1`): the rest goes nowhere, an
 
 From arguments of Python to options of the command line, for errors, advice and notes alike.
 
-The library says `pass epoch='s'`, because most people meet it in Python. On a screen of a command that is `--epoch s`.
+The library says `pass epoch='s'`, because most users meet it in Python. On a screen of a command that is `--epoch s`.
 
 What `--json` prints, as JSON Schema: `newcomer fit --json-schema` prints it, for programs that read the output.
 
@@ -98,12 +98,12 @@ def output_is_finished() -> bool:
     return bool(_finishing)
 
 
-def result_console() -> Console:
+def output_console() -> Console:
     """The console for results, on stdout."""
     return _wide_enough(Console(highlight=False))
 
 
-def aside_console() -> Console:
+def aside_output_console() -> Console:
     """The console for progress, advice and errors, on stderr."""
     return _wide_enough(Console(stderr=True, highlight=False))
 
@@ -116,15 +116,15 @@ def _wide_enough(console: Console) -> Console:
 def print_advice(sentences: Sequence[str]) -> None:
     """Things to know, one a line, on stderr."""
     for sentence in sentences:
-        aside_console().print(Text.assemble(("note: ", "yellow"), printed_as_options(sentence)), soft_wrap=True)
+        aside_output_console().print(Text.assemble(("note: ", "yellow"), printed_as_options(sentence)), soft_wrap=True)
 
 
-def compile_with_notice(*rooms: str) -> None:
+def compile_and_print_notice(*rooms: str) -> None:
     """Compile the loops of these rooms, if they never were on this machine, and say why the first time takes longer."""
     from newcomer.compile_cache import compile_cache_is_cold, warm_compile_cache
 
     if compile_cache_is_cold(*rooms):
-        aside_console().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
+        aside_output_console().print("compiling the inner loops, once: half a minute or less", soft_wrap=True)
         warm_compile_cache(*rooms)
 
 
@@ -140,11 +140,11 @@ def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "") -> No
             Text("  serve newcomers in Python", "dim"),
             *(Text(f"    {line}", "bold") for line in code.splitlines()),
         ]
-    aside_console().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
+    aside_output_console().print(Text("\n").join([Text("\nNext"), *lines]), soft_wrap=True)
 
 
 def printed_program() -> str:
-    """What the person has to type to run this very newcomer: its environment need not be on the path."""
+    """What the user has to type to run this very newcomer: its environment need not be on the path."""
     ours = Path(sys.executable).with_name("newcomer")
     if not ours.exists():
         return f"{shlex.quote(sys.executable)} -m newcomer"
@@ -157,7 +157,7 @@ def printed_program() -> str:
 
 def print_error(sentence: str) -> None:
     """One sentence about what went wrong, on stderr: no more of it than fits the screen."""
-    console = aside_console()
+    console = aside_output_console()
     room = console.width * max(console.height - 2, 4) - len("error: ")
     console.print(
         Text.assemble(("error: ", "bold red"), error_in_one_line(printed_as_options(sentence), room)), soft_wrap=True
@@ -258,19 +258,19 @@ def json_output_schema(command: str, keys: Mapping[str, Any], record: Any = None
     (['version', 'command', 'model'], {'type': 'string'})
     """
     head: dict[str, Any] = {"version": {"const": 1}, "command": {"const": command}}
-    own = {name: json_schema_of_type(kind) for name, kind in keys.items()}
-    rest = json_schema_of_type(record)["properties"] if record is not None else {}
+    own = {name: _json_schema_of_type(kind) for name, kind in keys.items()}
+    rest = _json_schema_of_type(record)["properties"] if record is not None else {}
     properties = {**head, **own, **rest}
     title = f"newcomer {command} --json"
     return {"$schema": DRAFT, "title": title, "type": "object", "properties": properties, "required": [*properties]}
 
 
-def json_schema_of_type(kind: Any) -> dict[str, Any]:
+def _json_schema_of_type(kind: Any) -> dict[str, Any]:
     """The schema of values of a type: records, numbers, text, tuples, lists, mappings from text, and unions.
 
-    >>> json_schema_of_type(tuple[float, ...])
+    >>> _json_schema_of_type(tuple[float, ...])
     {'type': 'array', 'items': {'type': ['number', 'null']}}
-    >>> json_schema_of_type(int | None)
+    >>> _json_schema_of_type(int | None)
     {'anyOf': [{'type': 'integer'}, {'type': 'null'}]}
     """
     if kind is float:
@@ -281,21 +281,21 @@ def json_schema_of_type(kind: Any) -> dict[str, Any]:
         # Findings name records for the type checker alone, so that `--help` need not load them.
         homes = [vars(import_module(f"newcomer.{home}")) for home in ("findings", "evidence")]
         hints = get_type_hints(kind, localns=homes[0] | homes[1])
-        parts = {one.name: json_schema_of_type(hints[one.name]) for one in fields(kind)}
+        parts = {one.name: _json_schema_of_type(hints[one.name]) for one in fields(kind)}
         return {"type": "object", "properties": parts, "required": list(parts)}
     arguments = get_args(kind)
     if get_origin(kind) is Literal:
         return {"enum": list(arguments)}
     if get_origin(kind) in (UnionType, Union):
-        return {"anyOf": [json_schema_of_type(one) for one in arguments]}
+        return {"anyOf": [_json_schema_of_type(one) for one in arguments]}
     if get_origin(kind) in (tuple, list):
         if get_origin(kind) is tuple and Ellipsis not in arguments:
             size = len(arguments)
-            return {"type": "array", "prefixItems": [json_schema_of_type(one) for one in arguments], "minItems": size,
+            return {"type": "array", "prefixItems": [_json_schema_of_type(one) for one in arguments], "minItems": size,
                     "maxItems": size}  # fmt: skip
-        return {"type": "array", "items": json_schema_of_type(arguments[0])}
+        return {"type": "array", "items": _json_schema_of_type(arguments[0])}
     if get_origin(kind) is dict:
-        return {"type": "object", "additionalProperties": json_schema_of_type(arguments[1])}
+        return {"type": "object", "additionalProperties": _json_schema_of_type(arguments[1])}
     raise NotImplementedError(f"no schema for {kind!r}")
 
 
@@ -335,7 +335,7 @@ class Meter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.what, self.first, self.unit = what, first, unit
-        self.console, self.clock = console or aside_console(), clock
+        self.console, self.clock = console or aside_output_console(), clock
         self.begun = self.turn = clock()
         self.last, self.note = 0.0, ""
         self.made = self.lines = 0  # passes that are done, and lines that were written
@@ -389,7 +389,7 @@ class Meter:
         return done / (now - self.turn) if now - self.turn >= MOMENT else 0.0
 
     def _speed(self, rate: float, before: str = "") -> str:
-        """How fast it goes, where that is known and what is counted means something to people."""
+        """How fast it goes, where that is known and what is counted means something to users."""
         return f"{before}{rate:,.0f} {self.unit}/s" if self.unit and rate else ""
 
     def hear(self, progress: Passed) -> None:
@@ -424,7 +424,7 @@ class Meter:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as a person says them.
+    """Seconds in words.
 
     >>> _duration(7.2), _duration(125)
     ('7 s', '2 min 05 s')

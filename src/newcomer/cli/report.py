@@ -66,7 +66,7 @@ def report_command(
         read = how.read(logs, carrier)
         if not json:
             output.print_advice(read.advice)
-        output.compile_with_notice("array_loops", "sold", "em", "linear", "policies")
+        output.compile_and_print_notice("array_loops", "sold", "em", "linear", "policies")
         called = options.log_options_in_words(logs, how)
         with Meter("Checking, fitting, measuring", unit="") as meter:
             settings: dict[str, Any] = {"rank": wanted, "estimator": method, "seed": seed, "quick": quick}
@@ -76,17 +76,18 @@ def report_command(
         told = {"out": str(target), "answer": found.answer, "sentences": found.sentences, "trouble": found.trouble}
         told |= {"decision": asdict(found.decision)}
         output.print_json(
-            "report", {"logs": options.without_secrets(logs), "advice": [*map(printed_as_options, read.advice)], **told}
+            "report",
+            {"logs": options.options_without_secrets(logs), "advice": [*map(printed_as_options, read.advice)], **told},
         )
     else:
-        show_report(found)
+        _show_report(found)
     if found.findings is not None and found.findings.verdict == "broken":
         raise typer.Exit(BROKEN)
 
 
-def show_report(found: Report) -> None:
+def _show_report(found: Report) -> None:
     """The verdict, and where the page is."""
-    console = output.result_console()
-    for said in model_summary.summary_lines(found.decision):
+    console = output.output_console()
+    for said in model_summary.model_summary_lines(found.decision):
         console.print(said)
     console.print(Text(f"page: {found.path} ({found.path.stat().st_size / 1000:,.0f} kB)"), soft_wrap=True)

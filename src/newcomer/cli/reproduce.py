@@ -40,6 +40,9 @@ def reproduce_command(
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder that holds ml-1m/ (NEWCOMER_DATA).")] = None,
     work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
+    repeats: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Studies: the first N splits or worlds; 0 takes all.")
+    ] = 0,
     show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, output.json_schema_option(reproduce_schema)] = False,
@@ -56,7 +59,7 @@ def reproduce_command(
     options.free_folder_option(folder, option="--out")
     if work is not None:
         options.free_folder_option(work, option="--work")
-    kept = catalogue.open_folder(scale, data=data, work=work)
+    kept = catalogue.open_folder(scale, data=data, work=work, repeats=repeats)
     begun = time.monotonic()
     made = catalogue.reproduce(
         wanted, kept, out=folder, workers=workers or os.cpu_count() or 1, progress=lambda stage: Clock(stage).tick
@@ -73,7 +76,7 @@ class Clock:
     def __init__(
         self, stage: str, *, console: Console | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.stage, self.console, self.clock = stage, console or output.aside_console(), clock
+        self.stage, self.console, self.clock = stage, console or output.aside_output_console(), clock
         self.begun = self.spoken = clock()
 
     def tick(self, done: int, total: int, left: float | None) -> None:
@@ -102,7 +105,7 @@ def _list(json: bool) -> None:
     if json:
         output.print_json("reproduce", {"figures": claims})
         return
-    output.result_console().print(terminal_facts(list(claims.items())))
+    output.output_console().print(terminal_facts(list(claims.items())))
 
 
 def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
@@ -111,7 +114,7 @@ def _tell(made: Sequence[Made], seconds: float, json: bool) -> None:
         output.print_json("reproduce", {"figures": paths, "seconds": seconds})
         return
     rows = [(one.figure.name, f"{one.picture}, {one.table.name}") for one in made]
-    output.result_console().print(terminal_facts(rows))
-    output.aside_console().print(
+    output.output_console().print(terminal_facts(rows))
+    output.aside_output_console().print(
         f"{len(made)} figures in {seconds / 60:.1f} min; finished runs are kept and not repeated", soft_wrap=True
     )

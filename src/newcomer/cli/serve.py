@@ -107,14 +107,14 @@ def serve_command(
         examples = [str(one) for one in (found.action_ids or ())[:3]]
         _greet(service.store.name, host, port, examples, secured=known is not None)
 
-    output.aside_console().print(
+    output.aside_output_console().print(
         "loading the model and the inner loops (compiled once: a minute or less)", soft_wrap=True
     )
     try:
         with asyncio.Runner(loop_factory=event_loop) as runner:
             runner.run(run(service, known, host=host, port=port, tell=tell, access_log=access_log))
     except (KeyboardInterrupt, SystemExit):  # the signal that uvicorn passes on once everything is drained
-        output.aside_console().print("stopped; everything acknowledged is in the store")
+        output.aside_output_console().print("stopped; everything acknowledged is in the store")
 
 
 def _greet(store: str, host: str, port: int, actions: list[str], *, secured: bool) -> None:
@@ -130,7 +130,7 @@ def _greet(store: str, host: str, port: int, actions: list[str], *, secured: boo
         f"  curl{token} {url}/v1/users/ann",
         f"Watch it: {url}. The API: {url}/openapi.json. Ctrl-C stops it in order.",
     ]
-    console = output.aside_console()
+    console = output.aside_output_console()
     for line in lines:
         console.print(line, markup=False, soft_wrap=True)
 

@@ -45,7 +45,7 @@ from newcomer.em.passes import LONGEST, Ascent, Passes
 from newcomer.em.shrinkage import FitStart, HeldoutFold, start_with_shrinkage
 from newcomer.em.variance_components import forecast_variance_components, persistent_variance_share
 from newcomer.evidence import PopulationFacts, RankComparison, SampleFacts
-from newcomer.logs.sample import sample, share_in_sample
+from newcomer.logs.sample import sample_logs, share_in_sample
 from newcomer.population import Population
 from newcomer.radius import Draws
 from newcomer.users import Split, user_folds
@@ -127,7 +127,7 @@ def sample_to_fit(passes: Passes) -> Passes:
     """Passes over a sample of about `SAMPLE` users, found in one pass; the same passes where there are hardly more."""
     if passes.logs.summary.users <= 2 * SAMPLE:
         return passes
-    return Passes(sample(passes.logs, SAMPLE, run=passes.run), passes.progress, passes.listen, sampled=True)
+    return Passes(sample_logs(passes.logs, SAMPLE, run=passes.run), passes.progress, passes.listen, sampled=True)
 
 
 def _estimate(

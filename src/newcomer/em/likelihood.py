@@ -153,18 +153,32 @@ class _View:
         return likelihood_loops.UserRows(self.table @ population.weights, *rows, *left, units)
 
 
-def _views(batch: Batch, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a batch, copied once for all tasks: a batch is read-only, and loops are compiled for arrays that are
+    not.
+    """
+
+    batch: Batch
+    actions: Ints  # all zero where no action is logged
+    rewards: Floats
+
+    @classmethod
+    def of(cls, batch: Batch) -> _Rows:
+        actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
+        return cls(batch, actions, np.array(batch.rewards))
+
+
+def _views(rows: _Rows, chosen: Bools, *, grouped: bool) -> Iterator[_View]:
     """The chosen users: all at once where rows share a table that is smaller than they are, else a few at a time.
 
     Rows of one action must be side by side (`grouped`) where the persistence is above zero.
     """
-    who = np.flatnonzero(chosen)
+    who, batch, actions = np.flatnonzero(chosen), rows.batch, rows.actions
     starts, stops = batch.offsets[who], batch.offsets[who + 1]
-    # A batch is read-only, and loops are compiled for arrays that are not: they get copies.
-    actions = np.zeros(len(batch.rewards), dtype=np.int64) if batch.actions is None else np.array(batch.actions)
     coded = batch.coded
     if coded is not None and (isinstance(coded.table, OneHot) or len(coded.table) <= int((stops - starts).sum())):
-        view = _View(coded.table, actions, actions, np.array(batch.rewards), starts, stops)
+        view = _View(coded.table, actions, actions, rows.rewards, starts, stops)
         yield view.grouped() if grouped else view
         return
     step, ends, first = max(1, CHUNK_BYTES // (8 * batch.dim)), np.cumsum(stops - starts), 0
@@ -191,12 +205,12 @@ def _some(batch: Batch, actions: Ints, starts: Ints, stops: Ints) -> _View:
 def likelihood_sums(batch: Batch, tasks: tuple[Task, ...]) -> tuple[Sums, ...]:
     """The sums of each task over the users of a batch: the map of a pass of EM."""
     where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
-    totals = [_nothing(task.population) for task in tasks]
+    totals, rows = [_nothing(task.population) for task in tasks], _Rows.of(batch)
     for i, task in enumerate(tasks):
         again = task.population.share > 0
-        for view in _views(batch, task.fitted[where], grouped=again):
+        for view in _views(rows, task.fitted[where], grouped=again):
             totals[i] += view.fit(task.population)
-        for view in _views(batch, task.judged[where], grouped=again):
+        for view in _views(rows, task.judged[where], grouped=again):
             found = view.judge(task.population)
             totals[i] += replace(
                 _nothing(task.population),
@@ -213,7 +227,7 @@ def likelihood_information(batch: Batch, who: Ints, population: Population) -> t
     chosen = np.zeros(len(batch.users), dtype=np.bool_)
     chosen[who] = True
     size, means, covariances = population.rank, [np.zeros((0, population.rank))], []
-    for view in _views(batch, chosen, grouped=population.share > 0):
+    for view in _views(_Rows.of(batch), chosen, grouped=population.share > 0):
         mean, covariance = np.empty((len(view.starts), size)), np.zeros((len(view.starts), size, size))
         likelihood_loops.likelihood_coordinates(view._seen(population), mean, covariance)
         means.append(mean)
@@ -241,6 +255,7 @@ def likelihood_squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bo
     Four times the covariance changes the log-likelihood by -1/2 [h log 4 - 3/4 e^T Sigma^-1 e], which tells it.
     """
     where, found = user_buckets(batch.hashes, user_bucket_count(batch.dim)), [np.zeros((0, 2))]
+    copied = _Rows.of(batch)
     for population, judged in held_out:
         wide = replace(
             population,
@@ -248,7 +263,7 @@ def likelihood_squared_errors(batch: Batch, held_out: tuple[tuple[Population, Bo
             noise_variance=4.0 * population.noise_variance,
             by_action=None if population.by_action is None else 4.0 * population.by_action,
         )
-        for view in _views(batch, judged[where], grouped=population.share > 0):
+        for view in _views(copied, judged[where], grouped=population.share > 0):
             rows = (view.stops - view.starts).astype(np.float64)
             change = view.judge(wide).likelihood - view.judge(population).likelihood
             found.append(np.column_stack([rows, (8.0 * change + rows * np.log(256.0)) / 3.0]))
@@ -312,10 +327,10 @@ def compare_likelihoods(
     """
     where = user_buckets(batch.hashes, user_bucket_count(batch.dim))
     others = ~UserSample("fit", sampled)(batch.hashes)
-    size = len(rivals[0])
+    size, rows = len(rivals[0]), _Rows.of(batch)
     total = Comparison(0, np.zeros(size), np.zeros((size, size)), np.zeros((2, size)))
     for populations, buckets in zip(rivals, judged, strict=True):
-        for view in _views(batch, buckets[where] & others, grouped=populations[0].share > 0):
+        for view in _views(rows, buckets[where] & others, grouped=populations[0].share > 0):
             each = [view.judge(population) for population in populations]
             values = np.clip(np.stack([one.gain for one in each]), -FARTHEST, FARTHEST)
             linear = np.clip(np.stack([one.linear for one in each]), -FARTHEST, FARTHEST)

@@ -1,19 +1,25 @@
 """Compiled loops over users for the likelihood of a population and its gradient; the maths is told in likelihood.py.
 
-A user with rewards r and products A = X L, e = r - X m - o of the features with W = [m, L] has the small system
+A user with rewards r has the h rows F = [e, A], with A = X L and e = r - X m - o the products of the features with W =
+[m, L]. With S the covariance of what is left, everything comes from F and S^-1 F:
 
-    P = I + A^T S^-1 A (k, k),   c = A^T S^-1 e (k,),   mu = P^-1 c,
+    F^T S^-1 F = [ e^T S^-1 e   c^T   ],      P = I + A^T S^-1 A (k, k),   c = A^T S^-1 e (k,),   mu = P^-1 c,
+                 [ c            P - I ]
     log p(r) = -1/2 [ h log(2 pi) + log det S + log det P + e^T S^-1 e - c^T P^-1 c ],
 
-S the covariance of what is left. Rows of different actions are independent, with the variance v of their action. Rows
-of the same action, n of them, share what lasts: S = s2 I + se 1 1^T with se = share v and s2 = v - se, so that with c'
-= se / (s2 + n se)
+and the gradient in the rows of F, S^-1 [f, f mu^T - A P^-1] with f = e - A mu, is one product with a small matrix:
+
+    S^-1 F M^T,      M = [ 1    -mu^T            ]
+                         [ mu   -mu mu^T - P^-1  ].
+
+Rows of different actions are independent, with the variance v of their action. Rows of the same action, n of them,
+share what lasts: S = s2 I + se 1 1^T with se = share v and s2 = v - se, so that with c' = se / (s2 + n se)
 
     S^-1 x = (x - c' (sum of x)) / s2,      log det S = (n - 1) log s2 + log(s2 + n se).
 
 Rows of one action must be neighbours for that, which the caller sees to where something lasts. With P = L L^T and the
-root R = L^-1, P^-1 is R^T R and c^T P^-1 c is |R c|^2. Arrays of one user are allocated once and written again for
-every user: k is small, and there are many users.
+root R = L^-1, P^-1 is R^T R and c^T P^-1 c is |R c|^2. Rows of a user are copied side by side, of a long history
+`BLOCK` at a time, so that both products run at the speed of matrices.
 """
 
 from __future__ import annotations
@@ -22,8 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from newcomer.array_loops import cholesky, dot, fast, invert_lower_triangle
+from newcomer.array_loops import add_products, cholesky, fast, inlined, invert_lower_triangle, multiply_rows
 from newcomer.arrays import Floats, Ints
+
+BLOCK = 256  # rows of one user that are worked on at a time
 
 
 class UserRows(NamedTuple):
@@ -41,7 +49,46 @@ class UserRows(NamedTuple):
     units: Floats  # (A,) of squared errors of prediction
 
 
+class LoopRoom(NamedTuple):
+    """Room for a block of B rows of one user, written again for every user."""
+
+    rows: Floats  # (B, k + 1) F
+    whitened: Floats  # (B, k + 1) S^-1 F
+    pulls: Floats  # (B, k + 1) S^-1 F M^T
+    products: Floats  # (k + 1, k + 1) F^T S^-1 F, the lower triangle
+    matrix: Floats  # (k + 1, k + 1) M^T
+    root: Floats  # (k, k) R, lower triangular
+    covariance: Floats  # (k, k) P^-1
+    inverse: Floats  # (A,) 1 / v
+    logs: Floats  # (A,) log v
+
+
 @fast
+def likelihood_room(seen: UserRows) -> LoopRoom:
+    """Room for the longest block of any user."""
+    longest = 1
+    for n in range(seen.starts.size):
+        first = seen.starts[n]
+        while first < seen.stops[n]:
+            stop = likelihood_block_end(seen, first, seen.stops[n])
+            longest = max(longest, stop - first)
+            first = stop
+    size = seen.product.shape[1]
+    rank = size - 1
+    return LoopRoom(
+        np.empty((longest, size)),
+        np.empty((longest, size)),
+        np.empty((longest, size)),
+        np.empty((size, size)),
+        np.empty((size, size)),
+        np.empty((rank, rank)),
+        np.empty((rank, rank)),
+        1.0 / seen.variance,
+        np.log(seen.variance),
+    )
+
+
+@inlined
 def likelihood_run_end(seen: UserRows, begin: int, end: int) -> int:
     """Where the rows of the action of row `begin` end: the next row, unless something lasts."""
     stop = begin + 1
@@ -51,48 +98,80 @@ def likelihood_run_end(seen: UserRows, begin: int, end: int) -> int:
     return stop
 
 
-@fast
-def likelihood_user_posterior(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats) -> float:
-    """Of user n: write mu (k,) and the root R of P^-1 (k, k, lower triangular); returns the log-likelihood.
+@inlined
+def likelihood_block_end(seen: UserRows, begin: int, end: int) -> int:
+    """Where the block that begins with a row ends: after at most `BLOCK` rows, unless one action has more."""
+    if end - begin <= BLOCK:
+        return end
+    if seen.share == 0.0:
+        return begin + BLOCK
+    stop = likelihood_run_end(seen, begin, end)
+    while stop < end:
+        after = likelihood_run_end(seen, stop, end)
+        if after - begin > BLOCK:
+            break
+        stop = after
+    return stop
 
-    `total` (k,) is room for a sum.
+
+@inlined
+def likelihood_load(seen: UserRows, begin: int, end: int, room: LoopRoom) -> float:
+    """Write F and S^-1 F of some rows of one user; returns log det S."""
+    size, count = seen.product.shape[1], end - begin
+    logdet = 0.0
+    for i in range(count):
+        code, action = seen.codes[begin + i], seen.actions[begin + i]
+        weight = room.inverse[action]
+        error = seen.rewards[begin + i] - seen.product[code, 0] - seen.offsets[action]
+        room.rows[i, 0], room.whitened[i, 0] = error, weight * error
+        for a in range(1, size):
+            room.rows[i, a] = seen.product[code, a]
+            room.whitened[i, a] = weight * seen.product[code, a]
+        logdet += room.logs[action]
+    if seen.share > 0.0:
+        first = begin
+        while first < end:
+            stop = likelihood_run_end(seen, first, end)
+            if stop - first > 1:
+                logdet += _share_what_lasts(seen, first, stop, first - begin, room)
+            first = stop
+    return logdet
+
+
+@fast
+def _share_what_lasts(seen: UserRows, first: int, stop: int, at: int, room: LoopRoom) -> float:
+    """Of n rows of one action, the first in row `at` of the room: S^-1 F with what lasts; returns what that adds to log
+    det S.
     """
-    begin, end, rank = seen.starts[n], seen.stops[n], mean.size
-    square = logdet = 0.0
-    root[:] = 0.0
-    mean[:] = 0.0
+    variance, count = seen.variance[seen.actions[first]], stop - first
+    single, lasting = (1.0 - seen.share) * variance, seen.share * variance
+    whole = single + count * lasting
+    for a in range(room.rows.shape[1]):
+        total = 0.0
+        for i in range(at, at + count):
+            total += room.rows[i, a]
+        for i in range(at, at + count):
+            room.whitened[i, a] = (room.rows[i, a] - lasting / whole * total) / single
+    more: float = (count - 1) * np.log(single) + np.log(whole) - count * room.logs[seen.actions[first]]
+    return more
+
+
+@fast
+def likelihood_user_posterior(seen: UserRows, n: int, room: LoopRoom, mean: Floats) -> float:
+    """Of user n: write mu (k,) and the root R of P^-1; returns the log-likelihood. The last block stays in the room."""
+    begin, end, rank, root, products = seen.starts[n], seen.stops[n], mean.size, room.root, room.products
+    logdet = 0.0
+    products[:] = 0.0
     first = begin
     while first < end:
-        stop = likelihood_run_end(seen, first, end)
-        variance, count = seen.variance[seen.actions[first]], stop - first
-        single = variance if count == 1 else (1.0 - seen.share) * variance  # s2, or all of it for an action met once
-        level = 0.0
-        total[:] = 0.0
-        for i in range(first, stop):
-            row = seen.product[seen.codes[i]]
-            error = seen.rewards[i] - row[0] - seen.offsets[seen.actions[i]]
-            square += error * error / single
-            level += error
-            for a in range(rank):
-                weight = row[a + 1] / single
-                total[a] += row[a + 1]
-                mean[a] += weight * error
-                for b in range(a + 1):
-                    root[a, b] += weight * row[b + 1]
-        logdet += np.log(single)
-        if count > 1:
-            # What the n rows have in common is taken off again: c' / s2 times the squares of their sums.
-            lasting = seen.share * variance
-            whole = single + count * lasting
-            less = lasting / (whole * single)
-            square -= less * level * level
-            for a in range(rank):
-                mean[a] -= less * level * total[a]
-                for b in range(a + 1):
-                    root[a, b] -= less * total[a] * total[b]
-            logdet += (count - 2) * np.log(single) + np.log(whole)
+        stop = likelihood_block_end(seen, first, end)
+        logdet += likelihood_load(seen, first, stop, room)
+        add_products(room.rows, room.whitened, stop - first, products)
         first = stop
     for a in range(rank):
+        mean[a] = products[a + 1, 0]
+        root[a, a + 1 :] = 0.0
+        root[a, : a + 1] = products[a + 1, 1 : a + 2]
         root[a, a] += 1.0
     if not cholesky(root, root, 0.0):  # numbers that are not finite: P itself is never singular
         root[:] = np.nan
@@ -112,40 +191,77 @@ def likelihood_user_posterior(seen: UserRows, n: int, mean: Floats, root: Floats
         for b in range(a, rank):
             left += root[b, a] * mean[b]
         mean[a] = left
-    value: float = -0.5 * ((end - begin) * np.log(2.0 * np.pi) + logdet + square - explained)
+    value: float = -0.5 * ((end - begin) * np.log(2.0 * np.pi) + logdet + products[0, 0] - explained)
     return value
 
 
-@fast
-def likelihood_gain_of_others(seen: UserRows, n: int, mean: Floats, root: Floats, total: Floats) -> tuple[float, float]:
+@inlined
+def likelihood_pull_matrix(room: LoopRoom, mean: Floats) -> None:
+    """Write P^-1 and M^T, of the user whose R and mu are given."""
+    covariance, matrix = room.covariance, room.matrix
+    covariance[:] = 0.0
+    add_likelihood_covariance(room.root, covariance)
+    matrix[0, 0] = 1.0
+    for a in range(mean.size):
+        matrix[a + 1, 0], matrix[0, a + 1] = -mean[a], mean[a]
+        for b in range(mean.size):
+            matrix[a + 1, b + 1] = -mean[a] * mean[b] - covariance[a, b]
+
+
+@inlined
+def likelihood_pulls(seen: UserRows, n: int, begin: int, end: int, room: LoopRoom) -> None:
+    """Write the pulls of a block of user n, M of whom is given."""
+    if begin > seen.starts[n] or end < seen.stops[n]:  # the only block is still there
+        likelihood_load(seen, begin, end, room)
+    multiply_rows(room.whitened, room.matrix, end - begin, room.pulls)
+
+
+@inlined
+def likelihood_gain_of_others(seen: UserRows, n: int, room: LoopRoom, mean: Floats) -> tuple[float, float]:
     """Of user n, whose posterior is given: the gain and its linear part, by leaving out one action at a time.
 
     Without the rows of an action, whose mean has the features f, the variance v and, given everything, the residual x,
     the residual is x / (1 - h), h = f^T P^-1 f / v: no system has to be solved again. That is exact where an action
-    has the same features at every meeting, and else leaves a little of its rows in.
+    has the same features at every meeting, and else leaves a little of its rows in. The pulls of its rows add up to x /
+    v and (x mu - P^-1 f) / v.
     """
-    begin, end, rank = seen.starts[n], seen.stops[n], mean.size
+    end, rank = seen.stops[n], mean.size
     gain = linear = 0.0
-    first = begin
-    while first < end:
-        stop = likelihood_run_end(seen, first, end)
-        variance, count = seen.variance[seen.actions[first]], stop - first
-        if count > 1:
-            variance *= seen.share + (1.0 - seen.share) / count
-        error = 0.0
-        total[:] = 0.0
-        for i in range(first, stop):
-            row = seen.product[seen.codes[i]]
-            error += (seen.rewards[i] - row[0] - seen.offsets[seen.actions[i]]) / count
-            for a in range(rank):
-                total[a] += row[a + 1] / count
-        left, lever = error - dot(total, mean), 0.0
-        for a in range(rank):
-            lever += dot(root[a, : a + 1], total) ** 2
-        left /= max(1.0 - lever / variance, 1e-9)
-        gain += (error * error - left * left) / seen.units[seen.actions[first]]
-        linear += error * (error - left) / seen.units[seen.actions[first]]
-        first = stop
+    block = seen.starts[n]
+    likelihood_pull_matrix(room, mean)
+    while block < end:
+        last = likelihood_block_end(seen, block, end)
+        likelihood_pulls(seen, n, block, last, room)
+        first = block
+        while first < last:
+            stop = likelihood_run_end(seen, first, last)
+            count, action = stop - first, seen.actions[first]
+            variance = seen.variance[action]
+            if count > 1:
+                variance *= seen.share + (1.0 - seen.share) / count
+            error = left = along = lever = 0.0
+            for i in range(first - block, stop - block):
+                error += room.rows[i, 0] / count
+                left += room.pulls[i, 0]
+            if count == 1:
+                i = first - block
+                for a in range(rank):
+                    along += room.rows[i, a + 1] * mean[a]
+                    lever -= room.rows[i, a + 1] * room.pulls[i, a + 1]
+            else:
+                for a in range(rank):
+                    total = pulled = 0.0
+                    for i in range(first - block, stop - block):
+                        total += room.rows[i, a + 1]
+                        pulled += room.pulls[i, a + 1]
+                    along += total * mean[a]
+                    lever -= total * pulled
+            lever = (lever + along * left) / count  # h
+            left = left * variance / max(1.0 - lever, 1e-9)
+            gain += (error * error - left * left) / seen.units[action]
+            linear += error * (error - left) / seen.units[action]
+            first = stop
+        block = last
     return gain, linear
 
 
@@ -158,21 +274,19 @@ def likelihoods_of_users(seen: UserRows, mean: Floats, likelihood: Floats, gain:
     actions. With e the error of the population's mean and p what the other actions add to the prediction it is e^2 -
     (e - p)^2 = 2 e p - p^2; its linear part is the sum of e p.
     """
-    rank = mean.shape[1]
-    root, total = np.empty((rank, rank)), np.empty(rank)
+    room = likelihood_room(seen)
     for n in range(seen.starts.size):
-        likelihood[n] = likelihood_user_posterior(seen, n, mean[n], root, total)
-        gain[n], linear[n] = likelihood_gain_of_others(seen, n, mean[n], root, total)
+        likelihood[n] = likelihood_user_posterior(seen, n, room, mean[n])
+        gain[n], linear[n] = likelihood_gain_of_others(seen, n, room, mean[n])
 
 
 @fast
 def likelihood_coordinates(seen: UserRows, means: Floats, covariances: Floats) -> None:
     """Write the posterior mean (users, k) of each user's z, and add its covariance to `covariances` (users, k, k)."""
-    rank = means.shape[1]
-    root, total = np.empty((rank, rank)), np.empty(rank)
+    room = likelihood_room(seen)
     for n in range(seen.starts.size):
-        likelihood_user_posterior(seen, n, means[n], root, total)
-        add_likelihood_covariance(root, covariances[n])
+        likelihood_user_posterior(seen, n, room, means[n])
+        add_likelihood_covariance(room.root, covariances[n])
 
 
 @fast
@@ -196,65 +310,35 @@ def likelihood_expectations(
     W. `lean` (A,), the sum over rows of S^-1 f, is the gradient in the offsets. `residual` (A,) is the expected sum
     over rows of f^T S^-1 f, in units that make it 1 a row, and `rows` (A,) counts rows.
     """
-    rank = seen.product.shape[1] - 1
-    root, covariance, mean, total = np.empty((rank, rank)), np.empty((rank, rank)), np.empty(rank), np.empty(rank)
-    spread, common = np.empty(rank), np.empty(rank)
-    likelihood = 0.0
+    size, room, likelihood = seen.product.shape[1], likelihood_room(seen), 0.0
+    mean = np.empty(size - 1)
     for n in range(seen.starts.size):
-        likelihood += likelihood_user_posterior(seen, n, mean, root, total)
-        covariance[:] = 0.0
-        add_likelihood_covariance(root, covariance)
+        likelihood += likelihood_user_posterior(seen, n, room, mean)
+        likelihood_pull_matrix(room, mean)
         length = 0.0  # of the history, in units of the inverse variances
         first, end = seen.starts[n], seen.stops[n]
         while first < end:
-            stop = likelihood_run_end(seen, first, end)
-            action, count = seen.actions[first], stop - first
-            variance = seen.variance[action]
-            single, less = variance, 0.0
-            level = square = 0.0
-            total[:] = 0.0  # becomes the sum over the rows of A
-            if count > 1:
-                single = (1.0 - seen.share) * variance
-                less = seen.share * variance / (single + count * seen.share * variance)  # c'
-                for i in range(first, stop):
-                    row = seen.product[seen.codes[i]]
-                    level += seen.rewards[i] - row[0] - seen.offsets[action] - dot(row[1:], mean)
-                    for a in range(rank):
-                        total[a] += row[a + 1]
-                square -= less * level * level
-            # A P^-1 of the sum, which every row of the action gives back by its share c'.
-            common[:] = 0.0
-            for a in range(rank):
-                for b in range(rank):
-                    common[b] += total[a] * covariance[a, b]
-            square -= less * dot(common, total)
-            for i in range(first, stop):
-                row, out = seen.product[seen.codes[i]], pull[seen.codes[i]]
-                left = seen.rewards[i] - row[0] - seen.offsets[action]  # becomes the residual f of this row
-                spread[:] = 0.0  # becomes its row of A P^-1
-                for a in range(rank):
-                    weight = row[a + 1]
-                    left -= weight * mean[a]
-                    for b in range(rank):
-                        spread[b] += weight * covariance[a, b]
-                square += left * left + dot(spread, row[1:])
-                own = (left - less * level) / single
-                out[0] += own
+            stop = likelihood_block_end(seen, first, end)
+            likelihood_pulls(seen, n, first, stop, room)
+            for i in range(stop - first):
+                code, action = seen.codes[first + i], seen.actions[first + i]
+                own = room.pulls[i, 0]
+                square = 2.0 * own * room.rows[i, 0]
+                for a in range(size):
+                    pull[code, a] += room.pulls[i, a]
+                    square -= room.rows[i, a] * room.pulls[i, a]
                 lean[action] += own
-                for a in range(rank):
-                    out[a + 1] += own * mean[a] - (spread[a] - less * common[a]) / single
-            residual[action] += square * variance / single
-            rows[action] += count
-            length += count / variance
+                residual[action] += square * seen.variance[action]
+                rows[action] += 1.0
+                length += room.inverse[action]
             first = stop
-        # Every row of the user has the same E[(1, z)(1, z)^T]; the first column is the first row, filled in at the end.
+        # Every row of the user has the same E[(1, z)(1, z)^T], which M has too, but for signs.
         weights[0, 0] += length
-        for a in range(rank):
-            weights[0, a + 1] += length * mean[a]
-            for b in range(rank):
-                weights[a + 1, b + 1] += length * (covariance[a, b] + mean[a] * mean[b])
-    for a in range(rank):
-        weights[a + 1, 0] = weights[0, a + 1]
+        for a in range(1, size):
+            weights[a, 0] += length * room.matrix[0, a]
+            weights[0, a] += length * room.matrix[0, a]
+            for b in range(1, size):
+                weights[a, b] -= length * room.matrix[a, b]
     return likelihood
 
 
@@ -263,9 +347,16 @@ def warm_likelihood_loops() -> None:
     first, one = np.zeros(1, dtype=np.int64), np.ones(1, dtype=np.int64)
     seen = UserRows(np.ones((1, 2)), first, first, np.ones(1), first, one, np.ones(1), np.zeros(1), 0.5, np.ones(1))
     likelihood_run_end(seen, 0, 1)
-    likelihood_user_posterior(seen, 0, np.empty(1), np.empty((1, 1)), np.empty(1))
-    square, two = np.ones((1, 1)), np.ones(1)
-    likelihoods_of_users(seen, square.copy(), two, two, two.copy())
+    likelihood_block_end(seen, 0, 1)
+    mean, row, two = np.empty(1), np.empty((1, 2)), np.empty((2, 2))
+    square, each = np.ones((1, 1)), np.ones(1)
+    room = LoopRoom(row, row.copy(), row.copy(), two, two.copy(), square.copy(), square.copy(), each, each * 0.0)
+    likelihood_load(seen, 0, 1, room)
+    _share_what_lasts(seen, 0, 1, 0, room)
+    likelihood_user_posterior(seen, 0, room, mean)
+    likelihood_pull_matrix(room, mean)
+    likelihood_pulls(seen, 0, 0, 1, room)
+    likelihoods_of_users(seen, square.copy(), each, each, each.copy())
     add_likelihood_covariance(square, square.copy())
     likelihood_coordinates(seen, square.copy(), np.zeros((1, 1, 1)))
-    likelihood_expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), two, two, two)
+    likelihood_expectations(seen, np.zeros((2, 2)), np.zeros((1, 2)), each, each, each)

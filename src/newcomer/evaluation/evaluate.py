@@ -1,6 +1,6 @@
-"""evaluate(): will it help newcomers? What people who were kept out of the fit say, and what stands behind it.
+"""evaluate(): will it help newcomers? What held-out users say, and what stands behind it.
 
-A fit holds out people by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
+A fit holds out users by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
 worth to these (`newcomer.gain`). That is the first answer here too, to the number. Behind it, for the same fits without
 the same people: what other predictors are worth after t interactions (cold_start.py), policies that begin from nothing
 and values by propensities (off_policy.py), and fits to fewer users. Last, policies play in a world drawn
@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from newcomer import validate
 from newcomer._fit import Fitting, fit_and_fit_parts
 from newcomer.arrays import Ints
 from newcomer.checks.quick import quick_check
@@ -49,15 +48,15 @@ from newcomer.evaluation.results import (
 )
 from newcomer.evidence import Evidence, GainStep, HeldoutGain
 from newcomer.findings import Findings
-from newcomer.gain.arms import arm_steps
+from newcomer.gain.arm_gains import arm_gains
 from newcomer.gain.deals import Progress, UserTable, deal_choices, deal_lengths, usual_deal_length
 from newcomer.gain.heldout_gain import heldout_gain_deals, heldout_gain_judges
 from newcomer.gain.propensities import why_no_propensities
-from newcomer.gain.verdict import LOOK, decide, findings_of_verdict
+from newcomer.gain.verdict import LOOK, decide_verdict, findings_of_verdict
 from newcomer.interval import FEWEST
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
-from newcomer.logs.read import opened_logs
+from newcomer.logs.read import read_logs_if_path
 from newcomer.logs.reduce import reduce
 from newcomer.model import Model
 from newcomer.policies.baselines import EmpiricalArms, PopulationMean
@@ -65,6 +64,7 @@ from newcomer.policies.prior import PriorTS, PriorUCB
 from newcomer.run_settings import Run
 from newcomer.simulate import play
 from newcomer.users import FEW, FOLDS
+from newcomer.validate import validate_flag, validate_instance, validate_whole
 from newcomer.worlds.fitted import FittedWorld, fitted_world_menu
 
 JUDGED = 6_000  # held-out users, of those who judge the fit, by whom predictors are compared
@@ -107,11 +107,11 @@ def evaluate(
     ('helps', 5)
     """
     run = Run.asked(run, who="evaluate", workers=workers, progress=progress).for_reading("evaluate")
-    seed = validate.whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
-    quick = validate.flag(quick, "quick", kind=NewcomerError)
+    seed = validate_whole(seed, "seed", least=0, most=2**62, kind=NewcomerError)
+    quick = validate_flag(quick, "quick", kind=NewcomerError)
     if findings is not None:
-        validate.instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
-    with opened_logs(logs, run.workers) as read:
+        validate_instance(findings, Findings, "findings", todo="pass what nc.check returned", kind=NewcomerError)
+    with read_logs_if_path(logs, run.workers) as read:
         settings: dict[str, Any] = {"seed": seed, "quick": quick, "rank": rank, "estimator": estimator}
         return evaluate_fitted(read, None, progress=run.progress, findings=findings, **settings)
 
@@ -150,7 +150,7 @@ def evaluate_fitted(
     evidence = replace(fitted.model.evidence, checks=checked)
     found = _told(plan, each, evidence.measured)
     stages.end()
-    return _decided(replace(found, arms=arm_steps(logs)), evidence)
+    return _decided(replace(found, arms=arm_gains(logs)), evidence)
 
 
 def _decided(found: Evaluation, evidence: Evidence) -> Evaluation:
@@ -158,7 +158,7 @@ def _decided(found: Evaluation, evidence: Evidence) -> Evaluation:
     broken, doubtful = (
         tuple(one.name for one in findings_of_verdict(evidence.checks, verdict)) for verdict in ("broken", "doubtful")
     )
-    return replace(found, broken=broken, doubtful=doubtful, decision=decide(evidence))
+    return replace(found, broken=broken, doubtful=doubtful, decision=decide_verdict(evidence))
 
 
 def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evaluation:
@@ -176,7 +176,7 @@ def _by_arms_alone(logs: Logs, judges: Logs | None, evidence: Evidence) -> Evalu
         why_no_off_policy=why,
         far_rewards=logs.summary.far_rewards,
         remedy=logs.summary.remedy,
-        arms=arm_steps(logs),
+        arms=arm_gains(logs),
         **nothing,
     )
     return _decided(found, evidence)
@@ -186,10 +186,10 @@ def _work(logs: Logs, seen: _Seen, *, quick: bool, fit: bool) -> float:
     """What all stages cost, if as many parts are held out in turn as is usual."""
     left = {*(LONG if quick else ()), *(() if seen.propensities and logs.by_action else ("weigh",))}
     each = sum(weight for name, weight in WEIGHTS.items() if name not in left)
-    return FITTED * fit + usual_evaluation_folds(logs) * each
+    return FITTED * fit + _usual_evaluation_folds(logs) * each
 
 
-def usual_evaluation_folds(logs: Logs) -> int:
+def _usual_evaluation_folds(logs: Logs) -> int:
     """In how many parts a fit usually holds its users out; more where their number leaves the rank open."""
     return FOLDS if logs.summary.users < FEW else 1
 
@@ -218,13 +218,13 @@ class Plan:
 
     @classmethod
     def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
-        """By what was seen of the logs, and the buckets of the people whom each fit held out."""
+        """By what was seen of the logs, and the buckets of the users whom each fit held out."""
         held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
         length = seen.usual_length(logs)
         choices = deal_choices(length)
         able = seen.able(choices)
         if not held_out:
-            raise too_few_to_evaluate(able, choices, logs)
+            raise _too_few_to_evaluate(able, choices, logs)
         folds = [Fold(~judged, judged, seed) for judged in held_out]
         people = round(able * float(np.mean(np.any(held_out, axis=0))))
         known = logs.action_ids is not None and logs.by_action
@@ -257,14 +257,14 @@ class Plan:
 
     @property
     def fitted_users(self) -> int:
-        """Users whom a fit without the people held out was fitted to, on average."""
+        """Users that a fit without the held-out ones was fitted to, on average."""
         return round(self.logs.summary.users * float(np.mean([fold.fitted.mean() for fold in self.folds])))
 
     @property
     def weights(self) -> dict[str, float]:
         """What the stages of a fold cost, so that those of all folds add up to what was told at the beginning."""
         leave = {*(LONG if self.quick or self.sample else ()), *(("weigh",) if self.why_not else ())}
-        times = usual_evaluation_folds(self.logs) / len(self.folds)
+        times = _usual_evaluation_folds(self.logs) / len(self.folds)
         return {name: times * weight for name, weight in WEIGHTS.items() if name not in leave}
 
 
@@ -290,13 +290,13 @@ class _Seen:
     def judging(self, logs: Logs) -> int:
         """How many users may be held out with the rows to judge, where these are some of the users of the logs."""
         length = usual_deal_length(self.lengths)
-        return self.able(deal_choices(length)) // (1 if usual_evaluation_folds(logs) > 1 else FOLDS) if length else 0
+        return self.able(deal_choices(length)) // (1 if _usual_evaluation_folds(logs) > 1 else FOLDS) if length else 0
 
     def check(self, logs: Logs) -> None:
         """Refuse logs of which nobody can judge a fit, before it is made."""
         choices = deal_choices(self.usual_length(logs))
         if not self.able(choices):
-            raise too_few_to_evaluate(0, choices, logs)
+            raise _too_few_to_evaluate(0, choices, logs)
 
     def usual_length(self, logs: Logs) -> int:
         """The median length of histories that have two rows."""
@@ -307,8 +307,8 @@ class _Seen:
         return length
 
 
-def too_few_to_evaluate(able: int, choices: int, logs: Logs) -> LogsError:
-    """Says that too few people have the rows to judge a fit."""
+def _too_few_to_evaluate(able: int, choices: int, logs: Logs) -> LogsError:
+    """Says that too few users have the rows to judge a fit."""
     return LogsError(
         f"{able:,} of {logs.summary.users:,} users have the {choices + 1} rows that it takes to judge a fit",
         todo="log more rows of more users; 150 users of 10 rows are a beginning",
@@ -329,7 +329,7 @@ class FoldResult:
 
 
 def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
-    """Judge the model of a fit without some people by these, play, weigh, and fit again to fewer."""
+    """Judge the model of a fit without some users by these, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.judging, plan.share)
     stages.begin(plan.weights["others"])
     made = predictors_of(train, model)
@@ -371,12 +371,12 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     return found
 
 
-def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> Evaluation:
+def _told(plan: Plan, found: list[FoldResult], heldout: HeldoutGain | None) -> Evaluation:
     """The folds together, in records."""
     logs, first = plan.logs.summary, found[0].made
     judged = UserTable.joined([one.judged for one in found])
     played = UserTable.joined([one.played for one in found])
-    headline = tuple(_headline(step) for step in outlook.steps) if outlook else ()
+    headline = tuple(_headline(step) for step in heldout.steps) if heldout else ()
     values, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
     return Evaluation(
         users=logs.users,
@@ -394,7 +394,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> E
         learning=learning_results(judged, [one.learned for one in found], plan.fitted_users, plan.look),
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
-        everybody=outlook.everybody if outlook else None,
+        everybody=heldout.everybody if heldout else None,
         remedy=logs.remedy,
     )
 

@@ -23,7 +23,7 @@ from newcomer.evaluation.cold_start import CHANCE, ERROR, ORDER, REWARD
 from newcomer.evaluation.predictors import MEAN, OURS, AttributeStep, attribute_predictor_sentences
 from newcomer.evidence import LIMITS, Everybody
 from newcomer.findings import Decision, Known
-from newcomer.gain.arms import ArmStep, arm_sentences
+from newcomer.gain.arm_gains import ArmStep, arm_gain_sentences
 from newcomer.gain.deals import UserTable
 from newcomer.gain.verdict import LOOK, verdict_times
 from newcomer.interval import FEWEST, Interval, interval_in_words
@@ -271,8 +271,8 @@ def _sentences(found: Evaluation) -> list[str]:
     decided, look = list(found.decision.sentences) if found.decision else [], found.look
     if look is None:
         nothing = found.why_no_off_policy if found.arms else _nothing(found)
-        return [*decided, nothing, *arm_sentences(found.arms), *found.notes]
-    said = [*decided, _answer(found, look), *arm_sentences(found.arms)]
+        return [*decided, nothing, *arm_gain_sentences(found.arms), *found.notes]
+    said = [*decided, _answer(found, look), *arm_gain_sentences(found.arms)]
     said += [*attribute_predictor_sentences(found.attributes), *_rivals(found, look)]
     said += [*_learning(found.learning), *_replay(found.replay), *_off_policy(found), *_simulation(found.simulation)]
     return [*said, *found.notes]
@@ -462,6 +462,6 @@ def learning_results(
 
 
 def _aligned(judged: UserTable, other: UserTable, values: Floats) -> Floats:
-    """Values of another table of people in the order of the first, NaN where somebody is not in it."""
+    """Values of another table of users in the order of the first, NaN where somebody is not in it."""
     places = dict(zip(other.people.hashes.tolist(), values.tolist(), strict=True))
     return np.array([places.get(one, np.nan) for one in judged.people.hashes.tolist()])

@@ -239,11 +239,11 @@ def symmetric_ridge(triangle: Floats, dim: int) -> Floats:
     return full
 
 
-def condition_posterior(system: Ridge, users: Ints, rows: Floats, rewards: Floats, variance: Floats) -> None:
+def condition_ridge_posterior(system: Ridge, users: Ints, rows: Floats, rewards: Floats, variance: Floats) -> None:
     """Take rewards (m,) = rows (m, k) . z + noise of this variance (m,) into the posteriors of `users` (m,).
 
     >>> system = start_ridge(1, 1)
-    >>> condition_posterior(system, np.array([0]), np.array([[1.0]]), np.array([3.0]), np.array([0.5]))
+    >>> condition_ridge_posterior(system, np.array([0]), np.array([[1.0]]), np.array([3.0]), np.array([0.5]))
     >>> system.mean.round(6).tolist()
     [[2.0]]
     """
@@ -251,7 +251,7 @@ def condition_posterior(system: Ridge, users: Ints, rows: Floats, rewards: Float
     learn_ridge(system, np.ascontiguousarray(rows / root[:, None]), rewards / root, users)
 
 
-def predict_by_posterior(system: Ridge, users: Ints, rows: Floats) -> tuple[Floats, Floats]:
+def predict_by_ridge_posterior(system: Ridge, users: Ints, rows: Floats) -> tuple[Floats, Floats]:
     """What the posteriors of `users` (m,) expect of rows (m, k): mean (m,) and variance (m,) of rows . z."""
     x, length = np.ascontiguousarray(rows), np.empty(len(users))
     scoring_loops.score_lengths(system.factor, users, x, length)

@@ -29,12 +29,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import files, validate
+from newcomer import files
 from newcomer.arrays import Bools, Ints
 from newcomer.errors import ModelError, NoHash, PolicyError
 from newcomer.linear import state_file
 from newcomer.linear.shared_rows import SharedRows, alike_shared_rows, grouped_shared_rows
 from newcomer.records import Shown
+from newcomer.validate import validate_array
 
 Array = NDArray[Any]
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -455,7 +456,7 @@ def state_positions(users: ArrayLike | Any, count: int) -> Ints:
     """
     if type(users) is list and len(users) == 1 and type(users[0]) is int and 0 <= users[0] < count:
         return np.array(users)  # one user, as most calls of a service have it
-    given = users if type(users) is np.ndarray else validate.array(users, "users")
+    given = users if type(users) is np.ndarray else validate_array(users, "users")
     if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
         raise PolicyError(f"users must be a list of positions, not {given.dtype} of shape {given.shape}")
     rows = np.ascontiguousarray(given, dtype=np.int64)
@@ -465,7 +466,7 @@ def state_positions(users: ArrayLike | Any, count: int) -> Ints:
 
 
 def _readable(value: str) -> str:
-    """A setting as people read it: numbers as short as they can be, of hashes the beginning."""
+    """A setting as users read it: numbers as short as they can be, of hashes the beginning."""
     try:
         return repr(float(value)).removesuffix(".0") if "." in value or "e" in value else value[:24]
     except ValueError:

@@ -89,7 +89,7 @@ def pack_state_file(kind: str, record: str, arrays: Mapping[str, Array], index: 
     kinds, out = np.empty(len(given), dtype=np.uint8), np.empty(len(data), dtype=np.uint8)
     words, numbers = np.frombuffer(data, INT), np.frombuffer(data, FLOAT)
     ends = np.array(list(accumulate([array.size for array in given])))
-    size = state_loops.encode_state_words(words, numbers, ends, _reals(types), FREE, kinds, out)
+    size = state_loops.encode_state_words_loop(words, numbers, ends, _reals(types), FREE, kinds, out)
     table = _write_table(tuple(named), types, tuple([array.shape[1:] for array in given]), kinds.tobytes())
     users = rows if index is None else len(index)
     head = f"[{json.dumps(kind)},{record},{users},{rows}]".encode()
@@ -116,7 +116,7 @@ def unpack_state_file(data: bytes, kind: str, names: Mapping[int, str]) -> Conte
     words = np.empty(int(plan.ends[-1]), INT)
     numbers = words.view(FLOAT)
     content = np.frombuffer(data, dtype=np.uint8)
-    state_loops.decode_state_words(content, begin + table, plan.kinds, plan.ends, plan.reals, words, numbers)
+    state_loops.decode_state_words_loop(content, begin + table, plan.kinds, plan.ends, plan.reals, words, numbers)
     found: dict[str, Array] = {}
     for name, first, last, code, shape in plan.parts:
         part = (numbers if code == REAL else words)[first:last]

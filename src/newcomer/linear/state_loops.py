@@ -22,7 +22,7 @@ WIDTHS = (8, 0, 8, 1, 2, 4, 4)
 
 
 @compiled
-def state_words_fit(words: Ints, numbers: Floats, begin: int, end: int, real: bool, limit: float) -> bool:
+def _state_words_fit(words: Ints, numbers: Floats, begin: int, end: int, real: bool, limit: float) -> bool:
     """Whether all words of a run are whole numbers in [-limit, limit)."""
     for i in range(begin, end):
         if real:
@@ -35,13 +35,13 @@ def state_words_fit(words: Ints, numbers: Floats, begin: int, end: int, real: bo
 
 
 @compiled
-def shortest_state_words(words: Ints, numbers: Floats, begin: int, end: int, real: bool) -> int:
+def _shortest_state_words(words: Ints, numbers: Floats, begin: int, end: int, real: bool) -> int:
     """How to write the run of words from `begin` to `end`, which are floats if `real`; constants aside."""
-    if state_words_fit(words, numbers, begin, end, real, 128.0):
+    if _state_words_fit(words, numbers, begin, end, real, 128.0):
         return INT8
-    if state_words_fit(words, numbers, begin, end, real, 32768.0):
+    if _state_words_fit(words, numbers, begin, end, real, 32768.0):
         return INT16
-    if state_words_fit(words, numbers, begin, end, real, 2147483648.0):
+    if _state_words_fit(words, numbers, begin, end, real, 2147483648.0):
         return INT32
     if not real:
         return RAW
@@ -52,14 +52,14 @@ def shortest_state_words(words: Ints, numbers: Floats, begin: int, end: int, rea
 
 
 @compiled
-def put_state_word(word: int, width: int, out: Bytes, place: int) -> None:
+def _put_state_word(word: int, width: int, out: Bytes, place: int) -> None:
     """Write the lowest bytes of a word."""
     for b in range(width):
         out[place + b] = (word >> (8 * b)) & 255
 
 
 @compiled
-def encode_state_words(
+def encode_state_words_loop(
     words: Ints, numbers: Floats, ends: Ints, reals: Bools, free: int, kinds: Bytes, out: Bytes
 ) -> int:
     """Write runs of words, which end at `ends` (A,), to `out`, and how to `kinds` (A,); returns the bytes written.
@@ -80,30 +80,30 @@ def encode_state_words(
             free -= end - begin
             kinds[a] = CONSTANT if end > begin and words[begin] != 0 else ZERO
             if kinds[a] == CONSTANT:
-                put_state_word(int(words[begin]), 8, out, place)
+                _put_state_word(int(words[begin]), 8, out, place)
                 place += 8
             begin = end
             continue
-        kind = shortest_state_words(words, numbers, begin, end, reals[a])
+        kind = _shortest_state_words(words, numbers, begin, end, reals[a])
         kinds[a] = kind
         for i in range(begin, end):
             if kind == RAW:
-                put_state_word(int(words[i]), 8, out, place)
+                _put_state_word(int(words[i]), 8, out, place)
                 place += 8
             elif kind == FLOAT32:
                 single[0] = numbers[i]
-                put_state_word(int(bits[0]), 4, out, place)
+                _put_state_word(int(bits[0]), 4, out, place)
                 place += 4
             else:
                 width = 1 if kind == INT8 else 2 if kind == INT16 else 4
-                put_state_word(int(numbers[i]) if reals[a] else int(words[i]), width, out, place)
+                _put_state_word(int(numbers[i]) if reals[a] else int(words[i]), width, out, place)
                 place += width
         begin = end
     return place
 
 
 @compiled
-def get_state_word(data: Bytes, place: int, width: int) -> int:
+def _get_state_word(data: Bytes, place: int, width: int) -> int:
     """The whole number, with its sign, of the lowest bytes of a word."""
     word = np.int64(0)
     for b in range(width):
@@ -114,11 +114,11 @@ def get_state_word(data: Bytes, place: int, width: int) -> int:
 
 
 @compiled
-def decode_state_words(
+def decode_state_words_loop(
     data: Bytes, place: int, kinds: Bytes, ends: Ints, reals: Bools, words: Ints, numbers: Floats
 ) -> None:
-    """Read what `encode_state_words` wrote from `place` on into `words`; the caller has seen that `data` is as long as
-    that takes.
+    """Read what `encode_state_words_loop` wrote from `place` on into `words`; the caller has seen that `data` is as
+    long as that takes.
 
     `numbers` are the same memory as `words`.
     """
@@ -127,13 +127,13 @@ def decode_state_words(
     for a in range(ends.size):
         end, kind = ends[a], kinds[a]
         if kind == ZERO or kind == CONSTANT:
-            words[begin:end] = 0 if kind == ZERO else get_state_word(data, place, 8)
+            words[begin:end] = 0 if kind == ZERO else _get_state_word(data, place, 8)
             place += 8 if kind == CONSTANT else 0
             begin = end
             continue
         width = 8 if kind == RAW else 1 if kind == INT8 else 2 if kind == INT16 else 4
         for i in range(begin, end):
-            word = get_state_word(data, place, width)
+            word = _get_state_word(data, place, width)
             place += width
             if kind == FLOAT32:
                 single[0] = word
@@ -150,11 +150,11 @@ def warm_state_loops() -> None:
     data = np.arange(2.0).tobytes()
     words, numbers = np.frombuffer(data, dtype=np.int64), np.frombuffer(data)
     ends, reals, kinds, out = np.array([2]), np.ones(1, dtype=np.bool_), np.zeros(1, np.uint8), np.zeros(16, np.uint8)
-    state_words_fit(words, numbers, 0, 2, True, 2.0)
-    shortest_state_words(words, numbers, 0, 2, True)
-    put_state_word(1, 1, out, 0)
-    encode_state_words(words, numbers, ends, reals, 8, kinds, out)
+    _state_words_fit(words, numbers, 0, 2, True, 2.0)
+    _shortest_state_words(words, numbers, 0, 2, True)
+    _put_state_word(1, 1, out, 0)
+    encode_state_words_loop(words, numbers, ends, reals, 8, kinds, out)
     written, back = np.frombuffer(out.tobytes(), dtype=np.uint8), np.zeros(2, dtype=np.int64)
-    get_state_word(written, 0, 1)
+    _get_state_word(written, 0, 1)
     given: list[Any] = [written, 0, np.frombuffer(kinds.tobytes(), dtype=np.uint8), ends, reals]
-    decode_state_words(*[*given, back, back.view(np.float64)])
+    decode_state_words_loop(*[*given, back, back.view(np.float64)])

@@ -40,11 +40,11 @@ from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import (
     NUMBERS,
     Tilted,
-    evaluate_tilt,
-    example_tilt,
-    project_out_of_basis,
-    tilt_evaluation_room,
-    write_tilt_evaluation,
+    evaluate_tilt_loop,
+    example_for_tilt_loops,
+    project_out_of_tilt_loop,
+    room_for_tilt_loops,
+    write_tilt_evaluation_loop,
 )
 
 MEMORY = 8  # steps that the ascent remembers
@@ -62,7 +62,7 @@ class Ascent(NamedTuple):
 
 
 @compiled
-def ascent_newton_direction(memory: StepMemory, slope: Floats, ahead: Floats) -> None:
+def _ascent_newton_direction(memory: StepMemory, slope: Floats, ahead: Floats) -> None:
     """Write the quasi-Newton direction of ascent for a gradient `slope` (n,).
 
     The first guess of the inverse Hessian is the multiple of I that fits the newest step.
@@ -78,23 +78,23 @@ def ascent_newton_direction(memory: StepMemory, slope: Floats, ahead: Floats) ->
 
 
 @compiled
-def project_ascent_tilt(basis: Floats, tilt: Floats) -> None:
+def _project_ascent_tilt(basis: Floats, tilt: Floats) -> None:
     """Take the part in U_hat away from both columns of Y, in place."""
     for c in range(2):
         column = tilt[: basis.shape[0], c].copy()
-        project_out_of_basis(basis, column)
+        project_out_of_tilt_loop(basis, column)
         tilt[: basis.shape[0], c] = column
 
 
 @compiled
-def first_feasible_ascent(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> tuple[Tilted, int]:
+def _first_feasible_ascent(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> tuple[Tilted, int]:
     """Evaluate the start of an ascent; where it holds no feasible point, move it to U_hat, in place, until it does.
 
     Returns what was found and the number of evaluations.
     """
     spent = 0
     while True:
-        found = evaluate_tilt(problem, action, tilt, smooth)
+        found = evaluate_tilt_loop(problem, action, tilt, smooth)
         spent += 1
         if found.value > -np.inf or spent > HALVINGS:
             return found, spent
@@ -104,7 +104,7 @@ def first_feasible_ascent(problem: Problem, action: Floats, tilt: Floats, smooth
 
 
 @compiled
-def ascend_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
+def _ascend_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
     """Ascend from a tilt, in place, until two steps in a row gain and promise less than about `tolerance`.
 
     A step promises what the value would gain if it were linear. It is shortened while it gains less than FAIR of that:
@@ -114,7 +114,7 @@ def ascend_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float, t
     vectors of n = 2 (d + k).
     """
     shape, d, n = tilt.shape, problem.basis.shape[0], tilt.size
-    here, spent = first_feasible_ascent(problem, action, tilt, smooth)
+    here, spent = _first_feasible_ascent(problem, action, tilt, smooth)
     if here.value == -np.inf:
         return Ascent(here, 0.0, spent)
     taken = np.zeros(1, dtype=np.int64)
@@ -125,19 +125,19 @@ def ascend_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float, t
     for _ in range(STEPS):
         steepness = dot(slope, slope)
         if taken[0] > 0:
-            ascent_newton_direction(memory, slope, ahead)
+            _ascent_newton_direction(memory, slope, ahead)
         elif steepness > 0.0 and not stuck:
             reach = (0.3 * np.sqrt(dot(now[: 2 * d], now[: 2 * d])) + 1e-3) / np.sqrt(steepness)
             for i in range(n):
                 ahead[i] = reach * slope[i]
         else:
             break
-        project_ascent_tilt(problem.basis, ahead.reshape(shape))
+        _project_ascent_tilt(problem.basis, ahead.reshape(shape))
         promise, step, gain, done = dot(slope, ahead), 1.0, 0.0, False
         while step * promise > 0.01 * tolerance and not done:
             for i in range(n):
                 new[i] = now[i] + step * ahead[i]
-            there = evaluate_tilt(problem, action, trial, smooth)
+            there = evaluate_tilt_loop(problem, action, trial, smooth)
             spent += 1
             gain, promised = there.value - here.value, step * promise
             done = gain >= FAIR * promised
@@ -169,12 +169,12 @@ def write_ascent(
     theta: Floats,
     numbers: Floats,
 ) -> int:
-    """`ascend_tilt`, for callers in Python: the end as by `write_evaluated_tilt`, and the steepness.
+    """`_ascend_tilt`, for callers in Python: the end as by `write_evaluated_tilt_loop`, and the steepness.
 
     Returns the number of evaluations.
     """
-    found = ascend_tilt(problem, action, tilt, smooth, tolerance)
-    write_tilt_evaluation(found.end, slope, theta, numbers)
+    found = _ascend_tilt(problem, action, tilt, smooth, tolerance)
+    write_tilt_evaluation_loop(found.end, slope, theta, numbers)
     numbers[NUMBERS] = found.steepness
     return int(found.evaluations)
 
@@ -205,7 +205,7 @@ class Terms(NamedTuple):
 
 
 @compiled
-def dual_ascent_terms(dual: PairDual, x: Floats) -> Terms:
+def _dual_ascent_terms(dual: PairDual, x: Floats) -> Terms:
     """The dual and its barrier at multipliers x (5,).
 
     Coordinate i maximises 2 u beta + 2 w r - (beta, r) Q (beta, r)^T with Q = [[a, e], [e, c]], at Q^-1 (u, w). The
@@ -263,7 +263,7 @@ def dual_ascent_terms(dual: PairDual, x: Floats) -> Terms:
 
 
 @compiled
-def dual_ascent_step(terms: Terms, weight: float, ahead: Floats) -> float:
+def _dual_ascent_step(terms: Terms, weight: float, ahead: Floats) -> float:
     """Write the Newton step `ahead` (5,) of dual + weight * barrier; returns its decrement, 0 if there is no step.
 
     The Hessian is scaled to a unit diagonal first: the multipliers differ by orders of magnitude.
@@ -293,17 +293,17 @@ def dual_ascent_bound(dual: PairDual, accuracy: float, x: Floats) -> float:
     upper bound, so stopping early costs sharpness, never validity. -inf where the dual falls without end, which proves
     that nothing is feasible.
     """
-    ahead, terms, parts = np.zeros(5), dual_ascent_terms(dual, x), 4.0 + 2.0 * dual.mean.size
+    ahead, terms, parts = np.zeros(5), _dual_ascent_terms(dual, x), 4.0 + 2.0 * dual.mean.size
     first, best, last = terms.value, terms.value, accuracy / parts
     weight = max(0.1 * abs(first) / parts, last)
     for _ in range(DUAL_STEPS):
-        decrement = dual_ascent_step(terms, weight, ahead)
+        decrement = _dual_ascent_step(terms, weight, ahead)
         step, moved = 1.0, False
         for p in range(4):  # stay where the first four are positive
             if ahead[p] < 0.0:
                 step = min(step, -0.95 * x[p] / ahead[p])
         while step > 1e-7 and decrement > 0.0 and not moved:
-            found = dual_ascent_terms(dual, x + step * ahead)
+            found = _dual_ascent_terms(dual, x + step * ahead)
             fall = terms.value - found.value + weight * (terms.barrier - found.barrier)
             moved = fall >= FAIR_FALL * step * decrement
             if not moved:
@@ -323,13 +323,13 @@ def dual_ascent_bound(dual: PairDual, accuracy: float, x: Floats) -> float:
 
 def warm_ascent_loops() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
-    problem, action, tilt = example_tilt()
+    problem, action, tilt = example_for_tilt_loops()
     one, table = np.ones(8), np.ones((MEMORY, 8))
     memory = StepMemory(table, table.copy(), np.ones(MEMORY), np.ones(1, dtype=np.int64))
-    ascent_newton_direction(memory, one, one.copy())
-    project_ascent_tilt(problem.basis, tilt.copy())
-    write_ascent(problem, action, tilt, 1e-3, 1e-3, *tilt_evaluation_room(problem))
+    _ascent_newton_direction(memory, one, one.copy())
+    _project_ascent_tilt(problem.basis, tilt.copy())
+    write_ascent(problem, action, tilt, 1e-3, 1e-3, *room_for_tilt_loops(problem))
     single, x = np.ones(1), np.array([1.0, 1.0, 0.5, 0.5, 0.0])
     dual = PairDual(-single, -single, single, single, 1.0, 1.0)
-    dual_ascent_step(Terms(0.0, 0.0, np.ones((2, 5)), np.ones((2, 5, 5))), 1.0, np.empty(5))
+    _dual_ascent_step(Terms(0.0, 0.0, np.ones((2, 5)), np.ones((2, 5, 5))), 1.0, np.empty(5))
     dual_ascent_bound(dual, 1e-3, x)

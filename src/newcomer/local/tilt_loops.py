@@ -71,7 +71,7 @@ class Tilted(NamedTuple):
 
 
 @compiled
-def scale_back_tilt(trace: float, det: float, tilt: float) -> float:
+def _scale_back_tilt(trace: float, det: float, tilt: float) -> float:
     """The largest omega <= 1 with which B = sqrt(omega) Y X^T has squared sines that sum to at most `tilt`.
 
     `trace` and `det` are the sum t and the product s of the two eigenvalues of (Y X^T)^T Y X^T that may differ from
@@ -85,7 +85,7 @@ def scale_back_tilt(trace: float, det: float, tilt: float) -> float:
 
 
 @compiled
-def smooth_minimum_of_tilt(inner: float, rest: float, smooth: float) -> tuple[float, float]:
+def _smooth_minimum_of_tilt(inner: float, rest: float, smooth: float) -> tuple[float, float]:
     """A smooth lower bound of min(inner, rest), and its derivative in `rest`, which is the share of `rest` in it.
 
     The squared radius of the ellipsoid is min(a1^2, a2^2 - gap), which has a kink; a lower bound of it keeps every
@@ -98,7 +98,7 @@ def smooth_minimum_of_tilt(inner: float, rest: float, smooth: float) -> tuple[fl
 
 
 @compiled
-def mixture_maximum(section: Section, room: float, kappa: float) -> Optimum:
+def _mixture_maximum(section: Section, room: float, kappa: float) -> Optimum:
     """Maximise action . theta over the one ellipsoid |theta|_gram^2 - 2 moment . theta + kappa |theta|_norm^2 <= room.
 
     With A = gram + kappa norm its centre is c = A^-1 moment and its squared radius in the A-norm is room + moment . c;
@@ -133,7 +133,7 @@ def section_maximum(section: Section, bound: float, room: float) -> Optimum:
     position with a geometric mean every third time. A mixture without points proves that ellipsoid and ball have none
     in common.
     """
-    best = mixture_maximum(section, room, 0.0)
+    best = _mixture_maximum(section, room, 0.0)
     if best.value == -np.inf or bound == np.inf or quadratic_form(section.norm, best.theta) <= bound * bound:
         return best
     k = section.moment.size
@@ -150,7 +150,7 @@ def section_maximum(section: Section, bound: float, room: float) -> Optimum:
     for i in range(k):
         kappa += 0.1 * section.gram[i, i] / k
     for turn in range(MIXTURES):
-        best = mixture_maximum(section, room + kappa * bound * bound, kappa)
+        best = _mixture_maximum(section, room + kappa * bound * bound, kappa)
         excess = quadratic_form(section.norm, best.theta) / (bound * bound) - 1.0
         if best.value == -np.inf or abs(excess) < CLOSE or high - low < 1e-14 * high:
             break
@@ -172,7 +172,7 @@ def section_maximum(section: Section, bound: float, room: float) -> Optimum:
 
 
 @compiled
-def tilt_products(a: Floats, b: Floats) -> Floats:
+def _tilt_products(a: Floats, b: Floats) -> Floats:
     """a b^T (2, 2), for a and b (2, n)."""
     out = np.empty((2, 2))
     for c in range(2):
@@ -182,26 +182,26 @@ def tilt_products(a: Floats, b: Floats) -> Floats:
 
 
 @compiled
-def tilt_shape(problem: Problem, tilt: Floats) -> Shape:
+def _tilt_shape(problem: Problem, tilt: Floats) -> Shape:
     """Take a tilt apart. The product of V with the columns of Y is the one part whose cost grows with d^2."""
     d = problem.basis.shape[0]
     y, x, vy = tilt[:d].T.copy(), tilt[d:].T.copy(), np.empty((2, d))
     for i in range(d):
         vy[0, i], vy[1, i] = dot(problem.gram[i], y[0]), dot(problem.gram[i], y[1])
-    yy, xx = tilt_products(y, y), tilt_products(x, x)
+    yy, xx = _tilt_products(y, y), _tilt_products(x, x)
     trace = xx[0, 0] * yy[0, 0] + 2.0 * xx[0, 1] * yy[0, 1] + xx[1, 1] * yy[1, 1]
-    det = tilt_determinant(xx) * tilt_determinant(yy)
-    return Shape(y, x, vy, yy, xx, trace, det, scale_back_tilt(trace, det, problem.tilt))
+    det = _tilt_determinant(xx) * _tilt_determinant(yy)
+    return Shape(y, x, vy, yy, xx, trace, det, _scale_back_tilt(trace, det, problem.tilt))
 
 
 @compiled
-def tilt_determinant(a: Floats) -> float:
+def _tilt_determinant(a: Floats) -> float:
     """Of a symmetric matrix (2, 2)."""
     return float(a[0, 0] * a[1, 1] - a[0, 1] * a[0, 1])
 
 
 @compiled
-def tilt_section(problem: Problem, action: Floats, shape: Shape) -> Section:
+def _tilt_section(problem: Problem, action: Floats, shape: Shape) -> Section:
     """The section of W = U_hat + sqrt(omega) Y X^T. With y of the shape, and x its x times sqrt(omega),
 
         W^T V W = U_hat^T V U_hat + cross^T x + x^T cross + x^T (y V y^T) x,    cross = y V U_hat (2, k),
@@ -235,7 +235,7 @@ def tilt_section(problem: Problem, action: Floats, shape: Shape) -> Section:
 
 
 @compiled
-def project_out_of_basis(basis: Floats, vector: Floats) -> None:
+def project_out_of_tilt_loop(basis: Floats, vector: Floats) -> None:
     """Take the part in U_hat away from a vector (d,), in place."""
     d, k = basis.shape
     inside = np.zeros(k)
@@ -247,7 +247,7 @@ def project_out_of_basis(basis: Floats, vector: Floats) -> None:
 
 
 @compiled
-def slope_in_frame(
+def slope_in_tilt_frame_loop(
     problem: Problem, action: Floats, shape: Shape, rows: Floats, turned: Floats, best: Optimum, share: float
 ) -> Floats:
     """The gradient of the value with respect to W, without its part in U_hat, which would not change the subspace.
@@ -267,13 +267,13 @@ def slope_in_frame(
         beyond = y[0, i] * turned[0, 0] + y[1, i] * turned[0, 1]
         out[0, i] = action[i] + pull * (problem.moment[i] - image) - balance * beyond
         out[1, i] = -pull * (1.0 - share) * (problem.moment[i] - centre)
-    project_out_of_basis(problem.basis, out[0])
-    project_out_of_basis(problem.basis, out[1])
+    project_out_of_tilt_loop(problem.basis, out[0])
+    project_out_of_tilt_loop(problem.basis, out[1])
     return out
 
 
 @compiled
-def adjugate_of_tilt(a: Floats, by_a: float, b: Floats, by_b: float) -> Floats:
+def _adjugate_of_tilt(a: Floats, by_a: float, b: Floats, by_b: float) -> Floats:
     """by_a a + by_b adj(b), for symmetric a and b (2, 2); the adjugate is the gradient of the determinant."""
     out = np.empty((2, 2))
     out[0, 0], out[1, 1] = by_a * a[0, 0] + by_b * b[1, 1], by_a * a[1, 1] + by_b * b[0, 0]
@@ -282,7 +282,7 @@ def adjugate_of_tilt(a: Floats, by_a: float, b: Floats, by_b: float) -> Floats:
 
 
 @compiled
-def slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tuple[Floats, float]:
+def _slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tuple[Floats, float]:
     """The gradient (d + k, 2) with respect to the tilt, from that with respect to W, and the derivative along the tilt.
 
     In Y it is out^T turned, in X sqrt(omega) rows^T (out y^T). Where the tilt was scaled back to the edge, scaling
@@ -292,7 +292,7 @@ def slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tu
     fixed.
     """
     (y, x, omega), d, k = (shape.y, shape.x, shape.omega), out.shape[1], rows.shape[1]
-    onto, slope, scale = tilt_products(y, out), np.zeros((d + k, 2)), np.sqrt(omega)
+    onto, slope, scale = _tilt_products(y, out), np.zeros((d + k, 2)), np.sqrt(omega)
     radial = (
         onto[0, 0] * turned[0, 0] + onto[0, 1] * turned[1, 0] + onto[1, 0] * turned[0, 1] + onto[1, 1] * turned[1, 1]
     )
@@ -300,8 +300,8 @@ def slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tu
     by_trace = omega * (1.0 - omega * omega * shape.det) / total
     by_det = omega * omega * (2.0 + omega * shape.trace) / total
     back = radial / (by_trace * shape.trace + 2.0 * by_det * shape.det) if omega < 1.0 else 0.0
-    edge_y = adjugate_of_tilt(shape.xx, back * by_trace, shape.yy, back * by_det * tilt_determinant(shape.xx))
-    edge_x = adjugate_of_tilt(shape.yy, back * by_trace, shape.xx, back * by_det * tilt_determinant(shape.yy))
+    edge_y = _adjugate_of_tilt(shape.xx, back * by_trace, shape.yy, back * by_det * _tilt_determinant(shape.xx))
+    edge_x = _adjugate_of_tilt(shape.yy, back * by_trace, shape.xx, back * by_det * _tilt_determinant(shape.yy))
     for c in range(2):
         for i in range(d):
             along = out[0, i] * turned[0, c] + out[1, i] * turned[1, c]
@@ -313,37 +313,37 @@ def slope_in_tilt(shape: Shape, out: Floats, rows: Floats, turned: Floats) -> tu
 
 
 @compiled
-def evaluate_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
+def evaluate_tilt_loop(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
     """Evaluate a tilt: the value of the action in its subspace, the gradient, and what else an ascent has to know.
 
     The centre of the ellipsoid comes first, because gap(U) = |beta_2|_V^2 - |W c|_V^2 is needed for the squared radius,
-    whose kink `smooth` rounds (`smooth_minimum_of_tilt`); then the maximiser, then the gradient.
+    whose kink `smooth` rounds (`_smooth_minimum_of_tilt`); then the maximiser, then the gradient.
     """
-    shape, k = tilt_shape(problem, tilt), problem.basis.shape[1]
-    section = tilt_section(problem, action, shape)
+    shape, k = _tilt_shape(problem, tilt), problem.basis.shape[1]
+    section = _tilt_section(problem, action, shape)
     rows, lower = np.zeros((2, k)), np.empty((k, k))  # theta and the centre; a factor of W^T V W
     nothing = Tilted(-np.inf, np.zeros(tilt.shape), rows[0], 1.0, 0.0, 0.0, np.inf)
     if not cholesky(section.gram, lower, 0.0):
         return nothing
     solve(lower, section.moment, rows[1])
     fit = dot(section.moment, rows[1])
-    squared, share = smooth_minimum_of_tilt(problem.inner, problem.outer - max(problem.energy - fit, 0.0), smooth)
+    squared, share = _smooth_minimum_of_tilt(problem.inner, problem.outer - max(problem.energy - fit, 0.0), smooth)
     if not squared >= 0.0:
         return nothing
     best = section_maximum(section, problem.bound, squared - fit)
     if best.value == -np.inf:
         return nothing
     rows[0], scale = best.theta, np.sqrt(shape.omega)
-    turned = tilt_products(rows, scale * shape.x)
-    out = slope_in_frame(problem, action, shape, rows, turned, best, share)
-    slope, radial = slope_in_tilt(shape, out, rows, turned)
+    turned = _tilt_products(rows, scale * shape.x)
+    out = slope_in_tilt_frame_loop(problem, action, shape, rows, turned, best, share)
+    slope, radial = _slope_in_tilt(shape, out, rows, turned)
     return Tilted(
         best.value, slope, best.theta, scale, radial, share, np.sqrt(quadratic_form(section.norm, best.theta))
     )
 
 
 @compiled
-def write_tilt_evaluation(found: Tilted, slope: Floats, theta: Floats, numbers: Floats) -> None:
+def write_tilt_evaluation_loop(found: Tilted, slope: Floats, theta: Floats, numbers: Floats) -> None:
     """Write an evaluation to arrays: the slope (d + k, 2), theta (k,), and the NUMBERS in the order of `Tilted`."""
     slope[:], theta[:] = found.slope, found.theta
     numbers[0], numbers[1], numbers[2] = found.value, found.scale, found.radial
@@ -351,15 +351,15 @@ def write_tilt_evaluation(found: Tilted, slope: Floats, theta: Floats, numbers: 
 
 
 @compiled
-def write_evaluated_tilt(
+def write_evaluated_tilt_loop(
     problem: Problem, action: Floats, tilt: Floats, smooth: float, slope: Floats, theta: Floats, numbers: Floats
 ) -> None:
-    """`evaluate_tilt`, for callers in Python."""
-    write_tilt_evaluation(evaluate_tilt(problem, action, tilt, smooth), slope, theta, numbers)
+    """`evaluate_tilt_loop`, for callers in Python."""
+    write_tilt_evaluation_loop(evaluate_tilt_loop(problem, action, tilt, smooth), slope, theta, numbers)
 
 
 @compiled
-def write_section_maximum(
+def write_tilt_section_loop(
     section: Section, bound: float, inner: float, rest: float, fit: float, theta: Floats, numbers: Floats
 ) -> None:
     """`section_maximum` in the ellipsoid of squared radius min(inner, rest), for callers in Python.
@@ -367,25 +367,25 @@ def write_section_maximum(
     Writes theta (k,), and the value, the multiplier of the ellipsoid and the share of `rest` to `numbers` (3,).
     """
     numbers[0] = -np.inf
-    squared, numbers[2] = smooth_minimum_of_tilt(inner, rest, 0.0)
+    squared, numbers[2] = _smooth_minimum_of_tilt(inner, rest, 0.0)
     if squared >= 0.0:
         best = section_maximum(section, bound, squared - fit)
         theta[:], numbers[0], numbers[1] = best.theta, best.value, best.ellipsoid
 
 
-def tilt_evaluation_room(problem: Problem) -> tuple[Floats, Floats, Floats]:
+def room_for_tilt_loops(problem: Problem) -> tuple[Floats, Floats, Floats]:
     """Where an evaluation is written: a slope, theta, and its numbers and one more."""
     d, k = problem.basis.shape
     return np.empty((d + k, 2)), np.empty(k), np.empty(NUMBERS + 1)
 
 
-def read_tilt_evaluation(slope: Floats, theta: Floats, numbers: Floats) -> Tilted:
+def read_tilt_loop_evaluation(slope: Floats, theta: Floats, numbers: Floats) -> Tilted:
     """The evaluation that was written there."""
     value, *others = numbers[:NUMBERS].tolist()
     return Tilted(value, slope, theta, *others)
 
 
-def example_tilt() -> tuple[Problem, Floats, Floats]:
+def example_for_tilt_loops() -> tuple[Problem, Floats, Floats]:
     """A problem of the smallest kind that has every part, an action and a tilt, to call the loops with."""
     basis, three = np.ascontiguousarray(np.eye(3, 1)), np.ones(3)
     edges = (3.0, 0.5, 1.0, 2.0, 1.0)
@@ -395,12 +395,12 @@ def example_tilt() -> tuple[Problem, Floats, Floats]:
 
 def warm_tilt_loops() -> None:
     """Load every loop of this file from the cache, compiling those that are not there yet."""
-    problem, action, tilt = example_tilt()
+    problem, action, tilt = example_for_tilt_loops()
     section = Section(np.eye(1), np.eye(1), np.ones(1), np.ones(1))
-    scale_back_tilt(1.0, 1.0, 0.5)
-    tilt_determinant(np.ones((2, 2)))
-    project_out_of_basis(problem.basis, action.copy())
-    write_section_maximum(section, 1.0, 1.0, 1.0, 0.0, np.empty(1), np.empty(3))
-    room = tilt_evaluation_room(problem)
-    write_evaluated_tilt(problem, action, tilt, 0.0, *room)
-    write_tilt_evaluation(read_tilt_evaluation(*room), *room)
+    _scale_back_tilt(1.0, 1.0, 0.5)
+    _tilt_determinant(np.ones((2, 2)))
+    project_out_of_tilt_loop(problem.basis, action.copy())
+    write_tilt_section_loop(section, 1.0, 1.0, 1.0, 0.0, np.empty(1), np.empty(3))
+    room = room_for_tilt_loops(problem)
+    write_evaluated_tilt_loop(problem, action, tilt, 0.0, *room)
+    write_tilt_evaluation_loop(read_tilt_loop_evaluation(*room), *room)

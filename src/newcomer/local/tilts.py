@@ -29,17 +29,17 @@ from newcomer.local.problem import Problem
 from newcomer.local.tilt_loops import (
     Section,
     Tilted,
-    read_tilt_evaluation,
-    tilt_evaluation_room,
-    write_evaluated_tilt,
-    write_section_maximum,
+    read_tilt_loop_evaluation,
+    room_for_tilt_loops,
+    write_evaluated_tilt_loop,
+    write_tilt_section_loop,
 )
 from newcomer.local.upper_bounds import support_point_for_bound
 
 TINY = 1e-300
 
 
-def tilt_from_product(problem: Problem, outside: Floats, inside: Floats) -> Floats:
+def _tilt_from_product(problem: Problem, outside: Floats, inside: Floats) -> Floats:
     """The tilt (d + k, 2) with Y X^T = outside inside^T, from (d, 2) and (k, 2), less what of `outside` is in U_hat.
 
     The columns of X have unit length, or are those of the identity; lengths go to Y.
@@ -55,21 +55,21 @@ def tilt_from_product(problem: Problem, outside: Floats, inside: Floats) -> Floa
 
 def evaluated_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float) -> Tilted:
     """What `tilt_loops.tilted` finds."""
-    room = tilt_evaluation_room(problem)
-    write_evaluated_tilt(problem, action, tilt, smooth, *room)
-    return read_tilt_evaluation(*room)
+    room = room_for_tilt_loops(problem)
+    write_evaluated_tilt_loop(problem, action, tilt, smooth, *room)
+    return read_tilt_loop_evaluation(*room)
 
 
 def ascended_tilt(problem: Problem, action: Floats, tilt: Floats, smooth: float, tolerance: float) -> Ascent:
     """Where `ascent_loops.ascent` ends, which moves the tilt there."""
-    room = tilt_evaluation_room(problem)
+    room = room_for_tilt_loops(problem)
     spent = write_ascent(problem, action, tilt, smooth, tolerance, *room)
-    return Ascent(read_tilt_evaluation(*room), float(room[-1][-1]), spent)
+    return Ascent(read_tilt_loop_evaluation(*room), float(room[-1][-1]), spent)
 
 
 def flat_tilt(problem: Problem) -> Floats:
     """The tilt that leaves U_hat as it is."""
-    return tilt_from_product(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
+    return _tilt_from_product(problem, np.zeros((problem.dim, 2)), np.ones((problem.rank, 2)))
 
 
 def tilt_through_point(problem: Problem, beta: Floats, residual: Floats) -> Floats:
@@ -86,14 +86,14 @@ def tilt_through_point(problem: Problem, beta: Floats, residual: Floats) -> Floa
     if outer <= 1e-24 * float(problem.moment @ problem.moment) + TINY:
         z = np.zeros_like(z)
     columns = np.column_stack([y + z * (p @ q) / outer, -z])
-    return tilt_from_product(problem, columns, np.column_stack([p / inner, q / outer]))
+    return _tilt_from_product(problem, columns, np.column_stack([p / inner, q / outer]))
 
 
 def steepest_tilt(problem: Problem, action: Floats) -> Floats:
     """The tilt along the gradient of the value at U_hat itself, as far as is allowed; none if U_hat is infeasible.
 
-    The gradient with respect to W is that of `tilt_loops.slope_in_frame` at Y X^T = 0, where V W theta = V U_hat theta;
-    its part in U_hat, and with it that of the ball's multiplier, is taken away by `tilt_from_product`.
+    The gradient with respect to W is that of `tilt_loops.slope_in_tilt_frame_loop` at Y X^T = 0, where V W theta = V
+    U_hat theta; its part in U_hat, and with it that of the ball's multiplier, is taken away by `_tilt_from_product`.
     """
     section = Section(
         problem.gram_inside, np.eye(problem.rank), problem.moment_inside, np.asarray(problem.basis.T @ action)
@@ -102,7 +102,7 @@ def steepest_tilt(problem: Problem, action: Floats) -> Floats:
     fit = float(section.moment @ centre)
     theta, numbers = np.empty(problem.rank), np.empty(3)
     rest = problem.outer - max(problem.energy - fit, 0.0)
-    write_section_maximum(section, problem.bound, problem.inner, rest, fit, theta, numbers)
+    write_tilt_section_loop(section, problem.bound, problem.inner, rest, fit, theta, numbers)
     value, ellipsoid, share = numbers.tolist()
     if value == -np.inf:
         return flat_tilt(problem)
@@ -110,10 +110,10 @@ def steepest_tilt(problem: Problem, action: Floats) -> Floats:
     left = problem.moment[:, None] - problem.gram_basis @ rows
     weights = 2.0 * ellipsoid * np.array([1.0, share - 1.0])
     columns = left * weights + np.column_stack([action, np.zeros(problem.dim)])
-    return widened_tilt(problem, tilt_from_product(problem, columns, rows))
+    return _widened_tilt(problem, _tilt_from_product(problem, columns, rows))
 
 
-def widened_tilt(problem: Problem, tilt: Floats) -> Floats:
+def _widened_tilt(problem: Problem, tilt: Floats) -> Floats:
     """The tilt, made long enough to reach the edge of what is allowed (45 degrees if everything is)."""
     d = problem.dim
     size = float(np.linalg.norm(tilt[:d] @ tilt[d:].T))
@@ -121,7 +121,7 @@ def widened_tilt(problem: Problem, tilt: Floats) -> Floats:
     return np.concatenate([tilt[:d] * (tangent / max(size, TINY)), tilt[d:]])
 
 
-def tilt_frame(problem: Problem, tilt: Floats) -> Floats:
+def _tilt_frame(problem: Problem, tilt: Floats) -> Floats:
     """W = U_hat + Y X^T (d, k), whose columns span the subspace of the tilt."""
     frame: Floats = problem.basis + tilt[: problem.dim] @ tilt[problem.dim :].T
     return frame
@@ -135,7 +135,7 @@ def tilt_point(problem: Problem, tilt: Floats, theta: Floats) -> tuple[Floats, F
     nearest to U_hat is given: beta, and the k - 1 leading directions of U_hat within the orthogonal complement of both
     (Theorem 2).
     """
-    frame = tilt_frame(problem, tilt)
+    frame = _tilt_frame(problem, tilt)
     beta = frame @ theta
     if problem.tilt < 1.0:
         return beta, np.linalg.qr(frame)[0]
@@ -166,7 +166,7 @@ def more_starting_tilts(problem: Problem, action: Floats) -> Iterator[Floats]:
     rng = np.random.default_rng(0)
     for _ in range(RANDOM_STARTS):
         outside, inside = rng.standard_normal((problem.dim, 2)), rng.standard_normal((problem.rank, 2))
-        yield widened_tilt(problem, tilt_from_product(problem, outside, inside))
+        yield _widened_tilt(problem, _tilt_from_product(problem, outside, inside))
 
 
 def polished_tilt(problem: Problem, action: Floats, tilt: Floats, theta: Floats) -> Floats:
@@ -179,7 +179,7 @@ def polished_tilt(problem: Problem, action: Floats, tilt: Floats, theta: Floats)
     def reward(problem: Problem, theta: Floats, frame: Floats) -> Amount:
         return -float(action @ (frame @ theta)), -frame.T @ action, -np.outer(action, theta)
 
-    limits = [tilt_inner_room, tilt_outer_room, tilt_ball_room, *([tilt_sines_room] if problem.tilt < 1.0 else [])]
+    limits = [_tilt_inner_room, _tilt_outer_room, _tilt_ball_room, *([_tilt_sines_room] if problem.tilt < 1.0 else [])]
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             end = minimize(
@@ -197,7 +197,7 @@ def polished_tilt(problem: Problem, action: Floats, tilt: Floats, theta: Floats)
     return unknowns.tilt(end.x) if np.isfinite(end.x).all() else tilt
 
 
-def tilt_inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def _tilt_inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """a1^2 - |beta - beta_1(U)|_V^2, where beta_1(U) = W c solves the normal equations W^T V W c = W^T b.
 
     By Pythagoras the squared distance is |beta - beta_2|_V^2 - gap(U), and gap(U) is the minimum of |W c - beta_2|_V^2
@@ -210,7 +210,7 @@ def tilt_inner_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     return amount, -2.0 * frame.T @ miss, -2.0 * (np.outer(miss, theta) - np.outer(left, centre))
 
 
-def tilt_outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def _tilt_outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """a2^2 - |beta - beta_2|_V^2."""
     shift = frame @ theta - problem.mean
     miss = _miss(problem, frame @ theta)
@@ -218,14 +218,14 @@ def tilt_outer_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     return amount, -2.0 * frame.T @ miss, -2.0 * np.outer(miss, theta)
 
 
-def tilt_ball_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def _tilt_ball_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """R^2 - |beta|^2."""
     beta = frame @ theta
     amount = float(problem.bound**2 * (1.0 - SLACK) - beta @ beta)
     return amount, -2.0 * frame.T @ beta, -2.0 * np.outer(beta, theta)
 
 
-def tilt_sines_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
+def _tilt_sines_room(problem: Problem, theta: Floats, frame: Floats) -> Amount:
     """Delta^2 / 2 - tr(B^T B (I + B^T B)^-1), B = W - U_hat: the squared sines that are left of those allowed."""
     away = frame - problem.basis
     squares = away.T @ away
@@ -275,4 +275,4 @@ class Unknowns:
         return slope
 
     def _at(self, function: Callable[[Problem, Floats, Floats], Amount], tilt: Floats, x: Floats) -> Amount:
-        return function(self.problem, x[: self.problem.rank], tilt_frame(self.problem, tilt))
+        return function(self.problem, x[: self.problem.rank], _tilt_frame(self.problem, tilt))

@@ -26,7 +26,7 @@ NAMED = 3  # rows that are named
 
 def intercept_advice(summary: Summary, sample: Floats) -> list[str]:
     """Advise an intercept if the mean reward needs one, judged by the features (n, d) of some rows."""
-    if abs(summary.mean_reward) <= FAR * summary.reward_deviation or advise_on_constant(sample):
+    if abs(summary.mean_reward) <= FAR * summary.reward_deviation or _advise_on_constant(sample):
         return []
     found = f"The mean reward is {summary.mean_reward:.3g} and no combination of the features is constant"
     return [f"{found}: consider intercept=True (--intercept), or subtract the mean from the rewards."]
@@ -82,7 +82,7 @@ def reward_advice(
         said.append(f"{summary.clipped:,} of {summary.rows:,} rewards were brought within [{low:.6g}, {high:.6g}].")
     middle, deviation = summary.median_reward, summary.robust_deviation
     if summary.far_rewards:
-        rows = ", ".join(row.told(actions) for row in far_rows_to_advise(parts(), middle))
+        rows = ", ".join(row.told(actions) for row in _far_rows_to_advise(parts(), middle))
         more = ", ..." if summary.far_rewards > NAMED else ""
         are = "is" if summary.far_rewards == 1 else "are"
         said.append(
@@ -104,7 +104,7 @@ def _otherwise(summary: Summary, link: str = ", else ") -> str:
     return "" if summary.remedy == LIMITS and summary.clip is not None else f"{link}{summary.remedy}"
 
 
-def far_rows_to_advise(parts: Iterable[Histories], middle: float) -> list[FarRow]:
+def _far_rows_to_advise(parts: Iterable[Histories], middle: float) -> list[FarRow]:
     """The rows whose rewards are furthest from the `middle`; ties go to the lower hash of the user, then step."""
     found: list[FarRow] = []
     for part in parts:
@@ -130,10 +130,10 @@ def far_rows_to_advise(parts: Iterable[Histories], middle: float) -> list[FarRow
     return found
 
 
-def advise_on_constant(sample: Floats, tolerance: float = 1e-6) -> bool:
+def _advise_on_constant(sample: Floats, tolerance: float = 1e-6) -> bool:
     """Whether some combination of the columns of (n, d) is 1 in every row, up to a share `tolerance` of the squares.
 
-    >>> advise_on_constant(np.array([[0.2, 0.8], [0.5, 0.5]])), advise_on_constant(np.array([[1.0], [2.0]]))
+    >>> _advise_on_constant(np.array([[0.2, 0.8], [0.5, 0.5]])), _advise_on_constant(np.array([[1.0], [2.0]]))
     (True, False)
     """
     total = sample.sum(axis=0)

@@ -1,4 +1,4 @@
-"""What was on offer: the candidates of each row as positions in the catalogue, and the arm of a row as a number.
+"""What was on offer: the candidates of each row as positions in the catalogue.
 
 Lists of candidates are most of what logs weigh that have them, so an id is four bytes here, whatever it was in the
 file. Rows on their way hold a Polars column of lists, which can be cut, reordered and written to disk as it is; sorted
@@ -7,7 +7,6 @@ histories and batches hold two flat arrays (`Candidates`), which can be mapped f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,14 +15,11 @@ from numpy.typing import NDArray
 
 from newcomer.arrays import Ints
 from newcomer.errors import LogsError, error_in_one_line
-from newcomer.logs.columns import Place, column_kind, identifier_column, refuse_null_column
+from newcomer.logs.columns import Place, column_kind, refuse_null_column
 from newcomer.logs.items import Items
 from newcomer.records import Shown, freeze_record
 
 NOWHERE = -1  # the position of an id that is no action of the catalogue: it was shown and never chosen
-MOST_ARMS = 1000
-RANDOM, TREATED, INCUMBENT, OBSERVED = "random", "treated", "incumbent", "observed"  # arms of the decision service
-SERVICE = frozenset({RANDOM, TREATED, INCUMBENT, OBSERVED, "control"})
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class Candidates(Shown):
         return int(self.offsets.nbytes + self.actions.nbytes)
 
 
-def located(
+def locate_candidates(
     column: pl.Series, chosen: NDArray[np.int32], items: Items, place: Place, *, gaps: bool = False
 ) -> pl.Series:
     """A column of lists of ids as lists of positions; every row must offer what was `chosen`, and nothing twice.
@@ -77,7 +73,7 @@ def located(
 
     >>> items = Items.one_hot(pl.Series(["milk", "tea"]))
     >>> shown = pl.Series("candidates", [["tea", "milk"], ["tea", "gin"]])
-    >>> located(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
+    >>> locate_candidates(shown, np.array([0, 1], dtype=np.int32), items, Place()).to_list()
     [[1, 0], [1, -1]]
     """
     lists = _lists(column, items, place, gaps=gaps)
@@ -92,26 +88,6 @@ def located(
     told = "the chosen action is not among its candidates"
     place.refuse(column.name, lacking, "has not the chosen action", lambda row: told, todo)
     return found
-
-
-def arm_names(columns: Sequence[pl.Series], place: Place) -> tuple[str, ...]:
-    """The distinct arms of some columns, in alphabetical order; of missing ones the rows tell."""
-    found = sorted({str(name) for column in columns for name in _arm_texts(column.drop_nulls(), place).unique()})
-    if len(found) > MOST_ARMS:
-        todo = "name the few arms of an experiment; an action belongs in the column action (--column action=arm)"
-        raise LogsError(f"{len(found):,} different arms", where=place.column(columns[0].name), todo=todo)
-    return tuple(found)
-
-
-def arm_numbers(column: pl.Series, names: Sequence[str], place: Place) -> NDArray[np.int16]:
-    """The arm of each row (rows,) as its position among the names."""
-    positions = pl.Series(np.arange(len(names), dtype=np.int16))
-    found = _arm_texts(column, place).replace_strict(pl.Series(names), positions, default=None, return_dtype=pl.Int16)
-    return found.fill_null(0).to_numpy()
-
-
-def _arm_texts(column: pl.Series, place: Place) -> pl.Series:
-    return column.cast(pl.String) if column.dtype == pl.Boolean else identifier_column(column, place).cast(pl.String)
 
 
 def _lists(column: pl.Series, items: Items, place: Place, *, gaps: bool) -> pl.Series:

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from newcomer.arrays import Floats, Ints
 from newcomer.errors import LogsError
@@ -152,7 +152,7 @@ def number_column(column: pl.Series, place: Place) -> Floats:
     refuse_null_column(column, place)
     _refuse_text(column, column.dtype, place)
     values = text_to_numbers_or_null(column) if column.dtype == pl.String else column.cast(pl.Float64)
-    return _finite(values.fill_null(0.0).to_numpy(), column.name, place)
+    return finite_column(values.fill_null(0.0).to_numpy(), column.name, place)
 
 
 def probability_column(column: pl.Series, place: Place, *, gaps: bool = False) -> Floats:
@@ -229,64 +229,6 @@ def unix_time_column_note(name: str, unit: Epoch, steps: tuple[int, int]) -> str
     return f"{name} holds Unix times in {_WORDS[unit]} by their size ({days}): equal times of a user keep file order."
 
 
-def feature_list_column(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
-    """A column of equally long lists of finite numbers as an array (rows, d).
-
-    float32 stays float32: features are most of what logs weigh, and a batch is made of float64 when it is handed out.
-
-    >>> feature_list_column(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
-    [[1.0, 2.0], [3.0, 4.0]]
-    """
-    refuse_null_column(column, place)
-    if not isinstance(column.dtype, pl.List | pl.Array):
-        todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
-        raise LogsError(f"features are {column_kind(column.dtype)}", where=place.column(column.name), todo=todo)
-    lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
-    dim, right = _common_length(lists, place, dim)
-    if not right:
-        return np.zeros((len(column), dim))
-    flat = lists.explode(empty_as_null=False)
-    if not (flat.dtype.is_numeric() or flat.dtype == pl.Boolean):
-        words = lists.list.eval(pl.element().cast(pl.Float64, strict=False).is_null()).list.any().fill_null(False)
-        row = int(words.arg_max() or 0)
-        bad = (
-            lists[row].filter(lists[row].cast(pl.Float64, strict=False).is_null())[0] if words.any() else lists[row][0]
-        )
-        what = (
-            f"text {bad!r} where numbers belong" if isinstance(bad, str) else f"features are {column_kind(flat.dtype)}"
-        )
-        raise LogsError(what, where=place.column(column.name, row), todo="use numbers")
-    if flat.null_count():
-        gaps = np.asarray(flat.is_null().to_numpy().reshape(-1, dim).any(axis=1))
-        place.refuse(column.name, gaps, "is missing", lambda row: f"{column.name} is missing", FILL_IN)
-    kept = pl.Float32 if flat.dtype == pl.Float32 else pl.Float64
-    return _finite(flat.cast(kept).fill_null(0.0).to_numpy().reshape(-1, dim), column.name, place)
-
-
-def feature_array_columns(given: ArrayLike, name: str = "features", *, gaps: bool = False) -> NDArray[np.floating]:
-    """An array (rows, d) of finite numbers; float32 stays float32. A copy: what is done to `given` stays there.
-
-    With `gaps`, some may be NaN: their rows are to be left out.
-    """
-    refuse_masked_column(given, name)
-    try:
-        values = np.asarray(given)
-    except ValueError as error:
-        todo = "give every row the same number of features"
-        raise LogsError(f"{name} are not an array of shape (rows, d)", where=name, todo=todo) from error
-    if values.ndim != 2 or values.shape[1] == 0:
-        todo = "pass an array of shape (rows, d)"
-        raise LogsError(f"{name} have shape {values.shape}", where=name, todo=todo)
-    if values.dtype.kind not in "fiub":
-        raise LogsError(f"{name} are not numbers", where=name, todo="pass a numeric array")
-    kept = np.float32 if values.dtype == np.float32 else np.float64
-    exact: NDArray[np.floating] = np.array(values, dtype=kept, order="C")
-    if gaps and np.isnan(exact).any():
-        _finite(exact[~np.isnan(exact).any(axis=1)], name, Place())
-        return exact
-    return _finite(exact, name, Place())
-
-
 def refuse_masked_column(given: object, name: str) -> None:
     """Refuse a masked array: what it hides would be read like everything else."""
     if isinstance(given, np.ma.MaskedArray):
@@ -294,7 +236,7 @@ def refuse_masked_column(given: object, name: str) -> None:
         raise LogsError(f"{name} is a masked array", where=name, todo=todo)
 
 
-def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
+def finite_column(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
     """The values, if all are finite; else the error names the first that is not."""
     # A sum is finite only if every term is (or overflows, which the second look settles); it needs no temporary.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -310,18 +252,6 @@ def _finite(values: NDArray[Real], name: str, place: Place) -> NDArray[Real]:
     told, todo = (lambda row: f"{name} is {found(row)}, not a finite number"), "remove the row or mend the value"
     place.refuse(name, rows, "is not a finite number", told, todo, found)
     return values
-
-
-def _common_length(lists: pl.Series, place: Place, dim: int | None) -> tuple[int, bool]:
-    """The number d of features that every list should have, `dim` if earlier rows have set it, and whether all do."""
-    lengths = lists.list.len()
-    dim = int(lengths.drop_nulls()[0] if lengths.null_count() < len(lengths) else 1) if dim is None else dim
-    wrong = (lengths != dim).fill_null(False) if dim else lists.is_not_null()
-    todo, kind = "give every row the same number of features, at least one", "has another number of entries"
-    other = "no features" if not dim else ""
-    told = lambda row: other or f"{lengths[row]} features where other rows have {dim}"
-    place.refuse(lists.name, wrong, "is empty" if other else kind, told, todo, lambda row: lengths[row])
-    return max(dim, 1), not wrong.any() and not lists.null_count()
 
 
 def _nanoseconds(column: pl.Series, unit: Epoch, place: Place) -> Ints:
@@ -404,10 +334,10 @@ KNOWN = {
 }
 
 
-def plain_column_name(name: str) -> str:
+def _plain_column_name(name: str) -> str:
     """A name without case, spaces and signs.
 
-    >>> plain_column_name("User_ID"), plain_column_name("movieId")
+    >>> _plain_column_name("User_ID"), _plain_column_name("movieId")
     ('userid', 'movieid')
     """
     return "".join(letter for letter in name.lower() if letter.isalnum())
@@ -419,4 +349,4 @@ def known_column_names(part: str, names: Iterable[str]) -> list[str]:
     >>> known_column_names("reward", ["userId", "rating", "comment"])
     ['rating']
     """
-    return [name for name in names if plain_column_name(name) in KNOWN[part]]
+    return [name for name in names if _plain_column_name(name) in KNOWN[part]]

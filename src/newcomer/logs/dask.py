@@ -23,10 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from newcomer import validate
 from newcomer.errors import EngineError, LogsError, MissingExtra
 from newcomer.logs.disk_store import Scratch
 from newcomer.logs.workers import Engine, Work
+from newcomer.validate import validate_whole
 
 Partial = TypeVar("Partial")
 PATIENCE = 20.0  # seconds in which a scheduler must answer
@@ -53,7 +53,7 @@ class Dask(Engine):
         except ImportError as error:
             raise MissingExtra.of("dask", purpose="clusters") from error
         count = (os.cpu_count() or 1) if workers is None else workers
-        self.workers = validate.whole(count, "workers", todo="ask for at least one", kind=LogsError)
+        self.workers = validate_whole(count, "workers", todo="ask for at least one", kind=LogsError)
         self._folder = None if folder is None else Path(folder)
         self._own: Scratch | None = None
         self._held: tuple[object, Any] = (self, None)  # what was last given, and where the cluster has it

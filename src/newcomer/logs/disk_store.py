@@ -11,8 +11,8 @@ A user's rows all fall into one bucket and keep their order of arrival there, so
 gives whole histories in time order with only one bucket in memory.
 
 A `Scatter` writes rows as they arrive: one file a bucket, slices of Arrow one after another. `Slices` says where they
-are. `sort_store_bucket` loads what one or several writers wrote to a bucket, and writes the histories as a part. One
-process does both here; several do it in `parallel_read`.
+are. `sort_disk_store_bucket` loads what one or several writers wrote to a bucket, and writes the histories as a part.
+One process does both here; several do it in `parallel_read`.
 
 Scratch: a private temporary folder that goes away with whatever holds it, or when the program ends.
 """
@@ -78,12 +78,12 @@ class DiskStore:
         names = []
         for number, part in enumerate(parts):
             names.append(f"part-{number}")
-            save_store_part(part, scratch.path / names[-1])
+            save_disk_store_part(part, scratch.path / names[-1])
         return cls(scratch.path, names, limits=limits, scratch=scratch)
 
     def part(self, number: int) -> Histories:
         """One part. The last few stay open: where there are few, a pass over them costs no opening."""
-        part = self._open.pop(number, None) or load_store_part(self.folder / self.names[number])
+        part = self._open.pop(number, None) or load_disk_store_part(self.folder / self.names[number])
         self._open[number] = part
         while len(self._open) > 1 and sum(map(_bytes, self._open.values())) > OPEN:
             del self._open[next(iter(self._open))]
@@ -93,7 +93,7 @@ class DiskStore:
         """All parts, one at a time."""
         self._check_open()
         for number in range(len(self.names)):
-            yield load_store_part(self.folder / self.names[number])
+            yield load_disk_store_part(self.folder / self.names[number])
 
     def tasks(self, rows: int, dim: int, total: int) -> Dealt:
         """The pass in tasks, each some pieces of about `rows` rows at most; and how many of the `total` rows each has.
@@ -102,7 +102,7 @@ class DiskStore:
         out depends on the logs and on nothing else: so does the rounding of what is added up.
         """
         self._check_open()
-        count = disk_store_tasks(total, dim)
+        count = _disk_store_tasks(total, dim)
         if (rows, count) not in self._dealt:
             self._dealt[rows, count] = self._deal(min(rows, -(-total // count)), count, total)
         return self._dealt[rows, count]
@@ -117,7 +117,7 @@ class DiskStore:
             for first, last in pairwise(_crossings(offsets, begun, share)):
                 size = int(offsets[last] - offsets[first])
                 task = min(int((begun + offsets[first] + size / 2) / share), count - 1)
-                ends = even_store_cuts(offsets[first : last + 1] - offsets[first], rows)
+                ends = _even_store_cuts(offsets[first : last + 1] - offsets[first], rows)
                 tasks[task] += [Piece(number, first + a, first + b) for a, b in pairwise(ends)]
                 counts[task] += size
             begun += int(offsets[-1])
@@ -136,10 +136,10 @@ class DiskStore:
         return {**self.__dict__, "_scratch": None, "_open": {}, "_dealt": {}}
 
 
-def disk_store_tasks(rows: int, dim: int) -> int:
+def _disk_store_tasks(rows: int, dim: int) -> int:
     """How many tasks a pass over so many rows of d features is dealt out in.
 
-    >>> disk_store_tasks(430_000, 5), disk_store_tasks(20_000_000, 50), disk_store_tasks(10**9, 50)
+    >>> _disk_store_tasks(430_000, 5), _disk_store_tasks(20_000_000, 50), _disk_store_tasks(10**9, 50)
     (4, 24, 504)
     """
     many = TASKS[-1]
@@ -148,10 +148,10 @@ def disk_store_tasks(rows: int, dim: int) -> int:
     return max(count for count in TASKS if count == 1 or count * max(FEWEST, 16 * dim) <= rows)
 
 
-def even_store_cuts(offsets: Ints, rows: int) -> list[int]:
+def _even_store_cuts(offsets: Ints, rows: int) -> list[int]:
     """Where histories are cut into pieces of equal size, about `rows` rows or less: positions of users, ends included.
 
-    >>> even_store_cuts(np.array([0, 2, 4, 6, 8, 9]), 6)
+    >>> _even_store_cuts(np.array([0, 2, 4, 6, 8, 9]), 6)
     [0, 3, 5]
     """
     total = int(offsets[-1])
@@ -175,7 +175,7 @@ def _bytes(part: Histories) -> int:
     return sum(column.nbytes for column in part.columns().values())
 
 
-def save_store_part(part: Histories, folder: Path) -> None:
+def save_disk_store_part(part: Histories, folder: Path) -> None:
     """Write sorted histories, all or nothing."""
     arrays = {"hashes": part.hashes, "offsets": part.offsets, **part.columns()}
     if part.candidates is not None:
@@ -196,7 +196,7 @@ def save_store_part(part: Histories, folder: Path) -> None:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def load_store_part(folder: Path) -> Histories:
+def load_disk_store_part(folder: Path) -> Histories:
     """A part, its arrays mapped into memory."""
     # A mapped array is of a class of its own, for which loops would be compiled again: a plain view of it is not.
     arrays: dict[str, Any]
@@ -264,18 +264,18 @@ class Scatter:
         return self._folder / f"rows-{bucket}-{self._token}"
 
 
-def sort_store_bucket(written: Sequence[Slices], folder: Path, limits: Limits | None) -> Histories:
+def sort_disk_store_bucket(written: Sequence[Slices], folder: Path, limits: Limits | None) -> Histories:
     """The histories of a bucket, in which several writers wrote in this order; they are kept as the part `folder`.
 
     What was sorted before is not sorted again, and rows are removed once they are.
     """
     if not folder.exists():
-        save_store_part(
+        save_disk_store_part(
             arrange_histories(concatenate_histories([rows for one in written for rows in _load(one)]), limits), folder
         )
     for one in written:
         one.file.unlink(missing_ok=True)
-    return load_store_part(folder)
+    return load_disk_store_part(folder)
 
 
 def _load(written: Slices) -> Iterator[Rows]:
@@ -303,7 +303,7 @@ class Spill:
     def sort(self, limits: Limits | None = None) -> Iterator[Histories]:
         """Sort every bucket once, keep the result on disk instead of the rows, and show it; rewards within limits."""
         for bucket, written in self._scatter.slices().items():
-            yield sort_store_bucket([written], self._scratch.path / f"part-{bucket}", limits)
+            yield sort_disk_store_bucket([written], self._scratch.path / f"part-{bucket}", limits)
 
     def store(self, limits: Limits | None = None) -> DiskStore:
         """Where the sorted histories are, once all are."""

@@ -24,11 +24,20 @@ from glob import has_magic
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats
 from newcomer.encoding import MOST, Column, encode_level_indicators
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.columns import Place, feature_list_column, number_column, refuse_null_column
+from newcomer.logs.columns import (
+    FILL_IN,
+    Place,
+    column_kind,
+    finite_column,
+    number_column,
+    refuse_masked_column,
+    refuse_null_column,
+)
 from newcomer.logs.text_columns import WORDS
 
 DWARFS = 100.0  # times the size of the others
@@ -61,9 +70,9 @@ def feature_columns(frame: pl.DataFrame, place: Place, chosen: Sequence[str] | N
     if not place.faults:  # nothing is to be said of the size of what is not there
         _refuse_odd(matrix, names, place)
     others = [name for name in frame.columns if name not in names]
-    left = f"; not numeric and left out: {listed_feature_names(others)}" if others else ""
+    left = f"; not numeric and left out: {_listed_feature_names(others)}" if others else ""
     note = (
-        f"Features are the {count_feature_columns(names)} {listed_feature_names(names)} of the "
+        f"Features are the {_count_feature_columns(names)} {_listed_feature_names(names)} of the "
         f"items{left} (features= or --features chooses)."
     )
     return FeatureColumns(matrix, names, (note,))
@@ -73,15 +82,15 @@ def _chosen(frame: pl.DataFrame, place: Place, chosen: Sequence[str]) -> Feature
     """The columns that the caller named, in that order; one of them may hold lists."""
     for name in chosen:
         if name not in frame.columns:
-            todo = f"columns are {listed_feature_names(frame.columns)}{error_name_hint(name, frame.columns)}"
+            todo = f"columns are {_listed_feature_names(frame.columns)}{error_name_hint(name, frame.columns)}"
             raise LogsError(f"items have no column '{name}'", where=place.source, todo=todo)
     if len(chosen) == 1 and isinstance(frame[chosen[0]].dtype, pl.List | pl.Array):
         return FeatureColumns(feature_list_column(frame[chosen[0]], place).astype(np.float64))
     names, matrix = tuple(chosen), np.column_stack([number_column(frame[name], place) for name in chosen])
-    return FeatureColumns(matrix, names, tuple(feature_size_notes(matrix, names)))
+    return FeatureColumns(matrix, names, tuple(feature_column_size_notes(matrix, names)))
 
 
-def feature_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
+def feature_column_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
     """A note on each feature beside which the others hardly count."""
     return [
         f"Feature {names[i]} is about {ratio:,.0f} times as large as the others, which will hardly count: scale it."
@@ -90,16 +99,16 @@ def feature_size_notes(matrix: Floats, names: Sequence[str]) -> list[str]:
     ]
 
 
-def listed_feature_names(names: Sequence[str]) -> str:
+def _listed_feature_names(names: Sequence[str]) -> str:
     """Names in a sentence, not too many.
 
-    >>> listed_feature_names(["a", "b"])
+    >>> _listed_feature_names(["a", "b"])
     'a, b'
     """
     return ", ".join([*names[:SHOWN], *(["..."] if len(names) > SHOWN else [])])
 
 
-def count_feature_columns(names: Sequence[str]) -> str:
+def _count_feature_columns(names: Sequence[str]) -> str:
     """`column`, or how many columns."""
     return "column" if len(names) == 1 else f"{len(names):,} columns"
 
@@ -115,7 +124,7 @@ def _refuse_odd(matrix: Floats, names: tuple[str, ...], place: Place) -> None:
         return
     first = odd[0]
     why = "looks like an id" if ids[first] else f"is about {ratios[first]:,.0f} times as large as the others"
-    more = "" if len(odd) == 1 else f" (so do not fit: {listed_feature_names([names[i] for i in odd[1:]])})"
+    more = "" if len(odd) == 1 else f" (so do not fit: {_listed_feature_names([names[i] for i in odd[1:]])})"
     rest = ",".join(name for i, name in enumerate(names) if i not in odd) or "a,b,c"
     scale = "" if ids[first] else ", or scale it"
     raise LogsError(
@@ -165,10 +174,10 @@ SCATTERED = 0.5  # share of rows in pooled levels, from which a column is taken 
 Counted = Callable[[str], pl.DataFrame]  # the distinct values of a column as text, `value`, with how many rows, `len`
 
 
-def expand_feature_names(names: Sequence[str], available: Sequence[str], *, where: str = "") -> tuple[str, ...]:
+def expand_feature_column_names(names: Sequence[str], available: Sequence[str], *, where: str = "") -> tuple[str, ...]:
     """The columns that names or patterns such as `tax*` stand for, each once; a column of that very name comes first.
 
-    >>> expand_feature_names(["b", "x*"], ["x1", "x2", "b", "y"])
+    >>> expand_feature_column_names(["b", "x*"], ["x1", "x2", "b", "y"])
     ('b', 'x1', 'x2')
     """
     found: list[str] = []
@@ -186,7 +195,7 @@ def expand_feature_names(names: Sequence[str], available: Sequence[str], *, wher
     return tuple(dict.fromkeys(found))
 
 
-def learn_feature_levels(
+def feature_column_levels(
     names: Sequence[str],
     types: Sequence[Mapping[str, pl.DataType]],
     counted: Counted,
@@ -250,3 +259,73 @@ def _meant_as_numbers(counts: pl.DataFrame) -> bool:
     number = plain["value"].str.replace(",", ".", literal=True).str.replace_all(r"[ \u00a0\u202f]", "")
     numeric = number.cast(pl.Float64, strict=False).is_not_null()
     return 2 * int(plain.filter(numeric)["len"].sum()) > int(plain["len"].sum())
+
+
+def feature_list_column(column: pl.Series, place: Place, dim: int | None = None) -> NDArray[np.floating]:
+    """A column of equally long lists of finite numbers as an array (rows, d).
+
+    float32 stays float32: features are most of what logs weigh, and a batch is made of float64 when it is handed out.
+
+    >>> feature_list_column(pl.Series("features", [[1, 2], [3, 4]]), Place()).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
+    refuse_null_column(column, place)
+    if not isinstance(column.dtype, pl.List | pl.Array):
+        todo = "store features as lists of numbers, or name their columns: columns={'features': ['x1', 'x2', ...]}"
+        raise LogsError(f"features are {column_kind(column.dtype)}", where=place.column(column.name), todo=todo)
+    lists = column.cast(pl.List(column.dtype.inner)) if isinstance(column.dtype, pl.Array) else column
+    dim, right = _common_length(lists, place, dim)
+    if not right:
+        return np.zeros((len(column), dim))
+    flat = lists.explode(empty_as_null=False)
+    if not (flat.dtype.is_numeric() or flat.dtype == pl.Boolean):
+        words = lists.list.eval(pl.element().cast(pl.Float64, strict=False).is_null()).list.any().fill_null(False)
+        row = int(words.arg_max() or 0)
+        bad = (
+            lists[row].filter(lists[row].cast(pl.Float64, strict=False).is_null())[0] if words.any() else lists[row][0]
+        )
+        what = (
+            f"text {bad!r} where numbers belong" if isinstance(bad, str) else f"features are {column_kind(flat.dtype)}"
+        )
+        raise LogsError(what, where=place.column(column.name, row), todo="use numbers")
+    if flat.null_count():
+        gaps = np.asarray(flat.is_null().to_numpy().reshape(-1, dim).any(axis=1))
+        place.refuse(column.name, gaps, "is missing", lambda row: f"{column.name} is missing", FILL_IN)
+    kept = pl.Float32 if flat.dtype == pl.Float32 else pl.Float64
+    return finite_column(flat.cast(kept).fill_null(0.0).to_numpy().reshape(-1, dim), column.name, place)
+
+
+def feature_array_columns(given: ArrayLike, name: str = "features", *, gaps: bool = False) -> NDArray[np.floating]:
+    """An array (rows, d) of finite numbers; float32 stays float32. A copy: what is done to `given` stays there.
+
+    With `gaps`, some may be NaN: their rows are to be left out.
+    """
+    refuse_masked_column(given, name)
+    try:
+        values = np.asarray(given)
+    except ValueError as error:
+        todo = "give every row the same number of features"
+        raise LogsError(f"{name} are not an array of shape (rows, d)", where=name, todo=todo) from error
+    if values.ndim != 2 or values.shape[1] == 0:
+        todo = "pass an array of shape (rows, d)"
+        raise LogsError(f"{name} have shape {values.shape}", where=name, todo=todo)
+    if values.dtype.kind not in "fiub":
+        raise LogsError(f"{name} are not numbers", where=name, todo="pass a numeric array")
+    kept = np.float32 if values.dtype == np.float32 else np.float64
+    exact: NDArray[np.floating] = np.array(values, dtype=kept, order="C")
+    if gaps and np.isnan(exact).any():
+        finite_column(exact[~np.isnan(exact).any(axis=1)], name, Place())
+        return exact
+    return finite_column(exact, name, Place())
+
+
+def _common_length(lists: pl.Series, place: Place, dim: int | None) -> tuple[int, bool]:
+    """The number d of features that every list should have, `dim` if earlier rows have set it, and whether all do."""
+    lengths = lists.list.len()
+    dim = int(lengths.drop_nulls()[0] if lengths.null_count() < len(lengths) else 1) if dim is None else dim
+    wrong = (lengths != dim).fill_null(False) if dim else lists.is_not_null()
+    todo, kind = "give every row the same number of features, at least one", "has another number of entries"
+    other = "no features" if not dim else ""
+    told = lambda row: other or f"{lengths[row]} features where other rows have {dim}"
+    place.refuse(lists.name, wrong, "is empty" if other else kind, told, todo, lambda row: lengths[row])
+    return max(dim, 1), not wrong.any() and not lists.null_count()

@@ -1,4 +1,4 @@
-"""Finding: from what a person passed as path to files that can be read again and again.
+"""Finding: from what a caller passed as path to files that can be read again and again.
 
 A path may be a file, a folder, a glob, a list of these, a pipe, or "-" for standard input. Pipes are read once, into a
 temporary file, because reading takes several looks. Folders named `key=value` (Hive's way to partition) are gone into,
@@ -51,7 +51,7 @@ from newcomer.logs.text_columns import (
     text_is_no_id,
     text_spellings_note,
 )
-from newcomer.validate import shown
+from newcomer.validate import show_invalid_value
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 SUFFIXES = tuple(
@@ -91,7 +91,9 @@ def find_log_files(paths: Paths) -> list[LogFile]:
         if isinstance(one, LogFile):
             continue
         if not isinstance(one, str | PathLike) or "\0" in str(one):
-            raise LogsError(f"{shown(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame")
+            raise LogsError(
+                f"{show_invalid_value(one)} is no path", todo="pass a path, a glob, a list of paths, or a frame"
+            )
     try:
         files = {file.name: file for path in given for file in _expand(path)}
         empty = next((file.name for file in files.values() if Path(file.path).stat().st_size == 0), None)
@@ -143,7 +145,9 @@ def _is_partition(folder: str) -> bool:
 
 
 def _standard_input() -> IO[bytes]:
-    """Standard input as bytes; a keyboard is refused, for a person would wait for the program and it for the person."""
+    """Standard input as bytes; a keyboard is refused, because the person would wait for the program, and the program
+    for the person.
+    """
     if sys.stdin is None or sys.stdin.isatty():
         todo = "pipe the logs in (... | newcomer fit -), or name a file"
         raise LogsError("nothing is piped in", where="standard input", todo=todo)
@@ -207,7 +211,7 @@ class TableFile:
             head = _head(file.path)
         kind = kind or _kind_by_content(head)
         if kind == "csv":
-            refuse_twin_columns_of_file(_columns(head, _separator(head)), where=file.name)
+            refuse_twin_columns_of_log_file(_columns(head, _separator(head)), where=file.name)
         return cls(file, kind, _separator(head) if kind == "csv" else ",")
 
     @property
@@ -312,7 +316,7 @@ def _columns(head: bytes, separator: str) -> list[str]:
     return next(csv.reader(first, delimiter=separator), [])
 
 
-def refuse_twin_columns_of_file(names: Sequence[str], *, where: str = "") -> None:
+def refuse_twin_columns_of_log_file(names: Sequence[str], *, where: str = "") -> None:
     """Refuse two columns of the same name: which of them is meant cannot be said. Without a name there may be many."""
     twins = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
     if twins:
@@ -323,7 +327,7 @@ def refuse_twin_columns_of_file(names: Sequence[str], *, where: str = "") -> Non
 MANY_USERS = 5_000_000  # above which ids are not compared for spellings: all of them would be held at once
 
 
-def common_file_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:
+def common_log_file_layout(tables: Sequence[TableFile], columns: Renames | None, epoch: Epoch | None) -> Layout:
     """The layout of the first file, if every other file has the same columns."""
     layouts = [resolve_schema(table.names, columns, source=table.name, epoch=epoch) for table in tables]
     expected = set(layouts[0].names())
@@ -367,13 +371,13 @@ class FileFacts:
                 dropped += int(told[" any"][0])
                 gaps = {name: gaps.get(name, 0) + int(told[name][0]) for name in missing}
             asked = [name for name in ids if table.is_text(name)]
-            steps = file_step_questions(table, layout.step) if whole else None
+            steps = log_file_step_questions(table, layout.step) if whole else None
             plain = (text_is_no_id(name, blanks=False).any() for name in asked)
             answer = table.ask(pl.len().alias(" rows"), *plain, *(steps or ()))
             odd = [name for name in asked if answer[name][0]]
             if odd or (steps and not answer[" whole"][0]):  # perhaps only for the blanks
                 again = [text_is_no_id(name).any() for name in odd] + (
-                    file_step_questions(table, layout.step, blanks=True) or []
+                    log_file_step_questions(table, layout.step, blanks=True) or []
                 )
                 answer = answer.with_columns(table.ask(*(again if steps else again[: len(odd)])))
             rows += int(answer[" rows"][0])
@@ -385,7 +389,7 @@ class FileFacts:
         return cls(rows, text, (min(lows), max(highs)) if whole and lows else None, dropped, gaps)
 
 
-def file_step_questions(table: TableFile, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
+def log_file_step_questions(table: TableFile, name: str | None, *, blanks: bool = False) -> list[pl.Expr] | None:
     """Are the steps of a file whole numbers, and from where to where? None if their type says that they are not."""
     if name is None:
         return None
@@ -401,7 +405,7 @@ def file_step_questions(table: TableFile, name: str | None, *, blanks: bool = Fa
     ]
 
 
-def is_empty_in_files(tables: Sequence[TableFile], name: str) -> bool:
+def is_empty_in_log_files(tables: Sequence[TableFile], name: str) -> bool:
     """Whether no file holds a value of a column. The first row of the first file nearly always tells."""
     with log_file_errors(tables[0].name, tables[0].kind):
         first = tables[0].scan().select(name).head(1).collect()
@@ -411,7 +415,7 @@ def is_empty_in_files(tables: Sequence[TableFile], name: str) -> bool:
     return sum(int(c["rows"][0]) for c in counts) > 0 and not any(int(c[name][0]) for c in counts)
 
 
-def file_value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFrame:
+def log_file_value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFrame:
     """The distinct values of a column in all files, as text, with how many rows have each."""
     counts = []
     for table in tables:
@@ -421,22 +425,22 @@ def file_value_counts(tables: Sequence[TableFile], name: str) -> pl.DataFrame:
     return pl.concat(counts).group_by("value").agg(pl.col("len").sum())
 
 
-def file_date_layout(tables: Sequence[TableFile], layout: Layout) -> Layout:
+def log_file_date_layout(tables: Sequence[TableFile], layout: Layout) -> Layout:
     """The layout that knows how dates such as 03/02/2020 are to be read, where all files together settle it."""
     name = str(layout.step)
     texts = [table for table in tables if table.types[name] == pl.String]
     dates, why = text_dates_found([table.ask(*text_date_questions(name)) for table in texts]) if texts else (None, "")
     if dates is None or dates == "either":
         return replace(layout, dates=dates)
-    return layout.noting(file_dates_note(name, dates, why), dates=dates)
+    return layout.noting(log_file_dates_note(name, dates, why), dates=dates)
 
 
-def file_dates_note(name: str, dates: str, why: str) -> str:
+def log_file_dates_note(name: str, dates: str, why: str) -> str:
     """What is said of dates that something settled."""
     return f"Dates in {name} are read with the {dates.removesuffix('-first')} first: {why} (dates= or --dates chooses)."
 
 
-def same_users_in_files_note(tables: Sequence[TableFile], layout: Layout, texts: dict[str, bool]) -> list[str]:
+def same_users_in_log_files_note(tables: Sequence[TableFile], layout: Layout, texts: dict[str, bool]) -> list[str]:
     """A note on users whose ids differ in case or blanks alone; those of actions are looked at in the catalogue.
 
     Ids of one case and without blanks are all that most files have, and cost one look; of very many others nothing is
@@ -455,12 +459,12 @@ def same_users_in_files_note(tables: Sequence[TableFile], layout: Layout, texts:
     return text_spellings_note(distinct, "user")
 
 
-def numeric_columns_of_file(layout: Layout) -> list[str]:
+def numeric_columns_of_log_file(layout: Layout) -> list[str]:
     """The columns of plain numbers."""
     return [name for name in (layout.reward, layout.propensity, *layout.numeric_features) if name is not None]
 
 
-def file_has_decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
+def log_file_has_decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
     """Whether a CSV writes decimals with a comma; where others have a point, 1.234 might be a thousand: refused.
 
     Between commas a comma in a number must stand in quotes, and is more likely to mark thousands.
@@ -481,7 +485,7 @@ def file_has_decimal_comma(table: TableFile, names: Sequence[str]) -> bool:
     return bool(found)
 
 
-def file_dialect_notes(tables: Sequence[TableFile], commas: frozenset[str]) -> list[str]:
+def log_file_dialect_notes(tables: Sequence[TableFile], commas: frozenset[str]) -> list[str]:
     """What was found out about how CSV files are written, of the first file of each sort."""
     notes = {}
     for table in tables:

@@ -103,7 +103,7 @@ class Histories:
 
     def cuts(self, rows: int) -> Iterator[tuple[int, int]]:
         """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more."""
-        return history_cuts(self.offsets, rows)
+        return _history_cuts(self.offsets, rows)
 
     def slice(self, first: int, last: int) -> Histories:
         """Users `first:last`, as views; the counts of ties and clipped rows stay with the whole."""
@@ -119,12 +119,12 @@ class Histories:
         )
 
 
-def history_cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
+def _history_cuts(offsets: Ints, rows: int) -> Iterator[tuple[int, int]]:
     """Ranges (first user, last user + 1) with at most `rows` rows each, or one user who has more.
 
     This is what cuts batches: between users and never within one.
 
-    >>> list(history_cuts(np.array([0, 2, 4, 9]), 4))
+    >>> list(_history_cuts(np.array([0, 2, 4, 9]), 4))
     [(0, 2), (2, 3)]
     """
     first, users = 0, len(offsets) - 1
@@ -266,3 +266,13 @@ def _present(held: Rows | Histories) -> dict[str, Any]:
     """The columns of rows that are not None, by name."""
     found = {name: getattr(held, name, None) for name in _COLUMNS}
     return {name: column for name, column in found.items() if column is not None}
+
+
+def gather_history_rows(column: Any, rows: Ints) -> Any:
+    """Some rows of a column: of an array, or of lists that are kept as one array and where each begins."""
+    if isinstance(column, np.ndarray):
+        return column[rows]
+    lengths = np.diff(column.offsets)[rows]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    places = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
+    return replace(column, offsets=offsets, actions=column.actions[places])

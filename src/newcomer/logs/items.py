@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from newcomer.arrays import Floats
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.columns import Place, feature_array_columns, identifier_column, known_column_names
+from newcomer.logs.columns import Place, identifier_column, known_column_names
 from newcomer.logs.faults import Faults
-from newcomer.logs.feature_columns import feature_columns, is_feature_column
+from newcomer.logs.feature_columns import feature_array_columns, feature_columns, is_feature_column
 from newcomer.logs.text_columns import text_is_no_id, text_spellings_note, tidied_text
 from newcomer.one_hot import Catalogue, OneHot
 
@@ -83,7 +83,7 @@ class Items:
         if not len(frame):
             raise LogsError("the items table has no rows", where=source, todo="give every action a row")
         ids = _unique(identifier_column(frame[action], place), place, tidy=tidy)
-        names, column = item_names(frame, action), item_name_column(frame, action)
+        names, column = item_names(frame, action), _item_name_column(frame, action)
         found = feature_columns(frame.drop(action, *([] if column is None else [column])), place, features)
         faults.refuse()
         return cls(ids, found.matrix, names, feature_names=found.names, notes=found.notes, tidy=tidy)
@@ -185,29 +185,29 @@ def _distinct(actions: pl.Series, *, tidy: bool) -> pl.Series:
     if not tidy or actions.dtype != pl.String:
         return actions.unique().sort()
     counted = (
-        commonest_items_first(actions.str.strip_chars()).to_frame("id").with_columns(key=tidied_text(pl.col("id")))
+        _commonest_items_first(actions.str.strip_chars()).to_frame("id").with_columns(key=tidied_text(pl.col("id")))
     )
     return counted.unique("key", keep="first", maintain_order=True)["id"].sort()
 
 
-def commonest_items_first(ids: pl.Series) -> pl.Series:
+def _commonest_items_first(ids: pl.Series) -> pl.Series:
     """The distinct ids, the commonest first and equally common ones in the order of their first occurrence.
 
-    >>> commonest_items_first(pl.Series(["a", "b", "b", "c"])).to_list()
+    >>> _commonest_items_first(pl.Series(["a", "b", "b", "c"])).to_list()
     ['b', 'a', 'c']
     """
     counted = ids.to_frame("id").group_by("id", maintain_order=True).len()
     return counted.sort("len", descending=True, maintain_order=True)["id"]
 
 
-def item_name_column(frame: pl.DataFrame, action: str) -> str | None:
+def _item_name_column(frame: pl.DataFrame, action: str) -> str | None:
     """Which column of an items table holds the names: `name`, or `title`."""
     return next((name for name in ("name", "title") if name in frame.columns and name != action), None)
 
 
 def item_names(frame: pl.DataFrame, action: str) -> tuple[str, ...] | None:
     """The names of the items; an item without one goes by its id."""
-    column = item_name_column(frame, action)
+    column = _item_name_column(frame, action)
     if column is None:
         return None
     return tuple(frame.select(pl.coalesce(pl.col(column).cast(pl.String), pl.col(action).cast(pl.String)))[column])
@@ -216,12 +216,12 @@ def item_names(frame: pl.DataFrame, action: str) -> tuple[str, ...] | None:
 def only_item_names(frame: pl.DataFrame, other: str) -> bool:
     """Whether an items table has names of actions, and nothing that could be a feature."""
     action = item_action_column(frame.columns, other)
-    if action is None or item_name_column(frame, action) is None or "features" in frame.columns:
+    if action is None or _item_name_column(frame, action) is None or "features" in frame.columns:
         return False
     return not any(
         is_feature_column(frame[name])
         for name in frame.columns
-        if name not in (action, item_name_column(frame, action))
+        if name not in (action, _item_name_column(frame, action))
     )
 
 

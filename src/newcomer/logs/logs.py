@@ -26,7 +26,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import validate
 from newcomer.arrays import Floats
 from newcomer.encoding import Column
 from newcomer.errors import LogsError
@@ -40,14 +39,14 @@ from newcomer.logs.advice import (
     reward_advice,
     short_history_advice,
 )
-from newcomer.logs.arms import at_random, judges_of
+from newcomer.logs.arms import histories_of_random_arm, judges_by_arms
 from newcomer.logs.attributes import UserTable, read_user_attributes
 from newcomer.logs.batch import Batch
-from newcomer.logs.columns import Epoch, Place, feature_array_columns
+from newcomer.logs.columns import Epoch, Place
 from newcomer.logs.disk_store import DiskStore, Piece
 from newcomer.logs.faults import Faults, fault_mentioning
-from newcomer.logs.feature_columns import feature_size_notes
-from newcomer.logs.files import refuse_twin_columns_of_file
+from newcomer.logs.feature_columns import feature_array_columns, feature_column_size_notes
+from newcomer.logs.files import refuse_twin_columns_of_log_file
 from newcomer.logs.frames import (
     frame_column_names,
     frame_from_arrays,
@@ -60,7 +59,15 @@ from newcomer.logs.frames import (
 )
 from newcomer.logs.histories import Histories
 from newcomer.logs.items import Items, item_spellings_note
-from newcomer.logs.memory_store import Clip, Held, Keep, Source, keep_parts, store_of_some_users, store_rows_in_memory
+from newcomer.logs.memory_store import (
+    Clip,
+    Held,
+    Keep,
+    Source,
+    keep_memory_store_parts,
+    memory_store_of_some_users,
+    store_rows_in_memory,
+)
 from newcomer.logs.read_options import FeatureChoice, check_read_options, clip_read_option, feature_names_read_option
 from newcomer.logs.reader import reader_catalogue, reader_inspects_frame, reader_rows_without_gaps
 from newcomer.logs.schema import (
@@ -80,6 +87,7 @@ from newcomer.one_hot import Catalogue, OneHot, one_hot_is_wide
 from newcomer.records import Shown
 from newcomer.run_settings import Checkpoint
 from newcomer.transforms import Transform
+from newcomer.validate import validate_instance, validate_whole
 
 BATCH_BYTES = 64 << 20  # of the features of a batch
 DERIVED = ("_table", "advice", "action_ids", "_random_users")  # cached properties
@@ -114,7 +122,7 @@ class Logs(Shown):
         reward_transform: Transform | None = None,
         ordered: bool = True,
     ) -> None:
-        validate.instance(
+        validate_instance(
             total, LogTotals, "total", todo="make logs with read_logs, from_arrays or from_frame", kind=LogsError
         )
         self._source, self._items, self._ignored_items = source, items, ignored_items
@@ -266,7 +274,7 @@ class Logs(Shown):
         )
         table, chosen = held_frame(frame), FeatureChoice.of(features, items, columns)
         names = frame_column_names(table)
-        refuse_twin_columns_of_file(names)
+        refuse_twin_columns_of_log_file(names)
         with chosen.resolving():
             layout = options.on(resolve_schema(names, chosen.columns, epoch=epoch))
         maybe = [
@@ -357,7 +365,7 @@ class Logs(Shown):
             sample = next(self.batches(rows=SAMPLE)).features
             said += [] if self.intercept else intercept_advice(self.summary, sample)
             if not self.by_action and self.feature_names:
-                said += feature_size_notes(sample[:, : len(self.feature_names)], self.feature_names)
+                said += feature_column_size_notes(sample[:, : len(self.feature_names)], self.feature_names)
         return said
 
     @cached_property
@@ -422,7 +430,7 @@ class Logs(Shown):
         """Rows of a batch, as asked for or by the size of its features."""
         width = 1 if self.wide else self.dim  # features that are never written out take no room
         size = max(1, BATCH_BYTES // (8 * width)) if rows is None else rows
-        return validate.whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
+        return validate_whole(size, "rows of a batch", todo="ask for at least one", kind=LogsError)
 
     def on(self, engine: Engine) -> Logs:
         """The same logs, passed over by the workers of an engine; what is in memory is written to disk for them.
@@ -451,7 +459,7 @@ class Logs(Shown):
         >>> logs.some(lambda hashes: np.arange(len(hashes)) > 0)
         Logs(2 users, 2 rows, 4 features)
         """
-        source, total = store_of_some_users(self._source, keep, self._items, self.engine)
+        source, total = memory_store_of_some_users(self._source, keep, self._items, self.engine)
         return self._replace(_source=source, total=total, summary=self._summed(total), checkpoint=None)
 
     @property
@@ -464,7 +472,7 @@ class Logs(Shown):
         >>> logs.judges
         Logs(1 users, 2 rows, 2 features)
         """
-        who = judges_of(self.arms)
+        who = judges_by_arms(self.arms)
         if who != "random":
             return self if who == "all" else None
         return self._random_users
@@ -472,7 +480,9 @@ class Logs(Shown):
     @cached_property
     def _random_users(self) -> Logs | None:
         """The users of the random arm; apart from `judges`, since logs that kept themselves would never be let go."""
-        source, total = keep_parts(self._source, partial(at_random, arms=self.arms), self._items, self.engine)
+        source, total = keep_memory_store_parts(
+            self._source, partial(histories_of_random_arm, arms=self.arms), self._items, self.engine
+        )
         if not total.users:
             return None
         engine = self.engine if total.rows >= engines.ENOUGH else None

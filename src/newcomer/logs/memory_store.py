@@ -2,7 +2,7 @@
 
 Some of the users of logs: the same histories without the others, the catalogue as it was.
 
-Who is taken is decided by the hash of the user alone, so that every source, engine and order gives the same people.
+Who is taken is decided by the hash of the user alone, so that every source, engine and order gives the same users.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -18,10 +18,17 @@ import polars as pl
 from newcomer.arrays import Bools, Hashes, Ints
 from newcomer.errors import LogsError
 from newcomer.logs.disk_store import DiskStore, Scratch, Spill
-from newcomer.logs.histories import Histories, Limits, Rows, arrange_histories, concatenate_histories
+from newcomer.logs.histories import (
+    Histories,
+    Limits,
+    Rows,
+    arrange_histories,
+    concatenate_histories,
+    gather_history_rows,
+)
 from newcomer.logs.items import Items
 from newcomer.logs.reader import Progress, Reader
-from newcomer.logs.summary import LogTotals, RewardHistogram, automatic_reward_limits, summary_totals
+from newcomer.logs.summary import LogTotals, RewardHistogram, summary_reward_limits, summary_totals
 from newcomer.logs.workers import Engine
 
 Clip = Limits | Literal["auto"] | None
@@ -54,12 +61,12 @@ class Watched:
 
     def limits(self, clip: Clip) -> Limits | None:
         """What rewards are brought within, once all chunks are read."""
-        return stored_reward_limits(clip, self.rewards)
+        return memory_store_reward_limits(clip, self.rewards)
 
 
-def stored_reward_limits(clip: Clip, rewards: RewardHistogram) -> Limits | None:
+def memory_store_reward_limits(clip: Clip, rewards: RewardHistogram) -> Limits | None:
     """What rewards are brought within, from what was asked for and the histogram of all of them."""
-    return automatic_reward_limits(rewards) if clip == "auto" else clip
+    return summary_reward_limits(rewards) if clip == "auto" else clip
 
 
 class Held:
@@ -217,7 +224,7 @@ class UserFilter:
         for part in self._source.parts():
             who = np.flatnonzero(self._keep(part.hashes))
             if len(who):
-                yield histories_taken_from_store(part, who)
+                yield _histories_taken_from_store(part, who)
 
     def close(self) -> None:
         """Nothing of its own to release."""
@@ -237,7 +244,7 @@ class Kept:
         """Nothing to release."""
 
 
-def store_of_some_users(
+def memory_store_of_some_users(
     source: Source, keep: Keep, items: Items | None, engine: Engine | None
 ) -> tuple[Source, LogTotals]:
     """The users for whose hashes `keep` is true, in a disk store where workers are to read them, and their totals."""
@@ -252,7 +259,7 @@ def store_of_some_users(
     return left, total
 
 
-def keep_parts(
+def keep_memory_store_parts(
     source: Source, choose: Callable[[Histories], Histories | None], items: Items | None, engine: Engine | None
 ) -> tuple[Source, LogTotals]:
     """What is chosen of each part, written to disk where the parts are there; nobody may be left."""
@@ -272,22 +279,12 @@ def _totals(source: Source, items: Items | None) -> LogTotals:
     return total
 
 
-def histories_taken_from_store(part: Histories, who: Ints) -> Histories:
+def _histories_taken_from_store(part: Histories, who: Ints) -> Histories:
     """The histories of the users at positions `who` (m,), in this order."""
     lengths = np.diff(part.offsets)[who]
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows = np.repeat(part.offsets[who] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    columns = {name: gather(column, rows) for name, column in part.columns().items()}
+    columns = {name: gather_history_rows(column, rows) for name, column in part.columns().items()}
     return replace(
         part, users=part.users.gather(who), hashes=part.hashes[who], offsets=offsets, ties=0, clipped=0, **columns
     )
-
-
-def gather(column: Any, rows: Ints) -> Any:
-    """Some rows of a column: of an array, or of lists that are kept as one array and where each begins."""
-    if isinstance(column, np.ndarray):
-        return column[rows]
-    lengths = np.diff(column.offsets)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.repeat(column.offsets[rows] - offsets[:-1], lengths) + np.arange(offsets[-1])
-    return replace(column, offsets=offsets, actions=column.actions[places])

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from newcomer import validate
 from newcomer.arrays import Hashes
 from newcomer.errors import LogsError, NewcomerError
 from newcomer.logs import workers as engines
@@ -31,24 +30,25 @@ from newcomer.logs.disk_store import (
     Scatter,
     Scratch,
     Slices,
-    load_store_part,
-    save_store_part,
-    sort_store_bucket,
+    load_disk_store_part,
+    save_disk_store_part,
+    sort_disk_store_bucket,
 )
 from newcomer.logs.files import Paths
 from newcomer.logs.frames import is_frame
 from newcomer.logs.histories import Limits, Rows
 from newcomer.logs.items import Items
 from newcomer.logs.logs import Logs
-from newcomer.logs.memory_store import Clip, Grouped, Source, Watched, store_rows_in_memory, stored_reward_limits
+from newcomer.logs.memory_store import Clip, Grouped, Source, Watched, memory_store_reward_limits, store_rows_in_memory
 from newcomer.logs.read_options import FeatureChoice, check_read_options, clip_read_option
 from newcomer.logs.reader import Progress, Reader, reader_catalogue
 from newcomer.logs.schema import Missing, Renames
-from newcomer.logs.service_store import is_store, read_store
+from newcomer.logs.service_store import is_service_store, read_service_store
 from newcomer.logs.summary import LogTotals, RewardHistogram, summary_totals
 from newcomer.logs.text_columns import Dates
 from newcomer.logs.workers import Engine, WorkerPool
 from newcomer.transforms import Transform
+from newcomer.validate import validate_whole
 
 MEMORY = 128 << 20  # sorting needs about three times as much for a moment
 
@@ -159,11 +159,11 @@ def read_logs(
             **options._asdict(),
         )
     limits, store = clip_read_option(clip, options.reward_transform), None
-    if isinstance(path, list | tuple) and any(map(is_store, path)):
+    if isinstance(path, list | tuple) and any(map(is_service_store, path)):
         todo = "pass its address alone; a fit adds its rows to what a model knows with start= (--from)"
         raise LogsError("a store is no part of a list of files", where="path", todo=todo)
-    if is_store(path):
-        store = read_store(path, Scratch if engine is None else engine.room)
+    if is_service_store(path):
+        store = read_service_store(path, Scratch if engine is None else engine.room)
         path, items, features, users = store.given(items, features, users)
     chosen = FeatureChoice.of(features, items, columns)
     with chosen.resolving():
@@ -187,7 +187,7 @@ def read_logs(
     space = MEMORY if memory is None else memory
     with reader.telling_all(catalogue):
         if engine is not None and (grouped or reader.total >= engines.ENOUGH):
-            source, total = read_logs_in_parallel(
+            source, total = _read_logs_in_parallel(
                 engine, reader, catalogue, clip=limits, grouped=grouped, memory=space, progress=progress
             )
         elif grouped:
@@ -215,14 +215,16 @@ def read_logs(
 
 
 @contextmanager
-def opened_logs(logs: Any, workers: int | None = None, *, kind: type[NewcomerError] = NewcomerError) -> Iterator[Logs]:
+def read_logs_if_path(
+    logs: Any, workers: int | None = None, *, kind: type[NewcomerError] = NewcomerError
+) -> Iterator[Logs]:
     """Logs, or those at a path, passed over by so many processes until the block is left.
 
     Logs that are on an engine already, or whose `workers` is None or 1, stay where they are. A number of workers that
     makes no sense is refused as an error of this `kind`.
     """
     read = logs if isinstance(logs, Logs) else read_logs(logs)
-    if workers is None or validate.whole(workers, "workers", kind=kind) == 1 or read.engine is not None:
+    if workers is None or validate_whole(workers, "workers", kind=kind) == 1 or read.engine is not None:
         yield read
         return
     with WorkerPool(workers) as pool:
@@ -246,7 +248,7 @@ class Arrived:
     hashes: Hashes | None = None
 
 
-def read_logs_in_parallel(
+def _read_logs_in_parallel(
     engine: Engine,
     reader: Reader,
     items: Items | None,
@@ -270,11 +272,11 @@ def read_logs_in_parallel(
         read = partial(read_and_scatter_file, folder=scratch.path, buckets=buckets)
         arrived = list(_read(engine, read, given, progress))
         rewards = sum((one.rewards for one in arrived), RewardHistogram())
-        limits = stored_reward_limits(clip, rewards)
+        limits = memory_store_reward_limits(clip, rewards)
         written = {b: [one.buckets[b] for one in arrived if b in one.buckets] for b in range(buckets)}
         tasks = [(f"part-{bucket}", several) for bucket, several in written.items() if several]
         total = LogTotals(rewards=rewards)
-        for found in engine.each(partial(sort_read_bucket, folder=scratch.path, limits=limits), tasks, given=items):
+        for found in engine.each(partial(_sort_read_bucket, folder=scratch.path, limits=limits), tasks, given=items):
             total += found
     except BaseException:
         scratch.close()
@@ -311,12 +313,12 @@ def read_and_scatter_file(given: Given, number: int, *, folder: Path, buckets: i
     return None if sample is None else Arrived(rows, sample, watched.rewards, tuple(alone.notes), scatter.slices())
 
 
-def sort_read_bucket(
+def _sort_read_bucket(
     items: Items | None, task: tuple[str, list[Slices]], *, folder: Path, limits: Limits | None
 ) -> LogTotals:
     """Sort a bucket into the disk store and sum it up: the task of a sorter."""
     name, written = task
-    return summary_totals(sort_store_bucket(written, folder / name, limits), items)
+    return summary_totals(sort_disk_store_bucket(written, folder / name, limits), items)
 
 
 def _partitioned(
@@ -326,7 +328,7 @@ def _partitioned(
     if clip == "auto":
         todo = "give the limits, clip=(low, high) (--clip LOW,HIGH), or leave grouped out"
         raise LogsError("grouped logs are not read twice by workers, so limits cannot be found out", todo=todo)
-    arrived = list(_read(engine, partial(read_grouped_file, folder=scratch.path, limits=clip), given, progress))
+    arrived = list(_read(engine, partial(_read_grouped_file, folder=scratch.path, limits=clip), given, progress))
     hashes = np.concatenate([one.hashes for one in arrived if one.hashes is not None])
     found, counts = np.unique(hashes, return_counts=True)
     names = [name for one in arrived for name in one.parts]
@@ -336,7 +338,7 @@ def _partitioned(
     return DiskStore(scratch.path, names, limits=clip, scratch=scratch), total
 
 
-def read_grouped_file(given: Given, number: int, *, folder: Path, limits: Limits | None) -> Arrived | None:
+def _read_grouped_file(given: Given, number: int, *, folder: Path, limits: Limits | None) -> Arrived | None:
     """Read a file of whole users and write their histories to the disk store: the task of a reader of grouped logs."""
     reader, items = given
     alone = replace(reader, tables=(reader.tables[number],), notes={})
@@ -347,7 +349,7 @@ def read_grouped_file(given: Given, number: int, *, folder: Path, limits: Limits
     for rows, part in Grouped(alone, items, limits).blocks(watched):
         sample = sample or rows.slice(0, 1)
         parts.append(f"part-{number}-{len(parts)}")
-        save_store_part(part, folder / parts[-1])
+        save_disk_store_part(part, folder / parts[-1])
         total += summary_totals(part, items)
         hashes.append(part.hashes)
     if sample is None:
@@ -360,7 +362,7 @@ def read_grouped_file(given: Given, number: int, *, folder: Path, limits: Limits
 def _met_twice(folder: Path, names: list[str], again: np.uint64, reader: Reader) -> LogsError:
     """The error for a user who is in two partitions, with both."""
     met = [name for name in names if again in np.load(folder / name / "hashes.npy")]
-    part = load_store_part(folder / met[0])
+    part = load_disk_store_part(folder / met[0])
     user = part.users[int(np.argmax(part.hashes == again))]
     files = list(dict.fromkeys(reader.tables[int(name.split("-")[1])].name for name in met))
     what = f"user {user!r} is in two partitions" if len(files) > 1 else f"user {user!r} comes back"

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.errors import LogsError, error_name_hint
 from newcomer.logs.columns import Epoch
-from newcomer.logs.feature_columns import expand_feature_names
+from newcomer.logs.feature_columns import expand_feature_column_names
 from newcomer.logs.files import TableFile, find_log_files
 from newcomer.logs.frames import frame_column_names, is_frame
 from newcomer.logs.memory_store import Clip
 from newcomer.logs.schema import Layout, Missing, Renames
 from newcomer.logs.text_columns import Dates
 from newcomer.transforms import LEAST, NEEDED, TRANSFORMS, Transform, transform_rewards
+from newcomer.validate import show_invalid_value, validate_callback, validate_flag, validate_one_of, validate_whole
 
 
 class ReadOptions(NamedTuple):
@@ -50,17 +50,17 @@ def check_read_options(
 ) -> ReadOptions:
     """Refuse settings of the wrong type, each by its name."""
     for name, value in (("intercept", intercept), ("grouped", grouped), ("tidy_ids", tidy_ids)):
-        validate.flag(value, name, kind=LogsError)
+        validate_flag(value, name, kind=LogsError)
     if memory is not None:
-        validate.whole(memory, "memory", least=0, kind=LogsError)
+        validate_whole(memory, "memory", least=0, kind=LogsError)
     if epoch is not None:
-        validate.one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
-    validate.callback(progress, "progress", kind=LogsError)
-    validate.one_of(missing, "missing", get_args(Missing), kind=LogsError)
+        validate_one_of(epoch, "epoch", get_args(Epoch), kind=LogsError)
+    validate_callback(progress, "progress", kind=LogsError)
+    validate_one_of(missing, "missing", get_args(Missing), kind=LogsError)
     if dates is not None:
-        validate.one_of(dates, "dates", get_args(Dates), kind=LogsError)
+        validate_one_of(dates, "dates", get_args(Dates), kind=LogsError)
     if reward_transform is not None:
-        validate.one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
+        validate_one_of(reward_transform, "reward_transform", TRANSFORMS, kind=LogsError)
     return ReadOptions(missing, bool(tidy_ids), dates, reward_transform)
 
 
@@ -75,11 +75,11 @@ def clip_read_option(clip: Any, transform: Transform | None = None) -> Clip:
     low, high = given if all(isinstance(one, int | float | np.number) for one in given) else (0.0, 0.0)
     if not -np.inf < low < high < np.inf:
         todo = "pass two numbers (low, high), low < high, or 'auto'"
-        raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=todo)
+        raise LogsError(f"clip is {show_invalid_value(clip)}", where="clip=", todo=todo)
     if transform is None:
         return float(low), float(high)
     if high <= LEAST:
-        raise LogsError(f"clip is {validate.shown(clip)}", where="clip=", todo=NEEDED)
+        raise LogsError(f"clip is {show_invalid_value(clip)}", where="clip=", todo=NEEDED)
     low = max(low, np.nextafter(LEAST, 0.0))
     return float(transform_rewards(low, transform)), float(transform_rewards(high, transform))
 
@@ -92,23 +92,23 @@ def feature_names_read_option(features: object) -> tuple[str, ...] | None:
     return tuple(features) if named else None  # type: ignore[arg-type]
 
 
-def columns_read_option(columns: Any) -> Renames | None:
+def _columns_read_option(columns: Any) -> Renames | None:
     """Renames: a mapping of parts of logs to a column, several, or None."""
     if columns is None:
         return None
     todo = "pass a dict such as {'user': 'uid'}"
     if not isinstance(columns, Mapping):
-        raise LogsError(f"columns is {validate.shown(columns)}", where="columns=", todo=todo)
+        raise LogsError(f"columns is {show_invalid_value(columns)}", where="columns=", todo=todo)
     for part, given in columns.items():
         if not isinstance(part, str) or (
             given is not None and given != [] and feature_names_read_option(given) is None
         ):
-            what = f"columns has {validate.shown(part)}: {validate.shown(given)}"
+            what = f"columns has {show_invalid_value(part)}: {show_invalid_value(given)}"
             raise LogsError(what, where="columns=", todo=f"{todo}; None leaves a part out")
     return columns
 
 
-def item_columns_read_option(items: Any) -> tuple[str, ...]:
+def _item_columns_read_option(items: Any) -> tuple[str, ...]:
     """The columns of an items table; none of an array."""
     if isinstance(items, str | PathLike):
         return tuple(TableFile.of(find_log_files(items)[0]).names)
@@ -149,19 +149,22 @@ class FeatureChoice(NamedTuple):
     @classmethod
     def of(cls, features: Any, items: Any, columns: Any) -> FeatureChoice:
         """From what `read_logs` is given: names are columns of the items if it has them, else of the logs."""
-        columns = columns_read_option(columns)
+        columns = _columns_read_option(columns)
         if features is None:
             return cls(None, columns)
         names = feature_names_read_option(features)
         if not names:
             todo = "pass the names of columns, as features=['price', 'weight']"
-            raise LogsError(f"features= is {validate.shown(features)}", where="features=", todo=todo)
-        known = () if items is None else item_columns_read_option(items)
+            raise LogsError(f"features= is {show_invalid_value(features)}", where="features=", todo=todo)
+        known = () if items is None else _item_columns_read_option(items)
         own = [name for name in names if name in known or any(fnmatchcase(one, name) for one in known)]
         others = tuple(name for name in names if name not in own)
         if items is None or not others or not known:
-            of_items = None if items is None else expand_feature_names(names, known) if own else names
+            of_items = None if items is None else expand_feature_column_names(names, known) if own else names
             return cls(of_items, {**(columns or {}), "features": None if items is not None else names})
         return cls(
-            expand_feature_names(own, known) if own else None, {**(columns or {}), "features": others}, True, known
+            expand_feature_column_names(own, known) if own else None,
+            {**(columns or {}), "features": others},
+            True,
+            known,
         )

@@ -25,18 +25,18 @@ from newcomer.logs.files import (
     FileFacts,
     Paths,
     TableFile,
-    common_file_layout,
-    file_date_layout,
-    file_dates_note,
-    file_dialect_notes,
-    file_has_decimal_comma,
-    file_step_questions,
-    file_value_counts,
+    common_log_file_layout,
     find_log_files,
-    is_empty_in_files,
+    is_empty_in_log_files,
+    log_file_date_layout,
+    log_file_dates_note,
+    log_file_dialect_notes,
     log_file_errors,
-    numeric_columns_of_file,
-    same_users_in_files_note,
+    log_file_has_decimal_comma,
+    log_file_step_questions,
+    log_file_value_counts,
+    numeric_columns_of_log_file,
+    same_users_in_log_files_note,
 )
 from newcomer.logs.frames import frame_to_polars, is_frame
 from newcomer.logs.histories import Rows
@@ -98,29 +98,29 @@ class Reader:
         `asked_for` puts what the caller wants into the layout.
         """
         tables = tuple(TableFile.of(file) for file in find_log_files(paths))
-        layout = asked_for(common_file_layout(tables, columns, epoch))
+        layout = asked_for(common_log_file_layout(tables, columns, epoch))
         types = [table.types for table in tables]
         if layout.step is None:
             ask = lambda asked: [table.ask(*asked) for table in tables]
             layout = find_schema_time(layout, list(types[0]), types, ask, columns)
-        layout = layout.without_empty(lambda name: is_empty_in_files(tables, name))
+        layout = layout.without_empty(lambda name: is_empty_in_log_files(tables, name))
         if layout.arm is not None:
             asked = [table.ask(pl.col(layout.arm).unique())[layout.arm] for table in tables]
             layout = layout.with_arms(asked, Place(tables[0].name))
-        layout = layout.with_levels(types, lambda name: file_value_counts(tables, name), where=tables[0].name)
+        layout = layout.with_levels(types, lambda name: log_file_value_counts(tables, name), where=tables[0].name)
         found = FileFacts.of(tables, layout)
         if found.steps is None and layout.step is not None and layout.dates is None:
-            layout = file_date_layout(tables, layout)
+            layout = log_file_date_layout(tables, layout)
         layout = found.dropping(layout) if layout.missing == "drop" else layout
         commas = frozenset(
-            table.name for table in tables if file_has_decimal_comma(table, numeric_columns_of_file(layout))
+            table.name for table in tables if log_file_has_decimal_comma(table, numeric_columns_of_log_file(layout))
         )
         unit = None if epoch is not None or found.steps is None else unix_time_column_unit(*found.steps)
-        notes = [*layout.notes, *file_dialect_notes(tables, commas)]
+        notes = [*layout.notes, *log_file_dialect_notes(tables, commas)]
         if unit is not None and found.steps is not None:
             layout = replace(layout, epoch=unit)
             notes.append(unix_time_column_note(str(layout.step), unit, found.steps))
-        notes += same_users_in_files_note(tables, layout, found.text_ids)
+        notes += same_users_in_log_files_note(tables, layout, found.text_ids)
         return cls(tables, layout, found.rows - found.dropped, found.text_ids, commas, dict.fromkeys(notes))
 
     def with_text(self, name: str | None) -> Reader:
@@ -171,7 +171,7 @@ class Reader:
                 place = Place(table.name, start, faults=faults, header=table.kind == "csv")
                 whole = len(frame)
                 if self.layout.missing == "drop":
-                    frame, place = complete_rows_of_reader(frame, self.layout, place)
+                    frame, place = _complete_rows_of_reader(frame, self.layout, place)
                 start += whole
                 if not len(frame):
                     continue
@@ -203,7 +203,7 @@ class Reader:
                 faults.refuse()
             except LogsError as everything:
                 told = everything
-            users = same_users_in_files_note(self.tables, self.layout, self.text_ids)
+            users = same_users_in_log_files_note(self.tables, self.layout, self.text_ids)
             times = [note for note in self.layout.notes if LOOKS_LIKE_TIME in note]  # its gaps are no fault, but drop
             raise fault_mentioning(told, [*times, *users, *item_spellings_note(items)]) from error
 
@@ -211,7 +211,7 @@ class Reader:
         """Add the integer steps that a user has more than once; only asked for once reading has failed."""
         step, user = self.layout.step, self.layout.user
         whole = step is not None and self.layout.epoch is None and not self.layout.ties
-        questions = [file_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
+        questions = [log_file_step_questions(table, step, blanks=True) for table in self.tables] if whole else [None]
         if any(asked is None for asked in questions):
             return
         asked = list(zip(self.tables, questions, strict=True))
@@ -298,7 +298,7 @@ def _plain(table: TableFile, name: str, texts: dict[str, bool]) -> pl.Expr:
     )
 
 
-def complete_rows_of_reader(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
+def _complete_rows_of_reader(frame: pl.DataFrame, layout: Layout, place: Place) -> tuple[pl.DataFrame, Place]:
     """The rows of a frame that have all their values, and where these are."""
     gaps = layout.incomplete(frame.schema).values()
     kept = ~frame.select(pl.any_horizontal(*gaps).alias("gap"))["gap"]
@@ -339,7 +339,7 @@ def reader_inspects_frame(frame: pl.DataFrame, layout: Layout, *, spare_action: 
     if layout.step is not None and layout.dates is None and frame[layout.step].dtype == pl.String:
         dates, why = text_dates_found([frame.select(text_date_questions(layout.step))])
         settled = dates not in (None, "either")
-        layout = layout.noting(*([file_dates_note(layout.step, str(dates), why)] if settled else []), dates=dates)
+        layout = layout.noting(*([log_file_dates_note(layout.step, str(dates), why)] if settled else []), dates=dates)
     if layout.step is None or layout.epoch is not None or not frame[layout.step].dtype.is_integer():
         return layout
     steps = frame[layout.step].min(), frame[layout.step].max()

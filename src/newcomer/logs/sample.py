@@ -47,11 +47,11 @@ class SampledHistories:
         return SampledHistories(self.pieces + other.pieces)
 
 
-def sample(logs: Logs, users: int, *, run: Pass | None = None) -> Logs:
+def sample_logs(logs: Logs, users: int, *, run: Pass | None = None) -> Logs:
     """About so many users of the logs; `run` makes the pass, where passes are counted.
 
     >>> logs = Logs.from_arrays(user=np.repeat(np.arange(900), 2), features=np.ones((1800, 1)), reward=np.ones(1800))
-    >>> some = sample(logs, 100)
+    >>> some = sample_logs(logs, 100)
     >>> 70 < some.summary.users < 130, some.summary.rows == 2 * some.summary.users
     (True, True)
     """

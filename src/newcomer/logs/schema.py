@@ -23,19 +23,24 @@ from numpy.typing import NDArray
 from newcomer.arrays import Floats, Ints
 from newcomer.encoding import Column, encoded_entry_names
 from newcomer.errors import LogsError, error_name_hint
-from newcomer.logs.candidates import SERVICE, arm_names, arm_numbers, located
+from newcomer.logs.arms import SERVICE, names_of_arms, numbers_of_arms
+from newcomer.logs.candidates import locate_candidates
 from newcomer.logs.columns import (
     KNOWN,
     Epoch,
     Place,
-    feature_list_column,
     identifier_column,
     known_column_names,
     number_column,
     probability_column,
     time_column,
 )
-from newcomer.logs.feature_columns import encoded_feature_column, expand_feature_names, learn_feature_levels
+from newcomer.logs.feature_columns import (
+    encoded_feature_column,
+    expand_feature_column_names,
+    feature_column_levels,
+    feature_list_column,
+)
 from newcomer.logs.histories import Rows
 from newcomer.logs.items import Items
 from newcomer.logs.text_columns import Dates, text_date_questions, text_is_missing, tidied_text
@@ -98,7 +103,7 @@ class Layout:
         """The layout that knows which of its feature columns are levels; `types` are those of each file."""
         if not isinstance(self.features, tuple):
             return self
-        levels, notes = learn_feature_levels(self.features, types, counted, action=self.action, where=where)
+        levels, notes = feature_column_levels(self.features, types, counted, action=self.action, where=where)
         return self.noting(*notes, levels=levels)
 
     @property
@@ -145,7 +150,7 @@ class Layout:
     def with_arms(self, columns: Sequence[pl.Series], place: Place) -> Layout:
         """The layout with the names of its arms, which are the distinct values of some columns."""
         try:
-            return replace(self, arms=arm_names(columns, place))
+            return replace(self, arms=names_of_arms(columns, place))
         except LogsError as error:
             raise _or_without(error, "arm") from error
 
@@ -230,7 +235,9 @@ def _feature_columns(chosen: Renames, available: Sequence[str], source: str) -> 
     others = {name for part, name in chosen.items() if part != "features" and isinstance(name, str)}
     names = [given] if isinstance(given, str) else given
     exact = [name for name in names if name in available]  # the action, say, may be a feature too
-    return expand_feature_names(names, [one for one in available if one not in others or one in exact], where=source)
+    return expand_feature_column_names(
+        names, [one for one in available if one not in others or one in exact], where=source
+    )
 
 
 def _recognise(chosen: dict[str, str | Sequence[str] | None], available: Sequence[str], source: str) -> list[str]:
@@ -300,11 +307,11 @@ def extract_by_schema(
     if layout.propensity is not None:
         chances = frame[layout.propensity]
         shares = place.attempt("", lambda at: probability_column(chances, at, gaps=gaps))
-    arms = None if layout.arm is None else place.attempt("arm", arm_numbers, frame[layout.arm], layout.arms)
+    arms = None if layout.arm is None else place.attempt("arm", numbers_of_arms, frame[layout.arm], layout.arms)
     shown = None
     if layout.candidates is not None and actions is not None and items is not None:
         lists = frame[layout.candidates]
-        shown = place.attempt("candidates", lambda at: located(lists, actions, items, at, gaps=gaps))
+        shown = place.attempt("candidates", lambda at: locate_candidates(lists, actions, items, at, gaps=gaps))
     return Rows(
         users=pl.Series(layout.user, [], dtype=pl.Int64) if users is None else users,
         rewards=np.zeros(0) if rewards is None else rewards,

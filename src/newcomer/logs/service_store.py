@@ -7,9 +7,9 @@ than the first look is left out, so that each decision comes once. If meanwhile 
 is read again. Pages are written as Parquet to a private folder, which the readers of files take from there: memory is
 bounded whatever the size of the store.
 
-A row is what `GET /v1/logs` exports (`exported`): decisions and observations with a reward, defaults included, pending
-and void ones left out; `candidates` is null where the whole catalogue could be shown, and `propensity` where the
-service did not decide. Ids, names and features of actions are those of the models that the store has served,
+A row is what `GET /v1/logs` exports (`service_store_row`): decisions and observations with a reward, defaults included,
+pending and void ones left out; `candidates` is null where the whole catalogue could be shown, and `propensity` where
+the service did not decide. Ids, names and features of actions are those of the models that the store has served,
 attributes those of its users.
 """
 
@@ -76,7 +76,7 @@ class StoredRow(NamedTuple):
         return cls(user=user, **values)
 
 
-def exported(event: Any, catalogues: Mapping[str, Ids]) -> dict[str, Any]:
+def service_store_row(event: Any, catalogues: Mapping[str, Ids]) -> dict[str, Any]:
     """One row of logs, of an event of the service; `catalogues` are the ids of models that were shown in part."""
     candidates = None if event.candidates is None else list(event.candidates)
     if candidates is None and event.excluded and event.model in catalogues:
@@ -84,7 +84,7 @@ def exported(event: Any, catalogues: Mapping[str, Ids]) -> dict[str, Any]:
         candidates = [one for one in catalogues[event.model] if one not in out]
     return {
         "user": event.user,
-        "step": number_of(event.id),
+        "step": _number_of(event.id),
         "action": event.action,
         "reward": event.reward,
         "propensity": event.propensity,
@@ -101,16 +101,16 @@ def exported(event: Any, catalogues: Mapping[str, Ids]) -> dict[str, Any]:
     }
 
 
-def number_of(decision: str) -> int:
+def _number_of(decision: str) -> int:
     """The place of a decision in the order of commits.
 
-    >>> number_of("1f-8dc3c09dffd87d11")
+    >>> _number_of("1f-8dc3c09dffd87d11")
     31
     """
     return int(decision.partition("-")[0], 16)
 
 
-def table_of(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
+def service_store_table(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
     """Exported rows as columns of one type: ids of actions are text where some are."""
     names = ("action", "shadow")
     text = any(isinstance(one, str) for row in rows for one in (*(row[n] for n in names), *(row["candidates"] or ())))
@@ -129,19 +129,19 @@ def table_of(rows: Sequence[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), schema={name: kinds[name] for name in order}, orient="row")
 
 
-def is_store(path: object) -> TypeGuard[str]:
+def is_service_store(path: object) -> TypeGuard[str]:
     """Whether this is the address of a store, and no path.
 
-    >>> is_store("sqlite:///service.store"), is_store("logs.csv")
+    >>> is_service_store("sqlite:///service.store"), is_service_store("logs.csv")
     (True, False)
     """
     return isinstance(path, str) and path.startswith((SQLITE, *POSTGRES))
 
 
-def shown_address(url: str) -> str:
+def service_store_address(url: str) -> str:
     """What messages call a store: never the name or the password by which it is opened.
 
-    >>> shown_address("postgresql://ann:secret@db.example/service?sslmode=require")
+    >>> service_store_address("postgresql://ann:secret@db.example/service?sslmode=require")
     'postgresql://db.example/service'
     """
     if url.startswith(SQLITE):
@@ -216,7 +216,7 @@ class _Postgres:
             import asyncpg
         except ImportError as error:
             raise MissingExtra.of("serve", purpose="stores") from error
-        self.name = shown_address(url)
+        self.name = service_store_address(url)
         self.errors = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError, ValueError)
         self.loop, self.thread = asyncio.new_event_loop(), ThreadPoolExecutor(1, "newcomer-store")
         only_reads = {"default_transaction_read_only": "on", "application_name": "newcomer logs"}
@@ -252,16 +252,18 @@ class _Postgres:
         self.loop.close()
 
 
-def opened(url: str) -> Connection:
+def open_service_store(url: str) -> Connection:
     """A store of this version, or an older one that has what logs need, open for reading."""
     connection: Connection = _Sqlite(url) if url.startswith(SQLITE) else _Postgres(url)
     try:
         taken = connection.schema()
         if taken is None:
             todo = "name the store of `newcomer serve`"
-            raise StoreError("this is no store of the service", where=shown_address(url), todo=todo)
+            raise StoreError("this is no store of the service", where=service_store_address(url), todo=todo)
         if taken > SCHEMA:
-            raise StoreError("this store is of a newer version", where=shown_address(url), todo="upgrade newcomer")
+            raise StoreError(
+                "this store is of a newer version", where=service_store_address(url), todo="upgrade newcomer"
+            )
     except StoreError:
         connection.close()
         raise
@@ -382,10 +384,10 @@ class StoreLogs:
         return pl.concat([seen, known.rename(seen.name)])
 
 
-def read_store(url: str, room: Callable[[], Scratch] = Scratch) -> StoreLogs:
+def read_service_store(url: str, room: Callable[[], Scratch] = Scratch) -> StoreLogs:
     """The rows of a store, in a private folder that `room` makes; the store is closed again."""
-    with closing(opened(url)) as connection:
-        name = shown_address(url)
+    with closing(open_service_store(url)) as connection:
+        name = service_store_address(url)
         served = Served.of(connection, name)
         for _ in range(TRIES):
             folder = room()
@@ -425,7 +427,7 @@ def _pages(connection: Connection) -> Iterator[list[StoredRow]]:
         if not rows:
             return
         after = rows[-1][0]
-        yield [row for row in map(StoredRow.of, rows) if number_of(row.id) <= last]
+        yield [row for row in map(StoredRow.of, rows) if _number_of(row.id) <= last]
         weight = sum(len(row[8] or "") + len(row[7] or "") + 200 for row in rows) / len(rows)
         size = int(np.clip(PAGE / weight, LEAST, MOST))
 
@@ -441,14 +443,14 @@ def _written(connection: Connection, served: Served, folder: Scratch) -> tuple[l
         longest = max((len(served.by_model.get(model, ())) for model in asked), default=1)
         some = max(LEAST, PAGE // (8 * max(longest, 1)))
         for first in range(0, len(page), some):
-            rows = [exported(one, served.by_model) for one in page[first : first + some]]
+            rows = [service_store_row(one, served.by_model) for one in page[first : first + some]]
             for row in rows:  # the catalogue of one model, where the logs have those of several
                 row["candidates"] = row["candidates"] or (part.get(row["model"]) if row["action"] is not None else None)
             kept = rows if known is None else [row for row in rows if _is_known(row, known)]
             lost += len(rows) - len(kept)
             if not kept:
                 continue
-            frame = table_of(kept).select(READ)
+            frame = service_store_table(kept).select(READ)
             for name in lacking:
                 lacking[name] |= frame[name].null_count() > 0
             kinds.add(frame["action"].dtype)

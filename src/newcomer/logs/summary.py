@@ -139,7 +139,7 @@ def _outside(scores: Floats, counts: Ints) -> int:
     return int(counts[order][gaps[0] :].sum()) if len(gaps) else 0
 
 
-def automatic_reward_limits(rewards: RewardHistogram) -> tuple[float, float]:
+def summary_reward_limits(rewards: RewardHistogram) -> tuple[float, float]:
     """What `clip="auto"` lets through: 5 robust deviations to each side of the median."""
     found = rewards.spread()
     return (found.median - TAIL * found.deviation, found.median + TAIL * found.deviation)

@@ -39,9 +39,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from newcomer import validate
 from newcomer.errors import EngineError, LogsError
 from newcomer.logs.disk_store import Scratch
+from newcomer.validate import validate_whole
 
 Partial = TypeVar("Partial")
 ENOUGH = 200_000  # rows of logs below which starting workers costs more time than they save
@@ -122,8 +122,8 @@ class Engine(ABC):
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "POLARS_MAX_THREADS")
 DEATHS = 3  # workers that a task may cost
 _START = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from newcomer.logs.workers import serve_as_worker; "
-    "serve_as_worker(int(sys.argv[1]), int(sys.argv[3]))"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from newcomer.logs.workers import _serve_as_worker; "
+    "_serve_as_worker(int(sys.argv[1]), int(sys.argv[3]))"
 )
 
 
@@ -131,7 +131,7 @@ class WorkerPool(Engine):
     """`workers` processes, to be used in a `with` block; none is started before there is work."""
 
     def __init__(self, workers: int) -> None:
-        self.workers = validate.whole(workers, "workers", todo="ask for at least one", kind=LogsError)
+        self.workers = validate_whole(workers, "workers", todo="ask for at least one", kind=LogsError)
         self._hands: list[_Worker] = []
 
     def room(self) -> Scratch:
@@ -280,7 +280,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def serve_as_worker(number: int, parent: int) -> None:
+def _serve_as_worker(number: int, parent: int) -> None:
     """The life of a worker: answer tasks that come through the socket `number` until `parent` closes it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()

@@ -6,8 +6,8 @@ written by whatever writes a table.
 
 `code` is a hash of the modules that the table rests on: those that its module imports, and theirs, within the packages
 that are given, also where an import stands in a function and where a public name is taken from the package itself
-(`nc.fit`). Of each module the syntax tree counts, without docstrings: comments, layout and documentation do not make a
-table old. Modules that only draw or speak (`ASIDE`) are left out.
+(`nc.fit`). Of each module the syntax tree counts, without docstrings and the sentences of errors: comments, layout and
+documentation do not make a table old. Modules that only draw or speak (`ASIDE`) are left out.
 """
 
 from __future__ import annotations
@@ -149,9 +149,11 @@ def _file(module: str, packages: Mapping[str, Path]) -> Path | None:
 
 
 def _bare(text: str) -> ast.Module:
-    """The syntax tree of a file without docstrings and without what is for the type checker alone."""
+    """The syntax tree of a file without docstrings, what errors say, and what is for the type checker alone."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc = node.exc.func
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [one for one in node.body if not _aside(one)] or [ast.Pass()]
     return tree

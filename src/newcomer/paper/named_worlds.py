@@ -20,7 +20,7 @@ from newcomer.paper.scale import BALANCED, LEARNABLE, LITERAL, PRINTED, REPLAY, 
 from newcomer.paper.worlds.factorise import Kind
 from newcomer.paper.worlds.movielens import MovieLens
 from newcomer.paper.worlds.replay import Replay
-from newcomer.policies.finite_models import Clusters, cluster_reward_error, cluster_users
+from newcomer.policies.finite_models import Clusters, cluster_into_finite_models, finite_models_reward_error
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import Episode, Newcomers, world_stream
 
@@ -82,7 +82,7 @@ def user_vectors(place: NamedWorld) -> Floats:
 def kinds_of_users(name: str, setting: Setting) -> Clusters:
     """The k-means clusters of true reward vectors, as many as the rank, that the paper gives to mUCB and its kin."""
     place = world_named(name, setting)
-    return cluster_users(user_vectors(place), true_basis(place).shape[1], seed=0)
+    return cluster_into_finite_models(user_vectors(place), true_basis(place).shape[1], seed=0)
 
 
 def cluster_error(name: str, setting: Setting) -> float:
@@ -94,7 +94,7 @@ def cluster_error(name: str, setting: Setting) -> float:
     actions = place.catalogue
     if actions is None:
         actions = place.episode(world_stream(0, "sample of actions"), 50).actions.reshape(-1, place.dim)
-    return cluster_reward_error(user_vectors(place), kinds_of_users(name, setting), actions)
+    return finite_models_reward_error(user_vectors(place), kinds_of_users(name, setting), actions)
 
 
 def histories(place: NamedWorld, users: int, steps: int, seed: int) -> Logs:

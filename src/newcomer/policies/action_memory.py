@@ -97,15 +97,15 @@ class ActionMemory(State):
         self.refuse_unless(self.counts.shape == self.totals.shape == self.slots.shape == self.fixed.shape == width)
         self.refuse_unless(self.log_likelihood.shape == self.log_prior.shape == (n, len(SHARES)))
         self.refuse_unless(self.used.shape == self.repeats.shape == self.share.shape == self.extra.shape == (n,))
-        self.refuse_unless(self.shift.ndim == 2 and all_memory_arrays_of(np.int64, self.keys, self.slots, self.used))
+        self.refuse_unless(self.shift.ndim == 2 and _all_memory_arrays_of(np.int64, self.keys, self.slots, self.used))
         parts = (self.counts, self.totals, self.fixed, self.rows, self.repeats, self.log_likelihood, self.log_prior)
-        self.refuse_unless(all_memory_arrays_of(np.float64, *parts, self.share, self.extra, self.shift))
+        self.refuse_unless(_all_memory_arrays_of(np.float64, *parts, self.share, self.extra, self.shift))
         self.check_values()
 
     def check_values(self) -> None:
         """Refuse entries and places of features that are not there."""
         self.refuse_unless(
-            memory_loops.memory_is_inside(
+            memory_loops.memory_is_inside_loop(
                 self.used, np.require(self.slots, requirements=("C", "W")), self.rows.shape[1]
             )
         )
@@ -121,7 +121,7 @@ class ActionMemory(State):
         return super().rebuild(arrays, prefix, record)
 
 
-def all_memory_arrays_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
+def _all_memory_arrays_of(kind: type[np.generic], *arrays: NDArray[Any]) -> bool:
     """Whether all arrays are of this type."""
     return all(array.dtype == kind for array in arrays)
 
@@ -142,7 +142,7 @@ def recall_action_memory(memory: ActionMemory, users: Ints, keys: Ints, variance
     weight, level, left = np.empty((3, *keys.shape))
     out = Recalled(weight, level, left, np.empty(keys.shape, dtype=np.int64))
     whole = np.require(keys, requirements=("C", "W"))  # arrays of one type for the loop
-    memory_loops.recall_memory(memory.entries, memory.shares, users, whole, plain(variance), plain(effect), out)
+    memory_loops.recall_memory_loop(memory.entries, memory.shares, users, whole, plain(variance), plain(effect), out)
     return out
 
 
@@ -164,7 +164,7 @@ def remember_in_action_memory(
     make_action_memory_room(memory, users, keys)
     again = np.empty(len(users))
     repeats = Repeats(SHARES if starting is not None else SHARES[:0], scale, memory.log_likelihood)
-    memory_loops.remember_in_memory(memory.entries, users, keys, targets, features, predicted, repeats, again)
+    memory_loops.remember_in_memory_loop(memory.entries, users, keys, targets, features, predicted, repeats, again)
     memory.repeats[users] += again
     return users[again > 0]
 
@@ -222,4 +222,4 @@ def reweigh_action_memory(
     old = np.array([-1.0, 0.0] if before is None else before)
     new = np.array([memory.share[user], memory.extra[user]])
     known = table, through, variance, effect
-    memory_loops.reweigh_memory(memory.entries, user, system.parts, *known, old, new, least)
+    memory_loops.reweigh_memory_loop(memory.entries, user, system.parts, *known, old, new, least)

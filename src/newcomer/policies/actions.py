@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from newcomer import validate
 from newcomer.array_loops import plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
@@ -41,6 +40,7 @@ from newcomer.policies.calls import Generators, Ids, Query
 from newcomer.policies.memory_loops import ANONYMOUS, Recalled
 from newcomer.transforms import sigmoid_moments
 from newcomer.users import mix_user_hashes
+from newcomer.validate import show_invalid_value
 
 if TYPE_CHECKING:
     from newcomer.policies.belief import Belief, PriorState
@@ -181,7 +181,7 @@ class KnownActions:
     def fingerprints(self, rows: Floats) -> Ints:
         """Keys below zero (m,) of feature rows (m, d)."""
         out = np.empty(len(rows), dtype=np.int64)
-        memory_loops.memory_fingerprints(rows, self._multipliers, out)
+        memory_loops.memory_fingerprints_loop(rows, self._multipliers, out)
         return out
 
     def describe(self, actions: Floats, ids: Ids | None, codes: Ints | None, *, keys: bool = True) -> Described:
@@ -260,7 +260,9 @@ def _key_of(one: int | str) -> int:
         text = f"{type(one).__name__} {one}".encode()
     except UnicodeEncodeError as error:
         todo = "decode ids as UTF-8, with errors='replace' if need be"
-        raise PolicyError(f"id {validate.shown(one)} has half a character in it (a surrogate)", todo=todo) from error
+        raise PolicyError(
+            f"id {show_invalid_value(one)} has half a character in it (a surrogate)", todo=todo
+        ) from error
     digest = hashlib.blake2b(text, digest_size=8).digest()
     return -1 - (int.from_bytes(digest, "little") & 0x3FFFFFFFFFFFFFFF)
 

@@ -54,7 +54,6 @@ from typing import Any, ClassVar, Generic
 import numpy as np
 from numpy.typing import ArrayLike
 
-from newcomer import validate
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.catalogue import Catalogue
 from newcomer.encoding import encode_by_entries
@@ -69,6 +68,7 @@ from newcomer.policies.protocol import NO_LEARNER, Kind, Learner
 from newcomer.policies.repeatability import Repeatability, the_repeatability
 from newcomer.records import Shown
 from newcomer.transforms import LEAST, Transform, transform_rewards, untransform_rewards
+from newcomer.validate import validate_instance
 
 # Former names of hooks, and their names now.
 FORMER_HOOKS = {"begin": "init", "rank": "score", "law": "choice_probabilities", "inside": "in_subspace"}
@@ -537,7 +537,7 @@ class Contract(Shown, ABC, Generic[Kind]):
     def _plausible(self) -> tuple[float, float]:
         """Rewards, as they are learned, that may be in the units of the logs: at most one range beyond the logged one.
 
-        With a transform the range is that of raw rewards, in which people make mistakes of units.
+        With a transform the range is that of raw rewards, in which users make mistakes of units.
         """
         least, most = self._logged_range
         if not most > least:
@@ -591,7 +591,7 @@ def _of_users(state: State, rows: Bools) -> Bools:
 
 def the_policy_model(given: object) -> Model:
     """What was passed as the model of a policy, if it is one."""
-    return validate.instance(given, Model, "model", todo="pass what nc.fit or nc.load gave")
+    return validate_instance(given, Model, "model", todo="pass what nc.fit or nc.load gave")
 
 
 def _shapes(state: State) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:

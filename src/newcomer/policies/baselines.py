@@ -30,7 +30,7 @@ from newcomer.policies.belief import Belief
 from newcomer.policies.calls import Generators, Query, Random, Rewards, call_rows_each_once
 from newcomer.policies.memory_loops import Predicted
 from newcomer.policies.repeatability import SHARES, Repeatability
-from newcomer.validate import number
+from newcomer.validate import validate_number
 
 
 @dataclass
@@ -133,7 +133,7 @@ class PopulationMean(Contract[Counts]):
         known = self._known
         return (
             chosen
-            if known.named and prior_loops.choose_means_by_prior(known.population_mean, users, codes, chosen)
+            if known.named and prior_loops.choose_means_by_prior_loop(known.population_mean, users, codes, chosen)
             else None
         )
 
@@ -188,7 +188,7 @@ class EmpiricalArms(Contract[ActionMemory]):
     shares_rows = True
 
     def __post_init__(self) -> None:
-        number(self.width, "width")
+        validate_number(self.width, "width")
         if not self._belief.known.named:
             raise PolicyError("EmpiricalArms needs a model of named actions", todo="fit logs with a column action")
 
@@ -251,7 +251,7 @@ class EmpiricalArms(Contract[ActionMemory]):
         chosen = np.empty(len(users), dtype=np.int64)
         memory = state.keys, state.counts, state.totals, state.used, state.share, state.extra
         given: tuple[Any, ...] = (*self._tables, *memory, users, codes, float(self.width), chosen)
-        return chosen if prior_loops.choose_arms_by_prior(*given) else None
+        return chosen if prior_loops.choose_arms_by_prior_loop(*given) else None
 
     def learn_codes(self, state: ActionMemory, users: Ints, codes: Ints, reward: Floats) -> bool:
         """The same as `learn`, in one compiled loop; it stops where memory needs room."""
@@ -263,7 +263,7 @@ class EmpiricalArms(Contract[ActionMemory]):
         while row < len(users):
             repeats = state.share, state.extra, state.repeats, state.log_likelihood, state.log_prior
             given: tuple[Any, ...] = (*self._tables, *state.entries[:6], *repeats, *observed, row, stopped)
-            row = prior_loops.learn_arms_by_prior(*given)
+            row = prior_loops.learn_arms_by_prior_loop(*given)
             if stopped[0] == prior_loops.REFUSED:
                 return False
             if stopped[0] == prior_loops.NO_ROOM:

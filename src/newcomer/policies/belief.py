@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.array_loops import HUGE, plain
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.errors import PolicyError
@@ -43,6 +42,7 @@ from newcomer.policies.exits import SIZES, OutlierState, OutlierTest, likeliest_
 from newcomer.policies.memory_loops import Predicted, Recalled
 from newcomer.policies.protocol import Learner
 from newcomer.policies.repeatability import SHARES, Repeatability
+from newcomer.validate import validate_share
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Belief(Learner[PriorState]):
 
     def __post_init__(self) -> None:
         the_policy_model(self.model)
-        validate.share(self.level, "level", todo="pass a probability, 0 for never")
+        validate_share(self.level, "level", todo="pass a probability, 0 for never")
 
     @cached_property
     def known(self) -> KnownActions:
@@ -277,7 +277,7 @@ class Belief(Learner[PriorState]):
         own, small, chosen = state.memory, state.small, np.empty(len(users), dtype=np.int64)
         memory = own.keys, own.counts, own.totals, own.used, own.share, own.extra
         given: tuple[Any, ...] = (*self._tables, *memory, small.factor, small.mean, users, codes, curiosity, chosen)
-        return chosen if prior_loops.choose_by_prior(*given) else None
+        return chosen if prior_loops.choose_by_prior_loop(*given) else None
 
     def learn_codes(self, state: PriorState, users: Ints, codes: Ints, reward: Floats, largest: float) -> bool:
         """The same as `learn`, in one compiled loop; it stops where memory needs room or a user leaves the prior."""
@@ -293,7 +293,7 @@ class Belief(Learner[PriorState]):
             memory = (*own.entries, own.share, own.extra, own.repeats, own.log_likelihood, own.log_prior)
             systems = (*state.small.parts, state.outlier.wealth)
             given: tuple[Any, ...] = (*self._tables, *memory, *repeats, *systems, *test, *observed, row, stopped)
-            row = prior_loops.learn_by_prior(*given)
+            row = prior_loops.learn_by_prior_loop(*given)
             if stopped[0] == prior_loops.REFUSED:
                 return False
             if stopped[0] == prior_loops.NO_ROOM:
@@ -320,11 +320,11 @@ class Belief(Learner[PriorState]):
         if self.tested:
             self._test(state, observed, rows, rewards, variance, found.entry[:, 0] < 0)
         predicted = self._predicted(state, observed, seen, bool((found.entry >= 0).any()))
-        ridge.condition_posterior(state.small, users, rows, rewards, variance)
+        ridge.condition_ridge_posterior(state.small, users, rows, rewards, variance)
         away = ~state.in_subspace[users]
         if away.any() and not self.flat:
             rows = self.innovation(observed.features[:, None], found, own, users, latent=False)[:, 0]
-            ridge.condition_posterior(state.full, users[away], rows[away], rewards[away], variance[away])
+            ridge.condition_ridge_posterior(state.full, users[away], rows[away], rewards[away], variance[away])
         if self.remembers or self.tested:
             keys, features = seen.keys[:, 0], self.remembered(observed, seen)
             again = action_memory.remember_in_action_memory(
@@ -343,7 +343,7 @@ class Belief(Learner[PriorState]):
         if not first.any():
             return
         users = observed.users
-        expected, unsure = ridge.predict_by_posterior(state.small, users, rows)
+        expected, unsure = ridge.predict_by_ridge_posterior(state.small, users, rows)
         deviation = np.sqrt(variance + unsure)
         error = (rewards - expected) / deviation
         left, x = self.axes[0], observed.features
@@ -355,10 +355,10 @@ class Belief(Learner[PriorState]):
         users = observed.users
         personal, unsure = np.zeros((2, len(users)))
         if again and self.starting is not None:
-            personal, unsure = ridge.predict_by_posterior(state.small, users, seen.loadings[:, 0])
+            personal, unsure = ridge.predict_by_ridge_posterior(state.small, users, seen.loadings[:, 0])
             away = ~state.in_subspace[users]
             if away.any() and not self.flat:
-                personal[away], unsure[away] = ridge.predict_by_posterior(
+                personal[away], unsure[away] = ridge.predict_by_ridge_posterior(
                     state.full, users[away], observed.features[away]
                 )
         effect = seen.effect[:, 0] + state.memory.extra[users]

@@ -16,13 +16,14 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from newcomer import array_loops, validate
+from newcomer import array_loops
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.encoding import named_columns
 from newcomer.errors import PolicyError, error_name_hint
 from newcomer.linear import learning_loops, scoring_loops
 from newcomer.linear.state import state_positions
 from newcomer.transforms import LEAST, Transform, transform_rewards
+from newcomer.validate import show_invalid_value, validate_array, validate_numbers, validate_whole
 
 Ids = NDArray[Any]  # of whole numbers or of text
 Generators = Sequence[Generator]
@@ -84,7 +85,7 @@ def everyone_of_call(count: int) -> Ints:
 
 def newcomers_of_call(n: int) -> int:
     """The number of users to start with, checked."""
-    return validate.whole(n, "the number of users", least=0)
+    return validate_whole(n, "the number of users", least=0)
 
 
 def is_plain_call(values: object) -> TypeGuard[Floats]:
@@ -109,7 +110,7 @@ def plain_call_rewards(reward: object) -> Floats | None:
 
 def call_floats(values: ArrayLike, name: str) -> Floats:
     """Values as a plain array."""
-    return values if is_plain_call(values) else validate.numbers(values, name)
+    return values if is_plain_call(values) else validate_numbers(values, name)
 
 
 def call_features_by_name(given: Any, wanted: Sequence[str], *, constant: bool) -> Any:
@@ -149,7 +150,7 @@ def call_action_names(ids: ArrayLike) -> Ids:
     >>> call_action_names(["film-7", "film-12"]).tolist()
     ['film-7', 'film-12']
     """
-    given = ids if type(ids) is np.ndarray else validate.array(ids, "ids")
+    given = ids if type(ids) is np.ndarray else validate_array(ids, "ids")
     if given.dtype == object and all(isinstance(one, str) for one in given.flat):
         given = given.astype(str)
     if given.dtype.kind not in "iuU" and given.size:
@@ -162,7 +163,7 @@ def check_call_candidates(ids: Ids | None, rows: int) -> None:
     if ids is None:
         return  # what is missing is said where features would be looked for
     if ids.ndim == 0:
-        raise PolicyError(f"ids must be a list, not {validate.shown(ids.item())}", todo="put a single id in a list")
+        raise PolicyError(f"ids must be a list, not {show_invalid_value(ids.item())}", todo="put a single id in a list")
     if ids.size == 0 and rows:
         raise PolicyError("there are no ids to choose from", todo="pass ids= of at least one action")
     if ids.ndim > 2 or (ids.ndim == 2 and len(ids) != rows):
@@ -227,7 +228,7 @@ def _broadcast(given: NDArray[Any], shape: tuple[int, int], name: str) -> NDArra
 
 def _allowed(mask: ArrayLike, shape: tuple[int, int]) -> Bools:
     """A mask as (m, K) booleans, true where an action may be chosen; every row needs one."""
-    given = validate.array(mask, "the mask")
+    given = validate_array(mask, "the mask")
     if given.dtype != np.bool_:
         raise PolicyError(f"the mask must be booleans, not {given.dtype}")
     full = np.array(_broadcast(given, shape, "the mask"), order="C")

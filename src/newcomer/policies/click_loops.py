@@ -10,13 +10,13 @@ from newcomer.array_loops import compiled
 from newcomer.arrays import Floats, Ints
 from newcomer.linear.learning_loops import System, refresh_learned_system
 from newcomer.logistic_loops import logistic_posterior
-from newcomer.policies.memory_loops import LEAST, Entries, Recalled, find_in_memory
+from newcomer.policies.memory_loops import LEAST, Entries, Recalled, find_in_memory_loop
 
 SMALL = 1e-12  # variance of log-odds below which clicks tell nothing of z
 
 
 @compiled
-def click_share_at(share: float, spread: float, lasting: float) -> float:
+def _click_share_at(share: float, spread: float, lasting: float) -> float:
     """s_p: the share of p (1 - p) that lasts where 4 p (1 - p) is `spread` and further variance of log-odds lasts.
 
     s / (1 - s) is the variance of what lasts on the scale of log-odds, over 4; that of rewards is p (1 - p) times it.
@@ -26,21 +26,21 @@ def click_share_at(share: float, spread: float, lasting: float) -> float:
 
 
 @compiled
-def click_trust(weights: Floats, shares: Floats, spread: float, lasting: float, count: float) -> float:
+def _click_trust(weights: Floats, shares: Floats, spread: float, lasting: float, count: float) -> float:
     """c: the weight of `count` clicks of an action in what is expected of it, on average over shares."""
     total = 0.0
     for s in range(shares.size):
-        share = click_share_at(shares[s], spread, lasting)
+        share = _click_share_at(shares[s], spread, lasting)
         total += weights[s] * count * share / (1.0 - share + count * share)
     return total
 
 
 @compiled
-def effective_click_rows(weights: Floats, shares: Floats, spread: float, count: float) -> float:
+def _effective_click_rows(weights: Floats, shares: Floats, spread: float, count: float) -> float:
     """How many rows `count` clicks of one action count for in what is learned of z."""
     total = 0.0
     for s in range(shares.size):
-        total += weights[s] * count / (1.0 + (count - 1.0) * click_share_at(shares[s], spread, 0.0))
+        total += weights[s] * count / (1.0 + (count - 1.0) * _click_share_at(shares[s], spread, 0.0))
     return total
 
 
@@ -61,13 +61,13 @@ def hear_clicks(
     """
     for i in range(users.size):
         u, p = users[i], chances[i]
-        j = find_in_memory(entries, u, keys[i])
+        j = find_in_memory_loop(entries, u, keys[i])
         if j < 0 or entries.fixed[u, j] == 0.0:
             continue
         count = entries.counts[u, j]
         mean = entries.totals[u, j] / count
         for s in range(shares.size):
-            share = click_share_at(shares[s], 4.0 * p * (1.0 - p), lasting[i])
+            share = _click_share_at(shares[s], 4.0 * p * (1.0 - p), lasting[i])
             c = count * share / (1.0 - share + count * share)
             chance = min(max(p + c * (mean - p), LEAST), 1.0 - LEAST)
             told[u, s] += reward[i] * log(chance) + (1.0 - reward[i]) * log(1.0 - chance)
@@ -94,15 +94,15 @@ def recall_clicks(
         for a in range(keys.shape[1]):
             p = chances[i, a]
             spread = 4.0 * p * (1.0 - p)
-            j = find_in_memory(entries, u, keys[i, a])
+            j = find_in_memory_loop(entries, u, keys[i, a])
             out.entry[i, a] = j
             count = entries.counts[u, j] if j >= 0 else 0.0
-            c = click_trust(weights[i], shares, spread, lasting[i, a], count) if j >= 0 else 0.0
+            c = _click_trust(weights[i], shares, spread, lasting[i, a], count) if j >= 0 else 0.0
             out.weight[i, a] = c
             out.level[i, a] = c * entries.totals[u, j] / count if j >= 0 else 0.0
             left = 0.0
             for s in range(shares.size):
-                share = click_share_at(shares[s], spread, lasting[i, a])
+                share = _click_share_at(shares[s], spread, lasting[i, a])
                 left += weights[i, s] * share * (1.0 - share) / (1.0 - share + count * share)
             out.left[i, a] = left * p * (1.0 - p)
 
@@ -158,7 +158,9 @@ def rescale_clicks(
         if count < 2.0 or entries.fixed[user, j] == 0.0:
             continue
         spread = sites[user, j, 2]
-        ratio = effective_click_rows(after, shares, spread, count) / effective_click_rows(before, shares, spread, count)
+        ratio = _effective_click_rows(after, shares, spread, count) / _effective_click_rows(
+            before, shares, spread, count
+        )
         _features(entries, user, j, table, through, x)
         _add(system, user, x, (ratio - 1.0) * sites[user, j, 0], (ratio - 1.0) * sites[user, j, 1])
         sites[user, j, 0] *= ratio
@@ -190,11 +192,11 @@ def learn_click(
     moments = np.empty(2)
     for i in range(users.size):
         u, x = users[i], low[i]
-        j = find_in_memory(entries, u, keys[i])
+        j = find_in_memory_loop(entries, u, keys[i])
         j = entries.used[u] - 1 if j < 0 else j
         count, mean = entries.counts[u, j], entries.totals[u, j] / entries.counts[u, j]
         spread = 4.0 * chances[i] * (1.0 - chances[i])
-        rows = effective_click_rows(weights[i], shares, spread, count)
+        rows = _effective_click_rows(weights[i], shares, spread, count)
         precision, shift = sites[u, j, 0], sites[u, j, 1]
         if entries.fixed[u, j] == 0.0:  # features have changed: this reward is by itself
             rows, mean, precision, shift = 1.0, reward[i], 0.0, 0.0
@@ -230,9 +232,9 @@ def warm_click_loops() -> None:
     guard, half = np.array([[1.0, 4.0, 0.0, 8.0]]), np.array([0.5])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
     sites = np.zeros((1, 1, 3))
-    click_share_at(0.5, 1.0, 0.0)
-    click_trust(one, half, 1.0, 0.0, 1.0)
-    effective_click_rows(one, half, 1.0, 1.0)
+    _click_share_at(0.5, 1.0, 0.0)
+    _click_trust(one, half, 1.0, 0.0, 1.0)
+    _effective_click_rows(one, half, 1.0, 1.0)
     hear_clicks(entries, who, who, half, one, one, half, row.copy())
     recall_clicks(
         entries, who, number, row * 0.5, row * 0.0, row, half, Recalled(row.copy(), row.copy(), row.copy(), number)

@@ -37,7 +37,7 @@ def _kappa(factor: Floats, cross: Floats) -> float:
 
 
 @compiled
-def ask_exit_rule(
+def ask_exit_rule_loop(
     lean: Lean, basis: Floats, factor: Floats, seen: Ints, in_subspace: Bools, users: Ints, features: Floats
 ) -> None:
     """Take one row of features (m, d) of each of `users` into C and kappa, and set who is in the subspace next round.
@@ -65,4 +65,4 @@ def warm_exit_loops() -> None:
     """Call the loops once, with arrays of the types they meet."""
     lean = Lean(np.zeros((1, 1, 1)), np.zeros(1), np.zeros(1), 1.0, 1.0)
     row, who = np.ones((1, 1)), np.zeros(1, dtype=np.int64)
-    ask_exit_rule(lean, row, row, who.copy(), np.ones(1, dtype=np.bool_), who, row)
+    ask_exit_rule_loop(lean, row, row, who.copy(), np.ones(1, dtype=np.bool_), who, row)

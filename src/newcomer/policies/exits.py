@@ -172,7 +172,7 @@ class Literal:
         two_systems.learn_two_systems(systems, self.basis, observed, keep=self.pull > 0 or self.bend > 0)
         if self.bend > 0:
             lean = Lean(ledger.cross, ledger.kappa, ledger.squares, self.pull, self.bend)
-            exit_loops.ask_exit_rule(
+            exit_loops.ask_exit_rule_loop(
                 lean, self.basis, small.factor, small.count, systems.in_subspace, users, observed.features
             )
         else:
@@ -241,7 +241,7 @@ class Containment:
             users, inside = part.users, systems.in_subspace[part.users]
             two_systems.learn_two_systems(systems, self.basis, part, keep=False)
             small = systems.small
-            exit_loops.ask_exit_rule(
+            exit_loops.ask_exit_rule_loop(
                 lean, self.basis, small.factor, small.count, systems.in_subspace, users, part.features
             )
             for user, stays in zip(users, inside, strict=True):

@@ -44,7 +44,7 @@ from newcomer.policies import calls
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards, call_floats, call_rows_each_once
 from newcomer.policies.protocol import Learner
-from newcomer.validate import number, positive, whole
+from newcomer.validate import validate_number, validate_positive, validate_whole
 
 NOISE_SD = 0.5  # of the paper's simulation; its MovieLens study has sqrt(0.5)
 
@@ -131,9 +131,9 @@ class _Elimination(Learner[Charges]):
     epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        whole(self.horizon, "horizon")
-        positive(self.noise_sd, "noise_sd")
-        number(self.epsilon, "epsilon")
+        validate_whole(self.horizon, "horizon")
+        validate_positive(self.noise_sd, "noise_sd")
+        validate_number(self.epsilon, "epsilon")
 
     def init(self, n: int) -> Charges:
         """No rounds charged."""
@@ -201,9 +201,9 @@ class MUCB(Contract[Charges]):
 class MmUCB(Contract[Charges]):
     """mUCB for models (S, d) that are wrong by at most `epsilon` in the reward of any action; see the module.
 
-    `newcomer.policies.finite_models.cluster_reward_error` measures an epsilon that nine training users in ten stay
-    within. The paper sets it to the radius of the subspace, a distance of projections; unclipped that never rules out a
-    model.
+    `newcomer.policies.finite_models.finite_models_reward_error` measures an epsilon that nine training users in ten
+    stay within. The paper sets it to the radius of the subspace, a distance of projections; unclipped that never rules
+    out a model.
     """
 
     centers: Floats
@@ -255,7 +255,7 @@ class MTS(Contract[Beliefs]):
     def __post_init__(self) -> None:
         object.__setattr__(self, "centers", checked_finite_models(self.centers))
         object.__setattr__(self, "weights", finite_model_weights(self.weights, len(self.centers)))
-        positive(self.noise_sd, "noise_sd")
+        validate_positive(self.noise_sd, "noise_sd")
 
     def state_settings(self) -> dict[str, str | float]:
         """Log weights are about these models, from these weights, with this noise."""
@@ -313,14 +313,16 @@ class Clusters:
     covariances: Floats
 
 
-def cluster_users(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1) -> Clusters:
+def cluster_into_finite_models(
+    vectors: ArrayLike, count: int, *, seed: int, restarts: int = 10, ridge: float = 0.1
+) -> Clusters:
     """Group users' reward vectors (N, d) into `count` clusters.
 
     `ridge`, in units of the pooled within-cluster variance per coordinate, is added to the diagonal of every cluster's
     covariance, so that a cluster of few users does not rule out directions it has never seen. The same vectors, count
     and seed always give the same clusters.
 
-    >>> cluster_users([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
+    >>> cluster_into_finite_models([[0.0], [0.1], [9.0]], 2, seed=0).centers.round(3).tolist()
     [[0.05], [9.0]]
     """
     users = _vectors(vectors, "vectors")
@@ -332,14 +334,16 @@ def cluster_users(vectors: ArrayLike, count: int, *, seed: int, restarts: int = 
     return _describe(users, labels, count, ridge)
 
 
-def cluster_reward_error(vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, quantile: float = 0.9) -> float:
+def finite_models_reward_error(
+    vectors: ArrayLike, clusters: Clusters, actions: ArrayLike, *, quantile: float = 0.9
+) -> float:
     """The epsilon of mmUCB: how wrong a user's cluster is about the rewards of that user.
 
     The `quantile` over users of max_a |phi_a . (beta_n - m_c(n))|, for the vectors (N, d) that were clustered and the
     feature vectors `actions` (A, d) of the catalogue, or a sample of it.
 
     >>> users = [[0.0], [0.1], [9.0]]
-    >>> round(cluster_reward_error(users, cluster_users(users, 2, seed=0), [[2.0]]), 3)
+    >>> round(finite_models_reward_error(users, cluster_into_finite_models(users, 2, seed=0), [[2.0]]), 3)
     0.1
     """
     users, features = _vectors(vectors, "vectors"), _vectors(actions, "actions")

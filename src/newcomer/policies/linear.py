@@ -30,7 +30,7 @@ from newcomer.policies.base import Contract
 from newcomer.policies.calls import Generators, Query, Random, Rewards
 from newcomer.policies.protocol import Learner
 from newcomer.policies.widths import DEFAULT, Theory, resolve_widths
-from newcomer.validate import whole
+from newcomer.validate import validate_whole
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class RidgeLearner(Learner[Ridge]):
 
 def _width(policy: LinUCB | LinTS) -> float:
     """alpha, from checked settings."""
-    whole(policy.dim, "dim")
-    whole(policy.horizon, "horizon")
+    validate_whole(policy.dim, "dim")
+    validate_whole(policy.horizon, "horizon")
     return resolve_widths(policy.widths, [policy.dim], policy.horizon, policy.theory)[0]
 
 
@@ -118,7 +118,7 @@ class LinTS(Contract[Ridge]):
     shares_rows = True
 
     def __post_init__(self) -> None:
-        whole(self.votes, "votes")
+        validate_whole(self.votes, "votes")
         self._alpha  # noqa: B018  (settings that make no sense are refused here, not in the first round)
 
     @cached_property

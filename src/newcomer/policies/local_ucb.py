@@ -33,7 +33,7 @@ from newcomer.policies import calls
 from newcomer.policies.base import Contract, the_policy_model
 from newcomer.policies.calls import Query, Rewards
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_width_bound, resolve_widths
-from newcomer.validate import number, whole
+from newcomer.validate import validate_number, validate_whole
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class LocalUCB(Contract[Ridge]):
     def __post_init__(self) -> None:
         the_policy_model(self.model).needs_basis("LocalUCB")
         self.model.needs_all_features("LocalUCB")
-        whole(self.horizon, "horizon")
+        validate_whole(self.horizon, "horizon")
         self.settings  # noqa: B018  (a model without evidence for a radius is refused here, not in the first round)
 
     @cached_property
@@ -66,12 +66,16 @@ class LocalUCB(Contract[Ridge]):
         inner, outer = resolve_widths(self.widths, dims, self.horizon, self.theory, ellipsoids=2)
         kind = "calibrated" if self.model.evidence.calibrated else None
         radius, bound = self.radius, self.reward_bound
-        radius = self.model.radius(kind, norm="frobenius") if radius is None else number(radius, "radius", finite=False)
+        radius = (
+            self.model.radius(kind, norm="frobenius")
+            if radius is None
+            else validate_number(radius, "radius", finite=False)
+        )
         least = 1e-12
         bound = (
             plug_in_width_bound(self.model)
             if bound is None
-            else number(bound, "reward_bound", least=least, finite=False)
+            else validate_number(bound, "reward_bound", least=least, finite=False)
         )
         return {"radius": radius, "inner": inner, "outer": outer, "bound": bound}
 

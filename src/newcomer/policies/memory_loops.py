@@ -68,7 +68,7 @@ class Repeats(NamedTuple):
 
 
 @compiled
-def memory_fingerprints(rows: Floats, multipliers: Ints, out: Ints) -> None:
+def memory_fingerprints_loop(rows: Floats, multipliers: Ints, out: Ints) -> None:
     """A key (m,) below zero for each row (m, d) of numbers: equal rows have equal keys, others (nearly) never.
 
     The bits of an entry are folded, because round numbers have all their digits in the upper half, multiplied by an
@@ -86,7 +86,7 @@ def memory_fingerprints(rows: Floats, multipliers: Ints, out: Ints) -> None:
 
 
 @compiled
-def memory_is_inside(used: Ints, slots: Ints, rows: int) -> bool:
+def memory_is_inside_loop(used: Ints, slots: Ints, rows: int) -> bool:
     """Whether the entries in use (n,) are some of M, and all slots (n, M) a row of so many, or none."""
     fine = True
     for u in range(used.size):
@@ -97,7 +97,7 @@ def memory_is_inside(used: Ints, slots: Ints, rows: int) -> bool:
 
 
 @compiled
-def find_in_memory(entries: Entries, user: int, key: int) -> int:
+def find_in_memory_loop(entries: Entries, user: int, key: int) -> int:
     """The place of a key in a user's memory, or -1."""
     if key != ANONYMOUS:
         for j in range(entries.used[user]):
@@ -107,7 +107,7 @@ def find_in_memory(entries: Entries, user: int, key: int) -> int:
 
 
 @compiled
-def recall_memory(
+def recall_memory_loop(
     entries: Entries, shares: Shares, users: Ints, keys: Ints, variance: Floats, effect: Floats, out: Recalled
 ) -> None:
     """Look up candidates with keys, residual variances and further variances of the effect (m, K)."""
@@ -116,7 +116,7 @@ def recall_memory(
         for a in range(keys.shape[1]):
             single = (1.0 - shares.share[u]) * variance[i, a]  # s2
             stays = shares.share[u] * variance[i, a] + shares.extra[u] + effect[i, a]  # se
-            j = find_in_memory(entries, u, keys[i, a])
+            j = find_in_memory_loop(entries, u, keys[i, a])
             out.entry[i, a] = j
             if j < 0:
                 out.weight[i, a], out.level[i, a], out.left[i, a] = 0.0, 0.0, stays
@@ -128,7 +128,7 @@ def recall_memory(
 
 
 @compiled
-def remember_in_memory(
+def remember_in_memory_loop(
     entries: Entries,
     users: Ints,
     keys: Ints,
@@ -145,7 +145,7 @@ def remember_in_memory(
     that of the user's earlier repeats.
     """
     for i in range(users.size):
-        u, j = users[i], find_in_memory(entries, users[i], keys[i])
+        u, j = users[i], find_in_memory_loop(entries, users[i], keys[i])
         again[i] = 0.0
         if j < 0:
             j = entries.used[u]
@@ -167,7 +167,7 @@ def remember_in_memory(
         if entries.fixed[u, j] > 0.0:
             again[i] = 1.0
             for s in range(repeats.shares.size):
-                chance = memory_likelihood(
+                chance = memory_likelihood_loop(
                     repeats.shares[s],
                     predicted.population_mean[i],
                     predicted.personal[i],
@@ -185,7 +185,7 @@ def remember_in_memory(
 
 
 @compiled
-def memory_likelihood(
+def memory_likelihood_loop(
     share: float,
     population_mean: float,
     personal: float,
@@ -244,7 +244,7 @@ def _free_slot(entries: Entries, user: int) -> int:
 
 
 @fast
-def reweigh_memory(
+def reweigh_memory_loop(
     entries: Entries,
     user: int,
     system: System,
@@ -303,16 +303,16 @@ def warm_memory_loops() -> None:
     one, row, block, who = np.ones(1), np.ones((1, 1)), np.ones((1, 1, 1)), np.zeros(1, dtype=np.int64)
     number = np.zeros((1, 1), dtype=np.int64)
     entries = Entries(number, row, row.copy(), number.copy(), row.copy(), who.copy(), block)
-    memory_fingerprints(row, np.ones(1, dtype=np.int64), who.copy())
-    memory_is_inside(who, number, 1)
-    find_in_memory(entries, 0, 0)
-    recall_memory(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
+    memory_fingerprints_loop(row, np.ones(1, dtype=np.int64), who.copy())
+    memory_is_inside_loop(who, number, 1)
+    find_in_memory_loop(entries, 0, 0)
+    recall_memory_loop(entries, Shares(one, one), who, number, row, row, Recalled(row, row, row, number.copy()))
     predicted, repeats = Predicted(one, one, one, one, one), Repeats(one * 0.5, np.array([1.0, 0.0, 1.0]), row.copy())
-    remember_in_memory(entries, who, np.full(1, -2), one, row, predicted, repeats, one.copy())
-    memory_likelihood(0.5, 1.0, 1.0, 1.0, 1.0, 1.0, repeats.scale, 1.0, 1.0, 1.0)
+    remember_in_memory_loop(entries, who, np.full(1, -2), one, row, predicted, repeats, one.copy())
+    memory_likelihood_loop(0.5, 1.0, 1.0, 1.0, 1.0, 1.0, repeats.scale, 1.0, 1.0, 1.0)
     _free_slot(entries, 0)
     guard = np.array([[1.0, 4.0, 0.0, 8.0]])
     system = System(row.copy(), row.copy(), row * 0.0, row.copy(), row.copy(), guard, who.copy())
-    reweigh_memory(
+    reweigh_memory_loop(
         entries, 0, system, row, row, np.ones(2), np.zeros(2), np.array([-1.0, 0.0]), np.array([0.5, 0.0]), 1.0
     )

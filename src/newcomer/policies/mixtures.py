@@ -18,8 +18,8 @@ Thompson sampling with a mixture prior: mmTS (Hong et al. 2020) and MixTS (Hong 
 Users come in S kinds, and users of a kind differ: beta | s ~ N(m_s, Sig_s), s ~ w. Each round draws a kind s from its
 posterior p, then beta from its posterior given s, and plays the action of largest phi . beta. Both algorithms have this
 posterior and differ only in Sig_s (our reading): mmTS isotropic, the variance within the cluster; MixTS the covariance
-within the cluster plus a ridge. `newcomer.policies.finite_models.cluster_users` gives the models, the weights and both
-spreads. The maths of the posterior is in policies/mixtures.py.
+within the cluster plus a ridge. `newcomer.policies.finite_models.cluster_into_finite_models` gives the models, the
+weights and both spreads. The maths of the posterior is in policies/mixtures.py.
 
 The Bayes regret is of order sqrt(d T) plus what it costs to find the kind, if newcomers do come from the mixture and
 the noise is Gaussian of the given size. With one component it is linear Thompson sampling with that prior.
@@ -51,7 +51,7 @@ from newcomer.policies.finite_models import (
     finite_model_weights,
 )
 from newcomer.policies.protocol import Learner
-from newcomer.validate import positive, whole
+from newcomer.validate import validate_positive, validate_whole
 
 
 @dataclass
@@ -246,8 +246,8 @@ class MmTS(Contract[MixtureState]):
     sampled = True
 
     def __post_init__(self) -> None:
-        positive(self.noise_sd, "noise_sd")
-        whole(self.votes, "votes")
+        validate_positive(self.noise_sd, "noise_sd")
+        validate_whole(self.votes, "votes")
         self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
@@ -300,8 +300,8 @@ class MixTS(Contract[MixtureState]):
     sampled = True
 
     def __post_init__(self) -> None:
-        positive(self.noise_sd, "noise_sd")
-        whole(self.votes, "votes")
+        validate_positive(self.noise_sd, "noise_sd")
+        validate_whole(self.votes, "votes")
         self.mixture  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property

@@ -32,14 +32,14 @@ from newcomer.policies.belief import Belief, PriorState
 from newcomer.policies.binary_belief import BinaryBelief
 from newcomer.policies.calls import Generators, Query
 from newcomer.policies.repeatability import repeatability_of_two_values
-from newcomer.validate import number, whole
+from newcomer.validate import validate_number, validate_whole
 
 # Of the deviation by which one more reward would move what is expected, and that where rewards have two values; see
 # docs/explanation/exploration.md.
 CURIOSITY, CURIOSITY_OF_TWO = 0.5, 0.25
 
 
-def belief_of_prior(model: Model, level: float) -> Belief:
+def _belief_of_prior(model: Model, level: float) -> Belief:
     """What is believed of users by the link of the model: `Belief`, or `BinaryBelief`, which has the same calls."""
     gaussian = Belief(model, level)  # which checks both
     return cast(Belief, BinaryBelief(model, level)) if model.outcome == "binary" else gaussian
@@ -73,16 +73,16 @@ class PriorUCB(Contract[PriorState]):
 
     def __post_init__(self) -> None:
         if self.curiosity is not None:
-            number(self.curiosity, "curiosity")
+            validate_number(self.curiosity, "curiosity")
         if self.width is not None:
-            number(self.width, "width")
-        number(self.memory_width, "memory_width")
+            validate_number(self.width, "width")
+        validate_number(self.memory_width, "memory_width")
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return belief_of_prior(self.model, self.level)
+        return _belief_of_prior(self.model, self.level)
 
     @cached_property
     def _curiosity(self) -> float:
@@ -127,17 +127,17 @@ class PriorTS(Contract[PriorState]):
     shares_rows = True
 
     def __post_init__(self) -> None:
-        whole(self.votes, "votes")
-        number(self.curiosity, "curiosity")
+        validate_whole(self.votes, "votes")
+        validate_number(self.curiosity, "curiosity")
         if self.scale is not None:
-            number(self.scale, "scale")
-        number(self.memory_scale, "memory_scale")
+            validate_number(self.scale, "scale")
+        validate_number(self.memory_scale, "memory_scale")
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property
     def learner(self) -> Belief:
         """The prior, conditioned on rewards, and the test of it."""
-        return belief_of_prior(self.model, self.level)
+        return _belief_of_prior(self.model, self.level)
 
     def score(self, state: PriorState, query: Query) -> Floats:
         """Expected rewards (m, K)."""

@@ -19,15 +19,15 @@ from newcomer.array_loops import compiled, dot, fast
 from newcomer.arrays import Bools, Floats, Ints
 from newcomer.linear.learning_loops import System, learn_row
 from newcomer.linear.scoring_loops import NOT_FINITE, best_score, squared_score_lengths
-from newcomer.policies.memory_loops import CATALOGUE, Entries, memory_likelihood, reweigh_memory
+from newcomer.policies.memory_loops import CATALOGUE, Entries, memory_likelihood_loop, reweigh_memory_loop
 
-# Why `learn_by_prior` stopped before its last row: there is no room for an entry of this row; this row's user left the
-# prior; or a number is missing or far too large, and nothing changed.
+# Why `learn_by_prior_loop` stopped before its last row: there is no room for an entry of this row; this row's user left
+# the prior; or a number is missing or far too large, and nothing changed.
 NO_ROOM, OUTLIER, REFUSED = -1, -2, -3
 
 
 @compiled
-def prior_place_of(keys: Ints, used: int, key: int) -> int:
+def _prior_place_of(keys: Ints, used: int, key: int) -> int:
     """The place of a key in a user's memory, or -1."""
     for j in range(used):
         if keys[j] == key:
@@ -36,7 +36,7 @@ def prior_place_of(keys: Ints, used: int, key: int) -> int:
 
 
 @fast
-def choose_by_prior(
+def choose_by_prior_loop(
     means: Floats,
     loadings: Floats,
     variance: Floats,
@@ -68,7 +68,7 @@ def choose_by_prior(
             code = row[a]
             single = (1.0 - share[u]) * variance[code]  # s2
             stays = share[u] * variance[code] + extra[u] + effect[code]  # se
-            j = prior_place_of(keys[u], used[u], code)
+            j = _prior_place_of(keys[u], used[u], code)
             met, level[a], noise[a] = 0.0, means[code], single + stays
             if j >= 0:
                 c = stays / (single + counts[u, j] * stays) if stays > 0.0 else 0.0
@@ -87,7 +87,7 @@ def choose_by_prior(
 
 
 @compiled
-def choose_arms_by_prior(
+def choose_arms_by_prior_loop(
     means: Floats,
     variance: Floats,
     effect: Floats,
@@ -109,7 +109,7 @@ def choose_arms_by_prior(
         for a in range(scores.size):
             code = row[a]
             single, stays = (1.0 - share[u]) * variance[code], share[u] * variance[code] + extra[u] + effect[code]
-            j = prior_place_of(keys[u], used[u], code)
+            j = _prior_place_of(keys[u], used[u], code)
             level, left = 0.0, stays
             if j >= 0:
                 c = stays / (single + counts[u, j] * stays) if stays > 0.0 else 0.0
@@ -122,7 +122,7 @@ def choose_arms_by_prior(
 
 
 @compiled
-def believe_by_prior(starting: Floats, log_prior: Floats, log_likelihood: Floats, shares: Floats) -> float:
+def _believe_by_prior(starting: Floats, log_prior: Floats, log_likelihood: Floats, shares: Floats) -> float:
     """The mean share under weights `starting` (S,) times exp(log_prior + log_likelihood), as in repeatability.py."""
     top = -np.inf
     for s in range(shares.size):
@@ -136,7 +136,7 @@ def believe_by_prior(starting: Floats, log_prior: Floats, log_likelihood: Floats
 
 
 @compiled
-def prior_evidence(wealth: Floats, weights: Floats, scale_weights: Floats) -> float:
+def _prior_evidence(wealth: Floats, weights: Floats, scale_weights: Floats) -> float:
     """`OutlierTest.evidence` of one user: log averages of the running products (g + J,), the latter accumulated."""
     sizes = weights.size
     top = wealth[:sizes].max()
@@ -155,13 +155,13 @@ def prior_evidence(wealth: Floats, weights: Floats, scale_weights: Floats) -> fl
 
 
 @compiled
-def prior_log_ratio(error: float, scale: float) -> float:
+def _prior_log_ratio(error: float, scale: float) -> float:
     """Log of N(u; 0, s) / N(u; 0, 1)."""
     return 0.5 * (error * error * (1.0 - 1.0 / scale) - log(scale))
 
 
 @compiled
-def meet_by_prior(
+def _meet_by_prior(
     keys: Ints,
     counts: Floats,
     totals: Floats,
@@ -185,7 +185,7 @@ def meet_by_prior(
 
 
 @compiled
-def learn_by_prior(
+def learn_by_prior_loop(
     means: Floats,
     loadings: Floats,
     variance: Floats,
@@ -242,7 +242,7 @@ def learn_by_prior(
     tested = sizes.shape[1] > 0
     for i in range(begin, users.size):
         u, code = users[i], codes[i]
-        j = prior_place_of(keys[u], used[u], code)
+        j = _prior_place_of(keys[u], used[u], code)
         if j < 0 and used[u] == keys.shape[1]:
             stopped[0] = NO_ROOM
             return i
@@ -265,9 +265,9 @@ def learn_by_prior(
             squared_score_lengths(factor[u], x, image)
             error = (target - level - dot(x[0], mean[u])) / sqrt(noise + image[0])
             for s in range(sizes.shape[1]):
-                wealth[u, s] += prior_log_ratio(error, 1.0 + sizes[0, s])
+                wealth[u, s] += _prior_log_ratio(error, 1.0 + sizes[0, s])
             for s in range(scales.shape[1]):
-                wealth[u, sizes.shape[1] + s] += prior_log_ratio(error, scales[0, s])
+                wealth[u, sizes.shape[1] + s] += _prior_log_ratio(error, scales[0, s])
         root = sqrt(noise)
         for q in range(rank):
             x[0, q] /= root
@@ -275,27 +275,27 @@ def learn_by_prior(
         if again:
             for s in range(starting.size):
                 log_likelihood[u, s] += log(
-                    memory_likelihood(
+                    memory_likelihood_loop(
                         shares[s], means[code], personal, unsure, variance[code], effect[code] + extra[u], scale,
                         counts[u, j], totals[u, j] / counts[u, j], target,
                     )
                 )  # fmt: skip
             repeats[u] += 1.0
-        meet_by_prior(keys, counts, totals, slots, fixed, used, u, j, code, target)
+        _meet_by_prior(keys, counts, totals, slots, fixed, used, u, j, code, target)
         if again and starting.size > 0:
             before = np.array([share[u], extra[u]])
-            share[u] = believe_by_prior(starting, log_prior[u], log_likelihood[u], shares)
+            share[u] = _believe_by_prior(starting, log_prior[u], log_likelihood[u], shares)
             after = np.array([share[u], extra[u]])
             entries = Entries(keys, counts, totals, slots, fixed, used, rows)
-            reweigh_memory(entries, u, system, loadings, through, variance, effect, before, after, 2.0)
-        if tested and in_subspace[u] and prior_evidence(wealth[u], sizes[1], scales[1]) > limit:
+            reweigh_memory_loop(entries, u, system, loadings, through, variance, effect, before, after, 2.0)
+        if tested and in_subspace[u] and _prior_evidence(wealth[u], sizes[1], scales[1]) > limit:
             stopped[0] = OUTLIER
             return i + 1
     return users.size
 
 
 @compiled
-def learn_arms_by_prior(
+def learn_arms_by_prior_loop(
     means: Floats,
     variance: Floats,
     effect: Floats,
@@ -320,7 +320,7 @@ def learn_arms_by_prior(
     begin: int,
     stopped: Ints,
 ) -> int:
-    """`learn_by_prior` where nothing is shared between actions: meetings, and what repeats say of the share."""
+    """`learn_by_prior_loop` where nothing is shared between actions: meetings, and what repeats say of the share."""
     if begin == 0:
         for i in range(users.size):
             if not abs(reward[i]) <= largest:
@@ -328,7 +328,7 @@ def learn_arms_by_prior(
                 return 0
     for i in range(begin, users.size):
         u, code, target = users[i], codes[i], reward[i] - means[codes[i]]
-        j = prior_place_of(keys[u], used[u], code)
+        j = _prior_place_of(keys[u], used[u], code)
         if j < 0 and used[u] == keys.shape[1]:
             stopped[0] = NO_ROOM
             return i
@@ -336,20 +336,20 @@ def learn_arms_by_prior(
         if again:
             for s in range(starting.size):
                 log_likelihood[u, s] += log(
-                    memory_likelihood(
+                    memory_likelihood_loop(
                         shares[s], means[code], 0.0, 0.0, variance[code], effect[code], scale,
                         counts[u, j], totals[u, j] / counts[u, j], target,
                     )
                 )  # fmt: skip
             repeats[u] += 1.0
-        meet_by_prior(keys, counts, totals, slots, fixed, used, u, j, code, target)
+        _meet_by_prior(keys, counts, totals, slots, fixed, used, u, j, code, target)
         if again and starting.size > 0:
-            share[u] = believe_by_prior(starting, log_prior[u], log_likelihood[u], shares)
+            share[u] = _believe_by_prior(starting, log_prior[u], log_likelihood[u], shares)
     return users.size
 
 
 @compiled
-def choose_means_by_prior(means: Floats, users: Ints, codes: Ints, chosen: Ints) -> bool:
+def choose_means_by_prior_loop(means: Floats, users: Ints, codes: Ints, chosen: Ints) -> bool:
     """The best (m,) by the population mean alone."""
     scores = np.empty(codes.shape[1])
     for i in range(users.size):
@@ -372,20 +372,20 @@ def warm_prior_loops() -> None:
     repeats: list[Any] = [one.copy(), row.copy(), row.copy()]
     guard = np.array([[1.0, 4.0, 0.0, 8.0]])
     system: list[Any] = [row.copy(), row.copy(), row * 0.0, row * 0.0, row * 0.0, guard, who.copy()]
-    prior_place_of(number[0], 1, 0)
+    _prior_place_of(number[0], 1, 0)
     given: list[Any] = [two, table, two, two, *found, *shared, row, row, who, number, 0.5, who.copy()]
-    choose_by_prior(*given)
+    choose_by_prior_loop(*given)
     given = [two, two, two, *found, *shared, who, number, 0.5, who.copy()]
-    choose_arms_by_prior(*given)
-    choose_means_by_prior(two, who, number, who.copy())
-    believe_by_prior(one, one, one, one)
-    prior_evidence(two, one, one)
-    prior_log_ratio(1.0, 2.0)
+    choose_arms_by_prior_loop(*given)
+    choose_means_by_prior_loop(two, who, number, who.copy())
+    _believe_by_prior(one, one, one, one)
+    _prior_evidence(two, one, one)
+    _prior_log_ratio(1.0, 2.0)
     given = [*entries, 0, 0, 0, 1.0]
-    meet_by_prior(*given)
+    _meet_by_prior(*given)
     wealth, stopped = np.ones((1, 2)), np.zeros(1, dtype=np.int64)
     scale, last = np.array([1.0, 0.0, 1.0]), [9.0, who, who, one, 0, stopped]
     given = [two, table, two, two, *entries, np.ones((1, 0, 1)), *shared, *repeats, row, one, one * 0.5]
-    learn_by_prior(*[*given, scale, *system, wealth, table, table, 9.0, flag, *last])
+    learn_by_prior_loop(*[*given, scale, *system, wealth, table, table, 9.0, flag, *last])
     given = [two, two, two, *entries, *shared, *repeats, one, one * 0.5, scale]
-    learn_arms_by_prior(*[*given, *last])
+    learn_arms_by_prior_loop(*[*given, *last])

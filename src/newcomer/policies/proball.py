@@ -41,7 +41,7 @@ from newcomer.policies.exits import Containment, Ledger, Literal, Savings
 from newcomer.policies.protocol import Learner
 from newcomer.policies.two_systems import TwoSystems
 from newcomer.policies.widths import DEFAULT, Theory, plug_in_width_bound, resolve_widths
-from newcomer.validate import number, one_of, whole
+from newcomer.validate import validate_number, validate_one_of, validate_whole
 
 EXITS = ("literal", "savings", "containment")
 
@@ -102,10 +102,10 @@ def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
     shape = model.rank, model.dim
     model.needs_basis(type(policy).__name__)
     model.needs_all_features(type(policy).__name__)
-    whole(policy.horizon, "horizon")
-    number(policy.tau, "tau")
-    number(policy.tau_prime, "tau_prime")
-    radius = model.radius() if policy.radius is None else number(policy.radius, "radius", finite=False)
+    validate_whole(policy.horizon, "horizon")
+    validate_number(policy.tau, "tau")
+    validate_number(policy.tau_prime, "tau_prime")
+    radius = model.radius() if policy.radius is None else validate_number(policy.radius, "radius", finite=False)
     low, high = resolve_widths(policy.widths, shape, policy.horizon, policy.theory)
     _check_exit(policy)
     basis = np.array(model.basis.T, dtype=np.float64, order="C")
@@ -123,9 +123,9 @@ def _plan(policy: ProBALLUCB | ProBALLTS) -> _Plan:
 def _check_exit(policy: ProBALLUCB | ProBALLTS) -> None:
     """Refuse an exit that does not exist, or settings of the other one."""
     name, bound = policy.exit, policy.reward_bound
-    one_of(name, "exit", EXITS)
+    validate_one_of(name, "exit", EXITS)
     if bound is not None:
-        number(bound, "reward_bound", least=1e-12)
+        validate_number(bound, "reward_bound", least=1e-12)
     if name == "literal" and bound is not None:
         todo = "pass exit='savings' or exit='containment', or leave it out"
         raise PolicyError("the literal exit has no use for a reward_bound", todo=todo)
@@ -222,7 +222,7 @@ class ProBALLTS(Contract[ProBALLState]):
     sampled = True
 
     def __post_init__(self) -> None:
-        whole(self.votes, "votes")
+        validate_whole(self.votes, "votes")
         self.learner  # noqa: B018  (settings that make no sense are refused here)
 
     @cached_property

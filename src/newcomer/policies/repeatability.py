@@ -39,11 +39,11 @@ from typing import Any
 
 import numpy as np
 
-from newcomer import validate
 from newcomer.arrays import Floats
 from newcomer.errors import PolicyError
 from newcomer.model import Model
 from newcomer.records import Shown
+from newcomer.validate import show_invalid_value
 
 SHARES = np.append(np.arange(0.0, 1.0, 0.05), 0.99)  # of the residual, that may come again
 NOTHING = 0.5  # weight of share 0 to begin with; see docs/explanation/exploration.md
@@ -114,7 +114,7 @@ def the_repeatability(given: object) -> Repeatability:
         return given
     if isinstance(given, Mapping) and {"shares", "weights"} <= given.keys() <= FIELDS:
         return Repeatability(**given)
-    what = f"repeatability must be what policy.repeatability(state) gave, not {validate.shown(given)}"
+    what = f"repeatability must be what policy.repeatability(state) gave, not {show_invalid_value(given)}"
     raise PolicyError(what, todo="pass that, or its to_json()")
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from newcomer.errors import PolicyError
 from newcomer.model import Model
-from newcomer.validate import instance, number, one_of, share, shown
+from newcomer.validate import show_invalid_value, validate_instance, validate_number, validate_one_of, validate_share
 
 NAMES = ("practical", "theoretical")
 
@@ -31,9 +31,9 @@ class Theory:
     constant: float = 1.0
 
     def __post_init__(self) -> None:
-        number(self.bound, "bound")
-        number(self.constant, "constant")
-        share(self.delta, "delta", least=1.0, todo="pass a number between 0 and 1")
+        validate_number(self.bound, "bound")
+        validate_number(self.constant, "constant")
+        validate_share(self.delta, "delta", least=1.0, todo="pass a number between 0 and 1")
 
 
 DEFAULT = Theory()
@@ -68,18 +68,18 @@ def resolve_widths(
     (0.5, 2.0)
     """
     if isinstance(widths, str):
-        return tuple(named_width(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
-    instance(theory, Theory, "theory")
+        return tuple(_named_width(widths, dim, horizon, theory, ellipsoids=ellipsoids) for dim in dims)
+    validate_instance(theory, Theory, "theory")
     several = isinstance(widths, Sequence) or (isinstance(widths, np.ndarray) and widths.ndim == 1)
     given: tuple[Any, ...] = tuple(widths) if several else (widths,)  # type: ignore[arg-type]
     if len(given) != len(dims):
-        raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {shown(widths)}")
-    return tuple(number(width, "widths") for width in given)
+        raise PolicyError(f"widths must be a name or {len(dims)} numbers, not {show_invalid_value(widths)}")
+    return tuple(validate_number(width, "widths") for width in given)
 
 
-def named_width(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
+def _named_width(name: str, dim: int, horizon: int, theory: Theory, *, ellipsoids: int = 1) -> float:
     """The width of this name."""
-    one_of(name, "widths", NAMES)
+    validate_one_of(name, "widths", NAMES)
     return (
         practical_width(dim, horizon)
         if name == "practical"

@@ -1,6 +1,6 @@
-"""The dossier: everything that a page tells, gathered before a word is written.
+"""Contents: everything that the page of a report says, collected before a word is written.
 
-Each part may be missing: logs that cannot be fitted have no model, logs of too few people no evaluation. What went
+Each part may be missing: logs that cannot be fitted have no model, logs of too few users no evaluation. What went
 wrong is kept as the sentence that the error says; a page is written all the same.
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 
 from newcomer._fit import fit_and_fit_parts
 from newcomer.arrays import Ints
-from newcomer.checks.check import check, with_gain
+from newcomer.checks.check import check, check_with_gain
 from newcomer.errors import NewcomerError
 from newcomer.evaluation.evaluate import Stages, evaluate_fitted
 from newcomer.evaluation.results import Evaluation
 from newcomer.evidence import Everybody, Evidence, Summary
 from newcomer.findings import Decision, Findings
 from newcomer.gain.deals import Progress
-from newcomer.gain.verdict import decide
+from newcomer.gain.verdict import decide_verdict
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
@@ -105,13 +105,13 @@ class ReportContents:
     @property
     def everybody(self) -> Everybody | None:
         """What serving everybody the best is worth, where the fit tells."""
-        outlook = self.model.evidence.measured if self.model else None
-        return outlook.everybody if outlook else None
+        heldout = self.model.evidence.measured if self.model else None
+        return heldout.everybody if heldout else None
 
     @property
     def decision(self) -> Decision:
         """What all of it comes to."""
-        return decide_on_contents(self.findings, self.model, self.summary, self.trouble.get("fit"))
+        return _decide_on_contents(self.findings, self.model, self.summary, self.trouble.get("fit"))
 
     def why(self, part: str) -> str:
         """The sentence that says why a part is missing."""
@@ -137,9 +137,9 @@ def collect_contents(
     settings: dict[str, Any] = {"rank": rank, "estimator": estimator, "null": True, "calibrate": True}
     fitted = _tried("fit", lambda: fit_and_fit_parts(logs, progress=told, **settings), trouble)
     model = None if fitted is None else fitted.model
-    decision = decide_on_contents(findings, model, logs.summary, trouble.get("fit"))
+    decision = _decide_on_contents(findings, model, logs.summary, trouble.get("fit"))
     if findings is not None:  # as `check` does with a fit of its own
-        findings = with_gain(findings, model, decision, trouble["fit"].what if "fit" in trouble else "")
+        findings = check_with_gain(findings, model, decision, trouble["fit"].what if "fit" in trouble else "")
     rest = stages.begin(WEIGHTS["evaluate"])
     found = None
     if fitted is None:
@@ -167,15 +167,15 @@ def collect_contents(
     )
 
 
-def decide_on_contents(
+def _decide_on_contents(
     findings: Findings | None, model: Model | None, summary: Summary, trouble: Trouble | None
 ) -> Decision:
     """What the checks and the fit come to; logs that could not be checked are trusted in nothing."""
     checks = Findings(()) if findings is None else findings
     if model is None:
         what, todo = trouble or Trouble("nothing was fitted", "")
-        return decide(Evidence(checks=checks, logs=summary), trouble=what, todo=todo)
-    return decide(replace(model.evidence, checks=checks))
+        return decide_verdict(Evidence(checks=checks, logs=summary), trouble=what, todo=todo)
+    return decide_verdict(replace(model.evidence, checks=checks))
 
 
 def _tried(part: str, work: Callable[[], Part], trouble: dict[str, Trouble]) -> Part | None:

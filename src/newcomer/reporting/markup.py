@@ -31,10 +31,10 @@ class Markup(str):
     __slots__ = ()
 
 
-def joined_markup(parts: Sequence[str]) -> Markup:
+def _joined_markup(parts: Sequence[str]) -> Markup:
     """Parts one after another, those that are plain text escaped.
 
-    >>> joined_markup(["a < b", markup_tag("br")])
+    >>> _joined_markup(["a < b", markup_tag("br")])
     'a &lt; b<br>'
     """
     return Markup("".join(part if isinstance(part, Markup) else escape(part) for part in parts))
@@ -49,7 +49,7 @@ def markup_tag(name: str, *children: str, given: Attributes | None = None) -> Ma
     inside = "".join(f' {key}="{escape(_value(value))}"' for key, value in (given or {}).items())
     if name in VOID and not children:
         return Markup(f"<{name}{inside}>" if name in VOID[:3] else f"<{name}{inside}/>")
-    return Markup(f"<{name}{inside}>{joined_markup(children)}</{name}>")
+    return Markup(f"<{name}{inside}>{_joined_markup(children)}</{name}>")
 
 
 def name_markup(text: object, limit: int = LONG) -> str:
@@ -138,7 +138,7 @@ class SvgAxis:
             low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
         pad = 0.04 * (high - low)
         low, high = low - pad * (low != 0.0), high + pad
-        ticks = tuple(tick for tick in svg_round_ticks(low, high) if low <= tick <= high)
+        ticks = tuple(tick for tick in round_ticks_of_markup(low, high) if low <= tick <= high)
         digits = max(0, -floor(log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else 2
         return cls(low, high, first, last, ticks, tuple(_short(tick, digits) for tick in ticks))
 
@@ -148,10 +148,10 @@ class SvgAxis:
         return self.first + (self.last - self.first) * min(max(share, 0.0), 1.0)
 
 
-def svg_round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...]:
+def round_ticks_of_markup(low: float, high: float, count: int = 4) -> tuple[float, ...]:
     """About `count` round numbers from below `low` to above `high`.
 
-    >>> svg_round_ticks(0.0, 0.83)
+    >>> round_ticks_of_markup(0.0, 0.83)
     (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
     """
     raw = (high - low) / count
@@ -160,7 +160,7 @@ def svg_round_ticks(low: float, high: float, count: int = 4) -> tuple[float, ...
     return tuple(float(f"{i * step:.12g}") for i in range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1))
 
 
-def svg_line_chart(
+def line_chart_markup(
     title: str,
     description: str,
     lines: Sequence[SvgLine],
@@ -191,10 +191,10 @@ def svg_line_chart(
     parts += [_text((left + WIDTH - RIGHT) / 2, HEIGHT - 6, x_label, anchor="middle")]
     parts += [_band(line, across, upright) for line in lines if len(line.low)]
     parts += [part for line in lines for part in _stroke(line, across, upright)]
-    return svg_markup(title, description, parts, HEIGHT)
+    return _svg_markup(title, description, parts, HEIGHT)
 
 
-def svg_bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label: str) -> Markup:
+def bar_chart_markup(title: str, description: str, bars: Sequence[Bar], *, x_label: str) -> Markup:
     """Bars from zero to the right or to the left, one below another, each with its name above it.
 
     Where a bar has an interval, the value is a dot and the interval a line through it.
@@ -212,20 +212,20 @@ def svg_bar_chart(title: str, description: str, bars: Sequence[Bar], *, x_label:
         parts += [_text(8, top + 13, name_markup(bar.name, 40)), _text(WIDTH - 8, top + 13, bar.told, anchor="end")]
         parts += _bar(bar, across, zero, top + 18)
     parts += [_text(WIDTH / 2, height - 6, x_label, anchor="middle")]
-    return svg_markup(title, description, parts, height)
+    return _svg_markup(title, description, parts, height)
 
 
-def svg_share_chart(title: str, description: str, bars: Sequence[Bar]) -> Markup:
+def share_chart_markup(title: str, description: str, bars: Sequence[Bar]) -> Markup:
     """Parts of one whole in one bar."""
     total, at, parts = sum(bar.value for bar in bars) or 1.0, 0.0, []
     for bar in bars:
         wide = WIDTH * bar.value / total
         parts.append(markup_tag("rect", given={"x": at, "y": 4.0, "width": wide, "height": 30.0, "fill": bar.colour}))
         at += wide
-    return svg_markup(title, description, parts, 38.0)
+    return _svg_markup(title, description, parts, 38.0)
 
 
-def svg_markup(title: str, description: str, parts: Sequence[Markup], height: float) -> Markup:
+def _svg_markup(title: str, description: str, parts: Sequence[Markup], height: float) -> Markup:
     """A picture with a title and a description, as wide as there is room for, up to half as much again."""
     given = {
         "viewBox": f"0 0 {WIDTH:.0f} {height:.0f}",
@@ -303,7 +303,7 @@ def _rule(x1: float, y1: float, x2: float, y2: float, colour: str, *, width: flo
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "400") -> Markup:
     if not text:
-        return joined_markup([])
+        return _joined_markup([])
     return markup_tag("text", text, given={"x": x, "y": y, "text-anchor": anchor, "font-weight": weight})
 
 

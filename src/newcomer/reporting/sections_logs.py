@@ -10,13 +10,13 @@ from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgLine,
+    bar_chart_markup,
     figure_markup,
     folded_markup,
+    line_chart_markup,
     list_markup,
     markup_tag,
     name_markup,
-    svg_bar_chart,
-    svg_line_chart,
     table_markup,
 )
 
@@ -58,7 +58,7 @@ def _lengths(seen: ColumnsSeen) -> Markup:
         for i, count in enumerate(seen.lengths.tolist()[: last + 1])
     ]
     said = "; ".join(f"{bar.name} rows: {bar.told} users" for bar in bars)
-    picture = svg_bar_chart("Users by the length of their history", said, bars, x_label="users")
+    picture = bar_chart_markup("Users by the length of their history", said, bars, x_label="users")
     return folded_markup("How long histories are", figure_markup(picture, "Users by the number of their rows."))
 
 
@@ -104,11 +104,11 @@ def _finding(finding: Finding) -> Markup:
     parts += [markup_tag("p", "; ".join(measured) + ".", given={"class": "small"})] if measured else []
     parts += [markup_tag("p", markup_tag("b", "What to do: "), finding.advice)] if finding.verdict != "fine" else []
     if finding.picture is not None and len(finding.picture.y):
-        parts += [folded_markup("The picture behind it", logs_section_picture(finding.picture))]
+        parts += [folded_markup("The picture behind it", _logs_section_picture(finding.picture))]
     return markup_tag("article", *parts)
 
 
-def logs_section_picture(picture: Picture) -> Markup:
+def _logs_section_picture(picture: Picture) -> Markup:
     """A finding's small table, drawn."""
     keep = slice(None, None, max(1, -(-len(picture.y) // POINTS)))
     x, y = picture.x[keep], picture.y[keep]
@@ -121,11 +121,11 @@ def logs_section_picture(picture: Picture) -> Markup:
         labels = picture.labels[keep] or tuple(f"{value:.3g}" for value in x)
         bars = [Bar(label, value, BLUE, told=f"{value:.3g}") for label, value in zip(labels, y, strict=True)][:BARS]
         bars = [replace(bar, low=a, high=b) for bar, a, b in zip(bars, low, high, strict=False)] if low else bars
-        return figure_markup(svg_bar_chart(picture.title, said, bars, x_label=picture.y_label), caption)
+        return figure_markup(bar_chart_markup(picture.title, said, bars, x_label=picture.y_label), caption)
     shaded = [SvgLine("band", x, (), GREY, low, high)] if low else []
     lines = [*shaded, SvgLine(picture.y_label, x, y, BLUE)]
     return figure_markup(
-        svg_line_chart(picture.title, said, lines, x_label=picture.x_label, y_label=picture.y_label), caption
+        line_chart_markup(picture.title, said, lines, x_label=picture.x_label, y_label=picture.y_label), caption
     )
 
 

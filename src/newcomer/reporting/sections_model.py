@@ -2,9 +2,9 @@
 
 What directions mean: the actions at both ends of each, by name.
 
-Rewards differ between people by f_a . z with f_a = L^T phi_a, a row of F (A, k) for each action, and z ~ N(0, I). The
+Rewards differ between users by f_a . z with f_a = L^T phi_a, a row of F (A, k) for each action, and z ~ N(0, I). The
 axes are turned so that they are told in the order of what they do: F = U S V^T, and column j of U S says how much the
-expected reward of each action changes for a person one deviation along axis j. Axes have no front: the end with the
+expected reward of each action changes for a user one deviation along axis j. Axes have no front: the end with the
 larger change is told first.
 """
 
@@ -26,13 +26,13 @@ from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgLine,
+    bar_chart_markup,
     figure_markup,
     legend_markup,
+    line_chart_markup,
     markup_tag,
     name_markup,
-    svg_bar_chart,
-    svg_line_chart,
-    svg_share_chart,
+    share_chart_markup,
     table_markup,
 )
 
@@ -105,7 +105,7 @@ def _scree(test: RankTest, rank: int) -> Markup:
     said = f"The first eigenvalues are {first}; {exceed}. "
     said += f"The population mean is in this spectrum, and in the {rank} dimension{'s' * (rank != 1)} of the model."
     label = "number of the eigenvalue"
-    picture = svg_line_chart(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
+    picture = line_chart_markup(title, said, lines, x_label=label, y_label="eigenvalue", x_ticks=ticks, zero=True)
     names = legend_markup([("eigenvalues of these logs", BLUE, ()), ("95% of what chance gives", GREY, ())])
     return figure_markup(
         picture,
@@ -161,7 +161,7 @@ def _direction(number: int, one: Direction, scale: str) -> Markup:
     if one.level:
         said = f"A level: users at one end give higher rewards to nearly everything, most to {front}, least to {back}."
     title = f"Direction {number}"
-    picture = svg_bar_chart(title, said, bars, x_label=f"change of {scale}")
+    picture = bar_chart_markup(title, said, bars, x_label=f"change of {scale}")
     head = markup_tag("h3", f"{title}: {one.share:.0%} of how users differ")
     return markup_tag("article", head, figure_markup(picture, said))
 
@@ -178,7 +178,7 @@ def _parts(model: Model) -> Markup:
     names = legend_markup(
         [(f"{whole}% {bar.name}", bar.colour, ()) for whole, bar in zip(evidence_percents(shares), bars, strict=True)]
     )
-    picture = svg_share_chart(f"Parts of the variance of {learned}", said, bars)
+    picture = share_chart_markup(f"Parts of the variance of {learned}", said, bars)
     caption = (
         f"{said} A ranking by the population mean serves the first part. A user's level moves all candidates alike and "
         "changes no choice. Preferences are what personalising can gain, and the user's opinion of the very action "
@@ -227,7 +227,7 @@ LEVEL = 0.05  # share of the squares of a direction that may go the other way in
 
 @dataclass(frozen=True)
 class Direction:
-    """One axis: its `share` of what people differ in, and (name, change of the expected reward) at both ends.
+    """One axis: its `share` of what users differ in, and (name, change of the expected reward) at both ends.
 
     `level` says that nearly all changes have one sign: users at one end give higher rewards to everything.
     """
@@ -239,7 +239,7 @@ class Direction:
 
 
 def model_section_directions(model: Model) -> tuple[Direction, ...]:
-    """The directions along which people differ, those first that do most; none where nothing is shared.
+    """The directions along which users differ, those first that do most; none where nothing is shared.
 
     >>> factor = np.array([[1.0], [-2.0], [0.5]])
     >>> names = {"action_ids": ("a", "b", "c"), "one_hot": True}

@@ -20,7 +20,7 @@ from newcomer.evaluation.results import (
     results_by_step,
 )
 from newcomer.evidence import BestAction, Everybody
-from newcomer.gain.arms import arm_sentences
+from newcomer.gain.arm_gains import arm_gain_sentences
 from newcomer.gain.verdict import verdict_worth
 from newcomer.interval import interval_in_words as in_words
 from newcomer.reporting.contents import ReportContents
@@ -28,14 +28,14 @@ from newcomer.reporting.markup import (
     Bar,
     Markup,
     SvgLine,
+    bar_chart_markup,
     figure_markup,
     folded_markup,
     legend_markup,
+    line_chart_markup,
     list_markup,
     markup_tag,
     name_markup,
-    svg_bar_chart,
-    svg_line_chart,
     table_markup,
 )
 from newcomer.reporting.sections_logs import logs_section_numbers
@@ -44,7 +44,7 @@ OURS = ("posterior", "PriorUCB")  # drawn with intervals
 CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
 LINES = 8  # predictors in one picture
 SOME = 10  # a step is drawn if one user in so many has the rows for it
-UNKNOWN = "not known"  # an average over fewer than two people
+UNKNOWN = "not known"  # an average over fewer than two users
 CURVES = (
     ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
@@ -53,7 +53,7 @@ DASHED = {"posterior without memory": (6, 3), "ridge": (2, 2)}
 STEPS = ("after", "users", "reward", "over the population mean", "over each action by itself", "over a random row")
 
 
-def everybody_section(dossier: ReportContents) -> Markup:
+def users_everybody_section(dossier: ReportContents) -> Markup:
     """The best actions by the population mean, by name, and what serving them to everybody would gain."""
     head, found = "What should everybody get?", dossier.everybody
     if found is None:
@@ -140,7 +140,7 @@ def _curves(found: Evaluation) -> list[Markup]:
     rows = []
     for step in found.curves:
         told = [_plain(one) for one in (step.reward, step.concordance, step.squared_error)]
-        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, user_section_gain(step.saved)])
+        rows.append([step.predictor, str(step.interactions), f"{step.people:,}", *told, _user_section_gain(step.saved)])
     heads = ["predictor", "interactions", "users", "reward", "right order", "squared error", "error saved"]
     few = f"Fewer than one user in {SOME} has the rows for the longest steps, which are in the tables alone."
     left_out = [markup_tag("p", few, given={"class": "small"})] if len(by_step) < len(every) else []
@@ -164,7 +164,7 @@ def _gain(found: Evaluation) -> Markup:
     for step in found.headline:
         over = [step.population_mean, *([step.empirical_arms] if named_arms else []), step.logging]
         cells = [str(step.interactions), f"{step.people:,}", f"{step.reward.value:.4g}"]
-        rows.append([*cells, *("" if one is None else user_section_gain(one) for one in over)])
+        rows.append([*cells, *("" if one is None else _user_section_gain(one) for one in over)])
     return table_markup(f"One choice among {found.choices} by PriorUCB, with 95% intervals", heads, rows)
 
 
@@ -181,11 +181,11 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
         band = [(value.low, value.high) for _, value in at] if name in OURS else []
         low, high = ([one[side] for one in band] for side in (0, 1))
         lines.append(SvgLine(name, x, y, colours[name], low, high, DASHED.get(name, ())))
-    lines, twins = user_section_lines_apart(lines)
+    lines, twins = _user_section_lines_apart(lines)
     drawn, far = user_section_lines_near(lines)
     last = "; ".join(f"{line.name} {line.y[-1]:.3g}" for line in lines if line.y)
     ticks = [(float(i), str(step)) for i, step in enumerate(steps)]
-    picture = svg_line_chart(
+    picture = line_chart_markup(
         title,
         f"At the last step: {last}.",
         drawn,
@@ -203,11 +203,11 @@ def _curve(by_step: Mapping[int, list[CurveStep]], title: str, part: str, captio
     )
 
 
-def user_section_lines_apart(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[tuple[str, str]]]:
+def _user_section_lines_apart(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], list[tuple[str, str]]]:
     """The lines that differ from those before them, and (name, the name of the same line) of the others.
 
     >>> lines = [SvgLine(name, [0], [y], "") for name, y in (("a", 3.0), ("b", 2.0), ("c", 3.0))]
-    >>> [line.name for line in user_section_lines_apart(lines)[0]], user_section_lines_apart(lines)[1]
+    >>> [line.name for line in _user_section_lines_apart(lines)[0]], _user_section_lines_apart(lines)[1]
     (['a', 'b'], [('c', 'a')])
     """
     found: dict[tuple[float, ...], SvgLine] = {}
@@ -243,7 +243,7 @@ def user_section_lines_near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], li
 
 
 def _policies(found: Evaluation) -> list[Markup]:
-    """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
+    """Policies from nothing: on users' own rows, by propensities, and in a simulation, called one."""
     parts = _arms(found)
     if found.replay:
         parts += [markup_tag("h3", "On users' own logged rows"), *_compared(found.replay, "Replay among own rows")]
@@ -271,11 +271,11 @@ def _arms(found: Evaluation) -> list[Markup]:
             str(one.interactions),
             f"{one.people:,}",
             _plain(one.reward),
-            user_section_gain(one.over) if one.over else "",
+            _user_section_gain(one.over) if one.over else "",
         ]
         for one in found.arms
     ]
-    said = [markup_tag("p", one) for one in arm_sentences(found.arms)]
+    said = [markup_tag("p", one) for one in arm_gain_sentences(found.arms)]
     return [
         markup_tag("h3", "By arms of the service"),
         *said,
@@ -289,16 +289,16 @@ def _compared(rows: Sequence[PolicyRow], title: str) -> list[Markup]:
     last = sorted((row for row in rows if row.rounds == rounds), key=lambda row: -row.over_mean.value)
     colours = palette.palette_colours([row.policy for row in last])
     bars = [_dot(row.policy, row.over_mean, colours[row.policy]) for row in last]
-    said = "; ".join(f"{row.policy} {user_section_gain(row.over_mean)}" for row in last)
+    said = "; ".join(f"{row.policy} {_user_section_gain(row.over_mean)}" for row in last)
     label = "reward per round over the population mean"
     caption = f"{title}: {rounds} rounds from nothing, {last[0].people:,} users, 95% intervals."
     cells = [
-        [row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), user_section_gain(row.over_mean)]
+        [row.policy, str(row.rounds), f"{row.people:,}", _plain(row.reward), _user_section_gain(row.over_mean)]
         for row in rows
     ]
     heads = ["policy", "rounds", "users", "reward per round", "over the population mean"]
     return [
-        figure_markup(svg_bar_chart(title, said, bars, x_label=label), caption),
+        figure_markup(bar_chart_markup(title, said, bars, x_label=label), caption),
         logs_section_numbers("All numbers", title, heads, cells),
     ]
 
@@ -315,7 +315,7 @@ def _weighed(found: Evaluation) -> list[Markup]:
 
 def _off_policy(row: OffPolicyRow) -> list[str]:
     cells = [row.policy, str(row.interactions), _plain(row.doubly_robust), _plain(row.self_normalised)]
-    return [*cells, user_section_gain(row.over_logging), f"{row.effective:,.0f}"]
+    return [*cells, _user_section_gain(row.over_logging), f"{row.effective:,.0f}"]
 
 
 def _learning(found: Evaluation) -> list[Markup]:
@@ -328,10 +328,10 @@ def _learning(found: Evaluation) -> list[Markup]:
         "gain", x, y, palette.policy_colour("PriorUCB"), [s.gain.low for s in steps], [s.gain.high for s in steps]
     )
     ticks = [(float(i), f"{step.users:,}") for i, step in enumerate(steps)]
-    said = "; ".join(f"{step.users:,} users {user_section_gain(step.gain)}" for step in steps)
+    said = "; ".join(f"{step.users:,} users {_user_section_gain(step.gain)}" for step in steps)
     title = "Gain by the number of users fitted to"
     label = "gain over the population mean"
-    picture = svg_line_chart(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
+    picture = line_chart_markup(title, said, [line], x_label="users", y_label=label, x_ticks=ticks, zero=True)
     after = f"{steps[-1].interactions} interaction{'s' * (steps[-1].interactions != 1)}"
     caption = f"Gain after {after} by the number of users fitted to; shaded: 95% intervals."
     return [figure_markup(picture, caption)]
@@ -342,8 +342,8 @@ def _dot(name: str, value: Interval, colour: str) -> Bar:
     return Bar(name, value.value, colour, value.low, value.high, told=told)
 
 
-def user_section_gain(value: Interval) -> str:
-    """A difference and its interval, where there are people enough for one."""
+def _user_section_gain(value: Interval) -> str:
+    """A difference and its interval, where there are users enough for one."""
     if not isfinite(value.error):
         return UNKNOWN
     return in_words(value) if value.error else f"{value.value:+.3g}"
@@ -401,7 +401,9 @@ def _picture(steps: tuple[AttributeStep, ...]) -> Markup:
         lines.append(SvgLine(name, x, y, colour, [one.low for one in values], [one.high for one in values]))
     ticks = [(float(i), str(one.interactions)) for i, one in enumerate(steps)]
     first = f"Before the first interaction {in_words(steps[0].gain)} with attributes."
-    drawn = svg_line_chart(TITLE, first, lines, x_label="interactions with the newcomer", y_label="gain", x_ticks=ticks)
+    drawn = line_chart_markup(
+        TITLE, first, lines, x_label="interactions with the newcomer", y_label="gain", x_ticks=ticks
+    )
     caption = "Gain over the population mean in one choice, of users held out of the fit."
     return figure_markup(
         drawn, caption, beside=[legend_markup([(line.name, line.colour, line.dashes) for line in lines])]

@@ -33,7 +33,7 @@ except ImportError as error:
     raise MissingExtra.of("serve", purpose="services") from error
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-JSON = "application/json"
+JSON = (b"content-type", b"application/json")
 NUMBER = re.compile(r"[\w.:-]{1,64}")
 encode = msgspec.json.encode
 
@@ -48,8 +48,6 @@ class Endpoint:
         limits = service.config.limits
         self.most = limits.model if shape is bytes else limits.body
         self.name, self.segments = operation.name, "{" in operation.path
-        self.seconds = service.metrics.seconds.labels(self.name)
-        self.counted: dict[int, Any] = {}  # answers, by status
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
         """Answer a request, whatever happens."""
@@ -72,10 +70,7 @@ class Endpoint:
             self.log.line("bug", route=self.name, request=number, error=f"{type(error).__name__}: {error}")
             answer = refused_answer(Refused(500, "bug", "this is a bug of the service; its log says more"))
         took = time.perf_counter() - begun
-        self.seconds.observe(took)
-        if answer.status not in self.counted:
-            self.counted[answer.status] = self.service.metrics.requests.labels(self.name, answer.status)
-        self.counted[answer.status].inc()
+        self.service.metrics.answered(self.name, answer.status, took)
         if answer.problem is not None:
             self.service.recent.refused(self.name, answer.status, answer.problem)
         elif self.name == "post_decide":
@@ -161,8 +156,10 @@ def refused_answer(refused: Refused) -> Answer:
 
 async def reply(send: Send, answer: Answer, number: str) -> None:
     """Send an answer."""
-    headers = {"content-type": JSON, "content-length": str(len(answer.body)), "x-request-id": number} | answer.headers
-    listed = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    listed = [(b"content-length", b"%d" % len(answer.body)), (b"x-request-id", number.encode("latin-1"))]
+    if "content-type" not in answer.headers:
+        listed.append(JSON)
+    listed += [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": listed})
     await send({"type": "http.response.body", "body": answer.body})
 
@@ -188,9 +185,22 @@ class Log:
             self.line("request", route=route, request=number, status=status, ms=round(1e3 * took, 2))
 
 
+class Application:
+    """Addresses without ids are found at once, which a decide feels; Starlette finds the others, and what is wrong."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], starlette: Starlette) -> None:
+        self.starlette = starlette
+        self.plain = {(one.operation.method, one.operation.path): one for one in endpoints if not one.segments}
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer a request."""
+        endpoint = self.plain.get((scope.get("method", ""), scope.get("path", "")))
+        await (endpoint or self.starlette)(scope, receive, send)
+
+
 def application(
     service: Service, tokens: Tokens | None = None, *, log: Log | None = None, more: Sequence[Operation] = ()
-) -> Starlette:
+) -> Application:
     """The ASGI application of a service; `more` operations join the table."""
     tokens, log = tokens or Tokens(), log or Log()
     rate = Rate(service.config.limits.rate)
@@ -204,11 +214,11 @@ def application(
         Operation("GET", "/openapi.json", "open", "This document", openapi),
         *pages(secured=bool(tokens.digests)),
     ]
+    endpoints = [Endpoint(one, service, tokens, rate, log) for one in (*operations, *extra)]
     routes = []
-    for one in (*operations, *extra):
-        path = re.sub(r"\{(\w+)\}", r"{\1:path}", one.path)
-        endpoint = Endpoint(one, service, tokens, rate, log)
-        routes.append(Route(path, endpoint, methods=[one.method]))
+    for endpoint in endpoints:
+        path = re.sub(r"\{(\w+)\}", r"{\1:path}", endpoint.operation.path)
+        routes.append(Route(path, endpoint, methods=[endpoint.operation.method]))
 
     async def missing(request: Any, error: Exception) -> Any:
         status = getattr(error, "status_code", 404)
@@ -219,4 +229,4 @@ def application(
 
         return respond
 
-    return Starlette(routes=routes, exception_handlers={404: missing, 405: missing})
+    return Application(endpoints, Starlette(routes=routes, exception_handlers={404: missing, 405: missing}))

@@ -131,10 +131,10 @@ def _at_random(asked: Asked, top: int, rng: Generator) -> Iterator[Pick]:
 def _by_policy(policy: Any, state: Any, asked: Asked, top: int) -> Iterator[Pick]:
     """The best, then the best of the rest: certain, given what is known."""
     left = asked.allowed
-    for _ in range(top):
+    for slot in range(top):
         index = int(policy.choose(state, asked.features, ids=asked.ids, mask=left)[0])
         yield Pick(index, 1.0, left)
-        left = _without(asked, left, index)
+        left = _without(asked, left, index) if slot + 1 < top else left
 
 
 def _by_votes(serving: Serving, state: Any, asked: Asked, top: int, rng: Generator, seed: str) -> Iterator[Pick]:

@@ -64,7 +64,7 @@ async def decide(service: Service, request: Decide) -> bytes:
 
     answer = await service.transact(work)
     if arm:
-        service.metrics.decided[arm].inc()
+        service.metrics.decided[arm] += 1
         service.recent.decided(actions)
     return answer
 
@@ -77,12 +77,11 @@ async def _met(service: Service, tx: Tx, serving: Serving, shares: Shares, who: 
     if who.arm is None:
         arm, probability = arms.draw_arm(service.key, who.id, shares)
         told = await tables.last_repeatability(tx)
-        key = hashlib.sha256(service.key).hexdigest()[:12]
-        who = await tables.first_sight(tx, who, arm, probability, shares.version, key, told)
+        who = await tables.first_sight(tx, who, arm, probability, shares.version, service.key_id, told)
     if request.attributes:
         known = {**who.attributes, **request.attributes}
         if known != who.attributes:
-            serving.check_attributes(request.attributes)
+            serving.check_attributes(request.attributes, await service.attributes_elsewhere(tx, serving))
             who = await tables.set_attributes(tx, who, known)
     return who
 
@@ -104,7 +103,7 @@ async def _slots(
         shown = arms.picks(serving, arm, state, asked, request.top, baseline=baseline, rng=service.rng, seed=seed)
     except NewcomerError as error:
         raise Refused(422, "bad_candidates", str(error), "candidates") from error
-    service.metrics.policy_seconds.inc(time.perf_counter() - begun)
+    service.metrics.policy_spent += time.perf_counter() - begun
     return shown, state
 
 
@@ -221,8 +220,10 @@ def _unless_all(left: Bools) -> Bools | None:
 
 def check_ids(ids: Sequence[int | str], where: str) -> None:
     """Refuse ids that no store or model could keep."""
+    if str not in set(map(type, ids)):
+        return
     texts = [one for one in ids if isinstance(one, str)]
-    if not texts or (max(map(len, texts)) <= 64 and "\0" not in "".join(texts)):
+    if max(map(len, texts)) <= 64 and "\0" not in "".join(texts):
         return
     for place, one in enumerate(ids):
         if isinstance(one, str) and (len(one) > 64 and len(one.encode("utf-8", "replace")) > 256 or "\0" in one):

@@ -13,7 +13,7 @@ import json
 
 import polars as pl
 
-from newcomer.logs.service_store import exported, table_of
+from newcomer.logs.service_store import service_store_row, service_store_table
 from newcomer.serve import models, tables
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Refused
@@ -61,10 +61,10 @@ async def _catalogues(tx: Tx, service: Service, events: list[Event]) -> dict[str
 
 def written(events: list[Event], catalogues: dict[str, tuple[int | str, ...]], form: str) -> bytes:
     """Rows in one of the formats."""
-    rows = [exported(one, catalogues) for one in events]
+    rows = [service_store_row(one, catalogues) for one in events]
     if form == "ndjson":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "replace")
-    frame = table_of(rows)
+    frame = service_store_table(rows)
     for name in ("features", "action"):  # a column of nothing would pass for data
         if rows and frame[name].null_count() == len(frame):
             frame = frame.drop(name)

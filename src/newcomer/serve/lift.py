@@ -23,7 +23,14 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats
-from newcomer.confidence_sequence import ALPHA, FEWEST, TUNED, difference, mean, sample_ratio
+from newcomer.confidence_sequence import (
+    ALPHA,
+    FEWEST,
+    TUNED,
+    confidence_sequence_difference,
+    confidence_sequence_mean,
+    confidence_sequence_sample_ratio,
+)
 from newcomer.serve.arms import Shares
 from newcomer.serve.service import Service
 from newcomer.serve.shapes import Arm, ArmCount, ArmLift, ArmMean, Interaction, Lift, SampleRatio
@@ -248,10 +255,10 @@ async def lift(service: Service) -> Lift:
     rows, shares, shift = await service.transact(look)
     cells = {(int(row[0]), str(row[1])): _read(row[2:]) for row in rows}
     known = {int(row[0]): Shares(*row) for row in shares}
-    return lift_of(cells, known, float(shift or 0.0), behind)
+    return arm_gain_lift(cells, known, float(shift or 0.0), behind)
 
 
-def lift_of(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares], shift: float, behind: int) -> Lift:
+def arm_gain_lift(cells: dict[tuple[int, str], Sums], shares: dict[int, Shares], shift: float, behind: int) -> Lift:
     """Means, lifts and the test of shares, from sums by version and arm."""
     versions = sorted({version for version, _ in cells})
     empty = Sums.none()
@@ -279,7 +286,9 @@ def _means(sums: Floats, shift: float) -> list[list[ArmMean]]:
     found: list[list[ArmMean]] = [[] for _ in sums]
     for place, arm in enumerate(ARMS):
         users = sums[:, :, place, 0].sum(1).astype(int).tolist()
-        for n, (value, around) in enumerate(zip(*(one.tolist() for one in mean(sums, place)), strict=True)):
+        for n, (value, around) in enumerate(
+            zip(*(one.tolist() for one in confidence_sequence_mean(sums, place)), strict=True)
+        ):
             if users[n]:
                 found[n].append(ArmMean(arm, users[n], value + shift, *_ends(value + shift, around)))
     return found
@@ -290,7 +299,9 @@ def _lifts(sums: Floats) -> list[list[ArmLift]]:
     found: list[list[ArmLift]] = [[] for _ in sums]
     for place, arm in enumerate(ARMS[1:], start=1):
         users = sums[:, :, place, 0].sum(1).astype(int).tolist()
-        for n, (value, around) in enumerate(zip(*(one.tolist() for one in difference(sums, 0, place)), strict=True)):
+        for n, (value, around) in enumerate(
+            zip(*(one.tolist() for one in confidence_sequence_difference(sums, 0, place)), strict=True)
+        ):
             if np.isfinite(value):
                 found[n].append(ArmLift(arm, users[n], value, *_ends(value, around)))
     return found
@@ -323,7 +334,7 @@ def _sample_ratio(versions: Sequence[int], table: Sequence[Sequence[Sums]], shar
     """Users by arm against the shares of when they came."""
     counts = np.array([[one.users for one in row] for row in table], dtype=np.float64).reshape(-1, len(ARMS))
     wanted = np.array([[getattr(shares[version], arm) for arm in ARMS] for version in versions]).reshape(-1, len(ARMS))
-    p_value = sample_ratio(counts, wanted)
+    p_value = confidence_sequence_sample_ratio(counts, wanted)
     expected = (counts.sum(1, keepdims=True) * wanted).sum(0)
     arms = [
         ArmCount(

@@ -13,6 +13,7 @@ import hashlib
 import inspect
 import json
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -154,8 +155,17 @@ class Serving:
                     found[column.name] = attributes[column.name]
         return found
 
-    def check_attributes(self, attributes: dict[str, Any]) -> None:
-        """Refuse attributes that the model cannot take; those that its fit tried and left out are passed over."""
+    def check_attributes(self, attributes: dict[str, Any], elsewhere: Mapping[str, set[str]]) -> None:
+        """Refuse attributes that the model cannot take; those that its fit tried and left out are passed over.
+
+        So are those that another model of the store knows (`elsewhere`: names, with the kinds that they have there):
+        clients send on what they sent, whichever model is promoted. A name that no model knows is a mistake.
+        """
+        mine = {one.name: str(one.kind) for one in self.model.attributes}
+        kinds = {name: elsewhere.get(name, set()) - {mine.get(name, "")} for name in attributes}
+        attributes = {name: value for name, value in attributes.items() if not kinds[name]}
+        if not attributes:
+            return
         if not self.model.attributes and not self.model.evidence.attributes:
             message = "this model was fitted without attributes of users: leave them out, or fit with --users"
             raise Refused(422, "no_attributes", message, "attributes")
@@ -255,4 +265,11 @@ def facts(model: Model) -> dict[str, Any]:
         "estimator": model.estimator,
         "actions": len(model.action_ids or ()),
         "outcome": getattr(model, "outcome", "gaussian"),
+        "attributes": attribute_kinds(model),
     }
+
+
+def attribute_kinds(model: Model) -> dict[str, str]:
+    """The names of attributes that a model knows, and of which kind each is; "tried" if its fit left it out."""
+    tried = {one.name: "tried" for one in model.evidence.attributes}
+    return tried | {one.name: str(one.kind) for one in model.attributes}

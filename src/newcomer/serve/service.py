@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 import numpy as np
@@ -70,7 +71,13 @@ class Service:
         self._now: tuple[int, str, Shares] | None = None  # what decides now, where nobody else could change it
         self.counted: tuple[float, tables.Counts] | None = None  # what a slow count found, and until when it is told
         self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
+        self._attributes: dict[str, dict[str, str]] = {}  # by model: names and kinds, which never change
         self._loading = asyncio.Lock()
+
+    @cached_property
+    def key_id(self) -> str:
+        """What is stored of the key by which a user's arm was drawn."""
+        return hashlib.sha256(self.key).hexdigest()[:12]
 
     async def open(self) -> None:
         """Open the store; a model that it does not know yet is promoted. Then `background.prepare` makes it ready."""
@@ -160,6 +167,16 @@ class Service:
             model = await asyncio.to_thread(models.load_model, data)
             self.loaded = await asyncio.to_thread(Serving.of, wanted.generation, model, self.config.policy)
 
+    async def attributes_elsewhere(self, tx: Tx, serving: Serving) -> dict[str, set[str]]:
+        """Attributes that other models of the store know, with their kinds."""
+        found: dict[str, set[str]] = {}
+        for model in await tables.model_ids(tx):
+            if model not in self._attributes:
+                self._attributes[model] = await _attribute_kinds(tx, model)
+            for name, kind in self._attributes[model].items() if model != serving.model.id else ():
+                found.setdefault(name, set()).add(kind)
+        return found
+
     async def shares(self, tx: Tx) -> Shares:
         """The shares for new users."""
         return (await self.current(tx))[1]
@@ -181,6 +198,13 @@ class Service:
             return await tables.keep_repeatability(tx, serving.model.id, serving.name, told)
 
         return await self.store.transact(keep) if told["repeats"] else None
+
+
+async def _attribute_kinds(tx: Tx, model: str) -> dict[str, str]:
+    """Attributes of a model of the store, by its facts; stores of before have none, and are asked for the file."""
+    told = (await tables.model_facts(tx, model)).get("attributes")
+    data = await tables.model_file(tx, model) if told is None else None
+    return models.attribute_kinds(models.load_model(data)) if data is not None else dict(told or {})
 
 
 def _shares(config: Config, otherwise: tuple[float, float, float]) -> tuple[float, float, float]:

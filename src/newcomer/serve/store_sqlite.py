@@ -48,32 +48,36 @@ FATAL += (apsw.NotADBError, apsw.CantOpenError, apsw.LockedError, apsw.ProtocolE
 
 
 @lru_cache(maxsize=1024)
-def in_sqlite(sql: str) -> str:
-    """A statement in SQLite's words.
+def in_sqlite(sql: str) -> tuple[str, bool]:
+    """A statement in SQLite's words, and whether the time is to be its last value.
 
     >>> in_sqlite("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
-    'SELECT store_clock(), id FROM users u WHERE id = ?1 '
+    ('SELECT ?2, id FROM users u WHERE id = ?1 ', True)
     """
-    return re.sub(r"\$(\d+)", r"?\1", sql.replace("/*LOCK*/", "").replace("/*NOW*/", "store_clock()"))
+    count = max((int(number) for number in re.findall(r"\$(\d+)", sql)), default=0)
+    told = re.sub(r"\$(\d+)", r"?\1", sql.replace("/*LOCK*/", "").replace("/*NOW*/", f"?{count + 1}"))
+    return told, "/*NOW*/" in sql
 
 
 class SqliteTx:
     """One work within the transaction of many; its savepoint is set at the first write."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self.store, self.execute, self.wrote = store, store.connection.execute, False
+        self.store, self.execute, self.clock, self.wrote = store, store.connection.execute, store.clock, False
         self.calls: list[Callable[[], None]] = []
 
     async def all(self, sql: str, *values: Any) -> Sequence[Row]:
         """The rows of a query."""
-        return self.execute(in_sqlite(sql), values).fetchall()
+        told, timed = in_sqlite(sql)
+        return self.execute(told, (*values, float(self.clock())) if timed else values).fetchall()
 
     async def run(self, sql: str, *values: Any) -> Sequence[Row]:
         """Write; the rows that the statement returns."""
         if not self.wrote:
             self.wrote = True
             self.execute("SAVEPOINT work")
-        return self.execute(in_sqlite(sql), values).fetchall()
+        told, timed = in_sqlite(sql)
+        return self.execute(told, (*values, float(self.clock())) if timed else values).fetchall()
 
     async def changes(self, count: int = 1) -> int:
         """The next numbers; the last one given is written once a commit."""
@@ -138,7 +142,6 @@ class SqliteStore:
         """Settings, migrations, and the last number of a change."""
         run = self.connection.execute
         self.connection.set_busy_timeout(BUSY)
-        self.connection.create_scalar_function("store_clock", lambda *_: float(self.clock()), 0)
         for setting in ("secure_delete=ON", "journal_mode=WAL", "synchronous=FULL", "cache_size=-65536"):
             run(f"PRAGMA {setting}").fetchall()
         if not self.in_memory:

@@ -358,6 +358,17 @@ async def model_file(tx: Tx, model: str) -> bytes | None:
     return bytes(rows[0][0]) if rows else None
 
 
+async def model_ids(tx: Tx) -> list[str]:
+    """Every model of the store."""
+    return [row[0] for row in await tx.all("SELECT id FROM models ORDER BY id")]
+
+
+async def model_facts(tx: Tx, model: str) -> dict[str, Any]:
+    """What was noted of a model when it was staged."""
+    rows = await tx.all("SELECT facts FROM models WHERE id = $1", model)
+    return dict(json.loads(rows[0][0])) if rows else {}
+
+
 async def keep_model(tx: Tx, model: str, file: bytes, facts: dict[str, Any]) -> None:
     """Keep a model."""
     sql = "INSERT INTO models (id, file, staged, facts) VALUES ($1, $2, /*NOW*/, $3) ON CONFLICT (id) DO NOTHING"

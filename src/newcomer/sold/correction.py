@@ -299,7 +299,7 @@ class Correction:
         if len(self.weights) == 1:
             return symmetric_part(self._pooled(inside))
         return symmetric_part(
-            correction_by_conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled)
+            _correction_by_conjugate_gradients(self._mixture, (1 + self.damping) * inside, self._pooled)
         )
 
     def norm_of_inverse(self, rank: int) -> float:
@@ -363,7 +363,7 @@ def correction_strata(users: Ints, weakest: float) -> list[int]:
     return starts
 
 
-def correction_by_conjugate_gradients(
+def _correction_by_conjugate_gradients(
     apply: Callable[[Floats], Floats], target: Floats, precondition: Callable[[Floats], Floats], *, steps: int = 200
 ) -> Floats:
     """Solve apply(X) = target for a matrix X, to rounding (Hestenes and Stiefel 1952, preconditioned).

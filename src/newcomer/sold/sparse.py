@@ -146,7 +146,7 @@ class SparseSold:
             completed=diagonal_correction_factor(self.found.directions[:, :rank]) if self.way.completes else None,
             mean_square_range=float(moments.octaves / moments.count @ ranges**2),
             largest_range=float(ranges[met].max()),
-            square_norm=sparse_square_norm(self.way.run, self.way.ridge, moments),
+            square_norm=_sparse_square_norm(self.way.run, self.way.ridge, moments),
             gap=float(spectrum[rank - 1] - spectrum[rank]),
             eigenvalue=float(spectrum[rank - 1]),
             dilated=False,
@@ -354,7 +354,7 @@ class ByMargins:
 AnyWide = Pairwise | ByMargins
 
 
-def sparse_square_norm(run: Pass, ridge: float | None, moments: SparseMoments) -> float:
+def _sparse_square_norm(run: Pass, ridge: float | None, moments: SparseMoments) -> float:
     """||mean of M^2||, by passes."""
 
     def products(blocks: Sequence[Floats]) -> tuple[Floats, ...]:

@@ -1,11 +1,12 @@
-"""A world drawn from a fitted model: newcomers who are exactly what the model says people are.
+"""A world drawn from a fitted model: newcomers who are exactly what the model says users are.
 
-A newcomer's taste z is drawn from the prior, what lasts of each action e and the noise from the residual variance:
+The latent coordinates z of a newcomer are drawn from the prior, per-action effects e and noise by the residual
+variance:
 
     reward = phi^T (m + L z) + o + e + noise.
 
 Candidates are drawn from a menu of rows that were logged. It shows what the policies would do if the fit were true,
-and says nothing of whether it is: real people deviate, and what held-out people say counts for more.
+and says nothing of whether it is: real users deviate, and what held-out users gain counts for more.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from newcomer.arrays import Floats, Ints
-from newcomer.gain.deals import PerUser, gather_per_user
+from newcomer.gain.deals import PerUser, gather_dealt_users
 from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.model import Model
@@ -96,7 +97,7 @@ class FittedWorld:
 def fitted_world_menu(logs: Logs, *, named: bool, seed: int) -> Any:
     """Rows of some users, drawn by hash: distinct actions, or features."""
     share = min(1.0, 4.0 * MENU / logs.summary.rows)
-    found = gather_per_user(logs, partial(_rows, named=named, share=share, seed=seed)).values
+    found = gather_dealt_users(logs, partial(_rows, named=named, share=share, seed=seed)).values
     return np.unique(found[:, 0].astype(np.int64)) if named else found[:MENU]
 
 

@@ -56,7 +56,7 @@ from newcomer.paper.worlds.factorise import (
 )
 from newcomer.paper.worlds.movielens import MovieLens
 from newcomer.paper.worlds.ratings import Ratings, read_ratings
-from newcomer.policies.finite_models import Clusters, cluster_users
+from newcomer.policies.finite_models import Clusters, cluster_into_finite_models
 from newcomer.radius import Simplified
 from newcomer.worlds.world import world_stream
 
@@ -226,7 +226,7 @@ _KINDS: dict[int, Clusters] = {}
 def _clusters(factors: Factors) -> Clusters:
     """The clusters of a factorisation's users, found once for each."""
     if id(factors) not in _KINDS:
-        _KINDS[id(factors)] = cluster_users(factors.users, factors.rank, seed=0)
+        _KINDS[id(factors)] = cluster_into_finite_models(factors.users, factors.rank, seed=0)
     return _KINDS[id(factors)]
 
 

@@ -29,7 +29,7 @@ from newcomer.linear.state import State
 from newcomer.model import Model
 from newcomer.policies.base import Contract
 from newcomer.policies.calls import Query, Rewards
-from newcomer.validate import number
+from newcomer.validate import validate_number
 
 
 @dataclass
@@ -63,8 +63,8 @@ class Hosted(Contract[HostedState]):
 
     def __post_init__(self) -> None:
         self.model.needs_basis("Hosted")
-        number(self.tau, "tau")
-        number(0.0 if self.radius is None else self.radius, "radius", finite=False)
+        validate_number(self.tau, "tau")
+        validate_number(0.0 if self.radius is None else self.radius, "radius", finite=False)
         for name, host, dim in (("inner", self.inner, self.model.rank), ("outer", self.outer, self.model.dim)):
             if host.sampled or host.dimension != dim or not isinstance(host.init(0), Ridge):
                 raise PolicyError(

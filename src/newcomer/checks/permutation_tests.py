@@ -12,17 +12,17 @@ come once each are. The larger of the two, each in deviations of its permutation
 `paired_permutation_test`: do x_u (n, a) and y_u (n, a) of the same users point the same way? The same permutations; the
 statistic is sum_u t_u / sqrt(sum_u t_u^2) with t_u = x_u . y_u, centred by stratum, and only large values of it count.
 
-`sign_flip_test`: is the mean of vectors t_u (n, p) zero, if t_u and -t_u are equally likely? Signs of users are
-flipped; the statistic is S^T (sum_u t_u t_u^T)^-1 S with S = sum_u t_u, whose middle is the same for all flips.
+`sign_flip_permutation_test`: is the mean of vectors t_u (n, p) zero, if t_u and -t_u are equally likely? Signs of users
+are flipped; the statistic is S^T (sum_u t_u t_u^T)^-1 S with S = sum_u t_u, whose middle is the same for all flips.
 
 All return how large the effect is beside what chance gives: sizes of the observed and of every permuted matrix.
 
 Drafts: findings before their verdict, which all tests of a check decide together; and the pictures they share.
 
-A draft has what was measured and what to say in each case. `findings_by_significance` puts Holm's step-down over the
-p-values of those that accuse the logs, and gives each its verdict: an effect that chance does not explain is doubtful
-or broken by its size; one that chance explains is fine if the logs were many enough to see an effect that breaks them,
-else unknowable.
+A draft has what was measured and what to say in each case. `findings_by_permutation_tests` puts Holm's step-down over
+the p-values of those that accuse the logs, and gives each its verdict: an effect that chance does not explain is
+doubtful or broken by its size; one that chance explains is fine if the logs were many enough to see an effect that
+breaks them, else unknowable.
 
 Remedies: what to do about each finding, by verdict.
 """
@@ -73,7 +73,7 @@ def cross_permutation_test(
     The last `matched` columns of x and y belong together, pair by pair. `weights` (n,) are the products of the numbers
     of rows that were summed: sizes are norms of C over the sum of weights.
     """
-    if not users_with_peers_to_test(strata).any() or not x.shape[1] or not y.shape[1]:
+    if not users_with_permutation_peers(strata).any() or not x.shape[1] or not y.shape[1]:
         return None
     x, y, groups, total = _grouped(x, y, strata, weights)
     crossed = np.concatenate(list(_permuted(x, y, groups, np.random.default_rng(seed))))
@@ -94,7 +94,7 @@ def paired_permutation_test(
 
     Sizes are sums of products over the sum of weights, zero where the sum is negative.
     """
-    if not users_with_peers_to_test(strata).any() or not x.shape[1]:
+    if not users_with_permutation_peers(strata).any() or not x.shape[1]:
         return None
     x, y, groups, total = _grouped(x, y, strata, weights)
     rng, step = np.random.default_rng(seed), max(1, CHUNK // x.size)
@@ -115,7 +115,7 @@ def _grouped(x: Floats, y: Floats, strata: Ints, weights: Floats) -> tuple[Float
 
     The means of a stratum take away a part of the weights, as they do of degrees of freedom.
     """
-    usable = users_with_peers_to_test(strata)
+    usable = users_with_permutation_peers(strata)
     order = np.argsort(strata[usable], kind="stable")
     x, y, weights = (one[usable][order] for one in (x, y, weights))
     _, groups, counts = np.unique(strata[usable][order], return_inverse=True, return_counts=True)
@@ -152,7 +152,7 @@ def _p_value(statistics: Floats) -> float:
     return float(np.mean(scores >= scores[0] - ROUNDING))
 
 
-def sign_flip_test(vectors: Floats, scale: float, *, seed: int) -> PermutationTest | None:
+def sign_flip_permutation_test(vectors: Floats, scale: float, *, seed: int) -> PermutationTest | None:
     """Whether vectors (n, p) of users have mean zero; sizes are norms of their sum over `scale`."""
     middle = vectors.T @ vectors
     values, turned = np.linalg.eigh(middle)
@@ -172,10 +172,10 @@ def _flipped(vectors: Floats, rng: np.random.Generator) -> list[Floats]:
     return [(2.0 * rng.integers(2, size=(count, len(vectors))) - 1.0) @ vectors for count in counts]
 
 
-def users_with_peers_to_test(strata: Ints) -> Bools:
+def users_with_permutation_peers(strata: Ints) -> Bools:
     """Which users (n,) have another in their stratum.
 
-    >>> users_with_peers_to_test(np.array([4, 7, 4])).tolist()
+    >>> users_with_permutation_peers(np.array([4, 7, 4])).tolist()
     [True, False, True]
     """
     _, which, counts = np.unique(strata, return_inverse=True, return_counts=True)
@@ -290,14 +290,16 @@ class UsersTested:
         return "Longer histories would tell more." if 2 * self.sample < self.users else MORE
 
 
-def findings_by_significance(drafts: Sequence[Draft | Finding], level: float, tested: UsersTested) -> list[Finding]:
+def findings_by_permutation_tests(
+    drafts: Sequence[Draft | Finding], level: float, tested: UsersTested
+) -> list[Finding]:
     """Findings in the order of the drafts; those that are findings already stay."""
     tests = [one for one in drafts if isinstance(one, Draft)]
     adjusted = dict(zip(map(id, tests), holm_adjusted_findings([one.chance.p_value for one in tests]), strict=True))
     return [one.finding(adjusted[id(one)], level, tested) if isinstance(one, Draft) else one for one in drafts]
 
 
-def binned_test_means(x: Floats, y: Floats, *, title: str, x_label: str, y_label: str) -> Picture | None:
+def binned_permutation_means(x: Floats, y: Floats, *, title: str, x_label: str, y_label: str) -> Picture | None:
     """Means of y (n,) in ten bins of x (n,) with as many users each, and two standard errors to either side."""
     if len(x) < 2 * BINS:
         return None
@@ -309,7 +311,7 @@ def binned_test_means(x: Floats, y: Floats, *, title: str, x_label: str, y_label
     return Picture(title, x_label, y_label, tuple(middle), tuple(means), low, high, band="two standard errors")
 
 
-def leading_test_directions(matrix: Floats) -> tuple[Floats, Floats]:
+def leading_permutation_directions(matrix: Floats) -> tuple[Floats, Floats]:
     """The directions (a,) and (b,) along which a matrix (a, b) is largest."""
     left, _, right = np.linalg.svd(matrix)
     return left[:, 0], right[0]

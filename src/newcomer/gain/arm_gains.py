@@ -16,8 +16,8 @@ from scipy.special import stdtrit
 
 from newcomer.arrays import Floats
 from newcomer.interval import FEWEST, LEVEL, Interval, interval_in_words
+from newcomer.logs.arms import OBSERVED, RANDOM, TREATED
 from newcomer.logs.batch import Batch
-from newcomer.logs.candidates import OBSERVED, RANDOM, TREATED
 from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.records import Shown
@@ -37,7 +37,7 @@ class ArmStep(Shown):
     over: Interval | None = None
 
 
-def arm_steps(logs: Logs) -> tuple[ArmStep, ...]:
+def arm_gains(logs: Logs) -> tuple[ArmStep, ...]:
     """Every arm, by the number of interactions; nothing where logs have no arms of a service."""
     if TREATED not in logs.arms and RANDOM not in logs.arms:
         return ()
@@ -50,7 +50,7 @@ def arm_steps(logs: Logs) -> tuple[ArmStep, ...]:
             if arm == OBSERVED or own[0] < 2:
                 continue
             ours = None if treated in (None, place) else sums[treated, step]
-            over = None if ours is None or ours[0] < 2 else difference(ours, own)
+            over = None if ours is None or ours[0] < 2 else arm_gain_difference(ours, own)
             found.append(ArmStep(arm, t, int(own[0]), _mean(own), over))
     return tuple(found)
 
@@ -77,7 +77,7 @@ def _look(batch: Batch, *, arms: tuple[str, ...]) -> Floats:
     return sums
 
 
-def lift_of(steps: tuple[ArmStep, ...]) -> ArmStep | None:
+def arm_gain_lift(steps: tuple[ArmStep, ...]) -> ArmStep | None:
     """Treated users against those of the control arm, over the most first interactions that 30 users of both have."""
     able = [one for one in steps if one.arm == "control" and one.over is not None and one.over.people >= FEWEST]
     return max(able, key=lambda one: one.interactions, default=None)
@@ -95,10 +95,10 @@ def _mean(sums: Floats) -> Interval:
     return Interval.around(mean, float(np.sqrt(variance)), int(n))
 
 
-def difference(one: Floats, other: Floats) -> Interval:
+def arm_gain_difference(one: Floats, other: Floats) -> Interval:
     """The mean of one group less that of another, from (3,) sums of each: Welch (1947). `people` is the smaller group.
 
-    >>> difference(np.array([2.0, 6.0, 20.0]), np.array([2.0, 2.0, 4.0])).value
+    >>> arm_gain_difference(np.array([2.0, 6.0, 20.0]), np.array([2.0, 2.0, 4.0])).value
     2.0
     """
     (n, a, v), (m, b, w) = _moments(one), _moments(other)
@@ -108,7 +108,7 @@ def difference(one: Floats, other: Floats) -> Interval:
     return Interval(a - b, error, a - b - half, a - b + half, int(min(n, m)))
 
 
-def arm_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
+def arm_gain_sentences(steps: tuple[ArmStep, ...]) -> list[str]:
     """What the arms paid, over the most first interactions that 30 users of the treated arm and of another have."""
     able = {s.interactions for s in steps if s.over is not None and min(s.people, s.over.people) >= FEWEST}
     if not able:

@@ -31,11 +31,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
-    guides, paper, explained = docs / "how-to", docs / "paper", docs / "explanation"
+    paper, explained = docs / "paper", docs / "explanation"
     figures, measured = paper / "figures.md", paper / "results.md"
     radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
-    scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
-    enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", guides / "refit.md"
+    scale, known, clicks = paper / "measured-samples.md", paper / "measured-attributes.md", paper / "measured-clicks.md"
+    enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", paper / "measured-loop.md"
     return {
         root / "experiments" / "README.md": contents_page.page(results),
         figures: figure_page.page(results, figures),

@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[1]
 def pages(root: Path = ROOT) -> dict[Path, str]:
     """The text of each page, by its place in the repository."""
     results, docs = root / "experiments" / "results", root / "docs"
-    paper, explained = docs / "paper", docs / "explanation"
+    paper = docs / "paper"
     figures, measured = paper / "figures.md", paper / "results.md"
-    radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
+    radius, people = docs / "explanation" / "radius.md", paper / "measured-people.md"
     scale, known, clicks = paper / "measured-samples.md", paper / "measured-attributes.md", paper / "measured-clicks.md"
     enough, helps, loop = paper / "measured-check.md", paper / "measured-evaluate.md", paper / "measured-loop.md"
     return {
@@ -42,7 +42,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         measured: study_page.page(results, measured),
         radius: radius_sweep.with_table(radius.read_text(encoding="utf-8"), results),
         scale: large_worlds.with_table(scale.read_text(encoding="utf-8"), results),
-        people: people_page.with_numbers(people.read_text(encoding="utf-8"), results),
+        people: outlier_test.with_table(people_page.with_numbers(people.read_text(encoding="utf-8"), results), results),
         enough: self_selection.with_table(enough.read_text(encoding="utf-8"), results),
         helps: evaluate_coverage.with_tables(helps.read_text(encoding="utf-8"), results),
         known: attributes.with_table(known.read_text(encoding="utf-8"), results),
@@ -50,7 +50,6 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         clicks: link_choice.with_table(
             binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
         ),
-        prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_numbers.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }
 

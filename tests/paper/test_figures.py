@@ -535,8 +535,7 @@ def test_every_figure_has_a_verdict_and_the_pages_are_what_the_tables_say() -> N
     places += (
         "docs/paper/measured-check.md",
         "docs/paper/measured-evaluate.md",
-        "docs/explanation/people.md",
-        "docs/explanation/prior.md",
+        "docs/paper/measured-people.md",
         "docs/paper/measured-samples.md",
     )
     places += ("docs/paper/measured-attributes.md", "docs/paper/measured-clicks.md", "docs/paper/measured-loop.md")

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import numpy as np
 
@@ -132,6 +133,11 @@ class Process:
         self.process.wait(30)
         self.process.stderr.close()
         return self.process.returncode
+
+
+def bytes_of(folder):
+    """Whatever the files of a folder hold."""
+    return b"".join(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
 
 
 def free_port():

@@ -18,7 +18,7 @@ from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.store_sqlite import SqliteStore
 from newcomer.serve.stores import store_of
 from newcomer.serve.users import retain
-from tests.serve.running import model_of, running
+from tests.serve.running import bytes_of, model_of, running
 
 
 class Clock:
@@ -107,10 +107,6 @@ def test_states_are_snapshots_and_folds_alike_after_a_restart(tmp_path):
     with running(store_of(url)) as one, nc.Client(one.url) as client:
         best = client.user("u").best[0]
         assert best.expected + best.bonus == policy.scores(state, ids=list(range(1, 13))).max()
-
-
-def bytes_of(folder):
-    return b"".join(path.read_bytes() for path in Path(folder).rglob("*") if path.is_file())
 
 
 def fill(client, user):

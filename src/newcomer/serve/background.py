@@ -9,6 +9,7 @@ from typing import Any
 
 from newcomer import compile_cache
 from newcomer.errors import NewcomerError
+from newcomer.serve import tables
 from newcomer.serve.lift import advance
 from newcomer.serve.rewards import give_defaults
 from newcomer.serve.service import Service
@@ -16,7 +17,7 @@ from newcomer.serve.shapes import Refused
 from newcomer.serve.users import retain
 
 ROOMS = ("array_loops", "linear", "policies", "local")  # whose loops a decision may need
-POOL_EVERY, RETAIN_EVERY, COUNT_EVERY = 60.0, 3600.0, 10.0  # seconds
+POOL_EVERY, RETAIN_EVERY, COUNT_EVERY, FORGET_EVERY = 60.0, 3600.0, 10.0, 10.0  # seconds
 
 
 async def prepare(service: Service) -> None:
@@ -28,10 +29,20 @@ async def prepare(service: Service) -> None:
         (service.pool_repeatability, POOL_EVERY, POOL_EVERY),
         (lambda: advance(service), COUNT_EVERY, COUNT_EVERY),  # first come those who wait for a decision
     ]
+    if not service.store.alone:
+        jobs.append((lambda: forget_with_others(service), 0.0, FORGET_EVERY))
     if service.config.wait is not None:
         jobs.append((lambda: give_defaults(service), 0.0, min(1.0, max(service.config.wait / 4, 0.05))))
     service.tasks = [asyncio.create_task(_repeat(*job)) for job in jobs]
     service.ready = True
+
+
+async def forget_with_others(service: Service) -> None:
+    """Have this process forget the states in memory when another process has erased somebody: they are folded again."""
+    found = [tuple(row) for row in await service.store.transact(tables.removals)]
+    if found != service.removals:
+        service.states.clear()
+        service.removals = found
 
 
 async def _repeat(job: Callable[[], Awaitable[Any]], first: float, pause: float) -> None:

@@ -57,8 +57,8 @@ class States:
     def put(self, user: str, folded: Folded) -> None:
         """Remember a state, unless a newer one is."""
         found = self.known.get(user)
-        same = found is not None and found.identity == folded.identity
-        if same and found is not None and (found.revision, found.place) > (folded.revision, folded.place):
+        same = found is not None and (found.identity, found.revision) == (folded.identity, folded.revision)
+        if same and found is not None and found.place > folded.place:
             return
         self.known[user] = folded
         self.known.move_to_end(user)

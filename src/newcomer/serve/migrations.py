@@ -6,7 +6,8 @@ that 7 and "7" stay apart), flags 0 or 1.
 
 `events` is the truth: decisions, and observations of what the service did not decide. `place` is the number of the
 change that brought an event's first value, and the order in which a user's state is folded; `change` is the number of
-the last change, which exports are read by. `users.revision` counts changes to what was folded already.
+the last change, which exports are read by. `users.revision` begins anywhere, and counts changes to what was folded
+already.
 """
 
 from __future__ import annotations

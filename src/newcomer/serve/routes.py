@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -77,6 +78,7 @@ def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any
         items = call.asked.items
         service.config.limits.count(len(items), service.config.limits.batch, "items", "items")
         found: list[bytes] = [b""] * len(items)
+        key = "" if call.key is None else call.key if len(call.key) <= 240 else sha256(call.key.encode()).hexdigest()
         groups: dict[str, list[int]] = {}
         for place, item in enumerate(items):
             groups.setdefault(whose(item), []).append(place)
@@ -85,7 +87,7 @@ def _batch(one: Callable[[Service, Any], Awaitable[bytes]], whose: Callable[[Any
             for place in places:
                 item = items[place]
                 if call.key is not None and item.request is None:
-                    item = msgspec.structs.replace(item, request=f"{call.key[:240]}#{place}")
+                    item = msgspec.structs.replace(item, request=f"{key}#{place}")
                 try:
                     found[place] = await one(service, item)
                 except Refused as refused:

@@ -72,6 +72,7 @@ class Service:
         self.counted: tuple[float, tables.Counts] | None = None  # what a slow count found, and until when it is told
         self.tasks: list[asyncio.Task[None]] = []  # what runs beside requests
         self._attributes: dict[str, dict[str, str]] = {}  # by model: names and kinds, which never change
+        self.removals: list[tuple[str, str]] = []  # how often somebody was removed, when this process last looked
         self._loading = asyncio.Lock()
 
     @cached_property

@@ -73,7 +73,7 @@ COLUMNS = (
 PERSON = "id, alias_of, arm, arm_probability, repeatability, attributes, place, revision, outcomes, mixed, /*NOW*/"
 USER = f"SELECT {PERSON} FROM users u WHERE id = $1 /*LOCK*/"
 NEW_USER = (
-    "INSERT INTO users (id, first_seen) VALUES ($1, /*NOW*/) ON CONFLICT (id) DO NOTHING"
+    "INSERT INTO users (id, revision, first_seen) VALUES ($1, $2, /*NOW*/) ON CONFLICT (id) DO NOTHING"
     f" RETURNING {PERSON.replace('id,', 'users.id,', 1)}"
 )
 PLACES = ", ".join(f"${i}" for i in range(1, 22))
@@ -89,10 +89,14 @@ async def find_user(tx: Tx, user: str) -> User | None:
 
 
 async def lock_user(tx: Tx, user: str) -> User:
-    """The same; a user who was never seen gets a row."""
+    """The same; a user who was never seen gets a row.
+
+    Its revision begins anywhere: a user who was erased and returns has another one, and no process takes the state that
+    it remembers of the first for the second's.
+    """
     found = await find_user(tx, user)
     while found is None:
-        made = await tx.run(NEW_USER, user)
+        made = await tx.run(NEW_USER, user, secrets.randbits(52))
         found = _user(made[0]) if made else await find_user(tx, user)  # another process was faster
     return found
 
@@ -427,6 +431,19 @@ async def set_meta(tx: Tx, name: str, value: str, *, keep: bool = False) -> None
     """Write a fact; with `keep`, unless it is there."""
     what = "NOTHING" if keep else "UPDATE SET value = excluded.value"
     await tx.run(f"INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT (name) DO {what}", name, value)
+
+
+async def count_up(tx: Tx, name: str) -> int:
+    """A fact that counts; counters are written by one at a time."""
+    await tx.changes()
+    count = int(await meta(tx, name) or 0) + 1
+    await set_meta(tx, name, str(count))
+    return count
+
+
+async def removals(tx: Tx) -> list[Row]:
+    """How often users or parts of their histories were removed, in a form to compare."""
+    return list(await tx.all("SELECT name, value FROM meta WHERE name IN ('erasures', 'clearings') ORDER BY name"))
 
 
 async def key(tx: Tx) -> bytes:

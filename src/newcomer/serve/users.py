@@ -92,9 +92,7 @@ async def erase(service: Service, user: str) -> bytes:
         await tx.run("DELETE FROM users WHERE alias_of = $1", who.id)
         await tx.run("DELETE FROM users WHERE id = $1", who.id)
         await lift.recount_user(tx, who.id)
-        await tx.changes()  # counters are written by one at a time
-        count = int(await tables.meta(tx, "erasures") or 0) + 1
-        await tables.set_meta(tx, "erasures", str(count))
+        count = await tables.count_up(tx, "erasures")
         tx.later(lambda: service.states.forget(who.id))
         return Erased(name, len(gone), count)
 
@@ -195,6 +193,7 @@ async def retain(service: Service) -> int:
         if found < AT_ONCE:
             break
     if cleared:
+        await service.store.transact(lambda tx: tables.count_up(tx, "clearings"))
         await service.store.clean()
     return cleared
 

@@ -7,7 +7,9 @@ section "Parameters" are a definition list.
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 from typing import Any
 
 ENTRY = re.compile(r"^(\*{0,2}[a-z_]\w*(?:, \*{0,2}[a-z_]\w*)*)(?: : (.*))?$")
@@ -97,6 +99,16 @@ def kind(schema: dict[str, Any]) -> str:
     return f"{name} of at least {low}" if low > -1e15 else name
 
 
+def named_outside(text: str, folder: Path, docs: Path) -> str:
+    """Links to pages of the repository that are no part of the site become their names: there is nothing to follow."""
+
+    def name(found: re.Match[str]) -> str:
+        target = Path(os.path.normpath(folder / found[2]))
+        return found[0] if target.is_relative_to(docs) else f"{found[1]} (`{target.relative_to(docs.parent)}`)"
+
+    return re.sub(r"\[([^]\[]+)\]\(((?:\.\./)+[^)\s#:]+\.md)(?:#[^)]*)?\)", name, text)
+
+
 def restructured(lines: list[str]) -> list[str]:
     """A docstring of this package as reStructuredText."""
     told: list[str] = []
@@ -144,7 +156,8 @@ def setup(app: Any) -> dict[str, bool]:
     makers = {"commands": commands, "http": http}
 
     def fill(app: Any, name: str, source: list[str]) -> None:
-        source[0] = MARK.sub(lambda found: makers[found[1]](), source[0])
+        folder = (Path(app.srcdir) / name).parent
+        source[0] = MARK.sub(lambda found: makers[found[1]](), named_outside(source[0], folder, Path(app.srcdir)))
 
     def convert(app: Any, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:
         lines[:] = restructured(lines)

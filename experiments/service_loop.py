@@ -87,7 +87,7 @@ async def serve(url: str, model: Model, truth: Model, users: int, rows: int, see
         for _ in range(rows):
             told = json.loads(await decide(service, shapes.Decide(user=f"{seed}-{number}")))
             paid = float(means[places[told["action"]]] + NOISE * rng.standard_normal())
-            await rewards.reward(service, shapes.Reward(decision=told["decision"], reward=paid))
+            await rewards.take_reward(service, shapes.Reward(decision=told["decision"], reward=paid))
 
     try:
         for first in range(0, users, TOGETHER):

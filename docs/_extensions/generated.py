@@ -51,9 +51,9 @@ def http() -> str:
     """Every operation of the decision service: what it takes, what it gives, who may call it; as Markdown."""
     from newcomer.serve.app import OPERATIONS
     from newcomer.serve.limits import Limits
-    from newcomer.serve.openapi import document
+    from newcomer.serve.openapi import openapi_document
 
-    described = document(OPERATIONS, Limits(), tokens=True)
+    described = openapi_document(OPERATIONS, Limits(), tokens=True)
     roles = {(one.path, one.method.lower()): one.role for one in OPERATIONS}
     parts, shown = [described["info"]["description"]], []
     for path, methods in described["paths"].items():

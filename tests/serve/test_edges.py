@@ -15,7 +15,7 @@ from httpx2 import Client as Http
 
 import newcomer as nc
 from newcomer.serve import background, store_sqlite
-from newcomer.serve.rewards import give_defaults
+from newcomer.serve.rewards import give_default_rewards
 from newcomer.serve.service import Config
 from newcomer.serve.store_memory import MemoryStore
 from newcomer.serve.store_sqlite import SqliteStore
@@ -173,7 +173,7 @@ def test_whatever_is_sent_states_are_the_fold_of_what_the_oracle_keeps(tmp_path,
                 client.void(name)
                 row["status"] = "void"
             elif what == "defaults":
-                one.call(give_defaults(one.service))
+                one.call(give_default_rewards(one.service))
                 due = [n for n, r in oracle.rows.items() if r["status"] == "pending" and r["deadline"] <= now[0]]
                 for each in sorted(due, key=lambda n: oracle.rows[n]["deadline"]):
                     oracle.value(each, 0.25, "default")

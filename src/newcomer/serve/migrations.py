@@ -60,7 +60,7 @@ CREATE TABLE lift_sums (version BIGINT NOT NULL, arm TEXT NOT NULL, users BIGINT
 """
 
 
-def statements(step: str) -> tuple[str, ...]:
+def migration_statements(step: str) -> tuple[str, ...]:
     """The statements of a step.
 
     >>> statements("CREATE TABLE a (x TEXT);\\nCREATE TABLE b (x TEXT)")
@@ -69,4 +69,4 @@ def statements(step: str) -> tuple[str, ...]:
     return tuple(one.strip() for one in step.split(";") if one.strip())
 
 
-STEPS = (statements(FIRST), statements(SECOND))
+STEPS = (migration_statements(FIRST), migration_statements(SECOND))

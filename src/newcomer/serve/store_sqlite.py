@@ -25,7 +25,7 @@ from typing import Any
 
 from newcomer.errors import MissingExtra, StoreError
 from newcomer.serve.migrations import STEPS
-from newcomer.serve.store import Result, Row, Work, drive
+from newcomer.serve.store import Result, Row, Work, drive_store
 
 try:
     import apsw
@@ -48,7 +48,7 @@ FATAL += (apsw.NotADBError, apsw.CantOpenError, apsw.LockedError, apsw.ProtocolE
 
 
 @lru_cache(maxsize=1024)
-def in_sqlite(sql: str) -> tuple[str, bool]:
+def _in_sqlite(sql: str) -> tuple[str, bool]:
     """A statement in SQLite's words, and whether the time is to be its last value.
 
     >>> in_sqlite("SELECT /*NOW*/, id FROM users u WHERE id = $1 /*LOCK*/")
@@ -68,7 +68,7 @@ class SqliteTx:
 
     async def all(self, sql: str, *values: Any) -> Sequence[Row]:
         """The rows of a query."""
-        told, timed = in_sqlite(sql)
+        told, timed = _in_sqlite(sql)
         return self.execute(told, (*values, float(self.clock())) if timed else values).fetchall()
 
     async def run(self, sql: str, *values: Any) -> Sequence[Row]:
@@ -76,7 +76,7 @@ class SqliteTx:
         if not self.wrote:
             self.wrote = True
             self.execute("SAVEPOINT work")
-        told, timed = in_sqlite(sql)
+        told, timed = _in_sqlite(sql)
         return self.execute(told, (*values, float(self.clock())) if timed else values).fetchall()
 
     async def changes(self, count: int = 1) -> int:
@@ -221,7 +221,7 @@ class SqliteStore:
             tx, before = SqliteTx(self), self.last_change
             try:
                 finished.append((done, None))
-                result = drive(work(tx))
+                result = drive_store(work(tx))
             except FATAL:
                 raise
             except Exception as error:  # noqa: BLE001  (a refusal, or a bug: it concerns this work alone)

@@ -43,6 +43,7 @@ nb_merge_streams = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "Floats", "Ints", "Bools", "Ids")}
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 88
 add_module_names = False

@@ -36,10 +36,16 @@ def commands() -> str:
             for what, told in records
             if told
         ]
-        about = [command.help or "", command.epilog or ""]
-        parts += [f"### newcomer {name}", f"```text\n{words}\n```", *(text.strip() for text in about if text)]
+        parts += [f"### newcomer {name}", f"```text\n{words}\n```", (command.help or "").strip()]
+        parts += [f"```text\n{text}\n```" for text in examples(command.epilog or "")]
         parts.append("\n".join(["| option | |", "|---|---|", *rows]))
     return "\n\n".join(parts)
+
+
+def examples(epilog: str) -> list[str]:
+    """The commands that the end of a help text shows, without their heading."""
+    lines = [line.strip() for line in epilog.splitlines() if line.startswith("  ")]
+    return ["\n".join(lines)] if lines else []
 
 
 def cell(text: str) -> str:
@@ -124,7 +130,9 @@ def restructured(lines: list[str]) -> list[str]:
             listed = line.startswith(("Parameters", "Attributes"))
             told += ["", f"**{line}**", ""]
         elif listed and entry:
-            told += ["", f"``{entry[1].replace(', ', '``, ``')}``", f"    {escaped(entry[2] or '')}".rstrip()]
+            told += ["", f"``{entry[1].replace(', ', '``, ``')}``"] + [
+                f"    {escaped(text)}" for text in entry.groups()[1:] if text
+            ]
         else:
             listed = listed and (not line or line.startswith(" "))
             told.append(re.match(r" *", line)[0] + escaped(line.strip()))  # type: ignore[index]

@@ -136,7 +136,8 @@ def played(fitted: Fitted, case: str, seed: int, policies: dict[str, Any]) -> li
     questions, features = np.array(place.questions), np.eye(place.dim)
     rows = []
     for name, policy in policies.items():
-        regret, spent = serve(policy, dealt, questions, None if hasattr(policy, "model") else features)
+        named = hasattr(policy, "model") and name != LIMIT  # the limit's model keeps no features of its actions
+        regret, spent = serve(policy, dealt, questions, None if named else features)
         rows.append({"case": case, "policy": name, "regret": float(regret.mean()), "decision_us": spent})
     return rows
 

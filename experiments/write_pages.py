@@ -20,6 +20,7 @@ from experiments import (
     people_page,
     radius_sweep,
     readme_people,
+    rivals_page,
     self_selection,
     service_loop,
     study_page,
@@ -33,6 +34,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
     results, docs = root / "experiments" / "results", root / "docs"
     guides, paper, explained = docs / "how-to", docs / "paper", docs / "explanation"
     figures, measured = paper / "figures.md", paper / "results.md"
+    rivals = explained / "related-work.md"
     radius, people, prior = explained / "radius.md", explained / "people.md", explained / "prior.md"
     scale, known, clicks = guides / "scale.md", guides / "attributes.md", guides / "clicks.md"
     enough, helps, loop = guides / "check.md", guides / "evaluate.md", guides / "refit.md"
@@ -50,6 +52,7 @@ def pages(root: Path = ROOT) -> dict[Path, str]:
         clicks: link_choice.with_table(
             binary_outcome.with_tables(clicks.read_text(encoding="utf-8"), results), results
         ),
+        rivals: rivals_page.with_tables(rivals.read_text(encoding="utf-8"), results),
         prior: outlier_test.with_table(prior.read_text(encoding="utf-8"), results),
         root / "README.md": readme_people.with_numbers((root / "README.md").read_text(encoding="utf-8"), results),
     }

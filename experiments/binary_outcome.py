@@ -56,7 +56,7 @@ from newcomer.model import Model
 from newcomer.paper.scale import Setting
 from newcomer.paper.studies.comparison import regrets
 from newcomer.paper.studies.earlier_users import EARLIER, deal, serve
-from newcomer.paper.studies.people import LIKED, LIKES, ONCE, ROUNDS, service_store_table
+from newcomer.paper.studies.people import LIKED, LIKES, ONCE, ROUNDS, people_table
 from newcomer.paper.worlds.ratings import Ratings
 from newcomer.paper.worlds.replay import Replay
 from newcomer.transforms import sigmoid
@@ -157,7 +157,7 @@ def tables() -> Iterator[dict[str, Any]]:
     cases = {**LIKES, ONCE: {"repeat": False}}
     for people, answers in LIKED.items():
         for seed in SPLITS:
-            world = service_store_table(setting, people, seed)
+            world = people_table(setting, people, seed)
             logs = world.logs(steps=min(answers, world.dim // 2), seed=seed)
             models = {name: nc.fit(logs, outcome=name, null=False, calibrate=False) for name in ("gaussian", "binary")}
             chosen = nc.fit(logs, null=False, calibrate=False)

@@ -38,7 +38,7 @@ from newcomer.paper.scale import FULL, QUICK, Scale, Setting
 from newcomer.paper.studies import repeatability
 from newcomer.paper.studies.comparison import ratio_of_means
 from newcomer.paper.studies.earlier_users import EARLIER, deal
-from newcomer.paper.studies.people import LIKES, ROUNDS, table_of
+from newcomer.paper.studies.people import LIKES, ROUNDS, people_table
 from newcomer.paper.worlds.download import find_movielens
 
 THEN, NAME = "fed76fb71eb1", "since.csv"
@@ -48,7 +48,7 @@ BY = ["people", "size", "case"]
 
 def deal_table(setting: Setting, people: str, size: int, newcomers: int, seed: int) -> dict[str, Any]:
     """The arrays of one table: logs, and in every case the newcomers and twenty earlier ones."""
-    world = table_of(setting, people, seed)
+    world = people_table(setting, people, seed)
     world = world.some(size, seed) if size else world
     steps = world.dim // 2 if size else min(repeatability.LOGGED[people.split()[0]], world.dim // 2)
     names = np.array(world.questions)

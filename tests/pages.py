@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 
 import newcomer as nc
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.reporting.report import Report
-from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 
 # What people might call a film: each would break a page that puts names in as they are, or is too wide for a phone.

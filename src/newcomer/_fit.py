@@ -416,7 +416,7 @@ def _with_attributes(
 
 
 def _knowing(model: Model, found: AttributeFit | None, columns: tuple[Column, ...]) -> Model:
-    """The model with the attributes that stay, and with the covariance over people that they widen."""
+    """The model with the attributes that stay, and with the covariance over users that they widen."""
     if found is None:
         return model
     rank = model.rank if model.factor.shape[1] else min(found.factor.shape[1], model.dim)

@@ -2,10 +2,10 @@
 
 A column of numbers or of true and false becomes one entry, centred and in units of its deviation. A column of texts or
 categories becomes one entry for each level: 1 for those who have it, less the share of all who do. So an entry of zero
-is the average over the people of the table, and a value that is missing, or a level that was never seen, is NaN: the
+is the average over the users of the table, and a value that is missing, or a level that was never seen, is NaN: the
 average, and not sure.
 
-A `Column` holds names of levels, means and deviations, and no value of any person: levels that few people have are not
+A `Column` holds names of levels, means and deviations, and no value of any user: levels that few users have are not
 kept (`few`). It is plain data (`to_json`), so that a model can keep it without whatever read the table.
 
 Levels of features: columns of text or categories as indicators, in logs and when a policy is served.
@@ -36,7 +36,7 @@ MOST = 50  # levels of a column that are kept, the commonest
 
 @dataclass(frozen=True)
 class Column(Shown):
-    """How one column becomes entries: `mean` and `deviation` of numbers, or `levels` with the `shares` of people."""
+    """How one column becomes entries: `mean` and `deviation` of numbers, or `levels` with the `shares` of users."""
 
     name: str
     kind: Kind
@@ -74,7 +74,7 @@ class Column(Shown):
 
     @classmethod
     def of_levels(cls, name: str, values: Sequence[str | None], few: int) -> Column:
-        """From the texts (n,) of everybody; levels of fewer than `few` people are not kept.
+        """From the texts (n,) of everybody; levels of fewer than `few` users are not kept.
 
         >>> column = Column.of_levels("plan", ["free", "free", "paid", "paid", "gift", None], few=2)
         >>> column.levels, column.encode(["free", "gift"]).round(2).tolist()
@@ -117,7 +117,7 @@ def encode_columns(columns: Sequence[Column], table: Mapping[str, Sequence[Any]]
 
 
 def translate_encoding(x: Floats, before: Sequence[Column], after: Sequence[Column]) -> Floats:
-    """Entries (n, p) by the columns `before` as entries by the columns `after`, which other people may have made.
+    """Entries (n, p) by the columns `before` as entries by the columns `after`, which may come of other logs.
 
     >>> old, new = Column("age", "number", 30.0, 10.0), Column("age", "number", 20.0, 5.0)
     >>> translate_encoding(np.array([[1.0]]), [old], [new]).tolist()
@@ -140,7 +140,7 @@ def translate_encoding(x: Floats, before: Sequence[Column], after: Sequence[Colu
 
 
 def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tuple[dict[str, list[Any]], int]:
-    """Columns by name, and the number of people, of a frame, a dict of columns, or one dict a person.
+    """Columns by name, and the number of users, of a frame, a dict of columns, or one dict a user.
 
     >>> table_to_encode([{"age": 20}, {"age": 30, "plan": "paid"}])
     ({'age': [20, 30], 'plan': [None, 'paid']}, 2)
@@ -167,7 +167,7 @@ def table_to_encode(given: Any, *, kind: type[NewcomerError] = ModelError) -> tu
 def refuse_unencoded_names(
     columns: Sequence[Column], names: Iterable[str], *, kind: type[NewcomerError] = ModelError
 ) -> None:
-    """Refuse a name that is no column's; `user` is the id of a person, and may be there."""
+    """Refuse a name that is no column's; `user` is the id of a user, and may be there."""
     known = [one.name for one in columns]
     strange = next((name for name in names if name not in known and name != "user"), None)
     if strange is not None:

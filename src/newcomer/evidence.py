@@ -299,7 +299,7 @@ class GainStep:
     (None: too few actions came again to tell). `mean` is the reward by the population mean, `chance` that of a random
     candidate, which is what was logged. `reward` of PriorUCB, and its gain `over_arms`, each action by itself (None
     where logs name no actions), and `over_logged`. (In a model of before PriorUCB was measured these are None, and
-    the gain is that of a greedy choice, its interval one for another group of as many people.)
+    the gain is that of a greedy choice, its interval one for another group of as many users.)
     """
 
     interactions: int
@@ -349,7 +349,7 @@ class Everybody:
     """What it is worth to serve everybody the best by the population mean, which knows no user.
 
     `reward` of it and its `gain` over what was logged, `logged` on average; `by` "propensities" (doubly robust, carried
-    by so many `effective` rows), or by "own rows", a choice among `choices` of each person's own. All on people who
+    by so many `effective` rows), or by "own rows", a choice among `choices` of each user's own. All on users who
     were held out of the fit. `best` are the best actions of `actions` that were logged, which are `alike` if they do
     not differ beyond chance; `why` says why propensities could not be used. `scale` says what the rewards of `best`
     are: a "mean"; "typical" where the fit learned a logarithm, taken back; "heavy tails" where a few large rewards

@@ -1,6 +1,6 @@
-"""An average over people and the interval around it: the one way in which every estimate of a gain is told.
+"""An average over users and the interval around it: the one way in which every estimate of a gain is given.
 
-Differences are paired: the same people choose among the same rows.
+Differences are paired: the same users choose among the same rows.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from newcomer.arrays import Floats, Ints
 from newcomer.records import Shown
 
 LEVEL = 0.95
-FEWEST = 30  # people with whom an average is worth telling
-FEW = 500  # people below whom the fits that judge them differ enough to count
+FEWEST = 30  # users with whom an average is worth giving
+FEW = 500  # users below whom the fits that judge them differ enough to count
 HUGE = 1e5  # numbers from which three figures are shown
 
 
 @dataclass(frozen=True)
 class Interval(Shown):
-    """An average over people, its standard error, and the interval that has the true average in 19 of 20 cases."""
+    """An average over users, its standard error, and the interval that has the true average in 19 of 20 cases."""
 
     value: float
     error: float
@@ -30,9 +30,9 @@ class Interval(Shown):
 
     @classmethod
     def of(cls, values: Floats, folds: Ints | None = None) -> Interval:
-        """The average of one number a person, NaN for people of whom there is none; Student's t.
+        """The average of one number a user, NaN for users who have none; Student's t.
 
-        Where fewer than `FEW` people were judged, by the fits of several `folds` (n,), the error counts chance in who
+        Where fewer than `FEW` users were judged, by the fits of several `folds` (n,), the error counts chance in who
         was fitted to, too (`_fitted`).
 
         >>> Interval.of(np.array([1.0, 3.0, np.nan])).value
@@ -49,7 +49,7 @@ class Interval(Shown):
 
     @classmethod
     def around(cls, value: float, error: float, people: int) -> Interval:
-        """The interval of an estimate with a standard error over so many people."""
+        """The interval of an estimate with a standard error over so many users."""
         half = _quantile(people) * error
         return cls(value, error, value - half, value + half, people)
 
@@ -60,12 +60,12 @@ class Interval(Shown):
 
     @property
     def clear(self) -> bool:
-        """Whether the whole interval is above zero, with people enough to say so."""
+        """Whether the whole interval is above zero, with users enough to say so."""
         return self.low > 0 and self.people >= FEWEST
 
 
 def ratio_interval(above: Floats, below: Floats) -> Interval:
-    """sum(above) / sum(below) over people (n,), with the error of a ratio whose parts both vary from person to person.
+    """sum(above) / sum(below) over users (n,), with the error of a ratio whose parts both vary from user to user.
 
     >>> ratio_interval(np.array([1.0, 2.0, 3.0]), np.ones(3)).value
     2.0
@@ -79,27 +79,27 @@ def ratio_interval(above: Floats, below: Floats) -> Interval:
     return Interval.around(value, error, people)
 
 
-def interval_in_words(stretch: Interval) -> str:
+def interval_in_words(interval: Interval) -> str:
     """A value and its interval in words.
 
     >>> interval_in_words(Interval.around(0.25, 0.05, 1000))
     '+0.250 (+0.152 to +0.348)'
     """
-    if stretch.error == 0:
-        return f"{stretch.value:+.2f} for every user" if stretch.value else "no difference"
-    digits = max(2, int(np.ceil(-np.log10(max(stretch.error, 1e-12)))) + 1) if np.isfinite(stretch.error) else 2
-    form = f"+.{min(digits, 6)}f" if abs(stretch.value) < HUGE else "+.3g"
-    value, low, high = (f"{number:{form}}" for number in (stretch.value, stretch.low, stretch.high))
+    if interval.error == 0:
+        return f"{interval.value:+.2f} for every user" if interval.value else "no difference"
+    digits = max(2, int(np.ceil(-np.log10(max(interval.error, 1e-12)))) + 1) if np.isfinite(interval.error) else 2
+    form = f"+.{min(digits, 6)}f" if abs(interval.value) < HUGE else "+.3g"
+    value, low, high = (f"{number:{form}}" for number in (interval.value, interval.low, interval.high))
     return f"{value} ({low} to {high})"
 
 
 def _fitted(values: Floats, folds: Ints, variance: float) -> float:
-    """The variance to put in place of that of single people, where K fits judge a part of them each.
+    """The variance to put in place of that of single users, where K fits judge a part of them each.
 
-    Every person helps to fit what the others are judged by, so that the parts are not independent: the correction of
-    Nadeau and Bengio (2003) for a split adds people judged over people fitted to, 1 / (K - 1), to one. Where the parts
+    Every user helps to fit what the others are judged by, so that the parts are not independent: the correction of
+    Nadeau and Bengio (2003) for a split adds users judged over users fitted to, 1 / (K - 1), to one. Where the parts
     differ by more than that, fits differ: then it is the mean square between parts, sum_f n_f (mean_f - mean)^2 / (K -
-    1). It is for what fits to logs like these are worth; of one fit as it is the people alone tell.
+    1). It is for what fits to logs like these are worth; for one fit as it is the users alone count.
 
     >>> _fitted(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 1, 0, 1]), 5 / 3)
     3.3333333333333335
@@ -114,7 +114,7 @@ def _fitted(values: Floats, folds: Ints, variance: float) -> float:
 
 
 def _quantile(people: int) -> float:
-    """Student's t for a mean over so many people."""
+    """Student's t for a mean over so many users."""
     from scipy.special import stdtrit
 
     return float(stdtrit(max(people - 1, 1), (1 + LEVEL) / 2))

@@ -6,12 +6,12 @@ Users differ from their mean along k directions, and rewards are linear in a use
 
 What attributes say of a user's coordinates: the prior of z, given what is known of the user.
 
-Over all people z ~ N(0, I_k). Attributes, encoded as x with mean zero and covariance C over people (`encoding`), shift
+Over all users z ~ N(0, I_k). Attributes, encoded as x with mean zero and covariance C over users (`encoding`), shift
 it: z given x is normal with
 
     mean  Gamma x,      covariance  I - Gamma C Gamma^T,
 
-so that the mean over people is zero and their covariance the identity again, whatever Gamma is. Where some entries of x
+so that the mean over users is zero and their covariance the identity again, whatever Gamma is. Where some entries of x
 are missing, they are what the others make expected, C_mo C_oo^-1 x_o, and the covariance is wider by Gamma C_m|o
 Gamma^T, C_m|o their covariance given the others: nothing known is N(0, I) itself.
 
@@ -172,7 +172,7 @@ class Estimate:
     """What an estimator found: a basis (d, rank) of the shared subspace, and the distribution of users.
 
     `calibrated` has draws of the error of the basis, where they were asked for and there is a basis; `facts` says how
-    the distribution was chosen, where there was a choice (EM), `error_scales` (2, J) how people who were held out of it
+    the distribution was chosen, where there was a choice (EM), `error_scales` (2, J) how users who were held out of it
     fit in.
     """
 
@@ -183,12 +183,12 @@ class Estimate:
     error_scales: Floats | None = None
 
 
-LEAST = 1e-4  # variance of a coordinate that attributes leave: people are never known by them alone
+LEAST = 1e-4  # variance of a coordinate that attributes leave: users are never known by them alone
 
 
 @dataclass(frozen=True)
 class AttributePrior(Shown):
-    """`effects` Gamma (k, p), and the `covariance` C (p, p) of encoded attributes over people.
+    """`effects` Gamma (k, p), and the `covariance` C (p, p) of encoded attributes over users.
 
     >>> prior = AttributePrior(np.array([[0.6]]), np.eye(1))
     >>> mean, covariance = prior.given(np.array([[2.0], [np.nan]]))
@@ -244,7 +244,7 @@ class AttributePrior(Shown):
 
 
 def population_attribute_covariance(counts: Floats, products: Floats) -> Floats:
-    """The covariance (p, p) of centred entries from sums of products over people who have both, none negative.
+    """The covariance (p, p) of centred entries from sums of products over users who have both, none negative.
 
     >>> population_attribute_covariance(np.full((1, 1), 4.0), np.full((1, 1), 2.0)).tolist()
     [[0.5]]

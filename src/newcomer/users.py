@@ -1,4 +1,4 @@
-"""Hashes, buckets and folds of users: the one place that splits people.
+"""Hashes, buckets and folds of users: the one place that splits users.
 
 Everything that divides users (held-out folds, halves for the calibrated radius, sign flips for the rank, the order in
 which the martingale bound meets them) follows from a 64-bit hash of the user id and nothing else. So a split does not

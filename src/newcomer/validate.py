@@ -1,4 +1,4 @@
-"""Arguments as people pass them, checked: what makes no sense is refused in one sentence that names it.
+"""Arguments as callers pass them, checked: what makes no sense is refused in one sentence that names it.
 
 Every function takes the `kind` of error to raise, because the same mistake belongs to another family where logs are
 read than where a policy is made. What they return is of the plain type: an `int` for a NumPy integer, say.

@@ -41,7 +41,7 @@ from newcomer.findings import Finding, Findings, holm_adjusted_findings
 from newcomer.logs.workers import WorkerPool
 from newcomer.paper.studies.check_rates import clean, self_selected
 from newcomer.paper.theory.confounded import Confounded
-from newcomer.worlds.biased_logs import BiasedLogs
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.oracles import checks as oracle
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from newcomer.cli import main
-from newcomer.worlds.biased_logs import BiasedLogs
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 
 WORLD = Synthetic.learnable(dim=5, seed=1)

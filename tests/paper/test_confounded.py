@@ -14,10 +14,10 @@ from newcomer._fit import fit
 from newcomer.errors import NewcomerError
 from newcomer.model import Model
 from newcomer.paper.theory.confounded import Confounded
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.policies.proball import ProBALLUCB
 from newcomer.simulate import play
 from newcomer.subspace import subspace_distance
-from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import World, check_world
 

@@ -159,6 +159,16 @@ def test_runs_of_earlier_code_are_not_taken_for_runs_of_this_code(tmp_path: Path
     assert JobFolder.from_words(*now.words).missing([play, study]) == [play]
 
 
+def test_studies_take_as_many_repeats_as_are_asked_for(tmp_path: Path) -> None:
+    """The first splits or worlds of the sweep, whose runs are those of a whole study."""
+    whole = JobFolder(tmp_path, Setting("full", "nowhere", "nowhere"), "data", {HOMES["people"]: ""})
+    some = replace(whole, setting=replace(whole.setting, repeats=2))
+    wanted, fewer = EVERYTHING["people"].jobs(whole), EVERYTHING["people"].jobs(some)
+    assert [job for job in wanted if dict(job.arguments)["seed"] <= 2] == fewer != []
+    assert {whole.place(job) for job in fewer} == {some.place(job) for job in fewer}
+    assert JobFolder.from_words(*some.words).setting.repeats == 2
+
+
 def test_the_code_behind_every_job_is_that_behind_its_figure(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path, HERE, "data")
     for figure in STUDIES.values():

@@ -19,6 +19,7 @@ from newcomer.errors import NewcomerError, OutputError
 from newcomer.evaluation.results import Evaluation, HeadlineStep, Interval, LearningStep, OffPolicyRow, PolicyRow
 from newcomer.evidence import evidence_percents
 from newcomer.findings import Finding, Findings, Picture
+from newcomer.paper.worlds.biased_logs import BiasedLogs
 from newcomer.reporting.contents import ColumnsSeen, ReportContents, Trouble, collect_contents
 from newcomer.reporting.markup import (
     Bar,
@@ -31,9 +32,8 @@ from newcomer.reporting.markup import (
     round_ticks_of_markup,
     share_chart_markup,
 )
-from newcomer.reporting.page import page_commands, report_page
+from newcomer.reporting.report import page_commands, report_page
 from newcomer.reporting.sections_model import model_section_directions
-from newcomer.worlds.biased_logs import BiasedLogs
 from newcomer.worlds.synthetic import Synthetic
 from tests.pages import NAMES, logs_of, page, tasteful, too_few
 

@@ -1,4 +1,4 @@
-"""A scikit-learn transformer: from a table of users x actions, NaN where unseen, to coordinates of taste.
+"""A scikit-learn transformer: from a table of users x actions, NaN where unseen, to latent coordinates.
 
 A row is a user, a column an action, an entry the reward of their one meeting. `fit` is `newcomer.fit` of the entries
 that are there, `transform` is `Model.transform`: a posterior mean, so that a user with few entries is near 0 and one
@@ -75,7 +75,7 @@ class TasteTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]  
 
     def _checked(self, X: ArrayLike, *, reset: bool) -> Floats:
         """The table as float64; NaN is a value that is not there, and infinity none at all."""
-        least = 2 if reset else 1  # of what can be fitted: tastes are shared by two, and by two actions
+        least = 2 if reset else 1  # of what can be fitted: preferences are shared by two users, and by two actions
         table: Floats = validate_data(
             *(self, X),
             reset=reset,

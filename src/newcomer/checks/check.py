@@ -60,7 +60,8 @@ def check(
     if not fit:
         return found
     try:
-        model = fit_model(logs, run=run)
+        # The decision asks what held-out users gain, not how sure the basis is nor what chance would show.
+        model = fit_model(logs, null=False, calibrate=False, run=run)
     except LogsError as error:
         decision = decide_verdict(Evidence(checks=found, logs=logs.summary), trouble=error.what, todo=error.todo or "")
         return replace(check_with_gain(found, None, decision, str(error)), decision=decision)
@@ -99,25 +100,25 @@ def check_enough_users(model: Model | None, decision: Decision, why: str = "") -
     users = model.evidence.logs.users if model.evidence.logs else 0
     if model.rank == 0:
         return Finding(ENOUGH_USERS, "doubtful", f"{users:,} users show no shared direction.", advice)
-    outlook = model.evidence.measured
-    if outlook is None or not outlook.steps:
+    heldout = model.evidence.measured
+    if heldout is None or not heldout.steps:
         what = f"Of {users:,} users too few, or too short histories, could be held out to measure a gain."
         return Finding(ENOUGH_USERS, "doubtful", what, advice)
-    look = verdict_step(outlook)
+    look = verdict_step(heldout)
     what = f"{look.people:,} held-out users gain {interval_in_words(look.over_mean)} over the population mean after"
     what += (
-        f" {verdict_times(look.interactions)}, in a choice of {outlook.choices}; `newcomer evaluate` measures what more"
+        f" {verdict_times(look.interactions)}, in a choice of {heldout.choices}; `newcomer evaluate` measures what more"
     )
     what += " users add."
     if decision.logs == "broken":
         what += " The logs are broken, so that this number is not to be trusted."
     verdict = "fine" if decision.personal == "yes" else "doubtful"
-    return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(outlook))
+    return Finding(ENOUGH_USERS, verdict, what, advice, effect=look.gain, unit=UNIT, picture=_by_step(heldout))
 
 
-def _by_step(outlook: HeldoutGain) -> Picture:
+def _by_step(heldout: HeldoutGain) -> Picture:
     """The gain after each number of interactions."""
-    steps = outlook.steps
+    steps = heldout.steps
     return Picture(
         "What do held-out users gain?",
         "interactions",

@@ -30,7 +30,7 @@ two sets of directions,
 with f the features of rows, each less its mean and over its deviation, and e the residuals. No product crosses the
 halves, so that permuting second halves among users changes no direction, and the test stays exact.
 
-What a person likes about one action alone, beyond everything shared, leaves no such trace, and no test of logs can find
+What a user likes about one action alone, beyond everything shared, leaves no such trace, and no test of logs can find
 it: `single_action_dependence` says so, first of all that is unknowable, and how much it would do.
 
 Do attributes of users tell which actions were logged?
@@ -322,7 +322,7 @@ def leading_dependence_directions(view: HalvedRows, weights: Floats) -> Floats:
 def single_action_dependence(
     sample: ResidualSample, deviation: float, learned: str = "rewards", *, random: bool
 ) -> Finding:
-    """Self-selection by what a person likes about one action alone; rewards of the logs have this `deviation`, on the
+    """Self-selection by what a user likes about one action alone; rewards of the logs have this `deviation`, on the
     scale that is `learned`.
 
     With odds of being logged that rise by exp(s) an sd, s small and an action that few log, the mean over those who

@@ -77,7 +77,7 @@ def quick_check(
 
 
 def _why_not(sample: ResidualSample) -> str:
-    """Why there is nothing to test; nothing where there are people, and rewards that differ."""
+    """Why there is nothing to test; nothing where there are users, and rewards that differ."""
     if len(sample) < FEWEST:
         return f"Of so few users with two rows or more ({len(sample)}) nothing can be told."
     alike = sample.spread <= 1e-12 * max(float(np.mean(sample.reward**2)), 1e-300)

@@ -1,6 +1,6 @@
 """Gathering: the one pass over the logs that every check needs, as sums and a sample of users.
 
-Sums over all rows say how often each action was shown and what its propensities were. The tests look at whole people
+Sums over all rows say how often each action was shown and what its propensities were. The tests look at whole users
 instead, at most some tens of thousands of them: those whose hashed id is below a threshold, so that who is looked at
 does not depend on the order of files, batches or workers. Of each the first `LONGEST` rows are kept, with the action
 they name, or their features (mapped to `WIDEST` random directions if they are more). Users are sorted by hash at
@@ -38,7 +38,7 @@ from newcomer.logs.logs import Logs
 from newcomer.logs.reduce import reduce
 from newcomer.users import UserSample, mix_user_hashes
 
-MOST = 20_000  # people looked at
+MOST = 20_000  # users looked at
 LONGEST = 128  # rows kept of each
 WIDEST = 64  # features kept of each row
 COORDINATES = 32  # that the tests give to each row
@@ -64,7 +64,7 @@ class Propensities:
 
 @dataclass(frozen=True)
 class CheckSample:
-    """What one pass gives: counts over everybody, and n people with their rows.
+    """What one pass gives: counts over everybody, and n users with their rows.
 
     `lengths` (LENGTHS,) counts users by length, `shown` (A,) rows by action (empty without names); `propensities` is
     None where none were logged. Of the people: `hashes` (n,), whole `length` (n,), `kept` rows (n,); of their rows:
@@ -82,7 +82,7 @@ class CheckSample:
     actions: Ints
     features: Floats
     gram: Floats
-    attributes: Floats  # (n, p) of the people, encoded, zero where missing; (n, 0) without
+    attributes: Floats  # (n, p) of the users, encoded, zero where missing; (n, 0) without
 
     def __add__(self, other: CheckSample) -> CheckSample:
         both = (self.propensities, other.propensities)
@@ -92,7 +92,7 @@ class CheckSample:
         return CheckSample(propensities=odds, **joined, **summed)
 
     def in_order(self) -> CheckSample:
-        """The same with people sorted by hash, so that it does not matter who gathered them and when."""
+        """The same with users sorted by hash, so that it does not matter who gathered them and when."""
         order = np.argsort(self.hashes, kind="stable")
         starts = np.cumsum(self.kept) - self.kept
         rows = _flat_residual_rows(starts[order], self.kept[order])
@@ -112,7 +112,7 @@ def take_residual_sample(logs: Logs, *, progress: Callable[[int, int], None] | N
     most = min(MOST, int(NUMBERS / ((width + COORDINATES) * average)))
     share = min(1.0, most / max(logs.summary.usable, 1))
     look = partial(residual_sample_of_batch, share=share, actions=len(logs.action_ids or ()), width=width)
-    # Where features are not looked at, batches may be long: joining many short ones would copy people again and again.
+    # Where features are not looked at, batches may be long: joining many short ones would copy users again and again.
     return reduce(logs, look, _join, rows=None if width else BATCH, progress=progress).in_order()
 
 
@@ -184,7 +184,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class ResidualSample:
-    """People of the logs; rows of the windows only, in time order.
+    """Users of the logs; rows of the windows only, in time order.
 
     `hashes`, `length`, `window` are (n,), `offsets` (n + 1,); `residual` (R,) is left of `reward` (R,), which is
     scaled to at most 1, as are features: no effect depends on their units.
@@ -206,7 +206,7 @@ class ResidualSample:
 
     @classmethod
     def of(cls, found: CheckSample, table: Floats | None) -> ResidualSample:
-        """The people gathered; `table` (A, d) has the features of actions, None for one-hot or rows' own."""
+        """The users gathered; `table` (A, d) has the features of actions, None for one-hot or rows' own."""
         window = SIZES[np.searchsorted(SIZES, found.kept, side="right") - 1]
         starts = np.cumsum(found.kept) - found.kept
         rows = _flat_residual_rows(starts, window)

@@ -1,6 +1,6 @@
 """What a model holds: plain numbers first, for `--json` and for programs, then the same as lines for a screen.
 
-`model_summary_of` asks a model for everything once; `show_model_summary` tells it in the order in which people ask:
+`model_summary_of` asks a model for everything once; `show_model_summary` tells it in the order in which users ask:
 which logs, how users differ and why so many directions, how well the logged actions cover the features, how sure that
 is, what a newcomer gains. The decision stands last, the same for every command.
 

@@ -5,7 +5,7 @@ A reader of the output may stop reading (`| head -1`): the rest goes nowhere, an
 
 From arguments of Python to options of the command line, for errors, advice and notes alike.
 
-The library says `pass epoch='s'`, because most people meet it in Python. On a screen of a command that is `--epoch s`.
+The library says `pass epoch='s'`, because most users meet it in Python. On a screen of a command that is `--epoch s`.
 
 What `--json` prints, as JSON Schema: `newcomer fit --json-schema` prints it, for programs that read the output.
 
@@ -144,7 +144,7 @@ def print_suggestions(commands: Sequence[tuple[str, str]], code: str = "") -> No
 
 
 def printed_program() -> str:
-    """What the person has to type to run this very newcomer: its environment need not be on the path."""
+    """What the user has to type to run this very newcomer: its environment need not be on the path."""
     ours = Path(sys.executable).with_name("newcomer")
     if not ours.exists():
         return f"{shlex.quote(sys.executable)} -m newcomer"
@@ -389,7 +389,7 @@ class Meter:
         return done / (now - self.turn) if now - self.turn >= MOMENT else 0.0
 
     def _speed(self, rate: float, before: str = "") -> str:
-        """How fast it goes, where that is known and what is counted means something to people."""
+        """How fast it goes, where that is known and what is counted means something to users."""
         return f"{before}{rate:,.0f} {self.unit}/s" if self.unit and rate else ""
 
     def hear(self, progress: Passed) -> None:
@@ -424,7 +424,7 @@ class Meter:
 
 
 def _duration(seconds: float) -> str:
-    """Seconds as a person says them.
+    """Seconds in words.
 
     >>> _duration(7.2), _duration(125)
     ('7 s', '2 min 05 s')

@@ -40,6 +40,9 @@ def reproduce_command(
     ] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder that holds ml-1m/ (NEWCOMER_DATA).")] = None,
     work: Annotated[Path | None, typer.Option(metavar="DIR", help="Where finished runs are kept.")] = None,
+    repeats: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Studies: the first N splits or worlds; 0 takes all.")
+    ] = 0,
     show_list: Annotated[bool, typer.Option("--list", help="Show the figures' ids and claims, and leave.")] = False,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     json_schema: Annotated[bool, output.json_schema_option(reproduce_schema)] = False,
@@ -56,7 +59,7 @@ def reproduce_command(
     options.free_folder_option(folder, option="--out")
     if work is not None:
         options.free_folder_option(work, option="--work")
-    kept = catalogue.open_folder(scale, data=data, work=work)
+    kept = catalogue.open_folder(scale, data=data, work=work, repeats=repeats)
     begun = time.monotonic()
     made = catalogue.reproduce(
         wanted, kept, out=folder, workers=workers or os.cpu_count() or 1, progress=lambda stage: Clock(stage).tick

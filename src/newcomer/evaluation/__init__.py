@@ -1,1 +1,1 @@
-"""Did it help, will it help? What people who were kept out of the fit say; measured, not computed from the model."""
+"""Did it help, will it help? What held-out users say; measured, not computed from the model."""

@@ -1,12 +1,12 @@
 """Who is fitted to, who is held out, and who is looked at: all by hashes of users.
 
 Who is held out is told by the buckets of a fit to all users (`newcomer.users.user_folds`), so that what is compared
-here is judged by the people who judged that fit.
+here is judged by the users who judged that fit.
 
-Judging predictors by people who were in no log that they learned from.
+Judging predictors by users who were in no log that they learned from.
 
-Of each person's rows K are candidates, t others are told first (`newcomer.gain.deals`). A predictor then
-says what it expects of the candidates, and three numbers are kept of each person, averaged over deals: the squared
+Of each user's rows K are candidates, t others are observed first (`newcomer.gain.deals`). A predictor then
+says what it expects of the candidates, and three numbers are kept of each user, averaged over deals: the squared
 error, the share of pairs of candidates in the right order, and the reward of the candidate put first. Candidates are
 the same for every predictor and every t, so that differences are paired.
 """
@@ -52,7 +52,7 @@ class InBuckets:
 
 @dataclass(frozen=True)
 class Fold:
-    """One split: the logs to fit to, and those of people to be judged by."""
+    """One split: the logs to fit to, and those of users to be judged by."""
 
     fitted: Bools
     judged: Bools
@@ -101,7 +101,7 @@ class ByPolicy:
 
 @dataclass(frozen=True, eq=False)
 class ByRidge:
-    """Ridge regression of a person's own rewards on features x, or on B^T x in the span of a basis B (d, k).
+    """Ridge regression of a user's own rewards on features x, or on B^T x in the span of a basis B (d, k).
 
     With X the rows known, expected(c) = x_c^T X^T (X X^T + ridge I)^-1 r: as many equations as rows, whatever d is.
     """
@@ -144,7 +144,7 @@ def judge_cold_start(
     deals: int = DEALS,
     progress: Progress | None = None,
 ) -> UserTable:
-    """What P predictors are worth to the people of some logs: values (n, P + 1, T, 3).
+    """What P predictors are worth to the users of some logs: values (n, P + 1, T, 3).
 
     `CHANCE` is the name of the last: as its reward it has the average of the candidates.
     """
@@ -162,7 +162,7 @@ def _look(
     choices: int,
     deals: int,
 ) -> PerUser:
-    """The numbers of the people of a batch who have any: the map of a pass."""
+    """The numbers of the users of a batch who have any: the map of a pass."""
     people = np.flatnonzero(batch.lengths >= choices + min(steps))
     values = np.full((len(people), len(predictors) + 1, len(steps), 3), np.nan)
     for place, t in enumerate(steps):

@@ -1,6 +1,6 @@
-"""evaluate(): will it help newcomers? What people who were kept out of the fit say, and what stands behind it.
+"""evaluate(): will it help newcomers? What held-out users say, and what stands behind it.
 
-A fit holds out people by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
+A fit holds out users by hash to choose its rank, one fifth of them, or every fifth in turn, and tells what PriorUCB is
 worth to these (`newcomer.gain`). That is the first answer here too, to the number. Behind it, for the same fits without
 the same people: what other predictors are worth after t interactions (cold_start.py), policies that begin from nothing
 and values by propensities (off_policy.py), and fits to fewer users. Last, policies play in a world drawn
@@ -218,7 +218,7 @@ class Plan:
 
     @classmethod
     def of(cls, logs: Logs, seed: int, seen: _Seen, fitted: Fitting, *, quick: bool) -> Plan:
-        """By what was seen of the logs, and the buckets of the people whom each fit held out."""
+        """By what was seen of the logs, and the buckets of the users whom each fit held out."""
         held_out, facts = [judged for _, judged in fitted.apart], fitted.model.evidence.population
         length = seen.usual_length(logs)
         choices = deal_choices(length)
@@ -257,7 +257,7 @@ class Plan:
 
     @property
     def fitted_users(self) -> int:
-        """Users whom a fit without the people held out was fitted to, on average."""
+        """Users that a fit without the held-out ones was fitted to, on average."""
         return round(self.logs.summary.users * float(np.mean([fold.fitted.mean() for fold in self.folds])))
 
     @property
@@ -308,7 +308,7 @@ class _Seen:
 
 
 def _too_few_to_evaluate(able: int, choices: int, logs: Logs) -> LogsError:
-    """Says that too few people have the rows to judge a fit."""
+    """Says that too few users have the rows to judge a fit."""
     return LogsError(
         f"{able:,} of {logs.summary.users:,} users have the {choices + 1} rows that it takes to judge a fit",
         todo="log more rows of more users; 150 users of 10 rows are a beginning",
@@ -329,7 +329,7 @@ class FoldResult:
 
 
 def _fold(plan: Plan, fold: Fold, model: Model, stages: Stages) -> FoldResult:
-    """Judge the model of a fit without some people by these, play, weigh, and fit again to fewer."""
+    """Judge the model of a fit without some users by these, play, weigh, and fit again to fewer."""
     train, people = fold.to_fit(plan.logs), fold.held_out(plan.judging, plan.share)
     stages.begin(plan.weights["others"])
     made = predictors_of(train, model)
@@ -371,12 +371,12 @@ def _learned(plan: Plan, fold: Fold, train: Logs, people: Logs, stages: Stages) 
     return found
 
 
-def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> Evaluation:
+def _told(plan: Plan, found: list[FoldResult], heldout: HeldoutGain | None) -> Evaluation:
     """The folds together, in records."""
     logs, first = plan.logs.summary, found[0].made
     judged = UserTable.joined([one.judged for one in found])
     played = UserTable.joined([one.played for one in found])
-    headline = tuple(_headline(step) for step in outlook.steps) if outlook else ()
+    headline = tuple(_headline(step) for step in heldout.steps) if heldout else ()
     values, why = _off_policy(plan, [one.weighed for one in found if one.weighed is not None])
     return Evaluation(
         users=logs.users,
@@ -394,7 +394,7 @@ def _told(plan: Plan, found: list[FoldResult], outlook: HeldoutGain | None) -> E
         learning=learning_results(judged, [one.learned for one in found], plan.fitted_users, plan.look),
         notes=tuple(_notes(plan, first)),
         far_rewards=logs.far_rewards,
-        everybody=outlook.everybody if outlook else None,
+        everybody=heldout.everybody if heldout else None,
         remedy=logs.remedy,
     )
 

@@ -1,25 +1,25 @@
-"""Replay: policies serve held-out people from nothing, choosing among the rows that the person has left.
+"""Replay: policies serve held-out users from nothing, choosing among the rows that the user has left.
 
-In each round a policy chooses one of the remaining rows of the person, is told the reward that was logged, and the row
+In each round a policy chooses one of the remaining rows of the user, observes the logged reward, and the row
 is gone. No simulator and no propensity is needed. All rows would give every policy the same sum, so that no more than
 half of them are played. It supposes that a reward is the same whenever its row comes.
 
-What policies are worth to the people of some logs, choosing among their own logged rows.
+What policies are worth to the users of some logs, choosing among their own logged rows.
 
-Of each person's rows, K are candidates and t others are told to the policy first (`newcomer.gain.deals`). Any policy
-can play, as it would in service, and the logs are those of people whom its model has not seen.
+Of each user's rows, K are candidates and t others are observed by the policy first (`newcomer.gain.deals`). Any policy
+can play, as it would in service, and the logs are those of users whom its model has not seen.
 
 What one decision of a policy is worth, by the propensities of the logs: IPS, self-normalised IPS, doubly robust.
 
-For row i of a held-out person, with reward r, logged action a and its propensity p, the policy is told the rows before
+For row i of a held-out user, with reward r, logged action a and its propensity p, the policy observes the rows before
 it and asked with which probability pi it would take each candidate. With w = pi(a) / p and q what the model expects,
 
     IPS               mean of w r
     self-normalised   sum of w r / sum of w
     doubly robust     mean of  sum_c pi(c) q(c) + w (r - q(a))                 (Dudik, Langford and Li 2011)
 
-each over rows whose person has had t to t' - 1 interactions (`WINDOWS`). The value is that of one decision at moments
-that the logging policy brought about, not of a whole life under the policy. Errors are over people, who have several
+each over rows whose user has had t to t' - 1 interactions (`WINDOWS`). The value is that of one decision at moments
+that the logging policy brought about, not of a whole life under the policy. Errors are over users, who have several
 rows each. It holds if propensities are right and every candidate has one. That can be seen in part: averaged over
 rows, 1 / p is the number of candidates. Where it is not, nothing is told.
 """
@@ -52,7 +52,7 @@ from newcomer.logs.batch import Batch
 from newcomer.logs.logs import Logs
 from newcomer.transforms import untransform_rewards
 
-POOL = 30  # rows of a person, drawn by lot, that are on offer
+POOL = 30  # rows of a user, drawn by lot, that are on offer
 ROUNDS = (1, 2, 5, 10)  # after which the average reward is told
 
 
@@ -66,7 +66,7 @@ def off_policy_replay(
 
 
 def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: int, seed: int) -> PerUser:
-    """The games of the people of a batch: the map of a pass."""
+    """The games of the users of a batch: the map of a pass."""
     people = np.flatnonzero(batch.lengths >= 2 * rounds)
     won = np.empty((len(people), len(policies), rounds))
     most = max(1, BYTES // (8 * batch.dim * POOL))
@@ -80,14 +80,14 @@ def _replayed(batch: Batch, *, policies: tuple[Any, ...], names: Any, rounds: in
 
 
 def _replay_generators(policy: Any, hashes: Hashes, seed: int) -> list[np.random.Generator] | None:
-    """One generator a person, the same in every batch; None for a policy that draws nothing."""
+    """One generator a user, the same in every batch; None for a policy that draws nothing."""
     if not getattr(policy, "sampled", True):
         return None
     return [np.random.default_rng([seed, int(one)]) for one in hashes]
 
 
 def off_policy_replay_pools(batch: Batch, people: Ints) -> tuple[Ints, Bools]:
-    """Up to `POOL` rows (m, R) of each person, drawn by lot, and which of them there are."""
+    """Up to `POOL` rows (m, R) of each user, drawn by lot, and which of them there are."""
     lengths = np.minimum(batch.lengths[people], POOL)
     size = int(lengths.max())
     rows = np.empty((len(people), size), dtype=np.int64)
@@ -124,7 +124,7 @@ def _played(
 def off_policy_choice_rewards(
     policies: Mapping[str, Any], logs: Logs, *, steps: int, choices: int, deals: int = 4, seed: int = 0
 ) -> dict[str, Floats]:
-    """The reward of each policy's choice, averaged over the deals of each person who has enough rows: (people,) each.
+    """The reward of each policy's choice, averaged over the deals of each user who has enough rows: (users,) each.
 
     `policies` follow the contract; the same deals are dealt to all.
     """
@@ -159,14 +159,14 @@ ROWS, RESULT, WEIGHT, SQUARE, LARGEST, IPS, ROBUST, INVERSE, OFFERED = range(len
 def off_policy_sums(
     policies: Mapping[str, Any], expects: Any, logs: Logs, *, seed: int = 0, progress: Progress | None = None
 ) -> UserTable:
-    """Sums over rows of each person (n, P, windows, kept); `expects` is the policy whose scores are q."""
+    """Sums over rows of each user (n, P, windows, kept); `expects` is the policy whose scores are q."""
     names = np.array(logs.action_ids)
     look = partial(_look, policies=tuple(policies.values()), expects=expects, menu=Menu(names), seed=seed)
     return UserTable(tuple(policies), gather_dealt_users(logs, look, progress))
 
 
 def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int) -> PerUser:
-    """The sums of the people of a batch: the map of a pass."""
+    """The sums of the users of a batch: the map of a pass."""
     sums = np.zeros((len(batch.users), len(policies), len(WINDOWS), len(KEPT)))
     for first in range(0, len(batch.users), PEOPLE):
         people = np.arange(first, min(first + PEOPLE, len(batch.users)))
@@ -177,7 +177,7 @@ def _look(batch: Batch, *, policies: tuple[Any, ...], expects: Any, menu: Menu, 
 def _walk(
     batch: Batch, people: Ints, policies: tuple[Any, ...], expects: Any, menu: Menu, seed: int, sums: Floats
 ) -> None:
-    """Walk along the histories of some people, asking before each row and telling it after."""
+    """Walk along the histories of some users, with a query before each row, which is observed after it."""
     first = batch.offsets[people][:, None]
     states, belief = (
         [start_dealt_users(policy, batch, first) for policy in policies],
@@ -206,7 +206,7 @@ def _walk(
 
 
 def _add(sums: Floats, people: Ints, batch: Batch, rows: Ints, offer: Offer, chances: Floats, q: Floats) -> None:
-    """Add one row of each of some people to their sums (n, kept)."""
+    """Add one row of each of some users to their sums (n, kept)."""
     assert batch.propensities is not None
     each, reward, p = np.arange(len(rows)), batch.paid[rows], batch.propensities[rows]
     weight = chances[each, offer.chosen] / p
@@ -240,7 +240,7 @@ def off_policy_rows(table: UserTable) -> tuple[list[OffPolicyRow], int]:
 
 
 def _row(name: str, begin: int, kept: Floats, effective: float) -> OffPolicyRow:
-    """The estimates of one window and policy, from the sums (kept, people)."""
+    """The estimates of one window and policy, from the sums (kept, users)."""
     return OffPolicyRow(
         policy=name,
         interactions=begin,

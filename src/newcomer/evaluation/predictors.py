@@ -45,7 +45,7 @@ from newcomer.users import UserSample, user_bucket_count
 
 OURS, MEAN, ARMS = "PriorUCB", "PopulationMean", "EmpiricalArms"
 POSTERIOR, FORGETFUL, SUBSPACE, RIDGE = "posterior", "posterior without memory", "SOLD's subspace", "ridge"
-LARGEST = 400  # dimensions up to which a policy with a d x d system a person plays
+LARGEST = 400  # dimensions up to which a policy with a d x d system a user plays
 RECOMMENDED = 20_000  # users from whom the recommenders learn
 
 
@@ -137,7 +137,7 @@ def _subspace(logs: Logs, flat: bool, notes: list[str]) -> dict[str, Predictor]:
 
 
 def _recommenders(logs: Logs, model: Model, notes: list[str]) -> dict[str, Any]:
-    """ALS and EASE with a person's own answers, where logs name actions."""
+    """ALS and EASE with a user's own answers, where logs name actions."""
     if not predictor_knows_actions(model):
         notes.append("ALS, EASE and EmpiricalArms are left out: they need logs that name actions.")
         return {}

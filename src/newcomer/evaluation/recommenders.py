@@ -7,9 +7,9 @@ cells that were logged are kept:
     EASE   B = argmin |X - X B|^2 + ridge |B|^2 with a zero diagonal: B = I - G^-1 / diag(G^-1), G = X^T X + ridge I
 
 A newcomer's table has the mean of own answers in each cell met. Neither says anything new of an action once met (ALS
-blurs the answer, EASE is blind to it), so both are also played with the person's own mean answer wherever there is one.
+blurs the answer, EASE is blind to it), so both are also played with the user's own mean answer wherever there is one.
 The ridge is the one of a grid with which a hidden fifth of the logged answers is predicted best; which are hidden
-depends on the person and the action alone. EASE inverts a matrix of all actions, and is left out beyond 2,000.
+depends on the user and the action alone. EASE inverts a matrix of all actions, and is left out beyond 2,000.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Fold = Callable[[Floats, Bools], Floats]  # centred answers (n, A) and where the
 
 @dataclass
 class Answers(State):
-    """Sums and counts (n, A) of a person's centred answers."""
+    """Sums and counts (n, A) of a user's centred answers."""
 
     total: Floats
     count: Floats
@@ -48,7 +48,7 @@ class Answers(State):
 
 @dataclass(frozen=True, eq=False)
 class FoldIn(Contract[Answers]):
-    """Greedy by a recommender; with `own`, the person's own mean answer counts wherever there is one."""
+    """Greedy by a recommender; with `own`, the user's own mean answer counts wherever there is one."""
 
     model: Model  # which actions there are
     mean: Floats
@@ -79,7 +79,7 @@ class FoldIn(Contract[Answers]):
 
 
 def recommenders(logs: Logs, model: Model) -> dict[str, FoldIn]:
-    """ALS and, unless there are too many actions, EASE, each as it is and with a person's own answers if any."""
+    """ALS and, unless there are too many actions, EASE, each as it is and with a user's own answers if any."""
     cells, hashes = recommender_cells(logs)
     met = _ones(cells)
     total, count = (np.asarray(one.sum(axis=0)).ravel() for one in (cells, met))
@@ -126,7 +126,7 @@ def recommender_cells(logs: Logs) -> tuple[Any, Hashes]:
     shape = len(order), len(logs.action_ids or ())
     total = sparse.csr_array((found.rewards, (row, found.actions)), shape=shape)
     count = sparse.csr_array((np.ones(len(row)), (row, found.actions)), shape=shape)
-    for one in (total, count):  # cells of the same person and action add up, and cells of zero stay
+    for one in (total, count):  # cells of the same user and action add up, and cells of zero stay
         one.sum_duplicates()
     total.data = total.data / count.data
     return total, found.hashes[order]

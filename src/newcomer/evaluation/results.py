@@ -462,6 +462,6 @@ def learning_results(
 
 
 def _aligned(judged: UserTable, other: UserTable, values: Floats) -> Floats:
-    """Values of another table of people in the order of the first, NaN where somebody is not in it."""
+    """Values of another table of users in the order of the first, NaN where somebody is not in it."""
     places = dict(zip(other.people.hashes.tolist(), values.tolist(), strict=True))
     return np.array([places.get(one, np.nan) for one in judged.people.hashes.tolist()])

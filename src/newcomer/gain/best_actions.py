@@ -16,7 +16,7 @@ towards that of all.
 to the units of the rewards: a typical reward, never below the least one.
 
 **Serving them.** Where propensities can be used (`newcomer.gain.propensities`) the value of always taking the best
-candidate b by the population mean is doubly robust, from rows of people who were held out of the fit, with r the reward
+candidate b by the population mean is doubly robust, from rows of users who were held out of the fit, with r the reward
 of the logged action a, p its propensity, and q the population mean:  q(b) + 1[a = b] / p (r - q(a)). Elsewhere it is
 measured on each user's own rows (`newcomer.gain.heldout_gain`).
 """
@@ -43,14 +43,14 @@ from newcomer.users import UserSample, user_buckets
 
 TOLD = 5  # actions that are told
 FIRM = 10.0  # users whose weight the common variance has beside an action's own
-MOST = 100_000  # held-out people whose propensities are weighed
+MOST = 100_000  # held-out users whose propensities are weighed
 ROWS, COUNTED, TOTAL, SQUARES, PRODUCTS, LENGTHS, POWER = range(7)  # sums of an action over users
-N, RESULT, WEIGHT, SQUARE, ROBUST, INVERSE, OFFERED = range(7)  # sums of a person over rows
+N, RESULT, WEIGHT, SQUARE, ROBUST, INVERSE, OFFERED = range(7)  # sums of a user over rows
 
 
 @dataclass(frozen=True)
 class ActionSums:
-    """What one pass tells: sums (A, 7) by action, and sums (n, 7) of held-out people."""
+    """What one pass tells: sums (A, 7) by action, and sums (n, 7) of held-out users."""
 
     actions: Floats
     people: PerUser
@@ -123,7 +123,7 @@ def best_action_sums_by_action(batch: Batch, actions: int) -> Floats:
 
 
 def weigh_best_actions(batch: Batch, who: Ints, common: Floats) -> Floats:
-    """Sums (m, 7) over the rows of some people when everybody gets the best candidate by `common` (A,)."""
+    """Sums (m, 7) over the rows of some users when everybody gets the best candidate by `common` (A,)."""
     assert batch.propensities is not None and batch.actions is not None
     lengths = batch.lengths[who]
     owner = np.repeat(np.arange(len(who)), lengths)

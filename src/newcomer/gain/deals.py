@@ -1,16 +1,16 @@
-"""Deals: a person's own logged rows are dealt at random; K of them become candidates, t others are what is known.
+"""Deals: a user's own logged rows are dealt at random; K of them become candidates, t others are what is known.
 
-A policy is told the rows known, picks a candidate, and gets the reward that this person really gave. No simulator and
+A policy observes the known rows, picks a candidate, and gets the reward that this user really gave. No simulator and
 no propensity is needed: all policies choose among the same rows, whose rewards are known. It supposes that newcomers
-are like the people of the logs, that they are shown what the logs show, and that the rows of a history are as good in
+are like the users of the logs, that they are shown what the logs show, and that the rows of a history are as good in
 one order as in another.
 
 Everything that asks what a choice is worth deals in the same way: K is half of a usual history, at most `CHOICES`, and
-fewer where that leaves people `LOOK` rows to be known by.
+fewer where that leaves users `LOOK` rows to be known by.
 
-Numbers kept person by person through a pass over the logs: the record that every estimate here is made of.
+Numbers kept user by user through a pass over the logs: the record that every estimate here is made of.
 
-Averages are taken at the end, over people sorted by their hashes: neither the order of users, nor how they fall into
+Averages are taken at the end, over users sorted by their hashes: neither the order of users, nor how they fall into
 batches, nor who carries out the pass changes one of them.
 """
 
@@ -30,7 +30,7 @@ from newcomer.logs.reduce import reduce
 from newcomer.users import mix_user_hashes
 
 STEPS = (1, 2, 5, 10, 20)  # interactions after which a gain is told
-LOOK = 5  # interactions that people should have rows for, beside the candidates
+LOOK = 5  # interactions that users should have rows for, beside the candidates
 CHOICES = 10  # candidates, or fewer where histories are short
 LONGEST = 255  # rows from which lengths of histories are not told apart
 
@@ -65,9 +65,9 @@ def deal_choices(length: int) -> int:
 
 
 def deal_rows(batch: Batch, who: Ints, choices: int, steps: int, number: int) -> Deal:
-    """Deal the rows of some people: which they are depends on the person and the number of the deal alone.
+    """Deal the rows of some users: which they are depends on the user and the number of the deal alone.
 
-    The candidates of a person are the same for any number of steps.
+    The candidates of a user are the same for any number of steps.
     """
     lengths = batch.lengths[who]
     ends = np.cumsum(lengths)
@@ -92,7 +92,7 @@ def start_dealt_users(policy: Any, batch: Batch, rows: Ints) -> Any:
 
 
 def inform_dealt_users(policy: Any, batch: Batch, dealt: Deal, names: Any) -> Any:
-    """The state of m newcomers who have been told their rows `known` (m, t), and their attributes."""
+    """The state of m newcomers after their rows `known` (m, t), with their attributes."""
     known = dealt.known
     people, steps = known.shape
     state = start_dealt_users(policy, batch, dealt.candidates)
@@ -110,7 +110,7 @@ def dealt_rewards(policy: Any, batch: Batch) -> Floats:
 
 
 def dealt_actions(policy: Any, batch: Batch, rows: Ints, names: Any) -> tuple[Floats | None, Any]:
-    """Features and ids of rows; a policy whose model has a catalogue is told ids alone, and knows its own features."""
+    """Features and ids of rows; a policy whose model has a catalogue gets ids alone, and knows its own features."""
     ids = None if names is None or batch.actions is None else names[batch.actions[rows]]
     model = getattr(policy, "model", None)
     if ids is not None and model is not None and (model.one_hot or model.action_features is not None):
@@ -123,20 +123,20 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class PerUser:
-    """`values` (n, ...) of n people, NaN where there is nothing to tell."""
+    """`values` (n, ...) of n users, NaN where there is nothing to tell."""
 
     hashes: Hashes
     values: Floats
 
     def __add__(self, other: PerUser) -> PerUser:
-        """Both groups of people, in an order that depends on nothing but the people."""
+        """Both groups of users, in an order that depends on nothing but the users."""
         hashes = np.concatenate([self.hashes, other.hashes])
         order = np.argsort(hashes, kind="stable")
         return PerUser(hashes[order], np.concatenate([self.values, other.values])[order])
 
 
 def gather_dealt_users(logs: Logs, look: Callable[[Batch], PerUser], progress: Progress | None = None) -> PerUser:
-    """What `look` keeps of the people of all batches."""
+    """What `look` keeps of the users of all batches."""
     return reduce(logs, look, _join, progress=progress)
 
 
@@ -146,9 +146,9 @@ def _join(one: PerUser, other: PerUser) -> PerUser:
 
 @dataclass(frozen=True)
 class UserTable:
-    """Numbers of people by name of a predictor or policy: `people.values` are (n, names, ...).
+    """Numbers of users by name of a predictor or policy: `people.values` are (n, names, ...).
 
-    `folds` (n,) says by which of several fits each of the people was judged; None where there is one.
+    `folds` (n,) says by which of several fits each of the users was judged; None where there is one.
     """
 
     names: tuple[str, ...]
@@ -161,7 +161,7 @@ class UserTable:
 
     @classmethod
     def joined(cls, tables: Sequence[UserTable]) -> UserTable:
-        """The people of several folds, under the names that all of these have."""
+        """The users of several folds, under the names that all of these have."""
         names = tuple(name for name in tables[0].names if all(name in table.names for table in tables))
         hashes = np.concatenate([one.people.hashes for one in tables])
         values = np.concatenate([np.stack([one.of(name) for name in names], axis=1) for one in tables])

@@ -47,9 +47,9 @@ ROWS = 1_000_000  # rows dealt to held-out users: what about 2 CPU seconds allow
 WRITTEN = 100  # features that cost as much to write out as the rest of a row costs
 BYTES = 16 << 20  # of features that are written out at a time
 PEOPLE = 2_000  # whose states are held at a time
-OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each person and step
+OURS, DIRECT, MEAN, ARMS, CHANCE, MET = range(6)  # what is kept of each user and step
 
-Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the people it was not fitted to
+Apart = Sequence[tuple[Model, Bools]]  # models, each with the buckets (B,) of the users it was not fitted to
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +103,7 @@ class GainPass:
 def measure_heldout_gain(
     run: Pass, apart: Apart, *, people: int, length: int, everybody: Everybody | None = None
 ) -> HeldoutGain | None:
-    """The held-out gain of models, each judged by the people it was not fitted to; None where these are few.
+    """The held-out gain of models, each judged by the users it was not fitted to; None where these are few.
 
     `run` makes a pass over the logs, which have so many `people`, whose histories usually have this `length`.
     """
@@ -127,7 +127,7 @@ def join_heldout_gains(one: PerUser, other: PerUser) -> PerUser:
 
 
 def _folds(hashes: Hashes, apart: Apart) -> Ints:
-    """The number (n,) of the model that each of the people was judged by."""
+    """The number (n,) of the model that each of the users was judged by."""
     found = np.zeros(len(hashes), dtype=np.int64)
     for number, (_, judged) in enumerate(apart):
         found[judged[user_buckets(hashes, len(judged))]] = number
@@ -135,7 +135,7 @@ def _folds(hashes: Hashes, apart: Apart) -> Ints:
 
 
 def _step(t: int, values: Floats, folds: Ints) -> list[GainStep]:
-    """What is told of t interactions, from the numbers (n, 6) of people; nothing where few histories reach so far."""
+    """What is told of t interactions, from the numbers (n, 6) of users; nothing where few histories reach so far."""
     reached = np.isfinite(values[:, OURS])
     told, folds = values[reached], folds[reached]
     if len(told) < FEWEST:
@@ -176,7 +176,7 @@ def _with(everybody: Everybody | None, own: Floats, choices: int) -> Everybody:
 def heldout_gain_of_batch(
     batch: Batch, *, apart: tuple[tuple[Model, Bools], ...], choices: int, deals: int, share: float
 ) -> PerUser:
-    """Rewards (n, 6, steps) of the people of a batch, by each rule, NaN beyond their histories: the map of a pass."""
+    """Rewards (n, 6, steps) of the users of a batch, by each rule, NaN beyond their histories: the map of a pass."""
     drawn = UserSample("judge", share)(batch.hashes)
     able = drawn & (batch.lengths >= choices + STEPS[0])
     found = np.full((len(batch.users), CHANCE + 2, len(STEPS)), np.nan)
@@ -191,7 +191,7 @@ def heldout_gain_of_batch(
 
 
 def _chunks(batch: Batch, who: Ints, choices: int) -> Iterator[tuple[Ints, int]]:
-    """The people of a batch by the longest of `STEPS` that their rows allow, not too many at a time."""
+    """The users of a batch by the longest of `STEPS` that their rows allow, not too many at a time."""
     reach = np.searchsorted(STEPS, batch.lengths[who] - choices, side="right") - 1
     for place, steps in enumerate(STEPS):
         same = who[reach == place]

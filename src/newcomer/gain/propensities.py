@@ -70,7 +70,7 @@ def why_no_propensities(logs: Logs, has_propensities: bool, has_candidates: bool
 def inconsistent_propensities(rows: Floats, inverse: Floats, offered: Floats) -> str:
     """Why propensities cannot be right, if 1 / p does not average to the number of candidates.
 
-    Sums over the rows of each person (n,): how many rows, 1 / p, and candidates.
+    Sums over the rows of each user (n,): how many rows, 1 / p, and candidates.
     """
     off = ratio_interval(inverse - offered, rows)
     average = [float(one.sum() / rows.sum()) for one in (inverse, offered)]

@@ -7,7 +7,7 @@ broken logs are broken in the same way, so that nothing is promised over them.
 **From how many interactions on.** Looking at five numbers of interactions and naming the first whose interval is above
 zero would say "yes" too often. The steps are tested in a fixed order instead, the longest first, and the next shorter
 one only if the one before is clear: then a false "yes" has the probability of a single test, and "yes from 5 on" means
-5 and everything longer. The order begins with the longest that half of the people have the rows for.
+5 and everything longer. The order begins with the longest that half of the users have the rows for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROMISE = "what is learned from them promises nothing"
 def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> Decision:
     """What the evidence comes to; `trouble` says why there is no fit, `todo` what to do about it."""
     checks, summary = evidence.checks, evidence.logs
-    outlook = evidence.measured
+    heldout = evidence.measured
     logs = _verdict_on_logs(checks)
     if trouble:
         first = f"No: nothing can be learned from these logs: {trouble.rstrip('.')}."
@@ -52,8 +52,8 @@ def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> 
         return Decision("no", logs, "unknown", "unknown", None, (), (first, *unknown, last))
     if logs == "broken" and checks is not None:
         return _broken(checks)
-    steps, start = verdict_by_step(outlook, summary)
-    everybody, personal = _everybody(outlook, summary), _personal(outlook, steps, start)
+    steps, start = verdict_by_step(heldout, summary)
+    everybody, personal = _everybody(heldout, summary), _personal(heldout, steps, start)
     arms = verdict_by_arms(checks)
     if arms is not None:
         personal = arms
@@ -69,7 +69,7 @@ def decide_verdict(evidence: Evidence, *, trouble: str = "", todo: str = "") -> 
         sentences=(
             _first(answer, start, doubts, evidence) if arms is None else _first_by_arms(arms, doubts),
             _all_alike(evidence),
-            f"{_lift(checks)}{_added(outlook, steps, _personal(outlook, steps, start), checks)}",
+            f"{_lift(checks)}{_added(heldout, steps, _personal(heldout, steps, start), checks)}",
             NEXT if arms == answer == "yes" else _advice(answer, personal, evidence, doubts),
         ),
     )
@@ -120,14 +120,14 @@ def findings_of_verdict(checks: Findings | None, verdict: str) -> tuple[Finding,
 
 
 def verdict_by_step(
-    outlook: HeldoutGain | None, summary: Summary | None
+    heldout: HeldoutGain | None, summary: Summary | None
 ) -> tuple[tuple[tuple[int, Known], ...], int | None]:
     """Whether personalising adds to the best for everybody after each number of interactions, and from when on it does.
 
     The steps are tested in a fixed order, the longest first, until one is not clear. A reward far outside all others
     may decide by itself what users seem to prefer, and heavy tails may hide it: then nothing is clear.
     """
-    steps = outlook.steps if outlook else ()
+    steps = heldout.steps if heldout else ()
     most = max((step.people for step in steps), default=0)
     found: dict[int, Known] = {step.interactions: _alone(step) for step in steps}
     if summary is not None and summary.hiding:
@@ -149,8 +149,8 @@ def _alone(step: GainStep) -> Known:
     return "no" if step.high <= 0 or worse else "yes" if step.clear else "not clear"
 
 
-def _everybody(outlook: HeldoutGain | None, summary: Summary | None) -> Known:
-    found = outlook.everybody if outlook else None
+def _everybody(heldout: HeldoutGain | None, summary: Summary | None) -> Known:
+    found = heldout.everybody if heldout else None
     if found is None or found.gain.people < FEWEST:
         return "unknown"
     if summary is not None and summary.far_rewards:
@@ -158,8 +158,8 @@ def _everybody(outlook: HeldoutGain | None, summary: Summary | None) -> Known:
     return "yes" if found.gain.clear else "no" if found.gain.high <= 0 else "not clear"
 
 
-def _personal(outlook: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], start: int | None) -> Known:
-    if outlook is None or not steps:
+def _personal(heldout: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], start: int | None) -> Known:
+    if heldout is None or not steps:
         return "unknown"
     return "yes" if start is not None else "no" if steps[-1][1] == "no" else "not clear"
 
@@ -194,10 +194,10 @@ def _broken(checks: Findings) -> Decision:
     )
 
 
-def verdict_step(outlook: HeldoutGain) -> GainStep:
+def verdict_step(heldout: HeldoutGain) -> GainStep:
     """The step that every command tells first: `LOOK` interactions, or the longest before that was measured."""
-    within = [step for step in outlook.steps if step.interactions <= LOOK]
-    return within[-1] if within else outlook.steps[0]
+    within = [step for step in heldout.steps if step.interactions <= LOOK]
+    return within[-1] if within else heldout.steps[0]
 
 
 def _first(answer: Answer, start: int | None, doubts: tuple[Finding, ...], evidence: Evidence) -> str:
@@ -292,10 +292,10 @@ def verdict_name(name: str) -> str:
 
 
 def _added(
-    outlook: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], personal: Known, checks: Findings | None
+    heldout: HeldoutGain | None, steps: tuple[tuple[int, Known], ...], personal: Known, checks: Findings | None
 ) -> str:
     """What personalising adds, by the number of interactions, with how many users judge each number."""
-    if outlook is None or not steps:
+    if heldout is None or not steps:
         return "What personalising would add was not measured."
     first = {
         "yes": "Personalising adds to that",
@@ -304,12 +304,12 @@ def _added(
         "unknown": "What personalising adds is not known",
     }[personal]
     first += f": {_when(dict(steps))}" if personal == "yes" else ""
-    counts = {one.people for one in outlook.steps}
-    told = ", ".join(_gain(one, with_users=len(counts) > 1) for one in outlook.steps)
+    counts = {one.people for one in heldout.steps}
+    told = ", ".join(_gain(one, with_users=len(counts) > 1) for one in heldout.steps)
     by = f"by {counts.pop():,} held-out users" if len(counts) == 1 else "by held-out users"
-    by += f" of the {outlook.arm} arm" if outlook.arm else ""
-    numbers = f"Gain over the population mean in a choice of {outlook.choices}, {by}, with 95% intervals: {told}."
-    return f"{first}. {numbers}{_seen(personal, outlook, checks)}"
+    by += f" of the {heldout.arm} arm" if heldout.arm else ""
+    numbers = f"Gain over the population mean in a choice of {heldout.choices}, {by}, with 95% intervals: {told}."
+    return f"{first}. {numbers}{_seen(personal, heldout, checks)}"
 
 
 def _gain(step: GainStep, *, with_users: bool) -> str:
@@ -339,15 +339,15 @@ def _agreed(checks: Findings | None) -> Finding | None:
     return found if sure else None
 
 
-def _seen(personal: Known, outlook: HeldoutGain, checks: Findings | None) -> str:
+def _seen(personal: Known, heldout: HeldoutGain, checks: Findings | None) -> str:
     """Preferences that a test finds, and that a choice shows little of."""
     found = _agreed(checks)
     if personal == "yes" or found is None or found.p_value is None:
         return ""
-    last = outlook.steps[-1].interactions
+    last = heldout.steps[-1].interactions
     return (
         f" Halves of histories do agree on preferences ({finding_chance(found.p_value)}), of which a choice of "
-        f"{outlook.choices} after {verdict_times(last)} shows too little."
+        f"{heldout.choices} after {verdict_times(last)} shows too little."
     )
 
 
@@ -377,25 +377,25 @@ def _advice(answer: Answer, personal: Known, evidence: Evidence, doubts: tuple[F
 
 def _more(evidence: Evidence) -> str:
     """What to log, where logs do not suffice: longer histories, more users, or larger choices."""
-    outlook, summary = evidence.measured, evidence.logs
-    if outlook is None or not outlook.steps:
+    heldout, summary = evidence.measured, evidence.logs
+    if heldout is None or not heldout.steps:
         if any(one.name == ARMS for one in evidence.checks or ()):
             return "Serve more users at random: they judge what is learned from all."
         if summary is not None and 2 * summary.usable < summary.users:
             return "Log several rows of each user: one row tells nothing about the next."
         return "Log more users, with several rows each."
-    last, rows = outlook.steps[-1], outlook.rows
+    last, rows = heldout.steps[-1], heldout.rows
     if last.interactions < LOOK:
         return (
-            f"To measure what {verdict_times(LOOK)} are worth, log histories of {outlook.choices + LOOK} rows or more, "
-            f"{outlook.choices} to choose among and {LOOK} to learn from: a usual user has {rows}. (Serving needs no "
+            f"To measure what {verdict_times(LOOK)} are worth, log histories of {heldout.choices + LOOK} rows or more, "
+            f"{heldout.choices} to choose among and {LOOK} to learn from: a usual user has {rows}. (Serving needs no "
             "such number: a newcomer is served from the first row on.)"
         )
-    best = max(outlook.steps, key=lambda one: one.gain / max(one.error, 1e-300))
+    best = max(heldout.steps, key=lambda one: one.gain / max(one.error, 1e-300))
     if best.gain <= 0 or best.error == 0:
-        return _little(evidence, outlook)
+        return _little(evidence, heldout)
     needed = _rounded(best.people * max((best.over_mean.high - best.gain) / best.gain, 1.0) ** 2)
-    arm = f" of the {outlook.arm} arm" if outlook.arm else ""
+    arm = f" of the {heldout.arm} arm" if heldout.arm else ""
     return (
         f"If the gain after {verdict_times(best.interactions)} is what it seems, about "
         f"{needed:,} held-out users{arm} (here "
@@ -403,7 +403,7 @@ def _more(evidence: Evidence) -> str:
     )
 
 
-def _little(evidence: Evidence, outlook: HeldoutGain) -> str:
+def _little(evidence: Evidence, heldout: HeldoutGain) -> str:
     """What to do where no gain is seen: preferences may be there all the same."""
     facts = evidence.population
     share = dict(facts.forecast.shares(None)).get(PREFERENCES, 0.0) if facts else 0.0
@@ -411,19 +411,19 @@ def _little(evidence: Evidence, outlook: HeldoutGain) -> str:
     if _agreed(evidence.checks) is None and share < SLIGHT:
         return (
             f"These logs do not show that users differ in what they prefer; smaller differences would show in "
-            f"histories longer than {outlook.rows} rows, or with more users."
+            f"histories longer than {heldout.rows} rows, or with more users."
         )
     size = f" ({share:.0%} of the variance of {what})" if share >= SLIGHT else ""
     return (
-        f"Preferences are there{size}, but a choice of {outlook.choices} after "
-        f"{verdict_times(outlook.steps[-1].interactions)} "
-        f"shows little of them: log histories longer than {outlook.rows} rows, or choose among more."
+        f"Preferences are there{size}, but a choice of {heldout.choices} after "
+        f"{verdict_times(heldout.steps[-1].interactions)} "
+        f"shows little of them: log histories longer than {heldout.rows} rows, or choose among more."
     )
 
 
-def verdict_gain_by_parts(outlook: HeldoutGain) -> str:
+def verdict_gain_by_parts(heldout: HeldoutGain) -> str:
     """How much of the gain that is told first comes from shared directions, and how much from repeated actions."""
-    step = verdict_step(outlook)
+    step = verdict_step(heldout)
     if step.gain == step.shared == 0:
         return "No gain was measured, by shared directions or by remembering a user's rewards."
     if step.lasting is None:

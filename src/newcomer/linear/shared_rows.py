@@ -1,7 +1,7 @@
 """Shared rows: users who have learned nothing yet have one row of a state's arrays together.
 
-A fresh user is the prior, so that a million of them need one row and an index. Whoever learns first gets a row of their
-own, a copy, at the end of the arrays, which grow by doubling. Only rows without any reward are ever shared.
+A fresh user is the prior, so that a million of them need one row and an index. A user who learns first gets a row of
+their own, a copy, at the end of the arrays, which grow by doubling. Only rows without any reward are ever shared.
 """
 
 from __future__ import annotations

@@ -466,7 +466,7 @@ def state_positions(users: ArrayLike | Any, count: int) -> Ints:
 
 
 def _readable(value: str) -> str:
-    """A setting as people read it: numbers as short as they can be, of hashes the beginning."""
+    """A setting as users read it: numbers as short as they can be, of hashes the beginning."""
     try:
         return repr(float(value)).removesuffix(".0") if "." in value or "e" in value else value[:24]
     except ValueError:

@@ -92,8 +92,8 @@ def tilt_through_point(problem: Problem, beta: Floats, residual: Floats) -> Floa
 def steepest_tilt(problem: Problem, action: Floats) -> Floats:
     """The tilt along the gradient of the value at U_hat itself, as far as is allowed; none if U_hat is infeasible.
 
-    The gradient with respect to W is that of `tilt_loops.slope_in_frame` at Y X^T = 0, where V W theta = V U_hat theta;
-    its part in U_hat, and with it that of the ball's multiplier, is taken away by `_tilt_from_product`.
+    The gradient with respect to W is that of `tilt_loops.slope_in_tilt_frame_loop` at Y X^T = 0, where V W theta = V
+    U_hat theta; its part in U_hat, and with it that of the ball's multiplier, is taken away by `_tilt_from_product`.
     """
     section = Section(
         problem.gram_inside, np.eye(problem.rank), problem.moment_inside, np.asarray(problem.basis.T @ action)

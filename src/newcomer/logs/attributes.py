@@ -25,9 +25,9 @@ from newcomer.logs.reader import reader_of_small_table
 from newcomer.population import population_attribute_covariance
 from newcomer.users import mix_user_hashes
 
-FEW, FEWER = 20, 5  # people who have a level, below which it is not kept; and where there are less than MANY people
+FEW, FEWER = 20, 5  # users who have a level, below which it is not kept; and where there are less than MANY users
 MANY = 1_000
-SCATTERED = 0.5  # share of people in levels of few, from which a column of texts is taken for an id
+SCATTERED = 0.5  # share of users in levels of few, from which a column of texts is taken for an id
 DISTINCT = 0.95  # share of different values from which whole numbers are taken for an id
 NAMES = ("user", "user_id", "userid", "uid", "UserID", "userId", "User")
 

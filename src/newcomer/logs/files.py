@@ -1,4 +1,4 @@
-"""Finding: from what a person passed as path to files that can be read again and again.
+"""Finding: from what a caller passed as path to files that can be read again and again.
 
 A path may be a file, a folder, a glob, a list of these, a pipe, or "-" for standard input. Pipes are read once, into a
 temporary file, because reading takes several looks. Folders named `key=value` (Hive's way to partition) are gone into,
@@ -145,7 +145,9 @@ def _is_partition(folder: str) -> bool:
 
 
 def _standard_input() -> IO[bytes]:
-    """Standard input as bytes; a keyboard is refused, for a person would wait for the program and it for the person."""
+    """Standard input as bytes; a keyboard is refused, because the person would wait for the program, and the program
+    for the person.
+    """
     if sys.stdin is None or sys.stdin.isatty():
         todo = "pipe the logs in (... | newcomer fit -), or name a file"
         raise LogsError("nothing is piped in", where="standard input", todo=todo)

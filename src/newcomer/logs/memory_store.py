@@ -2,7 +2,7 @@
 
 Some of the users of logs: the same histories without the others, the catalogue as it was.
 
-Who is taken is decided by the hash of the user alone, so that every source, engine and order gives the same people.
+Who is taken is decided by the hash of the user alone, so that every source, engine and order gives the same users.
 """
 
 from __future__ import annotations

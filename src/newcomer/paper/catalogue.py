@@ -145,11 +145,12 @@ def chosen(names: Sequence[str]) -> list[Figure]:
     return [figure for name, figure in EVERYTHING.items() if name in names]
 
 
-def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFolder:
+def open_folder(scale: Scale, *, data: Path | None, work: Path | None, repeats: int = 0) -> JobFolder:
     """The folder of finished jobs for a scale, in `work` or in the user's cache.
 
     The full scale needs MovieLens-1M, in `data` or where `find_movielens` looks. The quick scale takes `data` if it is
-    given, and writes made-up ratings beside its results if not.
+    given, and writes made-up ratings beside its results if not. With `repeats` studies take the first so many splits or
+    worlds of their sweeps: their tables say how many.
     """
     folder = work or cache_folder() / "reproduce"
     if scale.quick and data is None:
@@ -157,7 +158,7 @@ def open_folder(scale: Scale, *, data: Path | None, work: Path | None) -> JobFol
         source = source if (source / "README").is_file() else write_standin(folder / "standin")
     else:
         source = find_movielens(data)
-    return JobFolder.at(folder / scale.name, Setting(scale.name, str(source.absolute()), str(cache_folder())))
+    return JobFolder.at(folder / scale.name, Setting(scale.name, str(source.absolute()), str(cache_folder()), repeats))
 
 
 def reproduce(
@@ -225,6 +226,7 @@ def _note(figure: Figure, kept: JobFolder, out: Path) -> None:
     clocks = {_clock(kept, job) for job in (*figure.fits(kept.scale), *figure.jobs(kept))}
     seconds = sum(float(clock.read_text()) for clock in clocks if clock.is_file())
     command = f"newcomer reproduce {figure.name}{' --quick' if kept.scale.quick else ''}"
+    command += f" --repeats {kept.setting.repeats}" if kept.setting.repeats and figure.run else ""
     for table in (f"{figure.name}.csv", *([f"{figure.name}-newcomers.csv"] if figure.newcomers else [])):
         contents.record(
             out,

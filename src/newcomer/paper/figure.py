@@ -64,7 +64,9 @@ def swept(
     """
 
     def jobs(kept: JobFolder) -> list[TableJob]:
-        return [TableJob(name, tuple(point.items()), run.__module__) for point in sweep(kept.scale)]
+        repeats = kept.setting.repeats
+        points = [point for point in sweep(kept.scale) if not repeats or int(point.get("seed") or 0) <= repeats]
+        return [TableJob(name, tuple(point.items()), run.__module__) for point in points]
 
     def whole(kept: JobFolder) -> pl.DataFrame:
         done = [job for job in jobs(kept) if kept.place(job).is_file()]

@@ -121,12 +121,14 @@ SCALES = {scale.name: scale for scale in (FULL, QUICK)}
 class Setting:
     """What a worker process is told, in plain words.
 
-    These are the name of the scale, the folder of ratings, and the folder in which factorisations are cached.
+    These are the name of the scale, the folder of ratings, and the folder in which factorisations are cached; of
+    sweeps over splits or worlds, how many are wanted (0: all of them).
     """
 
     scale: str
     data: str
     cache: str
+    repeats: int = 0
 
     @property
     def sizes(self) -> Scale:

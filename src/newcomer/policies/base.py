@@ -537,7 +537,7 @@ class Contract(Shown, ABC, Generic[Kind]):
     def _plausible(self) -> tuple[float, float]:
         """Rewards, as they are learned, that may be in the units of the logs: at most one range beyond the logged one.
 
-        With a transform the range is that of raw rewards, in which people make mistakes of units.
+        With a transform the range is that of raw rewards, in which users make mistakes of units.
         """
         least, most = self._logged_range
         if not most > least:

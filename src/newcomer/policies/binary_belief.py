@@ -9,7 +9,7 @@ of the action (`logistic_loops.tilted`), and the new site is put in: expectation
 randomness, O(k^2) and a triangle of k numbers to refresh. The order of rewards matters little
 (docs/explanation/prior.md measures it). A site of a log-concave likelihood never has a negative precision.
 
-**Repeats.** What this person thinks of this very action is on the scale of rewards: with n earlier rewards of mean y,
+**Repeats.** What this user thinks of this very action is on the scale of rewards: with n earlier rewards of mean y,
 and p = E[sigma] by z, the share s_p of p (1 - p) comes again (beta-binomial), and the reward is expected to be
 
     P = p + c (y - p),      c = sum_s w_s n s_p / (1 - s_p + n s_p),

@@ -1,1 +1,1 @@
-"""The page that says whether to trust it and whether it will help, for the people who decide."""
+"""The page that says whether to trust it and whether it will help, for those who decide."""

@@ -1,6 +1,6 @@
-"""The dossier: everything that a page tells, gathered before a word is written.
+"""Contents: everything that the page of a report says, collected before a word is written.
 
-Each part may be missing: logs that cannot be fitted have no model, logs of too few people no evaluation. What went
+Each part may be missing: logs that cannot be fitted have no model, logs of too few users no evaluation. What went
 wrong is kept as the sentence that the error says; a page is written all the same.
 """
 
@@ -105,8 +105,8 @@ class ReportContents:
     @property
     def everybody(self) -> Everybody | None:
         """What serving everybody the best is worth, where the fit tells."""
-        outlook = self.model.evidence.measured if self.model else None
-        return outlook.everybody if outlook else None
+        heldout = self.model.evidence.measured if self.model else None
+        return heldout.everybody if heldout else None
 
     @property
     def decision(self) -> Decision:

@@ -2,9 +2,9 @@
 
 What directions mean: the actions at both ends of each, by name.
 
-Rewards differ between people by f_a . z with f_a = L^T phi_a, a row of F (A, k) for each action, and z ~ N(0, I). The
+Rewards differ between users by f_a . z with f_a = L^T phi_a, a row of F (A, k) for each action, and z ~ N(0, I). The
 axes are turned so that they are told in the order of what they do: F = U S V^T, and column j of U S says how much the
-expected reward of each action changes for a person one deviation along axis j. Axes have no front: the end with the
+expected reward of each action changes for a user one deviation along axis j. Axes have no front: the end with the
 larger change is told first.
 """
 
@@ -227,7 +227,7 @@ LEVEL = 0.05  # share of the squares of a direction that may go the other way in
 
 @dataclass(frozen=True)
 class Direction:
-    """One axis: its `share` of what people differ in, and (name, change of the expected reward) at both ends.
+    """One axis: its `share` of what users differ in, and (name, change of the expected reward) at both ends.
 
     `level` says that nearly all changes have one sign: users at one end give higher rewards to everything.
     """
@@ -239,7 +239,7 @@ class Direction:
 
 
 def model_section_directions(model: Model) -> tuple[Direction, ...]:
-    """The directions along which people differ, those first that do most; none where nothing is shared.
+    """The directions along which users differ, those first that do most; none where nothing is shared.
 
     >>> factor = np.array([[1.0], [-2.0], [0.5]])
     >>> names = {"action_ids": ("a", "b", "c"), "one_hot": True}

@@ -44,7 +44,7 @@ OURS = ("posterior", "PriorUCB")  # drawn with intervals
 CORE = ("posterior", "PopulationMean")  # by whose span the axis is chosen
 LINES = 8  # predictors in one picture
 SOME = 10  # a step is drawn if one user in so many has the rows for it
-UNKNOWN = "not known"  # an average over fewer than two people
+UNKNOWN = "not known"  # an average over fewer than two users
 CURVES = (
     ("Reward of the first choice", "reward", "Reward of the candidate that each predictor puts first."),
     ("Pairs in the right order", "concordance", "Share of pairs of candidates in the right order; 0.5 is chance."),
@@ -243,7 +243,7 @@ def user_section_lines_near(lines: Sequence[SvgLine]) -> tuple[list[SvgLine], li
 
 
 def _policies(found: Evaluation) -> list[Markup]:
-    """Policies from nothing: on people's own rows, by propensities, and in a simulation, called one."""
+    """Policies from nothing: on users' own rows, by propensities, and in a simulation, called one."""
     parts = _arms(found)
     if found.replay:
         parts += [markup_tag("h3", "On users' own logged rows"), *_compared(found.replay, "Replay among own rows")]
@@ -343,7 +343,7 @@ def _dot(name: str, value: Interval, colour: str) -> Bar:
 
 
 def _user_section_gain(value: Interval) -> str:
-    """A difference and its interval, where there are people enough for one."""
+    """A difference and its interval, where there are users enough for one."""
     if not isfinite(value.error):
         return UNKNOWN
     return in_words(value) if value.error else f"{value.value:+.3g}"

@@ -1,14 +1,10 @@
-"""Worlds that newcomers come from. `world` says what a world is; then one world a file.
+"""Worlds that newcomers come from. `world` says what a world is, and writes its logs to files; then one world a file.
 
-synthetic           Definition 1 of the paper, with known truth
-movielens           users and movies of a factorisation of real ratings (ratings, factorise, matrix_completion)
-replay              real ratings of users who were kept apart, nothing simulated
-confounded          pairs of worlds with equal logs and orthogonal subspaces (Lemma 1)
-biased_logs         logs that break what learning from logs assumes, each in one way
-processes           decision processes: coherence and exchangeability as checks (process_sampling: by draws)
-process_examples    processes that have both, one or neither; de_finetti: the latent bandit behind a process
-log_files           a world's logs on disk
-download, movielens_standin     the MovieLens files: found, fetched, or made up where they may not be had
+synthetic    Definition 1 of the paper, with known truth
+fitted       newcomers drawn from a fitted model
+people       made-up people with ratings, or the rows of real ones
+
+Worlds that only the paper needs (MovieLens, replay, biased logs) are in `newcomer.paper.worlds`.
 """
 
 from newcomer.worlds.synthetic import Synthetic

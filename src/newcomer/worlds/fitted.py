@@ -1,11 +1,12 @@
-"""A world drawn from a fitted model: newcomers who are exactly what the model says people are.
+"""A world drawn from a fitted model: newcomers who are exactly what the model says users are.
 
-A newcomer's taste z is drawn from the prior, what lasts of each action e and the noise from the residual variance:
+The latent coordinates z of a newcomer are drawn from the prior, per-action effects e and noise by the residual
+variance:
 
     reward = phi^T (m + L z) + o + e + noise.
 
 Candidates are drawn from a menu of rows that were logged. It shows what the policies would do if the fit were true,
-and says nothing of whether it is: real people deviate, and what held-out people say counts for more.
+and says nothing of whether it is: real users deviate, and what held-out users gain counts for more.
 """
 
 from __future__ import annotations

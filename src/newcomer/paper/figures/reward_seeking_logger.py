@@ -19,9 +19,9 @@ from newcomer.charts.pictures import Axis, draw_lines
 from newcomer.logs import Logs
 from newcomer.paper.figure import Point, swept
 from newcomer.paper.scale import Scale, Setting
+from newcomer.paper.worlds.biased_logs import biased_softmax_choice
 from newcomer.simulate import simulated_mean_and_error
 from newcomer.subspace import subspace_distance
-from newcomer.worlds.biased_logs import biased_softmax_choice
 from newcomer.worlds.synthetic import Synthetic
 from newcomer.worlds.world import world_stream
 

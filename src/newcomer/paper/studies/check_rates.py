@@ -27,7 +27,7 @@ from newcomer.checks.quick import TESTS, quick_check
 from newcomer.logs import Logs
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
-from newcomer.worlds.biased_logs import biased_softmax_choice
+from newcomer.paper.worlds.biased_logs import biased_softmax_choice
 from newcomer.worlds.world import world_stream
 
 LEVEL, DIM, ACTIONS, TASTES, NOISE = 0.05, 12, 30, 2, 1.5

@@ -100,7 +100,7 @@ def _averaged(rows: pl.DataFrame, case: str, answers: int, seed: int) -> pl.Data
 
 def _likes(setting: Setting, people: str, answers: int, newcomers: int, seed: int) -> pl.DataFrame:
     """Newcomers of a table of 0 and 1."""
-    world, found = service_store_table(setting, people, seed), []
+    world, found = people_table(setting, people, seed), []
     logs = world.logs(steps=min(answers, world.dim // 2), seed=seed)
     model = fit(logs, null=False, calibrate=False)
     for case, settings in LIKES.items():
@@ -155,7 +155,7 @@ def young(setting: Setting, seed: int) -> People:
     return People.young(beside if here else None, seed=seed)
 
 
-def service_store_table(setting: Setting, people: str, seed: int) -> People:
+def people_table(setting: Setting, people: str, seed: int) -> People:
     """Young People or bfi, or their likes, split by the seed; quick takes made-up people where they are not at hand."""
     beside = Path(setting.data).parent
     made_up = setting.sizes.quick and not (beside / "bfi").is_dir()

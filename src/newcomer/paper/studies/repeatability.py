@@ -35,7 +35,7 @@ from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means
 from newcomer.paper.studies.earlier_users import EARLIER, TOLD, Dealt, deal, serve
-from newcomer.paper.studies.people import LIKES, ROUNDS, service_store_table
+from newcomer.paper.studies.people import LIKES, ROUNDS, people_table
 from newcomer.policies.repeatability import SHARES, Repeatability
 from newcomer.simulate import simulated_mean_and_error
 
@@ -71,7 +71,7 @@ def _newcomers(people: str, size: int) -> int:
 
 def run(setting: Setting, *, people: str, size: int, newcomers: int, seed: int) -> pl.DataFrame:
     """Mean regret of every candidate in every case of one table: `people`, `size`, `seed`, `case`, `policy`."""
-    world = service_store_table(setting, people, seed)
+    world = people_table(setting, people, seed)
     world = world.some(size, seed) if size else world
     steps = world.dim // 2 if size else min(LOGGED[people.split()[0]], world.dim // 2)
     model = fit(world.logs(steps=steps, seed=seed), null=False, calibrate=False)

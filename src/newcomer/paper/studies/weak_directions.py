@@ -32,7 +32,7 @@ from newcomer.logs.reduce import reduce
 from newcomer.paper.figure import Point, study
 from newcomer.paper.scale import Scale, Setting
 from newcomer.paper.studies.comparison import ratio_of_means, regrets
-from newcomer.paper.studies.people import service_store_table
+from newcomer.paper.studies.people import people_table
 from newcomer.simulate import simulated_mean_and_error
 
 CASES: dict[str, dict[str, Any]] = {
@@ -57,7 +57,7 @@ def sweep(scale: Scale) -> list[Point]:
 
 def run(setting: Setting, *, people: str, answers: int, newcomers: int, seed: int) -> pl.DataFrame:
     """Regret of one split with each covariance: `people`, `answers`, `case`, `unit`, `policy`, `regret`."""
-    world = service_store_table(setting, people, seed)
+    world = people_table(setting, people, seed)
     models = variants(world.logs(steps=min(answers, world.dim // 2), seed=seed))
     found = []
     for case, settings in CASES.items():

@@ -1,1 +1,1 @@
-"""The worlds of the paper's experiments: MovieLens, its factorisation, and the replay of real ratings."""
+"""The worlds of the paper's experiments: MovieLens, its factorisation, the replay of real ratings, biased logs."""

@@ -273,7 +273,11 @@ class Observed:
 
 
 def ridge_rows(observed: Observed, features: Floats, ridge: float) -> Floats:
-    """Ridge regression of each row of the matrix on `features` (m, d) of its observed columns: (n, d)."""
+    """Ridge regression of each row of the matrix on `features` (m, d) of its observed columns: (n, d).
+
+    Row by row, because the d x d systems of all users together would take gigabytes at d = 200. The recommenders of
+    `newcomer.evaluation` have few factors and many users, and solve all rows in one batch.
+    """
     dim = features.shape[1]
     weights = np.zeros((observed.shape[0], dim))
     for index, (columns, values) in enumerate(observed.rows):

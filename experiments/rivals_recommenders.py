@@ -137,9 +137,8 @@ def measured(table: str) -> pl.DataFrame:
         found = run_peer(peer, "fold_in.py", place, peer, f"scores-{peer}")
         scores += [] if found is None else [found.select(scores[0].columns)]
     judged = pl.read_parquet(place / "judged.parquet")
-    rows = pl.concat([one.with_columns(pl.col("known").cast(pl.Int64)) for one in scores]).join(
-        judged, on=["user", "item"], maintain_order="left"
-    )
+    whole = pl.concat([one.with_columns(pl.col("user", "item", "known").cast(pl.Int64)) for one in scores])
+    rows = whole.join(judged, on=["user", "item"], maintain_order="left")
     numbers = []
     by = ["method", "taken", "known", "user"]
     for key, own in rows.group_by(*by, maintain_order=True):

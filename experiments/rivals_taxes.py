@@ -115,7 +115,8 @@ def judged(fold: int) -> pl.DataFrame:
             scores.append(found.with_columns(method=pl.lit(name)).select(scores[0].columns))
     truth = pl.read_parquet(place / "asked.parquet").select("deal", "user", "task", "alternative", "chosen")
     keys = ["deal", "user", "task", "alternative"]
-    rows = pl.concat([one.with_columns(pl.col("known").cast(pl.Int64)) for one in scores]).join(truth, on=keys)
+    whole = pl.concat([one.with_columns(pl.col(*keys, "known").cast(pl.Int64)) for one in scores])
+    rows = whole.join(truth.with_columns(pl.col(*keys).cast(pl.Int64)), on=keys)
     task = ["method", "known", "deal", "user", "task"]
     first = pl.col("chosen").filter(pl.col("score") == pl.col("score").max()).mean()
     right = rows.group_by(*task, maintain_order=True).agg(right=first, seconds=pl.col("seconds").first())

@@ -72,7 +72,7 @@ def overview(found: pl.DataFrame) -> str:
         cost = ["" if name == LIMIT else f"{large['fit_seconds'].mean():.2g}", f"{large['decision_us'].median():.0f}"]
         cells = [_cell(own, *one) for one in OVERVIEW]
         rows.append([f"**{name}**" if name == OURS else name, *cells, count, NEEDS.get(name, ""), *cost])
-    return markdown.table(head, rows)
+    return f"{markdown.table(head, rows)}\n\n{found['units'].min()} splits of the people."
 
 
 def all_cases(found: pl.DataFrame) -> str:
